@@ -1,0 +1,1 @@
+//! Dtypes: what goes in comes out, and no bytes can do harm.

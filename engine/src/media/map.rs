@@ -1,0 +1,307 @@
+//! Address ranges, and files mapped into them.
+//!
+//! An arena is one [`Range`]: addresses that are reserved once, without memory behind them, and
+//! into which span files are mapped one after the other. Since the range never moves, a pointer
+//! into it stays good as long as the range lives, however much the arena grows meanwhile.
+//!
+//! Who does what: `attach` is called by one thread at a time (the realm's own lock); everything
+//! else by any thread at any time. `attach` maps first and then advances `attached` (release), so
+//! who reads `attached` (acquire) may touch every byte below it. Two processes attach the same
+//! files to different addresses; nothing in the arena is an address.
+//!
+//! After `fork` the child has the same mappings of the same files at the same addresses; dropping
+//! a range in one process unmaps nothing in the other.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use super::Medium;
+use crate::error::{Error, Kind, Result};
+use crate::fail;
+
+/// A range starts at a multiple of this, as spans do, so that huge pages can map them.
+const HUGE: u64 = 2 << 20;
+/// The page, which is what mapping, flushing and prefaulting round to.
+const PAGE: u64 = 4096;
+
+/// One reserved range of addresses, filled from its start by attached files.
+#[derive(Debug)]
+pub struct Range {
+    base: NonNull<u8>,
+    reserved: u64,
+    attached: AtomicU64,
+    /// The media of all that is attached, as a set of [`Medium::bit`].
+    media: AtomicU8,
+}
+
+// SAFETY: a range is an address and numbers; what is read or written through the address is the
+// caller's to justify, at each access.
+unsafe impl Send for Range {}
+// SAFETY: as above; the counters are atomic and `attach` orders its mapping before them.
+unsafe impl Sync for Range {}
+
+impl Range {
+    /// Reserves `bytes` of addresses, or half as many, and again, but no fewer than `least`, as far
+    /// as the process's limit (`RLIMIT_AS`) allows. No memory is taken.
+    ///
+    /// On error nothing is reserved.
+    pub fn reserve(bytes: u64, least: u64) -> Result<Range> {
+        let least = round_up(least.max(HUGE), HUGE);
+        let mut want = round_up(bytes, HUGE).max(least);
+        loop {
+            match Self::reserve_exactly(want) {
+                Ok(range) => return Ok(range),
+                Err(_) if want > least => want = round_up(want / 2, HUGE).max(least),
+                Err(error) => fail!(
+                    PoolFull,
+                    "cannot reserve {want} bytes of addresses for an arena ({error}): raise the \
+                     limit on address space (`ulimit -v`)"
+                ),
+            }
+        }
+    }
+
+    fn reserve_exactly(bytes: u64) -> io::Result<Range> {
+        let padded = bytes.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                padded as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = start.cast::<u8>();
+        let before = round_up(start as u64, HUGE) - start as u64;
+        let after = HUGE - before;
+        // SAFETY: all three pieces lie in the mapping just made, which nobody else knows of.
+        let base = unsafe {
+            let base = start.add(before as usize);
+            if before > 0 {
+                libc::munmap(start.cast(), before as usize);
+            }
+            if after > 0 {
+                libc::munmap(base.add(bytes as usize).cast(), after as usize);
+            }
+            base
+        };
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Range { base, reserved: bytes, attached: AtomicU64::new(0), media: AtomicU8::new(0) })
+    }
+
+    /// Maps the first `len` bytes of `file` at `offset`, which is where the last attached file
+    /// ended, or within what is attached (which maps that piece anew, for writing, say).
+    ///
+    /// All of `file` up to `len` has allocated blocks: see `span`. On error nothing has changed.
+    pub fn attach(&self, offset: u64, len: u64, file: &File, writable: bool) -> Result<()> {
+        let end = offset.saturating_add(len);
+        let attached = self.attached();
+        if len == 0 || offset % PAGE != 0 || len % PAGE != 0 || offset > attached {
+            fail!(
+                Corrupt,
+                "a span of {len} bytes at {offset} does not continue an arena of {attached} bytes"
+            );
+        }
+        if end > self.reserved {
+            fail!(
+                PoolFull,
+                "the arena would grow to {end} bytes and this process reserved {} bytes of \
+                 addresses for it: close the pool and open it again",
+                self.reserved
+            );
+        }
+        let size =
+            file.metadata().map_err(|e| Error::os("cannot look at a span (fstat)", &e))?.len();
+        if size < len {
+            fail!(Corrupt, "a span file of {size} bytes should have {len}: it was truncated");
+        }
+        let medium = Medium::of(file)?;
+        let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: `[offset, end)` lies in this range's own reservation, so MAP_FIXED replaces only
+        // reserved addresses, or an older mapping of the same piece of the arena.
+        let at = unsafe {
+            libc::mmap(
+                self.base.as_ptr().add(offset as usize).cast(),
+                len as usize,
+                prot,
+                libc::MAP_SHARED | libc::MAP_FIXED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(Error::last_os(format_args!("cannot map {len} bytes of a span")));
+        }
+        // SAFETY: the advice concerns the mapping just made. A kernel without huge pages refuses
+        // it, and nothing depends on it.
+        unsafe { libc::madvise(at, len as usize, libc::MADV_HUGEPAGE) };
+        self.media.fetch_or(medium.bit(), Ordering::Relaxed);
+        self.attached.fetch_max(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// The first address. Bytes `[0, attached())` from here are mapped.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// How many bytes are mapped, from the start on.
+    pub fn attached(&self) -> u64 {
+        self.attached.load(Ordering::Acquire)
+    }
+
+    /// How many bytes of addresses there are.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Puts `[offset, offset + len)` into this process's page tables, for writing, at once.
+    ///
+    /// Contents do not change, whoever else writes them meanwhile. On error some of it is done.
+    pub fn prefault(&self, offset: u64, len: u64) -> Result<()> {
+        let (at, len) = self.pages(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: `pages` gave whole pages of what is attached; populating changes no contents.
+            if unsafe { libc::madvise(at.cast(), len, libc::MADV_POPULATE_WRITE) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => {}
+                Some(libc::EINVAL | libc::ENOSYS) => break,
+                _ => return Err(Error::os(format_args!("cannot prefault {len} bytes"), &error)),
+            }
+        }
+        for page in (0..len).step_by(PAGE as usize) {
+            // SAFETY: the byte lies in a page that is attached for writing. An atomic "or" with
+            // nothing writes the page and loses no other's write.
+            unsafe { AtomicU8::from_ptr(at.add(page)) }.fetch_or(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes `[offset, offset + len)` durable, as far as its medium can: on return, what this
+    /// thread wrote there before survives power loss.
+    ///
+    /// After an error nobody can know what is on the disk: the kernel calls the pages clean all the
+    /// same. The realm is then poisoned by the caller.
+    pub fn flush(&self, offset: u64, len: u64) -> Result<()> {
+        let (at, len) = self.pages(offset, len)?;
+        if len == 0 || self.media.load(Ordering::Relaxed) & Medium::PageCache.bit() == 0 {
+            return Ok(());
+        }
+        sync(at, len)
+    }
+
+    /// The whole pages that cover `[offset, offset + len)`, which must be attached.
+    fn pages(&self, offset: u64, len: u64) -> Result<(*mut u8, usize)> {
+        let end = offset.saturating_add(len);
+        if end > self.attached() {
+            fail!(
+                Argument,
+                "bytes {offset} to {end} lie outside an arena of {} bytes",
+                self.attached()
+            );
+        }
+        let first = offset - offset % PAGE;
+        let pages = if len == 0 { 0 } else { round_up(end, PAGE) - first };
+        // SAFETY: `first` is below `attached`, so it lies in the reservation or at its end.
+        Ok((unsafe { self.base.as_ptr().add(first as usize) }, pages as usize))
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        // SAFETY: the range is this value's own, and whoever holds a pointer into it holds it too.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+    }
+}
+
+/// A whole file, mapped shared, for reading and writing: a lease, a growth page.
+#[derive(Debug)]
+pub struct MappedFile {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address and a length; accesses through the address are the caller's to justify.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+impl MappedFile {
+    /// Maps all of `file`, which has at least `least` bytes, all of them allocated.
+    pub fn map(file: &File, least: u64) -> Result<MappedFile> {
+        let meta = file.metadata().map_err(|e| Error::os("cannot look at a file (fstat)", &e))?;
+        let len = meta.len();
+        if len == 0 || len < least {
+            fail!(Corrupt, "a file of {len} bytes should have {least}: it was truncated");
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(Error::last_os(format_args!("cannot map a file of {len} bytes")));
+        }
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| Error::new(Kind::Os, "a file was mapped at address 0"))?;
+        Ok(MappedFile { base, len: len as usize })
+    }
+
+    /// The first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// How many bytes are mapped.
+    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes the whole file's contents durable, as far as its filesystem can.
+    pub fn flush(&self) -> Result<()> {
+        sync(self.base.as_ptr(), self.len)
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and whoever uses its address holds it too.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Writes whole pages to their files and waits.
+fn sync(at: *mut u8, len: usize) -> Result<()> {
+    // SAFETY: msync reads the page tables of `[at, at + len)`; unmapped pages are an error.
+    if unsafe { libc::msync(at.cast(), len, libc::MS_SYNC) } != 0 {
+        return Err(Error::last_os(format_args!("cannot make {len} bytes durable (msync)")));
+    }
+    Ok(())
+}
+
+/// The next multiple of `to`, which is a power of two.
+fn round_up(n: u64, to: u64) -> u64 {
+    n.saturating_add(to - 1) & !(to - 1)
+}
