@@ -148,6 +148,11 @@ impl Unit {
 }
 
 impl DType {
+    /// Plain bytes: what a blob is made of.
+    pub const fn bytes() -> DType {
+        DType::Scalar { kind: b'u', order: b'|', size: 1, unit: None }
+    }
+
     /// A scalar without a unit, such as `DType::scalar(b'f', b'<', 8)`.
     pub const fn scalar(kind: u8, order: u8, size: u32) -> DType {
         DType::Scalar { kind, order, size, unit: None }

@@ -7,6 +7,34 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("Engram's engine is for 64-bit Linux: it needs OFD locks, fallocate and big maps");
 
+mod attrs;
+mod batch;
+pub mod catalog;
+pub mod dtype;
 pub mod error;
+mod extent;
+mod group;
+mod id;
+mod lease;
+pub mod media;
+mod name;
+mod namespace;
+mod object;
+mod pool;
+mod process;
+mod realm;
+mod rows;
+mod session;
+mod verify;
 
+pub use attrs::Value;
+pub use dtype::DType;
 pub use error::{Error, Kind, Result};
+pub use extent::{Allocation, Extent, View};
+pub use group::GroupInfo;
+pub use id::{Gid, Member, Oid};
+pub use namespace::NamespaceInfo;
+pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
+pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
+pub use realm::{Mode, Payload, Realm, Space};
+pub use verify::Report;

@@ -1,0 +1,359 @@
+//! Batches: many operations, one commit.
+//!
+//! A batch is a list of row changes under construction. Each operation runs against the overlay:
+//! what it reads comes from the list first and from a snapshot of the catalog below, what it
+//! writes goes into the list. What it read from below is a *guard*. On exit one transaction checks
+//! the guards and applies the list: if any row that an operation relied on has changed meanwhile,
+//! nothing is applied, and that is `BusyError`. If nobody has committed since the batch's first
+//! look, the guards hold without looking.
+//!
+//! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
+//! its thread and to one realm; inner batches join it. A forked child does not inherit it.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::catalog::{ReadTxn, Table};
+use crate::error::Result;
+use crate::extent::{Extent, end_reservation, freed_row};
+use crate::fail;
+use crate::id::{NameKey, split_name_key};
+use crate::realm::{Changes, Core};
+use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
+
+/// What an operation relied on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Guard {
+    Absent,
+    Present,
+    Equals(Vec<u8>),
+}
+
+/// One table's part of the list.
+#[derive(Default)]
+struct Layer {
+    rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    guards: BTreeMap<Vec<u8>, Guard>,
+}
+
+/// The list.
+#[derive(Default)]
+pub(crate) struct Overlay {
+    layers: [Layer; Table::COUNT],
+    /// Extents of rows from below that the list removes.
+    released: Vec<Extent>,
+    /// Reservations that rows of the list point to.
+    adopted: Vec<Reserved>,
+    /// Reservations whose rows the list has removed again.
+    orphaned: Vec<Reserved>,
+    /// The snapshot of the first look.
+    first: Option<u64>,
+}
+
+/// A batch that is running in a thread.
+struct Running {
+    core: Arc<Core>,
+    /// The process it began in: a child of a fork has no part in it.
+    pid: u32,
+    depth: u32,
+    failed: bool,
+    overlay: Overlay,
+}
+
+thread_local! {
+    static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
+}
+
+/// Begins a batch in this thread, or joins the one that runs.
+pub(crate) fn begin(core: &Arc<Core>) -> Result<()> {
+    RUNNING.with_borrow_mut(|slot| {
+        discard_inherited(slot);
+        match slot {
+            Some(running) if Arc::ptr_eq(&running.core, core) => running.depth += 1,
+            Some(running) => return other_realm(running),
+            None => {
+                *slot = Some(Running {
+                    core: Arc::clone(core),
+                    pid: std::process::id(),
+                    depth: 1,
+                    failed: false,
+                    overlay: Overlay::default(),
+                });
+            }
+        }
+        Ok(())
+    })
+}
+
+fn other_realm<T>(running: &Running) -> Result<T> {
+    fail!(
+        Busy,
+        "this thread runs a batch on namespace {:?} of {}: a batch covers one namespace; finish it \
+         before touching another",
+        running.core.setup.namespace,
+        running.core.setup.pool.display()
+    )
+}
+
+fn discard_inherited(slot: &mut Option<Running>) {
+    if slot.as_ref().is_some_and(|running| running.pid != std::process::id()) {
+        *slot = None;
+    }
+}
+
+/// Ends the innermost batch. Only the outermost one applies the list, or drops it.
+///
+/// On error nothing of the batch is visible, and its space has gone back.
+pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
+    let overlay = RUNNING.with_borrow_mut(|slot| {
+        discard_inherited(slot);
+        let Some(running) = slot.as_mut().filter(|running| Arc::ptr_eq(&running.core, core)) else {
+            fail!(
+                Busy,
+                "no batch on this namespace runs in this thread (or it was begun before a fork)"
+            )
+        };
+        running.depth -= 1;
+        running.failed |= !keep;
+        if running.depth > 0 {
+            return Ok(None);
+        }
+        let running = slot.take().expect("present");
+        Ok(Some((running.overlay, running.failed)))
+    })?;
+    let Some((overlay, failed)) = overlay else { return Ok(()) };
+    let applied = match (failed, keep) {
+        (false, _) => core.apply(&overlay),
+        (true, false) => fail_quietly(),
+        (true, true) => inner_failed(),
+    };
+    if failed || applied.is_err() {
+        for reserved in overlay.adopted.iter().chain(&overlay.orphaned) {
+            core.give_back(*reserved);
+        }
+    }
+    applied
+}
+
+fn fail_quietly() -> Result<()> {
+    Ok(())
+}
+
+fn inner_failed() -> Result<()> {
+    fail!(
+        Busy,
+        "an inner batch ended with an error, and a batch is all or nothing: nothing of it was kept"
+    )
+}
+
+/// Runs `with` on this thread's list, if it runs a batch; `Err` if that is another realm's.
+pub(crate) fn with<T>(
+    core: &Arc<Core>,
+    with: impl FnOnce(&mut Overlay) -> Result<T>,
+) -> Result<Option<T>> {
+    RUNNING.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            return Ok(None);
+        }
+        discard_inherited(slot);
+        match slot {
+            Some(running) if Arc::ptr_eq(&running.core, core) => {
+                with(&mut running.overlay).map(Some)
+            }
+            Some(running) => other_realm(running),
+            None => Ok(None),
+        }
+    })
+}
+
+/// Whether this thread runs a batch on this realm.
+pub(crate) fn runs(core: &Arc<Core>) -> bool {
+    RUNNING.with_borrow(|slot| {
+        slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.pid == std::process::id())
+    })
+}
+
+impl Overlay {
+    /// The list on top of a snapshot, for an operation: what it reads becomes a guard.
+    pub(crate) fn on<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
+        self.first.get_or_insert(txn.id());
+        Layered { base: Snapshot(txn), over: self, guarding: true }
+    }
+
+    /// The same for a look-up, which relies on nothing.
+    pub(crate) fn look<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
+        Layered { base: Snapshot(txn), over: self, guarding: false }
+    }
+
+    /// Whether the list itself makes this row.
+    pub(crate) fn makes(&self, table: Table, key: &[u8]) -> bool {
+        matches!(self.layers[table as usize].rows.get(key), Some(Some(_)))
+    }
+
+    /// Applies the list: guards, rows, space. Runs again when the catalog has to grow.
+    pub(crate) fn apply(&self, rows: &mut Changes<'_>) -> Result<()> {
+        if self.first.is_some_and(|first| rows.txn().id() != first + 1) {
+            self.check_guards(rows)?;
+        }
+        for table in Table::ALL {
+            for (key, value) in &self.layers[table as usize].rows {
+                match value {
+                    Some(value) => rows.put(table, key, value)?,
+                    None => rows.remove(table, key)?,
+                }
+            }
+        }
+        self.check_emptied(rows)?;
+        self.adopted.iter().try_for_each(|reserved| rows.adopt(*reserved))?;
+        self.released.iter().try_for_each(|extent| rows.release(*extent))?;
+        for reserved in &self.orphaned {
+            end_reservation(rows.txn(), reserved.lease, reserved.extent)?;
+            freed_row(rows.txn(), reserved.extent)?;
+        }
+        Ok(())
+    }
+
+    fn check_guards(&self, rows: &mut Changes<'_>) -> Result<()> {
+        for table in Table::ALL {
+            for (key, guard) in &self.layers[table as usize].guards {
+                let now = rows.get(table, key)?;
+                let holds = match guard {
+                    Guard::Absent => now.is_none(),
+                    Guard::Present => now.is_some(),
+                    Guard::Equals(bytes) => now.as_deref() == Some(bytes.as_slice()),
+                };
+                if !holds {
+                    return conflict(table, key);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A group that the list deletes must hold nothing that somebody has put there since.
+    fn check_emptied(&self, rows: &mut Changes<'_>) -> Result<()> {
+        for (key, value) in &self.layers[Table::Groups as usize].rows {
+            let Ok(gid) = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes) else {
+                continue;
+            };
+            if value.is_none() {
+                let first = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?;
+                if let Some((name, _)) = first {
+                    if split_name_key(&name)?.0 == gid {
+                        return conflict(Table::Names, &name);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn conflict(table: Table, key: &[u8]) -> Result<()> {
+    let what = match (table, split_name_key(key)) {
+        (Table::Names, Ok((_, name))) => format!("the name {name:?}"),
+        _ => format!("a row of `{}`", table.name()),
+    };
+    fail!(
+        Busy,
+        "the batch was not applied: somebody else has changed {what} since the batch looked at it; \
+         run the batch again"
+    )
+}
+
+/// A list on top of a snapshot.
+pub(crate) struct Layered<'a, 'env> {
+    base: Snapshot<'a, 'env>,
+    over: &'a mut Overlay,
+    guarding: bool,
+}
+
+impl Layered<'_, '_> {
+    fn layer(&mut self, table: Table) -> &mut Layer {
+        &mut self.over.layers[table as usize]
+    }
+
+    fn guard(&mut self, table: Table, key: &[u8], guard: impl FnOnce() -> Guard) {
+        if self.guarding && !self.layer(table).guards.contains_key(key) {
+            let guard = guard();
+            self.layer(table).guards.insert(key.to_vec(), guard);
+        }
+    }
+}
+
+impl Rows for Layered<'_, '_> {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        if self.over.layers[table as usize].rows.contains_key(key) {
+            let row = self.over.layers[table as usize].rows.get(key).and_then(Option::as_deref);
+            return Ok(row.map(Cow::Borrowed));
+        }
+        let row = self.base.get(table, key)?.map(Cow::into_owned);
+        self.guard(table, key, || match &row {
+            Some(row) => Guard::Equals(row.clone()),
+            None => Guard::Absent,
+        });
+        Ok(row.map(Cow::Owned))
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        if let Some(row) = self.layer(table).rows.get(key) {
+            return Ok(row.is_some());
+        }
+        let has = self.base.has(table, key)?;
+        self.guard(table, key, || if has { Guard::Present } else { Guard::Absent });
+        Ok(has)
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        let mut below_from = from.to_vec();
+        loop {
+            let below = self.base.first_from(table, &below_from)?;
+            let layer = &self.over.layers[table as usize];
+            if let Some((mut key, _)) =
+                below.clone().filter(|(key, _)| layer.rows.contains_key(key))
+            {
+                key.push(0);
+                below_from = key;
+                continue;
+            }
+            let above = layer
+                .rows
+                .range(from.to_vec()..)
+                .find_map(|(key, value)| value.as_ref().map(|value| (key.clone(), value.clone())));
+            return Ok(match (below, above) {
+                (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
+                (below, above) => below.or(above),
+            });
+        }
+    }
+}
+
+impl RowsMut for Layered<'_, '_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.layer(table).rows.insert(key.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        self.layer(table).rows.insert(key.to_vec(), None);
+        Ok(())
+    }
+
+    fn release(&mut self, extent: Extent) -> Result<()> {
+        match self.over.adopted.iter().position(|reserved| reserved.extent == extent) {
+            Some(place) => {
+                let reserved = self.over.adopted.swap_remove(place);
+                self.over.orphaned.push(reserved);
+            }
+            None => self.over.released.push(extent),
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, reserved: Reserved) -> Result<()> {
+        self.over.adopted.push(reserved);
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! The arena: one reserved address range, filled by spans of device files.
+//!
+//! A span is a file `span-<n>` on one device, `fallocate`d whole before its row in `spans` commits,
+//! and never changed afterwards. Spans are appended: span n begins where span n-1 ends. So an
+//! offset means the same bytes in every process and for ever, and an extent may run over from one
+//! device to the next and still be one numpy array. A process attaches a span the first time that
+//! it meets an offset in it.
+//!
+//! **Growing** (outside the writer lock: allocating blocks takes time): (1) take the growth lock;
+//! (2) `fallocate` the file; (3) one transaction adds the span's row and its free extent. A file
+//! without a row is what a crash between (2) and (3) leaves: nobody knows it, and the next grower,
+//! who wants the same number, removes it.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::catalog::Table;
+use crate::error::{Error, Result};
+use crate::extent::Extent;
+use crate::fail;
+use crate::media::map::Range;
+use crate::rows::Rows;
+
+/// One span: a row of `spans`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Its number, from zero.
+    pub number: u32,
+    /// The device that its file lies on.
+    pub device: u32,
+    /// The bytes of the arena that it fills.
+    pub range: Extent,
+}
+
+impl Span {
+    /// The row's key: the number, big-endian.
+    pub(crate) fn key(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    /// The row's value: offset, length, device.
+    pub(crate) fn to_row(self) -> [u8; 20] {
+        let mut row = [0; 20];
+        row[..8].copy_from_slice(&self.range.offset.to_le_bytes());
+        row[8..16].copy_from_slice(&self.range.len.to_le_bytes());
+        row[16..].copy_from_slice(&self.device.to_le_bytes());
+        row
+    }
+
+    fn from_row(number: u32, row: &[u8]) -> Result<Self> {
+        let Ok(row) = <[u8; 20]>::try_from(row) else {
+            fail!(Corrupt, "span {number} has a row of {} bytes", row.len())
+        };
+        let word = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight"));
+        let range = super::allocator::checked(word(0), word(8))?;
+        let device = u32::from_le_bytes(row[16..].try_into().expect("four bytes"));
+        Ok(Span { number, device, range })
+    }
+
+    /// Every span, in order; checks that they follow one another without a gap.
+    pub(crate) fn all(rows: &mut impl Rows) -> Result<Vec<Span>> {
+        let mut spans: Vec<Span> = Vec::new();
+        loop {
+            let number = spans.len() as u32;
+            let Some(row) = rows.get(Table::Spans, &Self::key(number))? else { return Ok(spans) };
+            let span = Self::from_row(number, &row)?;
+            if span.range.offset != spans.last().map_or(0, |last| last.range.end()) {
+                fail!(
+                    Corrupt,
+                    "span {number} begins at {}, not where the last ends",
+                    span.range.offset
+                );
+            }
+            spans.push(span);
+        }
+    }
+}
+
+/// The arena, as far as this process has it attached.
+pub(crate) struct Arena {
+    range: Range,
+    attached: Mutex<Vec<Span>>,
+}
+
+impl Arena {
+    /// Reserves the address range: `bytes`, or as many as the process may, but at least `least`.
+    pub(crate) fn reserve(bytes: u64, least: u64) -> Result<Self> {
+        Ok(Arena { range: Range::reserve(bytes, least)?, attached: Mutex::default() })
+    }
+
+    /// Attaches every span of `rows` that is not attached yet, so that `end` is reachable.
+    /// `file` opens a span's file.
+    pub(crate) fn reach(
+        &self,
+        end: u64,
+        rows: &mut impl Rows,
+        file: impl Fn(&Span) -> Result<File>,
+    ) -> Result<()> {
+        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut have = attached.last().map_or(0, |span| span.range.end());
+        if end <= have {
+            return Ok(());
+        }
+        for span in Span::all(rows)?.into_iter().skip(attached.len()) {
+            let opened = file(&span)?;
+            self.range.attach(span.range.offset, span.range.len, &opened, true)?;
+            have = span.range.end();
+            attached.push(span);
+        }
+        if end > have {
+            fail!(Corrupt, "a record points to offset {end}, the spans end at {have}");
+        }
+        Ok(())
+    }
+
+    /// The extent's memory. It must have been reached, and the caller must hold it.
+    pub(crate) fn memory(&self, extent: Extent) -> *mut u8 {
+        assert!(extent.end() <= self.range.attached(), "{extent:?} is not attached");
+        // Within the range, as asserted; `wrapping_add` needs no promise about the memory there.
+        self.range.base().wrapping_add(extent.offset as usize)
+    }
+
+    /// Makes the first `nbytes` of an extent durable.
+    pub(crate) fn flush(&self, extent: Extent, nbytes: u64) -> Result<()> {
+        self.range.flush(extent.offset, nbytes.min(extent.len))
+    }
+
+    /// Maps every page of an extent now.
+    pub(crate) fn prefault(&self, extent: Extent) -> Result<()> {
+        self.range.prefault(extent.offset, extent.len)
+    }
+
+    /// How many bytes can be addressed at all.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.range.reserved()
+    }
+}
+
+/// The right to grow this realm's arena: one process at a time, released by the kernel on death.
+pub(crate) struct Growing {
+    _lock: File,
+}
+
+impl Growing {
+    /// Waits for the growth lock; `dir` is the realm's.
+    pub(crate) fn begin(dir: &Path, mode: u32) -> Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = dir.join("growing");
+        let lock = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(mode)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
+        lock.lock().map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
+        Ok(Growing { _lock: lock })
+    }
+}

@@ -1,0 +1,152 @@
+//! Views and allocations: memory of the pool in somebody's hands.
+//!
+//! A claim keeps one extent from reuse, by a pin or an age of this process's lease, and keeps the
+//! realm's mappings alive. It knows nothing of the object: that may be replaced, moved or deleted,
+//! by anyone, and the pool's handles may be closed; the memory stays until the last claim on it, in
+//! any process, is gone.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::extent::Extent;
+use crate::id::Oid;
+use crate::lease::Hold;
+use crate::realm::{Core, Link};
+use crate::rows::Reserved;
+
+/// One hold on one extent, given up on drop.
+pub(crate) struct Claim {
+    core: Arc<Core>,
+    extent: Extent,
+    hold: Hold,
+    memory: *mut u8,
+    /// A scratch extent: the reservation ends with the claim.
+    scratch: Option<Reserved>,
+}
+
+// SAFETY: the pointer is into a shared mapping that outlives the claim (the claim is one of the
+// core's users, and the core unmaps only without users); what is read or written through it is the
+// view's user to synchronise, as with any shared array.
+unsafe impl Send for Claim {}
+// SAFETY: as above.
+unsafe impl Sync for Claim {}
+
+impl Claim {
+    /// Takes over a hold that the lease has just given, and becomes a user of the core.
+    pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: *mut u8) -> Self {
+        core.add_user();
+        core.touched(extent);
+        Claim { core: Arc::clone(core), extent, hold, memory, scratch: None }
+    }
+
+    /// The extent.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The memory's first byte.
+    pub(crate) fn memory(&self) -> *mut u8 {
+        self.memory
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.core.unpin(self.extent.offset, self.hold);
+        if let Some(reserved) = self.scratch {
+            self.core.give_back(reserved);
+        }
+        self.core.remove_user();
+    }
+}
+
+/// Memory of the pool. Cloning it adds a reference to the same claim.
+#[derive(Clone)]
+pub struct View {
+    claim: Arc<Claim>,
+    nbytes: usize,
+    writable: bool,
+}
+
+impl View {
+    pub(crate) fn new(claim: Arc<Claim>, nbytes: u64, writable: bool) -> Self {
+        debug_assert!(nbytes <= claim.extent.len);
+        View { claim, nbytes: nbytes as usize, writable }
+    }
+
+    /// A view of reserved space that is given back with the last reference.
+    pub(crate) fn scratch(mut claim: Claim, reserved: Reserved, nbytes: u64) -> Self {
+        claim.scratch = Some(reserved);
+        Self::new(Arc::new(claim), nbytes, true)
+    }
+
+    /// The first byte; valid for `len()` bytes as long as this view or a clone of it lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.claim.memory
+    }
+
+    /// The extent behind it.
+    pub(crate) fn extent(&self) -> Extent {
+        self.claim.extent
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Whether there is nothing to see.
+    pub fn is_empty(&self) -> bool {
+        self.nbytes == 0
+    }
+
+    /// Whether the owner of the view may write through it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+}
+
+/// Space that is being filled, and becomes an object on `publish`, or not at all.
+pub struct Allocation {
+    core: Arc<Core>,
+    claim: Arc<Claim>,
+    reserved: Reserved,
+    link: Link,
+    nbytes: u64,
+    published: bool,
+}
+
+impl Allocation {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        claim: Claim,
+        reserved: Reserved,
+        link: Link,
+        nbytes: u64,
+    ) -> Self {
+        Allocation { core, claim: Arc::new(claim), reserved, link, nbytes, published: false }
+    }
+
+    /// The memory to fill; it stays valid after `publish`, and after the allocation is dropped.
+    pub fn view(&self) -> View {
+        View::new(Arc::clone(&self.claim), self.nbytes, true)
+    }
+
+    /// Makes the memory durable, and the object visible to everyone, in one commit.
+    ///
+    /// On error nothing is visible, and the space goes back.
+    pub fn publish(mut self) -> Result<Oid> {
+        self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        let oid = self.core.link_reserved(&self.link, self.reserved, self.nbytes)?;
+        self.published = true;
+        Ok(oid)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if !self.published {
+            self.core.give_back(self.reserved);
+        }
+    }
+}

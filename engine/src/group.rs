@@ -1,0 +1,441 @@
+//! Groups: names, members, and the operations on them, written against rows.
+//!
+//! Invariant: for every row of `names` there is a record with that id, whose parent and name say
+//! the same; and every record but the root's has such a row. Each function here keeps it within
+//! one list of row changes.
+
+use crate::attrs::{self, KeyId, Value};
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::fail;
+use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
+use crate::name::Path;
+use crate::object::{Class, Record, Stored};
+use crate::rows::{Reserved, Rows, RowsMut};
+
+/// All that is known of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupInfo {
+    /// Its identity.
+    pub gid: Gid,
+    /// The group that holds it (0 for the root).
+    pub parent: Gid,
+    /// Its name there (empty for the root).
+    pub name: String,
+    /// The user that made it.
+    pub owner: u32,
+    /// When it was made, in ns since 1970.
+    pub created: i64,
+    /// When its row last changed, in ns since 1970.
+    pub modified: i64,
+    /// What an importer keeps for export.
+    pub origin: Vec<u8>,
+}
+
+/// Who does it, and when: what new records carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    /// The user.
+    pub owner: u32,
+    /// Nanoseconds since 1970.
+    pub now: i64,
+}
+
+/// Where something is to be linked: from this group, along this path.
+pub(crate) struct Target<'a> {
+    /// The group that relative paths start from.
+    pub from: Gid,
+    /// The namespace's root, for absolute paths.
+    pub root: Gid,
+    /// The path.
+    pub path: &'a Path<'a>,
+}
+
+impl Target<'_> {
+    fn start(&self) -> Gid {
+        if self.path.absolute { self.root } else { self.from }
+    }
+}
+
+/// An object's record before it has a parent, and where its value lies.
+pub(crate) struct NewRecord<'a> {
+    /// Its id.
+    pub oid: Oid,
+    /// The record; parent and name are filled in by `link`.
+    pub record: Record<'a>,
+    /// The reservation that the record's extent is taken from.
+    pub reserved: Option<Reserved>,
+}
+
+/// The member of a group.
+pub(crate) fn child(rows: &mut impl Rows, group: Gid, name: &str) -> Result<Option<Member>> {
+    let key = NameKey::new(group, name);
+    rows.get(Table::Names, key.as_bytes())?.map(|row| Member::from_row(&row)).transpose()
+}
+
+/// The group that a path's last component is looked up in; `None` when a parent is missing.
+fn parent_of(rows: &mut impl Rows, target: &Target<'_>) -> Result<Option<Gid>> {
+    let mut group = target.start();
+    for name in &target.path.parents {
+        match child(rows, group, name.as_str())? {
+            Some(Member::Group(gid)) => group = gid,
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(group))
+}
+
+/// The member at a path.
+pub(crate) fn resolve(rows: &mut impl Rows, target: &Target<'_>) -> Result<Option<Member>> {
+    match parent_of(rows, target)? {
+        Some(group) => child(rows, group, target.path.last.as_str()),
+        None => Ok(None),
+    }
+}
+
+/// As `resolve`, with an error that names the path and where it breaks off.
+fn require(rows: &mut impl Rows, target: &Target<'_>, text: &str) -> Result<(Gid, Member)> {
+    if let Some(group) = parent_of(rows, target)? {
+        if let Some(member) = child(rows, group, target.path.last.as_str())? {
+            return Ok((group, member));
+        }
+    }
+    fail!(NotFound, "there is no {text:?} in this group: list its members with keys() or tree()")
+}
+
+/// The group to link in; missing parents are made, with the ids that `new_id` gives.
+fn ensure_parent(
+    rows: &mut impl RowsMut,
+    target: &Target<'_>,
+    stamp: Stamp,
+    new_id: &mut dyn FnMut() -> u64,
+) -> Result<Gid> {
+    let mut group = target.start();
+    if target.path.parents.is_empty() && !rows.has(Table::Groups, &id_key(group))? {
+        fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
+    }
+    for name in &target.path.parents {
+        group = match child(rows, group, name.as_str())? {
+            Some(Member::Group(gid)) => gid,
+            Some(Member::Object(_)) => fail!(
+                Exists,
+                "{:?} is an object, not a group: nothing can be made below it",
+                name.as_str()
+            ),
+            None => {
+                let gid = new_id();
+                put_group(rows, gid, group, name.as_str(), stamp, &[], &[])?;
+                gid
+            }
+        };
+    }
+    Ok(group)
+}
+
+fn put_group(
+    rows: &mut impl RowsMut,
+    gid: Gid,
+    parent: Gid,
+    name: &str,
+    stamp: Stamp,
+    attrs: &[u8],
+    origin: &[u8],
+) -> Result<()> {
+    let record = group_record(parent, name, stamp, attrs, origin);
+    rows.put(Table::Groups, &id_key(gid), &record.encode())?;
+    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &Member::Group(gid).to_row())
+}
+
+/// A group's record.
+pub(crate) fn group_record<'a>(
+    parent: Gid,
+    name: &'a str,
+    stamp: Stamp,
+    attrs: &'a [u8],
+    origin: &'a [u8],
+) -> Record<'a> {
+    Record {
+        class: Class::Group,
+        generation: 0,
+        owner: stamp.owner,
+        parent,
+        created: stamp.now,
+        modified: stamp.now,
+        name,
+        dtype: &[],
+        shape: &[],
+        dims: &[],
+        attrs,
+        origin,
+        stored: Stored::Inline(&[]),
+    }
+}
+
+/// Makes a group; with `exist_ok` an existing one is returned as it is.
+pub(crate) fn create(
+    rows: &mut impl RowsMut,
+    target: &Target<'_>,
+    stamp: Stamp,
+    (attrs, origin): (&[u8], &[u8]),
+    exist_ok: bool,
+    new_id: &mut dyn FnMut() -> u64,
+) -> Result<Gid> {
+    let parent = ensure_parent(rows, target, stamp, new_id)?;
+    let name = target.path.last.as_str();
+    match child(rows, parent, name)? {
+        None => {
+            let gid = new_id();
+            put_group(rows, gid, parent, name, stamp, attrs, origin)?;
+            Ok(gid)
+        }
+        Some(Member::Group(gid)) if exist_ok => Ok(gid),
+        Some(member) => taken(name, member),
+    }
+}
+
+fn taken<T>(name: &str, member: Member) -> Result<T> {
+    match member {
+        Member::Group(_) => {
+            fail!(Exists, "{name:?} exists, and is a group: delete it first, or use require_group")
+        }
+        Member::Object(_) => {
+            fail!(Exists, "{name:?} exists: pass overwrite=True to replace it, or delete it first")
+        }
+    }
+}
+
+/// Links a new object; with `overwrite` the object of that name goes in the same commit.
+pub(crate) fn link(
+    rows: &mut impl RowsMut,
+    target: &Target<'_>,
+    new: &NewRecord<'_>,
+    overwrite: bool,
+    new_id: &mut dyn FnMut() -> u64,
+) -> Result<()> {
+    let stamp = Stamp { owner: new.record.owner, now: new.record.created };
+    let parent = ensure_parent(rows, target, stamp, new_id)?;
+    let name = target.path.last.as_str();
+    match child(rows, parent, name)? {
+        Some(Member::Object(old)) if overwrite => remove_object(rows, old)?,
+        Some(member) => return taken(name, member),
+        None => {}
+    }
+    let record = Record { parent, name, ..new.record };
+    rows.put(Table::Objects, &id_key(new.oid), &record.encode())?;
+    rows.put(
+        Table::Names,
+        NameKey::new(parent, name).as_bytes(),
+        &Member::Object(new.oid).to_row(),
+    )?;
+    match new.reserved {
+        Some(reserved) => rows.adopt(reserved),
+        None => Ok(()),
+    }
+}
+
+/// Whether `link` would be refused now; asked before bulk data is copied.
+pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: bool) -> Result<()> {
+    let start = target.start();
+    if target.path.parents.is_empty() && !rows.has(Table::Groups, &id_key(start))? {
+        fail!(NotFound, "the group {start:#x} was deleted: open it again by its path");
+    }
+    let mut group = start;
+    for name in &target.path.parents {
+        match child(rows, group, name.as_str())? {
+            Some(Member::Group(gid)) => group = gid,
+            Some(Member::Object(_)) => fail!(
+                Exists,
+                "{:?} is an object, not a group: nothing can be made below it",
+                name.as_str()
+            ),
+            None => return Ok(()),
+        }
+    }
+    match child(rows, group, target.path.last.as_str())? {
+        None => Ok(()),
+        Some(Member::Object(_)) if overwrite => Ok(()),
+        Some(member) => taken(target.path.last.as_str(), member),
+    }
+}
+
+fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
+    let key = id_key(oid);
+    let extent = match rows.get(Table::Objects, &key)? {
+        Some(row) => Record::parse(&row)?.extent(),
+        None => fail!(Corrupt, "a name stands for object {oid:#x}, which has no record"),
+    };
+    rows.remove(Table::Objects, &key)?;
+    match extent {
+        Some(extent) => rows.release(extent),
+        None => Ok(()),
+    }
+}
+
+/// Deletes a member: an object, or a group with all that is in it.
+pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -> Result<()> {
+    let (parent, member) = require(rows, target, text)?;
+    rows.remove(Table::Names, NameKey::new(parent, target.path.last.as_str()).as_bytes())?;
+    let mut groups = match member {
+        Member::Object(oid) => return remove_object(rows, oid),
+        Member::Group(gid) => vec![gid],
+    };
+    while let Some(gid) = groups.pop() {
+        let mut from = NameKey::new(gid, "").as_bytes().to_vec();
+        while let Some((mut key, row)) = rows.first_from(Table::Names, &from)? {
+            if split_name_key(&key)?.0 != gid {
+                break;
+            }
+            rows.remove(Table::Names, &key)?;
+            key.push(0);
+            from = key;
+            match Member::from_row(&row)? {
+                Member::Group(inner) => groups.push(inner),
+                Member::Object(oid) => remove_object(rows, oid)?,
+            }
+        }
+        rows.remove(Table::Groups, &id_key(gid))?;
+    }
+    Ok(())
+}
+
+/// Gives a member another name, or another group.
+pub(crate) fn rename(
+    rows: &mut impl RowsMut,
+    (old, old_text): (&Target<'_>, &str),
+    new: &Target<'_>,
+    stamp: Stamp,
+    new_id: &mut dyn FnMut() -> u64,
+) -> Result<()> {
+    let (old_parent, member) = require(rows, old, old_text)?;
+    let parent = ensure_parent(rows, new, stamp, new_id)?;
+    let name = new.path.last.as_str();
+    if let Some(there) = child(rows, parent, name)? {
+        if there == member {
+            return Ok(());
+        }
+        return taken(name, there);
+    }
+    if let Member::Group(moved) = member {
+        let mut above = parent;
+        while above != 0 {
+            if above == moved {
+                fail!(Argument, "{old_text:?} cannot be moved into itself");
+            }
+            above = record_parent(rows, above)?;
+        }
+    }
+    let (table, key) = table_of(member);
+    let row = match rows.get(table, &key)? {
+        Some(row) => Record { parent, name, modified: stamp.now, ..Record::parse(&row)? }.encode(),
+        None => fail!(Corrupt, "{old_text:?} has a name, but no record"),
+    };
+    rows.put(table, &key, &row)?;
+    rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
+    rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
+}
+
+fn record_parent(rows: &mut impl Rows, gid: Gid) -> Result<Gid> {
+    match rows.get(Table::Groups, &id_key(gid))? {
+        Some(row) => Ok(Record::parse(&row)?.parent),
+        None => fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path"),
+    }
+}
+
+/// The table and key of a member's record.
+pub(crate) fn table_of(member: Member) -> (Table, [u8; 8]) {
+    match member {
+        Member::Group(gid) => (Table::Groups, id_key(gid)),
+        Member::Object(oid) => (Table::Objects, id_key(oid)),
+    }
+}
+
+/// Runs `read` on a member's record.
+pub(crate) fn with_record<T>(
+    rows: &mut impl Rows,
+    member: Member,
+    read: impl FnOnce(&Record<'_>) -> Result<T>,
+) -> Result<T> {
+    let (table, key) = table_of(member);
+    match rows.get(table, &key)? {
+        Some(row) => read(&Record::parse(&row)?),
+        None => fail!(
+            NotFound,
+            "the {} {:#x} is gone: it was deleted or replaced; look it up again by its path",
+            if matches!(member, Member::Group(_)) { "group" } else { "object" },
+            member.id()
+        ),
+    }
+}
+
+/// Sets (or with `None` removes) attributes of a member.
+pub(crate) fn annotate(
+    rows: &mut impl RowsMut,
+    member: Member,
+    changes: &[(KeyId, Option<&Value>)],
+    stamp: Stamp,
+) -> Result<()> {
+    let row = with_record(rows, member, |record| {
+        let attrs = attrs::merge(record.attrs, changes)?;
+        Ok(Record { attrs: &attrs, modified: stamp.now, ..*record }.encode())
+    })?;
+    let (table, key) = table_of(member);
+    rows.put(table, &key, &row)
+}
+
+/// The path of a member, without a leading slash; empty for the root.
+pub(crate) fn path_of(rows: &mut impl Rows, member: Member) -> Result<String> {
+    let (mut parent, mut path) =
+        with_record(rows, member, |record| Ok((record.parent, record.name.to_owned())))?;
+    // A chain longer than any path that could be written is a loop on media.
+    for _ in 0..4096 {
+        if parent == 0 {
+            return Ok(path);
+        }
+        let (above, name) = with_record(rows, Member::Group(parent), |record| {
+            Ok((record.parent, record.name.to_owned()))
+        })?;
+        if above != 0 {
+            path = format!("{name}/{path}");
+        }
+        parent = above;
+    }
+    fail!(Corrupt, "the groups above {:#x} form a loop: run verify", member.id())
+}
+
+/// Up to `limit` members after a name, in byte order of their names.
+pub(crate) fn members(
+    rows: &mut impl Rows,
+    gid: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, Member)>> {
+    let mut found = Vec::new();
+    let mut from = NameKey::new(gid, after.unwrap_or("")).as_bytes().to_vec();
+    if after.is_some() {
+        from.push(0); // the first key after that name: names hold no NUL
+    }
+    while found.len() < limit {
+        let Some((mut key, row)) = rows.first_from(Table::Names, &from)? else { break };
+        let (parent, name) = split_name_key(&key)?;
+        if parent != gid {
+            break;
+        }
+        found.push((name.to_owned(), Member::from_row(&row)?));
+        key.push(0);
+        from = key;
+    }
+    Ok(found)
+}
+
+/// The info of a group's record.
+pub(crate) fn info(gid: Gid, record: &Record<'_>) -> GroupInfo {
+    GroupInfo {
+        gid,
+        parent: record.parent,
+        name: record.name.to_owned(),
+        owner: record.owner,
+        created: record.created,
+        modified: record.modified,
+        origin: record.origin.to_vec(),
+    }
+}

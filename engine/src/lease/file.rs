@@ -1,0 +1,207 @@
+//! The lease file: its layout, its mapping, its lock.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | magic `ENGRLEAS` |
+//! | 8 | 8 | the lease's id, which its name and its reservations carry |
+//! | 16 | 8 | inode of the owner's PID namespace |
+//! | 24 | 8 | start time of the owner, in clock ticks since boot |
+//! | 32 | 4 | the owner's pid, for messages only: no pid decides anything |
+//! | 64 | 8 | age |
+//! | 128 | 8 | pin slots in use: only this many need be read |
+//! | 4096 | 8 x 8192 | pins: offsets plus one, or zero |
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::error::{Error, Result};
+use crate::fail;
+
+/// The pins that one lease holds; beyond them a view keeps the age instead.
+pub(crate) const PINS_MAX: usize = 8192;
+const PINS_AT: usize = 4096;
+/// The size of a lease file.
+pub(crate) const LEASE_BYTES: u64 = (PINS_AT + PINS_MAX * 8) as u64;
+const MAGIC: u64 = u64::from_le_bytes(*b"ENGRLEAS");
+
+/// The first page of a lease file.
+#[repr(C)]
+pub(crate) struct Head {
+    magic: AtomicU64,
+    pub id: AtomicU64,
+    pub pid_namespace: AtomicU64,
+    pub start_time: AtomicU64,
+    pub pid: AtomicU32,
+    _pad: [u32; 7],
+    pub age: AtomicU64,
+    _pad_age: [u64; 7],
+    pub pins_used: AtomicU64,
+    _pad_pins: [u64; 7],
+}
+
+const _: () = assert!(std::mem::offset_of!(Head, age) == 64);
+const _: () = assert!(std::mem::offset_of!(Head, pins_used) == 128);
+const _: () = assert!(std::mem::size_of::<Head>() <= PINS_AT);
+
+/// A lease file, open and mapped.
+pub(crate) struct LeaseFile {
+    file: File,
+    map: NonNull<u8>,
+}
+
+// SAFETY: the mapping is shared memory accessed through atomics alone; the pointer is valid until
+// `Drop`, and nothing in it is bound to a thread.
+unsafe impl Send for LeaseFile {}
+// SAFETY: as above.
+unsafe impl Sync for LeaseFile {}
+
+impl LeaseFile {
+    /// Makes a file of full size at `path`, all of its blocks allocated.
+    pub(crate) fn create(path: &Path, mode: u32) -> Result<Self> {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(path)
+            .map_err(|e| Error::os(format!("making the lease {}", path.display()), &e))?;
+        let made = file
+            .set_permissions(std::fs::Permissions::from_mode(mode))
+            .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))
+            .and_then(|()| allocate_blocks(&file, path))
+            .and_then(|()| Self::map(file, path));
+        if made.is_err() {
+            let _ = std::fs::remove_file(path);
+        }
+        let made = made?;
+        made.head().magic.store(MAGIC, std::sync::atomic::Ordering::Release);
+        Ok(made)
+    }
+
+    /// Opens a file that somebody made; refuses what is not a lease.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(path)
+            .map_err(|e| Error::os(format!("opening the lease {}", path.display()), &e))?;
+        let meta = file
+            .metadata()
+            .map_err(|e| Error::os(format!("reading the lease {}", path.display()), &e))?;
+        if !meta.is_file() || meta.len() != LEASE_BYTES {
+            fail!(
+                Corrupt,
+                "{} is no lease: {} bytes, not {LEASE_BYTES}",
+                path.display(),
+                meta.len()
+            );
+        }
+        let lease = Self::map(file, path)?;
+        if lease.head().magic.load(std::sync::atomic::Ordering::Acquire) != MAGIC {
+            fail!(Corrupt, "{} is no lease: its magic is wrong", path.display());
+        }
+        Ok(lease)
+    }
+
+    fn map(file: File, path: &Path) -> Result<Self> {
+        // SAFETY: a fresh shared mapping of a file whose blocks are allocated (P3: leases are
+        // allocated before they are used, so touching it cannot raise SIGBUS).
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                LEASE_BYTES as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(Error::last_os(format!("mapping the lease {}", path.display())));
+        }
+        let map = NonNull::new(map.cast()).expect("a mapping is never at address zero");
+        Ok(LeaseFile { file, map })
+    }
+
+    /// The head.
+    pub(crate) fn head(&self) -> &Head {
+        // SAFETY: the mapping is page-aligned, larger than `Head`, made of atomics, and lives as
+        // long as `self`.
+        unsafe { self.map.cast::<Head>().as_ref() }
+    }
+
+    /// The pin slots.
+    pub(crate) fn pins(&self) -> &[AtomicU64] {
+        // SAFETY: `PINS_MAX` words at a page boundary inside the mapping, all atomics.
+        unsafe {
+            std::slice::from_raw_parts(self.map.add(PINS_AT).cast::<AtomicU64>().as_ptr(), PINS_MAX)
+        }
+    }
+
+    /// Takes the lock if nobody has it. The kernel drops it with the last descriptor of this open
+    /// file description, however its holders die.
+    pub(crate) fn try_lock(&self) -> Result<bool> {
+        let lock = whole_file(libc::F_WRLCK);
+        // SAFETY: a plain fcntl on our own descriptor with a valid struct.
+        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+        if done == 0 {
+            return Ok(true);
+        }
+        match std::io::Error::last_os_error() {
+            e if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            e => Err(Error::os("locking a lease", &e)),
+        }
+    }
+
+    /// Whether somebody else's open file description holds the lock: whether its process lives.
+    pub(crate) fn is_locked_elsewhere(&self) -> bool {
+        let mut lock = whole_file(libc::F_WRLCK);
+        // SAFETY: a plain fcntl on our own descriptor with a valid struct, which it fills in.
+        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
+        // On an error the owner counts as alive: nothing of its is taken.
+        done != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+
+    /// The names this file still has; zero once it is unlinked.
+    pub(crate) fn links(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().map_or(0, |meta| meta.nlink())
+    }
+}
+
+impl Drop for LeaseFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `map`, which nobody can reach any more.
+        unsafe { libc::munmap(self.map.as_ptr().cast(), LEASE_BYTES as usize) };
+    }
+}
+
+fn whole_file(kind: libc::c_int) -> libc::flock {
+    // SAFETY: `flock` is plain data, for which zeros are valid (OFD locks ask for pid zero).
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock
+}
+
+fn allocate_blocks(file: &File, path: &Path) -> Result<()> {
+    crate::media::cgroup::admit(LEASE_BYTES, "a lease")?;
+    loop {
+        // SAFETY: a plain fallocate on our own descriptor.
+        let done = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, LEASE_BYTES as libc::off_t) };
+        if done == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(Error::os(format!("allocating the lease {}", path.display()), &error));
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Leases: what a process looks up, views and has reserved in a realm (protocols P2, P3, P4).
+//!
+//! **Who writes what.** A lease is one file, `leases/<random u64>`. Only its owner writes it: its
+//! *age* and its *pins*. Everybody who allocates reads it. What it has reserved is in the catalog,
+//! in rows that carry its id.
+//!
+//! **Alive or dead.** The owner holds an open-file-description lock on the file from before it got
+//! its name until the process is gone; the kernel drops it then, however that happened. Whoever
+//! finds the lock free takes it, takes back the reservations, and unlinks the file. A pid is
+//! written for messages, and decides nothing.
+//!
+//! **Look-up (reader).** (1) age = PIN; (2) SeqCst fence; (3) begin the catalog's read transaction;
+//! (4) age = its id; (5) read the row; (6) for a view, store the pin (release); (7) end; (8) age =
+//! IDLE. The allocator's side, and why one of the two always sees the other, stands above
+//! `extent::reclaim`. Several threads of one process look up at once: the age in the file is the
+//! least over a counted set (`Local`), kept under one mutex of the process, which no other process
+//! can hold.
+//!
+//! **A new lease is seen in time.** A lease is renamed into place, then `lease_epoch` in the
+//! catalog's shared page is raised, and only then is the first look-up begun. An allocator that
+//! read the old epoch has, in that look-up's view, committed already all that it may reuse.
+//!
+//! **A full pin list** keeps the age: the view holds its look-up's age instead of a pin, which
+//! guards its extent (and, until it ends, everything freed since).
+//!
+//! **Fork.** Open-file-description locks are shared with children. So before a fork the parent
+//! makes the child a lease of its own with a copy of every pin in the same slots; afterwards each
+//! side closes the other's descriptor (`process`). If no lease can be made, both sides keep the
+//! old one *frozen*: its pins are never dropped, its lock lives until both are gone.
+//!
+//! **A full mount.** A lease needs blocks, and a full mount has none; then nothing could be opened
+//! to delete from. So one allocated spare stands ready in the realm (`leases/spare`), and one more
+//! in each process for its next fork (`leases/spare-<id>`).
+
+mod file;
+mod peers;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use file::{LeaseFile, PINS_MAX};
+pub(crate) use peers::Peers;
+
+use crate::error::{Error, Kind, Result};
+use crate::fail;
+
+/// No look-up runs.
+pub(crate) const IDLE: u64 = u64::MAX;
+/// A look-up is about to begin, on a snapshot not yet known.
+pub(crate) const PIN: u64 = 0;
+
+/// A random id that no file in `dir` carries is as good as certain; `rename` settles the rest.
+fn random_id() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(Kind::Os, format!("the kernel gives no random bytes: {e}")))?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}
+
+/// Who this process is, as leases record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The pid, for messages.
+    pub pid: u32,
+    /// When it started; with the pid, names this process among all since boot.
+    pub start_time: u64,
+    /// Its PID namespace.
+    pub pid_namespace: u64,
+}
+
+impl Owner {
+    /// This process.
+    pub(crate) fn current() -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let start_time = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
+            // The name in parentheses may hold spaces; fields are counted from its end.
+            stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+        });
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
+        Owner { pid: std::process::id(), start_time: start_time.unwrap_or(0), pid_namespace }
+    }
+
+    fn write(self, file: &LeaseFile) {
+        let head = file.head();
+        head.pid_namespace.store(self.pid_namespace, Ordering::Relaxed);
+        head.start_time.store(self.start_time, Ordering::Relaxed);
+        head.pid.store(self.pid, Ordering::Release);
+    }
+
+    /// The owner that a lease file names.
+    pub(crate) fn of(file: &LeaseFile) -> Self {
+        let head = file.head();
+        Owner {
+            pid: head.pid.load(Ordering::Acquire),
+            start_time: head.start_time.load(Ordering::Relaxed),
+            pid_namespace: head.pid_namespace.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What only this process knows of its lease.
+#[derive(Clone, Default)]
+struct Local {
+    /// Look-ups that are about to begin.
+    pinning: u32,
+    /// The snapshots in use, each with how many look-ups and unpinned views hold it.
+    ages: Vec<(u64, u32)>,
+    /// For each pinned offset its slot and how many views share it.
+    pins: HashMap<u64, (usize, u32)>,
+    /// Slots that were used and are free again.
+    free_slots: Vec<usize>,
+    /// Slots that were ever used.
+    slots_used: usize,
+}
+
+/// How a view keeps its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// By a pin.
+    Pinned,
+    /// By an age, since the pin list was full.
+    Aged(u64),
+}
+
+/// This process's lease in one realm.
+pub(crate) struct Lease {
+    id: u64,
+    path: PathBuf,
+    file: LeaseFile,
+    local: Mutex<Local>,
+}
+
+impl Lease {
+    /// Takes the realm's spare or makes a file, locks it, and gives it its name.
+    /// On error nothing is left but, at worst, a spare without a name.
+    pub(crate) fn create(dir: &Path, mode: u32) -> Result<Self> {
+        let owner = Owner::current();
+        loop {
+            let id = random_id()?;
+            let Some((file, from)) = prepared(dir, mode, id)? else { continue };
+            let path = dir.join(format!("{id:016x}"));
+            if let Some(lease) = Self::name(file, &from, path, id, owner)? {
+                ensure_spare(dir, mode);
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Gives a locked file its name; `None` when somebody removed it meanwhile.
+    fn name(
+        file: LeaseFile,
+        from: &Path,
+        path: PathBuf,
+        id: u64,
+        owner: Owner,
+    ) -> Result<Option<Self>> {
+        let head = file.head();
+        head.id.store(id, Ordering::Relaxed);
+        head.pins_used.store(0, Ordering::Relaxed);
+        head.age.store(IDLE, Ordering::Relaxed);
+        owner.write(&file);
+        match std::fs::rename(from, &path) {
+            Ok(()) => Ok(Some(Lease { id, path, file, local: Mutex::default() })),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::os(format!("naming the lease {}", path.display()), &e)),
+        }
+    }
+
+    /// Makes `child` a copy of this lease, pins in the same slots, under its own id (P4).
+    /// Called before a fork, while no look-up runs in this process.
+    pub(crate) fn fork(&self, spare: Spare, dir: &Path) -> Result<Lease> {
+        let id = random_id()?;
+        let path = dir.join(format!("{id:016x}"));
+        // The child's pid is not known yet; it writes its own (`adopt`).
+        let owner = Owner { pid: 0, ..Owner::of(&self.file) };
+        let Some(child) = Self::name(spare.file, &spare.path, path, id, owner)? else {
+            fail!(
+                Busy,
+                "the spare lease {} was removed: is the pool being destroyed?",
+                spare.path.display()
+            )
+        };
+        let local = self.lock().clone();
+        for (slot, pin) in self.file.pins()[..local.slots_used].iter().enumerate() {
+            child.file.pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        child.file.head().pins_used.store(local.slots_used as u64, Ordering::Relaxed);
+        *child.lock() = local;
+        child.publish_age(&child.lock());
+        fence(Ordering::SeqCst);
+        Ok(child)
+    }
+
+    /// In the child: writes who owns the lease now.
+    pub(crate) fn adopt(&self) {
+        Owner::current().write(&self.file);
+    }
+
+    /// The id that reservations carry.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Begins a look-up: `begin` begins the catalog's read transaction and tells its id.
+    pub(crate) fn look<T>(&self, begin: impl FnOnce() -> Result<(T, u64)>) -> Result<(T, u64)> {
+        self.change(|local| local.pinning += 1);
+        fence(Ordering::SeqCst);
+        let begun = begin();
+        self.change(|local| {
+            local.pinning -= 1;
+            if let Ok((_, age)) = &begun {
+                hold_age(local, *age);
+            }
+        });
+        begun
+    }
+
+    /// Ends a look-up that began with this age.
+    pub(crate) fn end_look(&self, age: u64) {
+        self.change(|local| drop_age(local, age));
+    }
+
+    /// Keeps an extent from reuse. The caller is within a look-up of this age that shows it, or
+    /// has it reserved.
+    pub(crate) fn pin(&self, offset: u64, age: u64) -> Hold {
+        let mut local = self.lock();
+        if let Some((_, count)) = local.pins.get_mut(&offset) {
+            *count += 1;
+            return Hold::Pinned;
+        }
+        let slot = match local.free_slots.pop() {
+            Some(slot) => slot,
+            None if local.slots_used < PINS_MAX => {
+                local.slots_used += 1;
+                local.slots_used - 1
+            }
+            None => {
+                hold_age(&mut local, age);
+                self.publish_age(&local);
+                return Hold::Aged(age);
+            }
+        };
+        local.pins.insert(offset, (slot, 1));
+        self.file.pins()[slot].store(offset + 1, Ordering::Release);
+        // Readers of the list read the count after the age (acquire), so they see this slot.
+        self.file.head().pins_used.store(local.slots_used as u64, Ordering::Release);
+        Hold::Pinned
+    }
+
+    /// Gives up one hold on an extent.
+    pub(crate) fn unpin(&self, offset: u64, hold: Hold) {
+        let mut local = self.lock();
+        match hold {
+            Hold::Aged(age) => {
+                drop_age(&mut local, age);
+                self.publish_age(&local);
+            }
+            Hold::Pinned => {
+                let Some((slot, count)) = local.pins.get_mut(&offset) else { return };
+                *count -= 1;
+                if *count == 0 {
+                    let slot = *slot;
+                    local.pins.remove(&offset);
+                    local.free_slots.push(slot);
+                    self.file.pins()[slot].store(0, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// How many extents are pinned.
+    pub(crate) fn pinned(&self) -> usize {
+        self.lock().pins.len()
+    }
+
+    /// The file, to be read as everybody else's.
+    pub(crate) fn file(&self) -> &LeaseFile {
+        &self.file
+    }
+
+    /// Ends the lease in good order: its reservations are taken back already.
+    pub(crate) fn end(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Local)) {
+        let mut local = self.lock();
+        edit(&mut local);
+        self.publish_age(&local);
+    }
+
+    fn publish_age(&self, local: &Local) {
+        let age = match local.pinning {
+            0 => local.ages.iter().map(|(age, _)| *age).min().unwrap_or(IDLE),
+            _ => PIN,
+        };
+        self.file.head().age.store(age, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hold_age(local: &mut Local, age: u64) {
+    match local.ages.iter_mut().find(|(held, _)| *held == age) {
+        Some((_, count)) => *count += 1,
+        None => local.ages.push((age, 1)),
+    }
+}
+
+fn drop_age(local: &mut Local, age: u64) {
+    if let Some(place) = local.ages.iter().position(|(held, _)| *held == age) {
+        local.ages[place].1 -= 1;
+        if local.ages[place].1 == 0 {
+            local.ages.swap_remove(place);
+        }
+    }
+}
+
+/// An allocated, locked lease file that has no owner's name yet.
+pub(crate) struct Spare {
+    file: LeaseFile,
+    path: PathBuf,
+}
+
+impl Spare {
+    /// Makes a spare for this process's next fork.
+    pub(crate) fn create(dir: &Path, mode: u32) -> Result<Self> {
+        let path = dir.join(format!("spare-{:016x}", random_id()?));
+        let file = LeaseFile::create(&path, mode)?;
+        if file.try_lock()? && file.links() > 0 {
+            return Ok(Spare { file, path });
+        }
+        fail!(Busy, "the spare lease {} was taken for a dead one: try again", path.display())
+    }
+
+    /// Removes the spare: its process ends in good order.
+    pub(crate) fn end(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A locked file to become the lease: a new one, or the realm's spare where the mount is full.
+/// `None`: somebody who sweeps up after the dead got hold of it first; try again.
+fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf)>> {
+    let fresh = dir.join(format!("new-{id:016x}"));
+    match LeaseFile::create(&fresh, mode) {
+        Ok(file) => Ok(file.try_lock()?.then_some((file, fresh))),
+        Err(error) if error.kind() == Kind::PoolFull => {
+            let spare = dir.join("spare");
+            match LeaseFile::open(&spare) {
+                Ok(file) if file.try_lock()? && file.links() > 0 => Ok(Some((file, spare))),
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Sees to it that the realm has a spare, if there is room for one.
+pub(crate) fn ensure_spare(dir: &Path, mode: u32) {
+    let spare = dir.join("spare");
+    if spare.exists() {
+        return;
+    }
+    let Ok(id) = random_id() else { return };
+    let fresh = dir.join(format!("new-{id:016x}"));
+    if LeaseFile::create(&fresh, mode).is_ok() && std::fs::rename(&fresh, &spare).is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+}

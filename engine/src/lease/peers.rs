@@ -1,0 +1,149 @@
+//! The other leases of a realm, as an allocator sees them.
+//!
+//! The list is read from the folder whenever `lease_epoch` has moved; why a lease that comes after
+//! that cannot matter stands above `lease`. Files are kept open and mapped, so that reading ages
+//! and pins costs a few loads, and asking whether an owner lives costs one system call.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+
+use crate::error::{Error, Result};
+use crate::extent::Floor;
+use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX};
+
+struct Peer {
+    id: u64,
+    path: PathBuf,
+    file: LeaseFile,
+}
+
+/// The leases in the folder, without this process's own.
+#[derive(Default)]
+pub(crate) struct Peers {
+    epoch: Option<u64>,
+    list: Vec<Peer>,
+}
+
+/// A dead process's lease, locked by us: ours to take back and to unlink.
+pub(crate) struct Dead {
+    /// The id that its reservations carry.
+    pub id: u64,
+    path: PathBuf,
+    _lock: LeaseFile,
+}
+
+impl Dead {
+    /// Removes the file; the reservations are taken back already.
+    pub(crate) fn bury(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Peers {
+    /// Reads the folder again if a lease has come since.
+    pub(crate) fn refresh(&mut self, dir: &Path, epoch: u64, own: u64) -> Result<()> {
+        if self.epoch == Some(epoch) {
+            return Ok(());
+        }
+        let entries = std::fs::read_dir(dir)
+            .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
+        let mut list = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|e| Error::os("listing the leases", &e))?;
+            let path = entry.path();
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|n| u64::from_str_radix(n, 16).ok()) else {
+                sweep(&path);
+                continue;
+            };
+            if id == own {
+                continue;
+            }
+            if let Some(place) = self.list.iter().position(|peer| peer.id == id) {
+                list.push(self.list.swap_remove(place));
+            } else if let Ok(file) = LeaseFile::open(&path) {
+                list.push(Peer { id, path, file });
+            }
+        }
+        self.list = list;
+        self.epoch = Some(epoch);
+        Ok(())
+    }
+
+    /// Reads every age, then every pin, of the live leases and of `own` (the allocator's side of
+    /// P2; the caller holds the writer lock and has refreshed the list).
+    pub(crate) fn floor<'a>(&'a self, own: impl IntoIterator<Item = &'a LeaseFile>) -> Floor {
+        fence(Ordering::SeqCst);
+        let mut floor = Floor { age: IDLE, ..Floor::default() };
+        for file in own {
+            add(&mut floor, file);
+        }
+        for peer in &self.list {
+            let quiet = peer.file.head().age.load(Ordering::Acquire) == IDLE
+                && peer.file.head().pins_used.load(Ordering::Acquire) == 0;
+            if !quiet && peer.file.is_locked_elsewhere() {
+                add(&mut floor, &peer.file);
+            }
+        }
+        floor
+    }
+
+    /// The leases whose process is gone, each locked now by us.
+    pub(crate) fn dead(&mut self) -> Vec<Dead> {
+        let mut dead = Vec::new();
+        for place in (0..self.list.len()).rev() {
+            let peer = &self.list[place];
+            if !peer.file.is_locked_elsewhere() && peer.file.try_lock().unwrap_or(false) {
+                let peer = self.list.swap_remove(place);
+                if peer.file.links() > 0 {
+                    dead.push(Dead { id: peer.id, path: peer.path, _lock: peer.file });
+                }
+            }
+        }
+        dead
+    }
+
+    /// The pids behind the known leases, this process's own included; for messages only.
+    pub(crate) fn pids(&self, own: u64) -> HashMap<u64, u32> {
+        let others = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
+        let others = others.map(|peer| (peer.id, Owner::of(&peer.file).pid));
+        others.chain([(own, std::process::id())]).collect()
+    }
+
+    /// Reads the folder again at the next `refresh`, whatever the epoch.
+    pub(crate) fn forget(&mut self) {
+        self.epoch = None;
+    }
+
+    /// The owners of the live leases.
+    pub(crate) fn alive(&self) -> Vec<Owner> {
+        let live = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
+        live.map(|peer| Owner::of(&peer.file)).collect()
+    }
+}
+
+/// Reads one lease: the age (acquire), then the pins.
+fn add(floor: &mut Floor, file: &LeaseFile) {
+    let head = file.head();
+    floor.age = floor.age.min(head.age.load(Ordering::Acquire));
+    let used = head.pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
+    for pin in &file.pins()[..used] {
+        if let Some(offset) = pin.load(Ordering::Acquire).checked_sub(1) {
+            floor.pins.insert(offset);
+        }
+    }
+}
+
+/// Removes a file that a process made for a lease and did not live to name.
+fn sweep(path: &Path) {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if !(name.starts_with("new-") || name.starts_with("spare-")) {
+        return;
+    }
+    if let Ok(file) = LeaseFile::open(path) {
+        if file.try_lock().unwrap_or(false) && file.links() > 0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Objects: what a record holds, byte by byte.
+//!
+//! One record format serves objects and groups (a group is a record of class `Group`, without
+//! dtype and data). A record is a fixed head of 56 bytes, then its sections in this order: name,
+//! dtype, shape, dimension names, attributes, origin, payload. Everything is little-endian.
+//! `docs/format.md` has the table; the constants below are asserted against it at compile time.
+//!
+//! `Record` borrows its sections from the row it was read from, so reading allocates nothing, and
+//! a change is: parse, replace a section, encode. Every bound is checked once, in `parse`: a row
+//! that does not fit is `CorruptError`, never a wild access.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::extent::Extent;
+use crate::fail;
+use crate::id::{Gid, Oid};
+
+/// The record format that this engine writes.
+pub const RECORD_VERSION: u8 = 1;
+/// The fixed head of every record, in bytes.
+pub const HEAD_BYTES: usize = 56;
+/// The most dimensions an array may have (NumPy's own bound).
+pub const NDIM_MAX: usize = 64;
+/// Values up to this many bytes lie in the record itself (measured: see docs/format.md).
+pub const INLINE_BYTES_MAX: u64 = 1024;
+/// The most bytes that the attributes of one member may take.
+pub const ATTRS_BYTES_MAX: usize = 64 << 20;
+/// The payload of a contiguous record: offset, extent length, value length, reserved checksum.
+const CONTIGUOUS_BYTES: usize = 32;
+
+const LAYOUT_INLINE: u8 = 0;
+const LAYOUT_CONTIGUOUS: u8 = 1;
+
+const _: () = assert!(HEAD_BYTES == 40 + 4 + 4 + 8);
+
+/// What kind of member a record describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// A group: no dtype, no data.
+    Group = 0,
+    /// An array of a fixed-size dtype.
+    Array = 1,
+    /// Bytes.
+    Blob = 2,
+    /// An array of variable-length strings.
+    Strings = 3,
+}
+
+/// Where a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored<'a> {
+    /// In the record.
+    Inline(&'a [u8]),
+    /// In one extent, of which the value takes the first `nbytes`.
+    Contiguous {
+        /// The extent.
+        extent: Extent,
+        /// The value's length in bytes.
+        nbytes: u64,
+    },
+}
+
+impl Stored<'_> {
+    /// The value's length in bytes.
+    pub fn nbytes(&self) -> u64 {
+        match self {
+            Stored::Inline(bytes) => bytes.len() as u64,
+            Stored::Contiguous { nbytes, .. } => *nbytes,
+        }
+    }
+}
+
+/// A record, with its sections borrowed from the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it describes.
+    pub class: Class,
+    /// Counts the changes of its payload; what compare-and-swap compares.
+    pub generation: u32,
+    /// The user that made it.
+    pub owner: u32,
+    /// The group that holds it (0 for the root).
+    pub parent: Gid,
+    /// When it was made, in ns since 1970.
+    pub created: i64,
+    /// When its row last changed, in ns since 1970.
+    pub modified: i64,
+    /// Its name in the group (empty for the root).
+    pub name: &'a str,
+    /// The encoded dtype (empty for groups and blobs).
+    pub dtype: &'a [u8],
+    /// The shape: 8 bytes a dimension.
+    pub shape: &'a [u8],
+    /// The encoded dimension names (empty: none).
+    pub dims: &'a [u8],
+    /// The encoded attributes (see `attrs`).
+    pub attrs: &'a [u8],
+    /// What an importer keeps for export; opaque here.
+    pub origin: &'a [u8],
+    /// The value.
+    pub stored: Stored<'a>,
+}
+
+fn u16_at(row: &[u8], at: usize) -> usize {
+    u16::from_le_bytes([row[at], row[at + 1]]) as usize
+}
+
+fn u32_at(row: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(row[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(row: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl<'a> Record<'a> {
+    /// Reads a row of `objects` or `groups`; every length is checked against the row.
+    pub fn parse(row: &'a [u8]) -> Result<Self> {
+        if row.len() < HEAD_BYTES {
+            fail!(Corrupt, "a record has {} bytes; its head alone takes {HEAD_BYTES}", row.len());
+        }
+        if row[0] != RECORD_VERSION {
+            fail!(Corrupt, "a record has version {}; this engine reads {RECORD_VERSION}", row[0]);
+        }
+        let mut rest = &row[HEAD_BYTES..];
+        let mut section = |len: usize| -> Result<&'a [u8]> {
+            let Some((section, after)) = rest.split_at_checked(len) else {
+                fail!(Corrupt, "a record's section of {len} bytes goes beyond the row's end")
+            };
+            rest = after;
+            Ok(section)
+        };
+        let name = section(row[40] as usize)?;
+        let dtype = section(u16_at(row, 42))?;
+        let shape = section(row[41] as usize * 8)?;
+        let dims = section(u16_at(row, 44))?;
+        let attrs = section(u32_at(row, 48) as usize)?;
+        let origin = section(u32_at(row, 52) as usize)?;
+        let Ok(name) = std::str::from_utf8(name) else {
+            fail!(Corrupt, "a record's name is not UTF-8")
+        };
+        Ok(Record {
+            class: match row[2] {
+                0 => Class::Group,
+                1 => Class::Array,
+                2 => Class::Blob,
+                3 => Class::Strings,
+                class => fail!(Corrupt, "a record has the unknown class {class}"),
+            },
+            generation: u32_at(row, 8),
+            owner: u32_at(row, 12),
+            parent: u64_at(row, 16),
+            created: u64_at(row, 24) as i64,
+            modified: u64_at(row, 32) as i64,
+            name,
+            dtype,
+            shape,
+            dims,
+            attrs,
+            origin,
+            stored: parse_payload(row[1], rest)?,
+        })
+    }
+
+    /// The row that `parse` reads.
+    pub fn encode(&self) -> Vec<u8> {
+        let payload = match &self.stored {
+            Stored::Inline(bytes) => bytes.len(),
+            Stored::Contiguous { .. } => CONTIGUOUS_BYTES,
+        };
+        let sections = self.name.len()
+            + self.dtype.len()
+            + self.shape.len()
+            + self.dims.len()
+            + self.attrs.len()
+            + self.origin.len();
+        let mut row = Vec::with_capacity(HEAD_BYTES + sections + payload);
+        let layout = match self.stored {
+            Stored::Inline(_) => LAYOUT_INLINE,
+            Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
+        };
+        row.extend_from_slice(&[RECORD_VERSION, layout, self.class as u8, 0]);
+        row.extend_from_slice(&0u32.to_le_bytes());
+        row.extend_from_slice(&self.generation.to_le_bytes());
+        row.extend_from_slice(&self.owner.to_le_bytes());
+        row.extend_from_slice(&self.parent.to_le_bytes());
+        row.extend_from_slice(&self.created.to_le_bytes());
+        row.extend_from_slice(&self.modified.to_le_bytes());
+        row.push(self.name.len() as u8);
+        row.push((self.shape.len() / 8) as u8);
+        row.extend_from_slice(&(self.dtype.len() as u16).to_le_bytes());
+        row.extend_from_slice(&(self.dims.len() as u16).to_le_bytes());
+        row.extend_from_slice(&[0, 0]);
+        row.extend_from_slice(&(self.attrs.len() as u32).to_le_bytes());
+        row.extend_from_slice(&(self.origin.len() as u32).to_le_bytes());
+        row.extend_from_slice(self.name.as_bytes());
+        for section in [self.dtype, self.shape, self.dims, self.attrs, self.origin] {
+            row.extend_from_slice(section);
+        }
+        match &self.stored {
+            Stored::Inline(bytes) => row.extend_from_slice(bytes),
+            Stored::Contiguous { extent, nbytes } => {
+                for word in [extent.offset, extent.len, *nbytes, 0] {
+                    row.extend_from_slice(&word.to_le_bytes());
+                }
+            }
+        }
+        row
+    }
+
+    /// The extent that the record points to.
+    pub fn extent(&self) -> Option<Extent> {
+        self.stored_extent().map(|(extent, _)| extent)
+    }
+
+    /// The extent and the value's length, if the value lies in one.
+    pub(crate) fn stored_extent(&self) -> Option<(Extent, u64)> {
+        match self.stored {
+            Stored::Inline(_) => None,
+            Stored::Contiguous { extent, nbytes } => Some((extent, nbytes)),
+        }
+    }
+
+    /// The dtype, decoded.
+    pub fn decode_dtype(&self) -> Result<DType> {
+        let (dtype, used) = DType::decode(self.dtype)?;
+        if used != self.dtype.len() {
+            fail!(Corrupt, "a record's dtype has {} bytes too many", self.dtype.len() - used);
+        }
+        Ok(dtype)
+    }
+
+    /// The shape, decoded.
+    pub fn decode_shape(&self) -> Vec<u64> {
+        decode_shape(self.shape)
+    }
+
+    /// The dimension names, decoded.
+    pub fn decode_dims(&self) -> Result<Option<Vec<String>>> {
+        decode_dims(self.dims, self.shape.len() / 8)
+    }
+
+    /// Whether dtype, shape and value agree; what `verify` asks of every record.
+    pub fn check(&self) -> Result<()> {
+        self.decode_dims()?;
+        let nbytes = self.stored.nbytes();
+        match self.class {
+            Class::Group if nbytes == 0 && self.dtype.is_empty() => Ok(()),
+            Class::Group => fail!(Corrupt, "a group's record holds data"),
+            Class::Blob => Ok(()),
+            Class::Strings => {
+                self.decode_dtype()?;
+                Ok(())
+            }
+            Class::Array => {
+                let expected = value_bytes(&self.decode_dtype()?, &self.decode_shape())?;
+                if expected != nbytes {
+                    fail!(Corrupt, "dtype and shape ask for {expected} bytes, {nbytes} are stored");
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn parse_payload(layout: u8, rest: &[u8]) -> Result<Stored<'_>> {
+    match layout {
+        LAYOUT_INLINE => Ok(Stored::Inline(rest)),
+        LAYOUT_CONTIGUOUS => {
+            if rest.len() != CONTIGUOUS_BYTES {
+                fail!(Corrupt, "a contiguous record ends with {} bytes, not 32", rest.len());
+            }
+            let extent = Extent { offset: u64_at(rest, 0), len: u64_at(rest, 8) };
+            let nbytes = u64_at(rest, 16);
+            if nbytes > extent.len || extent.offset.checked_add(extent.len).is_none() {
+                fail!(Corrupt, "a record's value of {nbytes} bytes does not fit {extent:?}");
+            }
+            Ok(Stored::Contiguous { extent, nbytes })
+        }
+        layout => fail!(
+            Format,
+            "a record has the layout kind {layout}, of a newer engine: upgrade engram to read it"
+        ),
+    }
+}
+
+/// The bytes of a value of this dtype and shape; overflow is an error.
+pub fn value_bytes(dtype: &DType, shape: &[u64]) -> Result<u64> {
+    let mut bytes = dtype.itemsize();
+    for &length in shape {
+        bytes = match bytes.checked_mul(length) {
+            Some(bytes) if bytes <= i64::MAX as u64 => bytes,
+            _ => fail!(Argument, "shape {shape:?} of {}-byte items overflows", dtype.itemsize()),
+        };
+    }
+    // An empty dimension must not hide an overflow of the others: NumPy refuses those as well.
+    Ok(bytes)
+}
+
+/// A shape as a record's section.
+pub fn encode_shape(shape: &[u64]) -> Vec<u8> {
+    shape.iter().flat_map(|length| length.to_le_bytes()).collect()
+}
+
+/// The shape of a record's section.
+pub fn decode_shape(section: &[u8]) -> Vec<u64> {
+    section.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8"))).collect()
+}
+
+/// Dimension names as a record's section: each a length byte and its UTF-8.
+pub fn encode_dims(dims: Option<&[String]>, ndim: usize) -> Result<Vec<u8>> {
+    let Some(dims) = dims else { return Ok(Vec::new()) };
+    if dims.len() != ndim {
+        fail!(Argument, "dims {dims:?} name {} dimensions, the array has {ndim}", dims.len());
+    }
+    let mut section = Vec::with_capacity(dims.iter().map(|d| d.len() + 1).sum());
+    for dim in dims {
+        if !dim.is_empty() {
+            crate::name::check_key("dimension name", dim)?;
+        }
+        section.push(dim.len() as u8);
+        section.extend_from_slice(dim.as_bytes());
+    }
+    Ok(section)
+}
+
+fn decode_dims(mut section: &[u8], ndim: usize) -> Result<Option<Vec<String>>> {
+    if section.is_empty() {
+        return Ok(None);
+    }
+    let mut dims = Vec::with_capacity(ndim);
+    while let Some((&len, rest)) = section.split_first() {
+        let name = rest.get(..len as usize).and_then(|b| std::str::from_utf8(b).ok());
+        let Some(name) = name else { fail!(Corrupt, "a record's dimension names are cut short") };
+        dims.push(name.to_owned());
+        section = &rest[len as usize..];
+    }
+    if dims.len() != ndim {
+        fail!(Corrupt, "a record names {} dimensions of {ndim}", dims.len());
+    }
+    Ok(Some(dims))
+}
+
+/// What a new object is, before it has data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewObject {
+    /// Array, blob or strings.
+    pub class: Class,
+    /// The items' type (ignored for blobs).
+    pub dtype: DType,
+    /// The shape (a blob's is empty).
+    pub shape: Vec<u64>,
+    /// The dimensions' names.
+    pub dims: Option<Vec<String>>,
+    /// The attributes to begin with.
+    pub attrs: Vec<(String, crate::attrs::Value)>,
+    /// What an importer keeps for export, opaque here; empty for none.
+    pub origin: Vec<u8>,
+}
+
+/// How a new object is placed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Placement {
+    /// Replace what has the name, in the same commit.
+    pub overwrite: bool,
+    /// Take space on this device alone.
+    pub device: Option<u32>,
+}
+
+/// All that is known of an object without its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectInfo {
+    /// Its identity.
+    pub oid: Oid,
+    /// Array, blob or strings.
+    pub class: Class,
+    /// The items' type.
+    pub dtype: DType,
+    /// The shape.
+    pub shape: Vec<u64>,
+    /// The dimensions' names.
+    pub dims: Option<Vec<String>>,
+    /// The user that made it.
+    pub owner: u32,
+    /// When it was made, in ns since 1970.
+    pub created: i64,
+    /// When its row last changed, in ns since 1970.
+    pub modified: i64,
+    /// The group that holds it.
+    pub parent: Gid,
+    /// Its name there.
+    pub name: String,
+    /// Counts the changes of its payload.
+    pub generation: u32,
+    /// The value's length in bytes.
+    pub nbytes: u64,
+    /// Whether the value lies in the catalog, and is copied out on every access.
+    pub inline: bool,
+    /// What an importer keeps for export.
+    pub origin: Vec<u8>,
+}
+
+impl ObjectInfo {
+    /// The info of a record.
+    pub(crate) fn of(oid: Oid, record: &Record<'_>) -> Result<Self> {
+        Ok(ObjectInfo {
+            oid,
+            class: record.class,
+            dtype: match record.class {
+                Class::Group => fail!(Corrupt, "object {oid:#x} has a group's record"),
+                Class::Blob => DType::bytes(),
+                _ => record.decode_dtype()?,
+            },
+            shape: record.decode_shape(),
+            dims: record.decode_dims()?,
+            owner: record.owner,
+            created: record.created,
+            modified: record.modified,
+            parent: record.parent,
+            name: record.name.to_owned(),
+            generation: record.generation,
+            nbytes: record.stored.nbytes(),
+            inline: matches!(record.stored, Stored::Inline(_)),
+            origin: record.origin.to_vec(),
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! The commit: the one place where a realm changes.
+//!
+//! *The commit point is LMDB's: an object exists if and only if its row is committed; bytes that
+//! no row points to are free.* `Core::commit` reads as the protocol does. Two steps come before it
+//! and are named here because the order matters: bulk data is written into reserved space and
+//! flushed first, outside the writer lock (P1, `space::reserve` and `Allocation::publish`); and
+//! what follows it, ending a reservation's claim, needs no lock.
+//!
+//! `change` may run more than once: when the catalog has too few allocated pages left for the rows
+//! so far (P5), the transaction is dropped, the catalog is extended, and it runs again. It touches
+//! nothing but the rows, so that is invisible. On error nothing has changed.
+
+use std::borrow::Cow;
+
+use crate::catalog::{Headroom, Table, WriteTxn};
+use crate::error::Result;
+use crate::extent::{Extent, end_reservation, freed_row};
+use crate::realm::core::{Core, Inside};
+use crate::rows::{Reserved, Row, Rows, RowsMut};
+
+/// The rows of a write transaction, and what follows from them for the space accounts.
+pub(crate) struct Changes<'env> {
+    txn: WriteTxn<'env>,
+    /// By how much the bytes in use change.
+    used: i64,
+}
+
+impl Core {
+    /// Runs `change` in one write transaction, and commits it.
+    ///
+    /// On error nothing is visible and nothing has changed.
+    pub(crate) fn commit<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let catalog = inside.catalog();
+        loop {
+            // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
+            let mut rows = Changes { txn: catalog.write(headroom)?, used: 0 };
+            // rows, and what follows from them.
+            let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
+            match (changed, rows.txn.short_of()) {
+                (_, Some(pages)) => {
+                    drop(rows);
+                    catalog.extend(pages)?;
+                }
+                (Err(error), None) => return Err(error),
+                (Ok(value), None) => {
+                    // commit: durable here where the realm is; visible to everyone from here on.
+                    rows.txn.commit()?;
+                    return Ok(value);
+                }
+            }
+        }
+    }
+}
+
+impl<'env> Changes<'env> {
+    /// The transaction itself, for the space accounts.
+    pub(crate) fn txn(&mut self) -> &mut WriteTxn<'env> {
+        &mut self.txn
+    }
+
+    /// Writes the account of bytes in use, if it changed.
+    fn settle(&mut self) -> Result<()> {
+        if self.used == 0 {
+            return Ok(());
+        }
+        let used = super::space::meta_u64(self.txn.get(Table::Meta, super::space::USED)?)?;
+        let now = used.saturating_add_signed(self.used);
+        self.used = 0;
+        self.txn.put(Table::Meta, super::space::USED, &now.to_le_bytes())
+    }
+}
+
+impl Rows for Changes<'_> {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.txn.get(table, key)?.map(Cow::Borrowed))
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        Ok(self.txn.get(table, key)?.is_some())
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        let mut cursor = self.txn.seek(table, from)?;
+        Ok(cursor.next()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+}
+
+impl RowsMut for Changes<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.txn.put(table, key, value)
+    }
+
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        self.txn.delete(table, key).map(|_| ())
+    }
+
+    fn release(&mut self, extent: Extent) -> Result<()> {
+        self.used -= extent.len as i64;
+        freed_row(&mut self.txn, extent)
+    }
+
+    fn adopt(&mut self, reserved: Reserved) -> Result<()> {
+        self.used += reserved.extent.len as i64;
+        end_reservation(&mut self.txn, reserved.lease, reserved.extent)
+    }
+}

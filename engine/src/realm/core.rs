@@ -1,0 +1,275 @@
+//! The core: what one process has of one realm, and how it comes and goes.
+//!
+//! There is one core per process and realm, found through `process` by device and inode of the
+//! realm's folder, however many handles are open. Its users are open pools and live claims; the
+//! last one to leave shuts it down: reservations back, lease unlinked, catalog closed, mappings
+//! gone. A handle that outlives its pool finds the core shut, and says so.
+//!
+//! **Entering.** Every operation enters: it holds `state` for reading while it touches the
+//! catalog, the lease or the arena's mappings. Opening, closing and forking hold it for writing,
+//! so they and the operations exclude each other, and a child never inherits a lock of ours that
+//! somebody held, nor a transaction that somebody ran. No user code runs inside, and copying of
+//! bulk data happens outside: a fork waits for short things only.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::catalog::{self, Catalog, ReadTxn};
+use crate::error::Result;
+use crate::extent::{Arena, Extent};
+use crate::fail;
+use crate::id::Gid;
+use crate::lease::{Hold, Lease, Peers, Spare};
+use crate::media::filesystem::Mount;
+use crate::process;
+
+/// How many extents this process remembers as touched.
+const WARM_MAX: usize = 32;
+
+/// What never changes of a realm.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// The realm's folder.
+    pub dir: PathBuf,
+    /// The pool's folder.
+    pub pool: PathBuf,
+    /// The pool's uuid.
+    pub uuid: String,
+    /// The namespace's name.
+    pub namespace: String,
+    /// The mode of files made in the realm.
+    pub file_mode: u32,
+    /// Whether every commit survives power loss.
+    pub durable: bool,
+    /// What the pool lies on.
+    pub mount: Mount,
+    /// The catalog's map size.
+    pub map_size: u64,
+    /// The random upper bits of ids born here.
+    pub birth: u64,
+}
+
+impl Setup {
+    /// Where leases are.
+    pub(crate) fn leases(&self) -> PathBuf {
+        self.dir.join("leases")
+    }
+
+    /// Where the catalog is.
+    pub(crate) fn catalog(&self) -> PathBuf {
+        self.dir.join("catalog")
+    }
+
+    /// How the catalog is opened.
+    pub(crate) fn catalog_options(&self) -> catalog::Options {
+        catalog::Options {
+            map_size: self.map_size,
+            durable: self.durable,
+            file_mode: self.file_mode,
+            ..catalog::Options::default()
+        }
+    }
+
+    /// The root group.
+    pub(crate) fn root(&self) -> Gid {
+        (self.birth << crate::id::COUNTER_BITS) | 1
+    }
+}
+
+/// What a fork, an open or a close replaces.
+pub(crate) struct State {
+    /// `None` in a child that has not used the realm yet, and once shut.
+    pub catalog: Option<Catalog>,
+    /// `None` once shut, and in the rare child for which no lease could be made.
+    pub lease: Option<Lease>,
+    /// Leases that a fork could not copy: they keep their pins until this process ends.
+    pub frozen: Vec<Lease>,
+    /// The lease file for the next fork.
+    pub spare: Option<Spare>,
+    /// Whether the last user has left.
+    pub shut: bool,
+}
+
+/// Ids taken and not yet used.
+#[derive(Default)]
+pub(crate) struct IdBlock {
+    pub next: u64,
+    pub end: u64,
+}
+
+/// Attribute keys and their ids, as far as this process has met them.
+#[derive(Default)]
+pub(crate) struct KeyCache {
+    pub ids: HashMap<String, u32>,
+    pub names: HashMap<u32, Arc<str>>,
+}
+
+/// What one process has of one realm.
+pub(crate) struct Core {
+    pub(crate) setup: Setup,
+    pub(crate) state: RwLock<State>,
+    pub(crate) arena: Arena,
+    pub(crate) peers: Mutex<Peers>,
+    pub(crate) ids: Mutex<IdBlock>,
+    pub(crate) keys: Mutex<KeyCache>,
+    pub(crate) devices: Mutex<Vec<PathBuf>>,
+    pub(crate) resume: Mutex<Option<[u8; 17]>>,
+    warm: Mutex<VecDeque<Extent>>,
+    users: AtomicUsize,
+}
+
+/// Locks, whatever a panic elsewhere left: what these mutexes guard is whole at every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state, held for reading, with a catalog and a lease in it.
+pub(crate) struct Inside<'a> {
+    state: RwLockReadGuard<'a, State>,
+    arena: &'a Arena,
+}
+
+impl Inside<'_> {
+    /// The catalog.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        self.state.catalog.as_ref().expect("`enter` has seen to it")
+    }
+
+    /// This process's lease.
+    pub(crate) fn lease(&self) -> &Lease {
+        self.state.lease.as_ref().expect("`enter` has seen to it")
+    }
+
+    /// All leases of this process, frozen ones included.
+    pub(crate) fn own_leases(&self) -> impl Iterator<Item = &Lease> {
+        self.state.lease.iter().chain(&self.state.frozen)
+    }
+
+    /// The arena.
+    pub(crate) fn arena(&self) -> &Arena {
+        self.arena
+    }
+
+    /// Begins a read transaction that may look at rows, but not go after extents.
+    pub(crate) fn read(&self) -> Result<ReadTxn<'_>> {
+        self.catalog().read()
+    }
+
+    /// Begins a look-up (P2) that may pin what it finds.
+    pub(crate) fn look(&self) -> Result<Look<'_>> {
+        let (txn, age) = self.lease().look(|| {
+            let txn = self.catalog().read()?;
+            let id = txn.id();
+            Ok((txn, id))
+        })?;
+        Ok(Look { lease: self.lease(), age, txn: Some(txn) })
+    }
+}
+
+/// A look-up: a snapshot with an age, ended in the right order on drop.
+pub(crate) struct Look<'a> {
+    lease: &'a Lease,
+    age: u64,
+    txn: Option<ReadTxn<'a>>,
+}
+
+impl<'a> Look<'a> {
+    /// The snapshot.
+    pub(crate) fn txn(&self) -> &ReadTxn<'a> {
+        self.txn.as_ref().expect("present until drop")
+    }
+
+    /// Keeps an extent that this snapshot shows.
+    pub(crate) fn pin(&self, extent: Extent) -> Hold {
+        self.lease.pin(extent.offset, self.age)
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        drop(self.txn.take());
+        self.lease.end_look(self.age);
+    }
+}
+
+impl Core {
+    /// A core around what `open` has brought up, with one user: the caller.
+    pub(crate) fn new(setup: Setup, state: State, arena: Arena) -> Self {
+        Core {
+            setup,
+            state: RwLock::new(state),
+            arena,
+            peers: Mutex::default(),
+            ids: Mutex::default(),
+            keys: Mutex::default(),
+            devices: Mutex::default(),
+            resume: Mutex::default(),
+            warm: Mutex::default(),
+            users: AtomicUsize::new(1),
+        }
+    }
+
+    /// Holds the state for an operation; brings a forked child's catalog and lease up first.
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        loop {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            if state.shut {
+                fail!(Argument, "the pool {} is closed: open it again", self.setup.pool.display());
+            }
+            if state.catalog.is_some() && state.lease.is_some() {
+                return Ok(Inside { state, arena: &self.arena });
+            }
+            drop(state);
+            super::open::bring_up(self)?;
+        }
+    }
+
+    /// One more open pool or claim.
+    pub(crate) fn add_user(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less; the last shuts the core.
+    pub(crate) fn remove_user(self: &Arc<Self>) {
+        if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            process::retire(self);
+        }
+    }
+
+    /// Whether anybody uses it; asked while holding the registry.
+    pub(crate) fn in_use(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
+    }
+
+    /// Remembers that this process's page table has this extent.
+    pub(crate) fn touched(&self, extent: Extent) {
+        if extent.len < 16 * crate::extent::PAGE {
+            return;
+        }
+        let mut warm = lock(&self.warm);
+        if let Some(place) = warm.iter().position(|known| known.offset == extent.offset) {
+            warm.remove(place);
+        }
+        warm.push_front(extent);
+        warm.truncate(WARM_MAX);
+    }
+
+    /// What was touched lately, newest first.
+    pub(crate) fn warm(&self, len: u64) -> Vec<Extent> {
+        if len < 16 * crate::extent::PAGE {
+            return Vec::new();
+        }
+        lock(&self.warm).iter().copied().collect()
+    }
+
+    /// Gives up a hold.
+    pub(crate) fn unpin(&self, offset: u64, hold: Hold) {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lease) = &state.lease {
+            lease.unpin(offset, hold);
+        }
+    }
+}

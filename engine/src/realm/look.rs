@@ -1,0 +1,258 @@
+//! Look-ups: names, records, attributes, values and views.
+//!
+//! Inside a batch the thread's list is seen first. What lies in the catalog is copied out within
+//! the read transaction. What lies in an extent is pinned within a look-up (P2) and then read, or
+//! handed out as a view, without any transaction: lease → read → record → pin → slice.
+
+use std::sync::Arc;
+
+use crate::attrs::{self, Value};
+use crate::batch;
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::extent::{Claim, View};
+use crate::fail;
+use crate::group::{self, GroupInfo, Target};
+use crate::id::{Gid, Member, Oid, id_key};
+use crate::name::Path;
+use crate::object::{ObjectInfo, Record, Stored};
+use crate::realm::Realm;
+use crate::realm::core::{Core, Inside};
+use crate::rows::{Rows, Snapshot};
+
+/// A value, as an access finds it.
+pub enum Payload {
+    /// A copy of what lies in the catalog.
+    Inline(Vec<u8>),
+    /// Memory of the pool.
+    Extent(View),
+}
+
+/// Runs the same look-up on a snapshot, or on this thread's list above one.
+macro_rules! look {
+    ($core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
+        let txn = $inside.read()?;
+        match batch::runs($core) {
+            false => {
+                let $rows = &mut Snapshot(&txn);
+                $body
+            }
+            true => batch::with($core, |overlay| {
+                let $rows = &mut overlay.look(&txn);
+                $body
+            })?
+            .map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok),
+        }
+    }};
+}
+
+impl Realm {
+    /// The member at a path from `parent`; a leading `/` starts at the root.
+    pub fn lookup(&self, parent: Gid, path: &str) -> Result<Option<Member>> {
+        let core = self.readable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = core.enter()?;
+        look!(core, inside, |rows| group::resolve(rows, &target))
+    }
+
+    /// What is known of a group.
+    pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(core, inside, |rows| group::with_record(rows, Member::Group(gid), |record| {
+            Ok(group::info(gid, record))
+        }))
+    }
+
+    /// What is known of an object.
+    pub fn object(&self, oid: Oid) -> Result<ObjectInfo> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(core, inside, |rows| group::with_record(rows, Member::Object(oid), |record| {
+            ObjectInfo::of(oid, record)
+        }))
+    }
+
+    /// Up to `limit` members of a group after a name, in byte order of their names.
+    pub fn list(
+        &self,
+        gid: Gid,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Member)>> {
+        let core = self.readable()?;
+        if after.is_some_and(|name| name.len() > crate::name::NAME_BYTES_MAX) {
+            fail!(InvalidName, "a listing cannot go on after a name of over 255 bytes");
+        }
+        let inside = core.enter()?;
+        look!(core, inside, |rows| {
+            if rows.has(Table::Groups, &id_key(gid))? {
+                group::members(rows, gid, after, limit)
+            } else {
+                fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path")
+            }
+        })
+    }
+
+    /// How many members a group has.
+    pub fn count(&self, gid: Gid) -> Result<u64> {
+        const PART: usize = 4096;
+        let (mut count, mut after) = (0, None::<String>);
+        loop {
+            let part = self.list(gid, after.as_deref(), PART)?;
+            count += part.len() as u64;
+            match part.into_iter().nth(PART - 1) {
+                Some((name, _)) => after = Some(name),
+                None => return Ok(count),
+            }
+        }
+    }
+
+    /// The path of a member, without a leading slash; empty for the root.
+    pub fn path_of(&self, member: Member) -> Result<String> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(core, inside, |rows| group::path_of(rows, member))
+    }
+
+    /// Every attribute of a member, in byte order of the keys.
+    pub fn attrs(&self, member: Member) -> Result<Vec<(String, Value)>> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        let entries = look!(core, inside, |rows| group::with_record(rows, member, |record| {
+            attrs::entries(record.attrs)
+                .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
+                .collect::<Result<Vec<_>>>()
+        }))?;
+        let mut named = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            named.push((core.key_name(&inside, key)?.to_string(), value));
+        }
+        named.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(named)
+    }
+
+    /// One attribute of a member.
+    pub fn attr(&self, member: Member, key: &str) -> Result<Option<Value>> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        let Some(id) = core.known_key(&inside, key)? else {
+            // Nobody has ever used the key; but a member that is gone is still an error.
+            return look!(core, inside, |rows| group::with_record(rows, member, |_| Ok(None)));
+        };
+        look!(core, inside, |rows| group::with_record(rows, member, |record| {
+            for entry in attrs::entries(record.attrs) {
+                let entry = entry?;
+                if entry.key == id {
+                    return entry.decode().map(Some);
+                }
+            }
+            Ok(None)
+        }))
+    }
+
+    /// An object's value for reading, and the generation of its payload.
+    pub fn payload(&self, oid: Oid) -> Result<(Payload, u32)> {
+        let core = self.readable()?;
+        core.payload(oid, false)
+    }
+
+    /// An object's value as memory of the pool where it lies in an extent. For writing it is put
+    /// there first; an empty value stays inline.
+    pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
+        if !write {
+            return Ok(self.readable()?.payload(oid, false)?.0);
+        }
+        let core = self.writable()?;
+        core.check_batch_writes(oid)?;
+        loop {
+            match core.payload(oid, true)? {
+                (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
+                    core.promote(oid, generation, &bytes)?;
+                }
+                (payload, _) => return Ok(payload),
+            }
+        }
+    }
+
+    /// Makes what was written in place durable, as far as the medium can.
+    ///
+    /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
+    pub fn flush(&self, oid: Oid) -> Result<()> {
+        let core = self.writable()?;
+        match core.payload(oid, false) {
+            Ok((Payload::Extent(view), _)) => core.flush_view(&view),
+            Ok((Payload::Inline(_), _)) => Ok(()),
+            Err(error) => Err(gone_is_busy(error)),
+        }
+    }
+}
+
+/// For writers, an object that is gone is in somebody else's hands.
+pub(crate) fn gone_is_busy(error: crate::error::Error) -> crate::error::Error {
+    match error.kind() {
+        crate::error::Kind::NotFound => {
+            crate::error::Error::new(crate::error::Kind::Busy, error.message())
+        }
+        _ => error,
+    }
+}
+
+impl Core {
+    /// The value and its generation: inline ones copied, others pinned.
+    pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
+        let inside = self.enter()?;
+        let found = look!(self, inside, |rows| group::with_record(
+            rows,
+            Member::Object(oid),
+            |record| Ok(match record.stored {
+                Stored::Inline(bytes) => Some((Payload::Inline(bytes.to_vec()), record.generation)),
+                Stored::Contiguous { .. } => None,
+            })
+        ))?;
+        match found {
+            Some(inline) => Ok(inline),
+            None => self.pin_extent(&inside, oid, write),
+        }
+    }
+
+    /// lease → read → record → pin → slice.
+    fn pin_extent(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        oid: Oid,
+        write: bool,
+    ) -> Result<(Payload, u32)> {
+        let look = inside.look()?;
+        let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
+        let found = match batch::runs(self) {
+            false => group::with_record(&mut Snapshot(look.txn()), Member::Object(oid), parts)?,
+            true => batch::with(self, |overlay| {
+                group::with_record(&mut overlay.look(look.txn()), Member::Object(oid), parts)
+            })?
+            .expect("a batch runs in this thread"),
+        };
+        let (stored, generation) = found;
+        let Some((extent, nbytes)) = stored else {
+            fail!(Busy, "object {oid:#x} changed while it was read: try again")
+        };
+        inside.arena().reach(extent.end(), &mut Snapshot(look.txn()), |span| {
+            crate::media::span::open(&self.span_path(*span)?, span.range.len, true)
+        })?;
+        let hold = look.pin(extent);
+        drop(look);
+        let claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
+    }
+
+    fn flush_view(&self, view: &View) -> Result<()> {
+        let inside = self.enter()?;
+        let flushed = inside.arena().flush(view.extent(), view.len() as u64);
+        flushed.inspect_err(|_| {
+            if self.setup.durable {
+                inside.catalog().poison();
+            }
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! Realms: one catalog and one arena under one owner and mode. The unit of storage and quota.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `core` | what one process has of a realm; entering it |
+//! | `open` | opening, shutting, and a forked child's first use |
+//! | `commit` | the write path: the one place where rows change |
+//! | `space` | reserving, growing, giving back, the accounts |
+//! | `write` | put, allocate, replace, delete, move, annotate |
+//! | `look` | look-ups, views, listings |
+
+mod commit;
+mod core;
+mod look;
+mod open;
+mod space;
+mod write;
+
+use std::sync::Arc;
+
+pub(crate) use self::commit::Changes;
+pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub use self::look::Payload;
+pub(crate) use self::open::{Purpose, boot_id, open, shut};
+pub use self::space::Space;
+pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::write::Link;
+use crate::error::Result;
+use crate::fail;
+use crate::id::Gid;
+use crate::session::Session;
+
+/// What a handle may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Look only.
+    Read,
+    /// Look and write.
+    ReadWrite,
+}
+
+/// A handle on a realm. Cheap to clone; every method may be called from any thread.
+#[derive(Clone)]
+pub struct Realm {
+    core: Arc<Core>,
+    session: Arc<Session>,
+}
+
+impl Realm {
+    /// A handle that ends with its session.
+    pub(crate) fn new(core: Arc<Core>, session: Arc<Session>) -> Self {
+        Realm { core, session }
+    }
+
+    /// The root group.
+    pub fn root(&self) -> Gid {
+        self.core.setup.root()
+    }
+
+    /// The namespace's name.
+    pub fn namespace(&self) -> &str {
+        &self.core.setup.namespace
+    }
+
+    /// The pool's uuid.
+    pub fn uuid(&self) -> &str {
+        &self.core.setup.uuid
+    }
+
+    /// The pool's path.
+    pub fn pool_path(&self) -> &std::path::Path {
+        &self.core.setup.pool
+    }
+
+    /// What the handle may do.
+    pub fn mode(&self) -> Mode {
+        self.session.mode()
+    }
+
+    /// Whether its pool is open.
+    pub fn is_open(&self) -> bool {
+        self.session.is_open()
+    }
+
+    /// Where the space is.
+    pub fn space(&self) -> Result<Space> {
+        self.readable()?.space()
+    }
+
+    /// Sets the bound of the arena, rounded up to 2 MiB.
+    pub fn resize(&self, size: u64) -> Result<()> {
+        self.writable()?.resize(size)
+    }
+
+    /// Makes the spans now that the realm may have, and maps every page.
+    pub(crate) fn prefault(&self) -> Result<()> {
+        self.writable()?.prefault()
+    }
+
+    /// The core, for reading.
+    fn readable(&self) -> Result<&Arc<Core>> {
+        if !self.is_open() {
+            fail!(
+                Argument,
+                "the pool {} is closed: open it again (views of it stay valid)",
+                self.core.setup.pool.display()
+            );
+        }
+        Ok(&self.core)
+    }
+
+    /// The core, for writing.
+    fn writable(&self) -> Result<&Arc<Core>> {
+        let core = self.readable()?;
+        if self.mode() == Mode::Read {
+            fail!(
+                ReadOnly,
+                "the pool {} is open read-only: open it with mode \"r+\" to write",
+                core.setup.pool.display()
+            );
+        }
+        Ok(core)
+    }
+}

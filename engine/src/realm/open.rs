@@ -1,0 +1,204 @@
+//! Opening and shutting a core.
+//!
+//! **Order of opening**: (1) the lease, so that whoever looks can see us; (2) look at the other
+//! leases: one of another PID namespace, or one of this very process that our registry does not
+//! know (a second copy of the engine), refuses; (3) LMDB, whose locks such a copy would break by
+//! closing; (4) raise the epoch: from here on look-ups may begin; (5) take back what the dead left.
+//!
+//! **Order of shutting**: reservations back, the synced-close mark (under the writer lock, and
+//! only if no other lease lives), LMDB closed, lease and spare unlinked.
+
+use std::sync::Arc;
+use std::sync::PoisonError;
+
+use crate::catalog::{Catalog, Headroom};
+use crate::error::Result;
+use crate::extent::{Arena, take_back};
+use crate::fail;
+use crate::lease::{Lease, Owner, Peers, Spare};
+use crate::realm::core::{Core, Inside, Setup, State};
+
+/// The least address space of an arena, and how many times the pool's size it is.
+const RANGE_BYTES_MIN: u64 = 1 << 40;
+const RANGE_PER_SIZE: u64 = 16;
+
+/// Why a realm is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To work with it.
+    Use,
+    /// To verify it, which may look at what `Use` refuses.
+    Verify,
+}
+
+/// Opens the realm; the caller holds the registry, and has found no core in it.
+pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
+    let (lease, catalog) = bring_up_lease_and_catalog(&setup)?;
+    let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&catalog));
+    let arena = match opened {
+        Ok(arena) => arena,
+        Err(error) => {
+            drop(catalog);
+            lease.end();
+            return Err(error);
+        }
+    };
+    let spare = Spare::create(&setup.leases(), setup.file_mode).ok();
+    let state = State {
+        catalog: Some(catalog),
+        lease: Some(lease),
+        frozen: Vec::new(),
+        spare,
+        shut: false,
+    };
+    let core = Core::new(setup, state, arena);
+    core.enter().and_then(|inside| core.take_back_dead(&inside))?;
+    Ok(core)
+}
+
+/// Makes a lease and opens the catalog, in the order that the essay above explains.
+fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
+    let leases = setup.leases();
+    let lease = Lease::create(&leases, setup.file_mode)?;
+    let opened = refuse_strangers(setup, &lease)
+        .and_then(|()| Catalog::open(&setup.catalog(), &setup.catalog_options()));
+    match opened {
+        Ok(catalog) => {
+            catalog.growth().raise_lease_epoch();
+            Ok((lease, catalog))
+        }
+        Err(error) => {
+            lease.end();
+            Err(error)
+        }
+    }
+}
+
+fn refuse_strangers(setup: &Setup, lease: &Lease) -> Result<()> {
+    let mut peers = Peers::default();
+    peers.refresh(&setup.leases(), 0, lease.id())?;
+    let own = Owner::current();
+    for owner in peers.alive() {
+        if owner.pid_namespace != own.pid_namespace {
+            fail!(
+                Unsupported,
+                "{} is open in PID namespace {} (process {} there), this process is in {}: equal \
+                 pids of two namespaces would break the catalog's reader table; share one PID \
+                 namespace (docker run --pid=container:…), or wait until the other has closed it",
+                setup.dir.display(),
+                owner.pid_namespace,
+                owner.pid,
+                own.pid_namespace
+            );
+        }
+        if owner == own {
+            fail!(
+                Busy,
+                "{} is open already in this process, through another copy of the engine: use one \
+                 of them, or close the pool there first",
+                setup.dir.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// After a reboot without a synced close, a `process` pool on a disk may be anything (design 3.8).
+fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
+    if setup.durable || !setup.mount.durable {
+        return Ok(());
+    }
+    let growth = catalog.growth();
+    let boot = boot_id();
+    if growth.boot_id() == boot {
+        return Ok(());
+    }
+    if !growth.clean() && purpose == Purpose::Use {
+        fail!(
+            Corrupt,
+            "{} has durability \"process\" on a disk, and the machine was restarted without a \
+             close: what was not written back is lost; run `engram verify {}` to check the rest",
+            setup.dir.display(),
+            setup.pool.display()
+        );
+    }
+    if growth.clean() {
+        growth.set_boot_id(boot);
+        growth.sync()?;
+    }
+    Ok(())
+}
+
+/// The kernel's id of this boot.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut id = [0; 16];
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+            .unwrap_or(0);
+    }
+    id
+}
+
+fn reserve_arena(catalog: &Catalog) -> Result<Arena> {
+    let limit = super::space::read_limit(&catalog.read()?)?;
+    Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit)
+}
+
+/// In a forked child, on first use: a catalog of its own, and a lease if the fork could not make
+/// one.
+pub(crate) fn bring_up(core: &Core) -> Result<()> {
+    let mut state = core.state.write().unwrap_or_else(PoisonError::into_inner);
+    if state.shut {
+        return Ok(());
+    }
+    let setup = &core.setup;
+    if state.catalog.is_none() {
+        state.catalog = Some(Catalog::open(&setup.catalog(), &setup.catalog_options())?);
+    }
+    if state.lease.is_none() {
+        let lease = Lease::create(&setup.leases(), setup.file_mode)?;
+        state.catalog.as_ref().expect("just set").growth().raise_lease_epoch();
+        state.lease = Some(lease);
+    }
+    if state.spare.is_none() {
+        state.spare = Spare::create(&setup.leases(), setup.file_mode).ok();
+    }
+    Ok(())
+}
+
+/// Shuts the core; the caller holds the registry, and nobody uses it.
+pub(crate) fn shut(core: &Arc<Core>) {
+    if let Ok(inside) = core.enter() {
+        let lease = inside.lease().id();
+        let _ = core.commit(&inside, Headroom::Relief, |rows| take_back(rows.txn(), lease));
+        let _ = mark_synced_close(core, &inside);
+    }
+    let mut state = core.state.write().unwrap_or_else(PoisonError::into_inner);
+    state.shut = true;
+    drop(state.catalog.take());
+    if let Some(lease) = state.lease.take() {
+        lease.end();
+    }
+    if let Some(spare) = state.spare.take() {
+        spare.end();
+    }
+    state.frozen.clear();
+}
+
+/// Says on media that everything was written back, if this was the last process.
+fn mark_synced_close(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    let catalog = inside.catalog();
+    if core.setup.durable || !core.setup.mount.durable || catalog.growth().clean() {
+        return Ok(());
+    }
+    // Whoever opens from here on commits after us, and takes the mark away again.
+    if core.others_of(inside)?.is_empty() {
+        catalog.growth().set_boot_id(boot_id());
+        catalog.close_clean(|| core.sync_spans(inside))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,507 @@
+//! Space: reserving it, growing the arena, giving it back, and the accounts.
+//!
+//! A reservation looks for space in this order: free extents (after reclaiming what the floor
+//! allows); what only waits for look-ups that run this instant; what dead processes had reserved;
+//! new spans, up to the realm's size and the devices' room; and then it is `PoolFullError`, which
+//! names who holds the space. Nothing but rows changes under the writer lock.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::catalog::{Headroom, ReadTxn, Table};
+use crate::error::{Error, Kind, Result};
+use crate::extent::{
+    Claim, Extent, Growing, HUGE, PAGE, Span, Wanted, allocate, best_align, end_reservation,
+    extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row, round_up, take_back,
+};
+use crate::fail;
+use crate::media::{filesystem, span};
+use crate::realm::core::{Core, Inside, lock};
+use crate::rows::{Reserved, Snapshot};
+
+/// Keys of `meta`.
+pub(crate) const USED: &[u8] = b"used";
+pub(crate) const LIMIT: &[u8] = b"limit";
+pub(crate) const NEXT_ID: &[u8] = b"next_id";
+
+/// How many freed extents one reservation looks at before it looks at all of them.
+const RECLAIM_ROWS: usize = 256;
+/// How often a reservation asks again for space that running look-ups hold.
+const WAITS_MAX: u32 = 64;
+/// New spans are this part of the arena, within these bounds, if the devices have it.
+const GROWTH_PART: u64 = 8;
+const GROWTH_MIN: u64 = 16 << 20;
+const GROWTH_MAX: u64 = 256 << 20;
+/// Left on a device for the catalog and leases, whose rows make room.
+const DEVICE_MARGIN: u64 = 1 << 20;
+
+/// A number in `meta`.
+pub(crate) fn meta_u64(value: Option<&[u8]>) -> Result<u64> {
+    match value.map(<[u8; 8]>::try_from) {
+        None => Ok(0),
+        Some(Ok(bytes)) => Ok(u64::from_le_bytes(bytes)),
+        Some(Err(_)) => fail!(Corrupt, "a number in `meta` does not have 8 bytes"),
+    }
+}
+
+/// The realm's size: the bound of its arena.
+pub(crate) fn read_limit(txn: &ReadTxn<'_>) -> Result<u64> {
+    meta_u64(txn.get(Table::Meta, LIMIT)?)
+}
+
+/// Where a realm's space is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// The bound of the arena, in bytes.
+    pub size: u64,
+    /// What spans fill so far.
+    pub arena: u64,
+    /// What objects take.
+    pub used: u64,
+    /// What is free in the spans.
+    pub free: u64,
+    /// What is reserved, or freed and still in somebody's view.
+    pub pending: u64,
+    /// The largest free extent.
+    pub largest_free: u64,
+    /// What the catalog has allocated.
+    pub catalog: u64,
+    /// The pids that have the realm open.
+    pub pids: Vec<u32>,
+    /// How many extents this process views.
+    pub views: u64,
+}
+
+/// What trying to reserve found.
+enum Attempt {
+    Reserved(Extent, u64),
+    /// No room; how much only waits for running look-ups, and where the arena ends.
+    Short {
+        waiting: u64,
+        arena_end: u64,
+    },
+}
+
+impl Core {
+    /// Reserves space for `nbytes` and claims it. On error nothing is reserved.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        nbytes: u64,
+        device: Option<u32>,
+    ) -> Result<(Reserved, Claim)> {
+        let inside = self.enter()?;
+        let len = extent_len(nbytes);
+        let mut waits = 0;
+        let mut dead_asked = false;
+        loop {
+            match self.try_reserve(&inside, len, device)? {
+                Attempt::Reserved(extent, age) => {
+                    let reserved = Reserved { extent, lease: inside.lease().id() };
+                    return match self.hold(&inside, extent, age) {
+                        Ok(claim) => Ok((reserved, claim)),
+                        Err(error) => {
+                            drop(inside);
+                            self.give_back(reserved);
+                            Err(error)
+                        }
+                    };
+                }
+                Attempt::Short { waiting, .. } if waiting >= len && waits < WAITS_MAX => {
+                    waits += 1;
+                    std::thread::yield_now();
+                }
+                Attempt::Short { .. } if !dead_asked => {
+                    dead_asked = true;
+                    self.take_back_dead(&inside)?;
+                }
+                Attempt::Short { arena_end, .. } => self.grow(&inside, len, device, arena_end)?,
+            }
+        }
+    }
+
+    /// Pins an extent that is reserved for us, and attaches its memory.
+    fn hold(self: &Arc<Self>, inside: &Inside<'_>, extent: Extent, age: u64) -> Result<Claim> {
+        self.reach(inside, extent.end())?;
+        let hold = inside.lease().pin(extent.offset, age);
+        Ok(Claim::new(self, extent, hold, inside.arena().memory(extent)))
+    }
+
+    fn try_reserve(&self, inside: &Inside<'_>, len: u64, device: Option<u32>) -> Result<Attempt> {
+        let warm = self.warm(len);
+        let lease = inside.lease().id();
+        let within = device.map(|device| self.ranges_of(inside, device)).transpose()?;
+        let wanted = Wanted { len, warm: &warm, within: within.as_deref() };
+        self.commit(inside, Headroom::Normal, |rows| {
+            let txn = rows.txn();
+            let mut waiting = 0;
+            if some_freed(txn)? {
+                let mut peers = lock(&self.peers);
+                let epoch = inside.catalog().growth().lease_epoch();
+                peers.refresh(&self.setup.leases(), epoch, lease)?;
+                let floor = peers.floor(inside.own_leases().map(crate::lease::Lease::file));
+                let mut resume = lock(&self.resume);
+                let first = reclaim(txn, &floor, *resume, RECLAIM_ROWS)?;
+                *resume = first.resume;
+                waiting = first.waiting;
+                if let Some(extent) = allocate(txn, &wanted)? {
+                    reserve_row(txn, lease, extent)?;
+                    return Ok(Attempt::Reserved(extent, txn.id()));
+                }
+                let all = reclaim(txn, &floor, None, usize::MAX)?;
+                waiting = waiting.max(all.waiting);
+            }
+            if let Some(extent) = allocate(txn, &wanted)? {
+                reserve_row(txn, lease, extent)?;
+                return Ok(Attempt::Reserved(extent, txn.id()));
+            }
+            let arena_end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
+            Ok(Attempt::Short { waiting, arena_end })
+        })
+    }
+
+    /// The arena's ranges that lie on one device.
+    fn ranges_of(&self, inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
+        let txn = inside.read()?;
+        let spans = Span::all(&mut Snapshot(&txn))?;
+        Ok(spans.into_iter().filter(|span| span.device == device).map(|span| span.range).collect())
+    }
+
+    /// Attaches the spans up to `end`.
+    pub(crate) fn reach(&self, inside: &Inside<'_>, end: u64) -> Result<()> {
+        let txn = inside.read()?;
+        inside.arena().reach(end, &mut Snapshot(&txn), |span| {
+            span::open(&self.span_path(*span)?, span.range.len, true)
+        })
+    }
+
+    /// The file of a span.
+    pub(crate) fn span_path(&self, span: Span) -> Result<PathBuf> {
+        let setup = &self.setup;
+        let mut devices = lock(&self.devices);
+        if devices.len() <= span.device as usize {
+            *devices = crate::pool::PoolFile::read(&setup.pool)?.devices;
+        }
+        let Some(device) = devices.get(span.device as usize) else {
+            fail!(
+                Corrupt,
+                "span {} lies on device {}, pool.toml lists {}: was it edited?",
+                span.number,
+                span.device,
+                devices.len()
+            )
+        };
+        let folder = device.join(&setup.uuid).join(&setup.namespace).join("shared");
+        Ok(folder.join(format!("span-{}", span.number)))
+    }
+
+    /// Appends spans so that `len` bytes fit, unless somebody else has since `arena_end` was read.
+    fn grow(
+        &self,
+        inside: &Inside<'_>,
+        len: u64,
+        device: Option<u32>,
+        arena_end: u64,
+    ) -> Result<()> {
+        let _growing = Growing::begin(&self.setup.dir, self.setup.file_mode)?;
+        let (spans, limit, tail) = {
+            let txn = inside.read()?;
+            let spans = Span::all(&mut Snapshot(&txn))?;
+            let end = spans.last().map_or(0, |last| last.range.end());
+            (spans, read_limit(&txn)?, tail_of(&txn, end)?)
+        };
+        let end = spans.last().map_or(0, |last| last.range.end());
+        if end != arena_end {
+            return Ok(());
+        }
+        let room = limit.min(inside.arena().reserved()).saturating_sub(end) / HUGE * HUGE;
+        let tail = if device.is_none() { tail } else { end };
+        let needed = [best_align(len), PAGE]
+            .into_iter()
+            .map(|align| round_up((round_up(tail, align) + len).saturating_sub(end), HUGE))
+            .find(|&needed| needed <= room);
+        let Some(needed) = needed else { return Err(self.full(inside, len, limit)) };
+        let hoped = (end / GROWTH_PART).clamp(GROWTH_MIN, GROWTH_MAX).max(needed).min(room);
+        let mut number = spans.len() as u32;
+        let mut grown = self.append(inside, &mut number, hoped.max(needed), needed, device)?;
+        while grown < needed {
+            grown += self.append(inside, &mut number, needed - grown, needed - grown, device)?;
+        }
+        Ok(())
+    }
+
+    /// Appends one span on the device with most room; returns its length, at most `hoped`.
+    /// Refuses if the devices together have less room than `needed`.
+    fn append(
+        &self,
+        inside: &Inside<'_>,
+        number: &mut u32,
+        hoped: u64,
+        needed: u64,
+        device: Option<u32>,
+    ) -> Result<u64> {
+        let devices = crate::pool::PoolFile::read(&self.setup.pool)?.devices;
+        let mut rooms = Vec::new();
+        for (index, path) in devices.iter().enumerate() {
+            if device.is_none_or(|wanted| wanted as usize == index) {
+                let free = filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN);
+                rooms.push((free / HUGE * HUGE, index as u32));
+            }
+        }
+        let total: u64 = distinct_room(&devices, &rooms)?;
+        let Some(&(room, index)) =
+            rooms.iter().max_by_key(|(room, index)| (*room, u32::MAX - index))
+        else {
+            fail!(Argument, "device {device:?} is not one of the pool's {}", devices.len())
+        };
+        if total < needed {
+            fail!(
+                PoolFull,
+                "{needed} bytes more are needed, the pool's devices have {total} free: delete \
+                 files there, or add a device (pool.add_device)"
+            );
+        }
+        *lock(&self.devices) = devices;
+        let made = self.make_span(inside, *number, index, hoped.min(room));
+        let len = match made {
+            Ok(len) => len,
+            Err(error) if error.kind() == Kind::PoolFull && needed < hoped.min(room) => {
+                self.make_span(inside, *number, index, needed)?
+            }
+            Err(error) => return Err(error),
+        };
+        *number += 1;
+        Ok(len)
+    }
+
+    /// Allocates the file of a span, then commits its row with the space in it.
+    fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
+        let setup = &self.setup;
+        let mut span = Span { number, device, range: Extent { offset: 0, len } };
+        let path = self.span_path(span)?;
+        let _ = std::fs::remove_file(&path); // without a row: left by a crash
+        let folder = path.parent().expect("a span lies in a folder");
+        crate::pool::make_span_folder(&setup.dir, folder)?;
+        let mount = filesystem::admit(folder, true)?;
+        span::create(&path, len, setup.file_mode, &mount)?;
+        self.commit(inside, Headroom::Relief, |rows| {
+            span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
+            rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;
+            insert_free(rows.txn(), span.range)
+        })
+        .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        self.reach(inside, span.range.end())?;
+        Ok(len)
+    }
+
+    /// Makes the spans now that the realm may have, and maps every page (`prefault`).
+    pub(crate) fn prefault(self: &Arc<Self>) -> Result<()> {
+        let inside = self.enter()?;
+        loop {
+            let txn = inside.read()?;
+            let end = Span::all(&mut Snapshot(&txn))?.last().map_or(0, |last| last.range.end());
+            let limit = read_limit(&txn)?;
+            drop(txn);
+            if end >= limit {
+                return inside.arena().prefault(Extent { offset: 0, len: end });
+            }
+            let _growing = Growing::begin(&self.setup.dir, self.setup.file_mode)?;
+            let txn = inside.read()?;
+            let mut number = Span::all(&mut Snapshot(&txn))?.len() as u32;
+            drop(txn);
+            self.append(&inside, &mut number, limit - end, limit - end, None)?;
+        }
+    }
+
+    /// Gives a reservation back, if it is this process's own; a child's copy gives nothing.
+    pub(crate) fn give_back(&self, reserved: Reserved) {
+        let Ok(inside) = self.enter() else { return };
+        if inside.lease().id() != reserved.lease {
+            return;
+        }
+        // On an error the reservation returns with the lease.
+        let _ = self.commit(&inside, Headroom::Relief, |rows| {
+            end_reservation(rows.txn(), reserved.lease, reserved.extent)?;
+            freed_row(rows.txn(), reserved.extent)
+        });
+    }
+
+    /// Takes back what dead processes had reserved, and removes their leases.
+    pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
+        let dead = {
+            let mut peers = lock(&self.peers);
+            let epoch = inside.catalog().growth().lease_epoch();
+            peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
+            peers.dead()
+        };
+        for lease in dead {
+            let taken =
+                self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
+            match taken {
+                Ok(_) => lease.bury(),
+                Err(error) => {
+                    lock(&self.peers).forget();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The pids of the other processes that have the realm open.
+    pub(crate) fn others_of(&self, inside: &Inside<'_>) -> Result<Vec<u32>> {
+        let mut peers = lock(&self.peers);
+        let epoch = inside.catalog().growth().lease_epoch();
+        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
+        Ok(peers.alive().iter().map(|owner| owner.pid).collect())
+    }
+
+    /// Makes an extent's bytes durable, where the realm promises that.
+    pub(crate) fn flush_extent(&self, extent: Extent, nbytes: u64) -> Result<()> {
+        let inside = self.enter()?;
+        if !self.setup.durable {
+            return Ok(());
+        }
+        inside.arena().flush(extent, nbytes).inspect_err(|_| inside.catalog().poison())
+    }
+
+    /// Writes every span back.
+    pub(crate) fn sync_spans(&self, inside: &Inside<'_>) -> Result<()> {
+        let spans = {
+            let txn = inside.read()?;
+            Span::all(&mut Snapshot(&txn))?
+        };
+        let end = spans.last().map_or(0, |last| last.range.end());
+        if end == 0 {
+            return Ok(());
+        }
+        self.reach(inside, end)?;
+        inside.arena().flush(Extent { offset: 0, len: end }, end)
+    }
+
+    /// Sets the bound of the arena.
+    pub(crate) fn resize(&self, size: u64) -> Result<()> {
+        let inside = self.enter()?;
+        let size = round_up(size, HUGE);
+        let reserved = inside.arena().reserved();
+        if size > reserved {
+            fail!(
+                Argument,
+                "size {size} is beyond the {reserved} bytes of addresses reserved at open: close \
+                 the pool everywhere and open it again after a smaller resize, or make a new pool"
+            );
+        }
+        self.commit(&inside, Headroom::Relief, |rows| {
+            let end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
+            if size < end {
+                fail!(
+                    Argument,
+                    "size {size} is below the {end} bytes that spans fill already; the smallest \
+                     size now is {end}"
+                );
+            }
+            rows.txn().put(Table::Meta, LIMIT, &size.to_le_bytes())
+        })
+    }
+
+    /// The accounts.
+    pub(crate) fn space(&self) -> Result<Space> {
+        let inside = self.enter()?;
+        self.take_back_dead(&inside)?;
+        let mut pids = self.others_of(&inside)?;
+        pids.push(std::process::id());
+        let txn = inside.read()?;
+        let arena = Span::all(&mut Snapshot(&txn))?.last().map_or(0, |last| last.range.end());
+        let used = meta_u64(txn.get(Table::Meta, USED)?)?;
+        let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
+        let mut next = || Ok(cursor.next()?.map(|(k, v)| (k.to_vec(), v.to_vec())));
+        let pending = pending_rows(&mut next)?.iter().map(|(_, extent)| extent.len).sum::<u64>();
+        Ok(Space {
+            size: read_limit(&txn)?,
+            arena,
+            used,
+            free: arena.saturating_sub(used + pending),
+            pending,
+            largest_free: txn
+                .last(Table::ExtentsBySize)?
+                .map(|(key, _)| crate::extent::parse_size_key(&key))
+                .transpose()?
+                .map_or(0, |largest| largest.len),
+            catalog: inside.catalog().growth().allocated_pages() * PAGE,
+            pids,
+            views: inside.own_leases().map(|lease| lease.pinned() as u64).sum(),
+        })
+    }
+
+    /// The error that says who holds the space.
+    fn full(&self, inside: &Inside<'_>, len: u64, limit: u64) -> Error {
+        let held = self.who_holds(inside).unwrap_or_default();
+        Error::new(
+            Kind::PoolFull,
+            format!(
+                "namespace {:?} of {} has no room for {len} bytes: its size is {limit} bytes, \
+                 {held}; delete objects, drop views, or resize it (pool.resize)",
+                self.setup.namespace,
+                self.setup.pool.display()
+            ),
+        )
+    }
+
+    fn who_holds(&self, inside: &Inside<'_>) -> Result<String> {
+        let txn = inside.read()?;
+        let used = meta_u64(txn.get(Table::Meta, USED)?)?;
+        let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
+        let mut next = || Ok(cursor.next()?.map(|(k, v)| (k.to_vec(), v.to_vec())));
+        let (mut reserved, mut freed) = (BTreeMap::<u64, u64>::new(), 0);
+        for (holder, extent) in pending_rows(&mut next)? {
+            match holder {
+                crate::extent::Holder::Lease(lease) => {
+                    *reserved.entry(lease).or_default() += extent.len
+                }
+                crate::extent::Holder::Txn(_) => freed += extent.len,
+            }
+        }
+        let pids = lock(&self.peers).pids(inside.lease().id());
+        let reserved: Vec<String> = reserved
+            .iter()
+            .map(|(lease, bytes)| {
+                let pid = pids.get(lease).map_or("dead".to_owned(), |pid| format!("pid {pid}"));
+                format!("{bytes} reserved by lease {lease:016x} ({pid})")
+            })
+            .collect();
+        let reserved = match reserved.is_empty() {
+            true => "0 reserved".to_owned(),
+            false => reserved.join(", "),
+        };
+        Ok(format!("{used} in objects, {reserved}, {freed} deleted but still viewed"))
+    }
+}
+
+/// Whether any extent waits to be reclaimed.
+fn some_freed(txn: &crate::catalog::WriteTxn<'_>) -> Result<bool> {
+    Ok(txn.seek(Table::ExtentsPending, &[2])?.next()?.is_some())
+}
+
+/// Where the free space at the arena's end begins.
+fn tail_of(txn: &ReadTxn<'_>, end: u64) -> Result<u64> {
+    match txn.last(Table::ExtentsByOffset)? {
+        Some((key, value)) => {
+            let free = crate::extent::parse_free(&key, &value)?;
+            Ok(if free.end() == end { free.offset } else { end })
+        }
+        None => Ok(end),
+    }
+}
+
+/// The room of all devices, each filesystem counted once.
+fn distinct_room(devices: &[PathBuf], rooms: &[(u64, u32)]) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut by_filesystem = BTreeMap::new();
+    for &(room, index) in rooms {
+        let path = &devices[index as usize];
+        let meta = std::fs::metadata(path)
+            .map_err(|e| Error::os(format!("looking at device {}", path.display()), &e))?;
+        by_filesystem.insert(meta.dev(), room);
+    }
+    Ok(by_filesystem.values().sum())
+}

@@ -1,0 +1,564 @@
+//! Writing: put, allocate, replace, delete, move, annotate.
+//!
+//! A small value takes one commit. A large one takes two short ones with the copy in between:
+//! reserve (a row keeps the space under this process's lease) → copy and flush, unlocked →
+//! link (the record points to the space, the reservation's row goes). A crash in between leaves a
+//! reservation of a dead lease, which anyone takes back. Operations are the functions of `group`;
+//! here they are run against one transaction, or against the thread's batch.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::attrs::{self, KeyId, Value};
+use crate::batch::{self, Overlay};
+use crate::catalog::{Headroom, Table};
+use crate::error::Result;
+use crate::extent::{Allocation, View};
+use crate::fail;
+use crate::group::{self, NewRecord, Stamp, Target};
+use crate::id::{Gid, ID_BLOCK, Member, Oid, id_key};
+use crate::media::persist;
+use crate::name::{Path, check_key};
+use crate::object::{
+    self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
+};
+use crate::realm::Realm;
+use crate::realm::core::{Core, Inside, lock};
+use crate::realm::look::gone_is_busy;
+use crate::realm::space::{NEXT_ID, meta_u64};
+use crate::rows::{Reserved, RowsMut, Snapshot};
+
+/// A new object's sections, encoded once.
+pub(crate) struct Encoded {
+    class: Class,
+    dtype: Vec<u8>,
+    shape: Vec<u8>,
+    dims: Vec<u8>,
+    attrs: Vec<u8>,
+    origin: Vec<u8>,
+}
+
+/// An object to be linked: where, what, how.
+pub(crate) struct Link {
+    from: Gid,
+    path: String,
+    encoded: Encoded,
+    overwrite: bool,
+}
+
+/// Runs the same operation against one transaction, or against this thread's list.
+macro_rules! change {
+    ($core:expr, $inside:expr, $headroom:expr, |$rows:ident| $body:expr) => {{
+        match batch::with($core, |overlay| {
+            let txn = $inside.read()?;
+            let $rows = &mut overlay.on(&txn);
+            $body
+        })? {
+            Some(done) => Ok(done),
+            None => $core.commit($inside, $headroom, |$rows| $body),
+        }
+    }};
+}
+
+impl Realm {
+    /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned.
+    pub fn create_group(
+        &self,
+        parent: Gid,
+        path: &str,
+        attrs: &[(String, Value)],
+        origin: &[u8],
+        exist_ok: bool,
+    ) -> Result<Gid> {
+        let core = self.writable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = &core.enter()?;
+        let attrs = core.encode_attrs(inside, attrs)?;
+        let ids = core.take_ids(inside, parsed.parents.len() as u64 + 1)?;
+        let stamp = Stamp::now();
+        change!(core, inside, Headroom::Normal, |rows| {
+            let mut ids = ids.clone().into_iter();
+            let mut new_id = || ids.next().expect("one id for each component");
+            group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
+        })
+    }
+
+    /// Stores a value under a name; visible to everyone, whole, when this returns.
+    ///
+    /// On error nothing is visible and the space goes back.
+    pub fn put(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        data: &[u8],
+        placement: Placement,
+    ) -> Result<Oid> {
+        let core = self.writable()?;
+        check_data(new, data.len() as u64)?;
+        if data.len() as u64 <= INLINE_BYTES_MAX {
+            let link = core.link_of(parent, path, new, placement.overwrite)?;
+            return core.link_inline(&link, data);
+        }
+        let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
+        let view = allocation.view();
+        // SAFETY: the view is `data.len()` writable bytes of reserved space that nobody else has,
+        // and `data` is not in it: the space was free until now.
+        unsafe { persist::copy(view.as_ptr(), data.as_ptr(), data.len()) };
+        allocation.publish()
+    }
+
+    /// Stores zeros: space now, contents later, in place.
+    pub fn create_zeroed(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        placement: Placement,
+    ) -> Result<Oid> {
+        let core = self.writable()?;
+        let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
+        if nbytes <= INLINE_BYTES_MAX {
+            let link = core.link_of(parent, path, new, placement.overwrite)?;
+            return core.link_inline(&link, &vec![0; nbytes as usize]);
+        }
+        let allocation = self.allocate(parent, path, new, nbytes, placement)?;
+        let view = allocation.view();
+        // SAFETY: as in `put`.
+        unsafe { persist::zero(view.as_ptr(), view.len()) };
+        allocation.publish()
+    }
+
+    /// Reserves space for an object that becomes visible on `Allocation::publish`. It holds
+    /// whatever this realm held there before.
+    pub fn allocate(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        nbytes: u64,
+        placement: Placement,
+    ) -> Result<Allocation> {
+        let core = self.writable()?;
+        check_data(new, nbytes)?;
+        let link = core.link_of(parent, path, new, placement.overwrite)?;
+        core.check_free(&link)?;
+        let (reserved, claim) = core.reserve(nbytes, placement.device)?;
+        Ok(Allocation::new(Arc::clone(core), claim, reserved, link, nbytes))
+    }
+
+    /// Unnamed memory of the pool, gone with its last reference or its process.
+    pub fn scratch(&self, nbytes: u64, device: Option<u32>) -> Result<View> {
+        let core = self.writable()?;
+        let (reserved, claim) = core.reserve(nbytes, device)?;
+        Ok(View::scratch(claim, reserved, nbytes))
+    }
+
+    /// Replaces an object's value if its payload still has this generation; `false` if not.
+    ///
+    /// An object that is gone is `BusyError` (P8).
+    pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
+        let core = self.writable()?;
+        core.check_batch_writes(oid)?;
+        core.replace_payload(oid, generation, data, false).map_err(gone_is_busy)
+    }
+
+    /// Deletes a member, a group with all that is in it.
+    pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
+        let core = self.writable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = &core.enter()?;
+        change!(core, inside, Headroom::Relief, |rows| group::delete(rows, &target, path))
+    }
+
+    /// Gives a member another name or group; missing parents are made.
+    pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
+        let core = self.writable()?;
+        let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
+        let from = Target { from: parent, root: self.root(), path: &old_path };
+        let to = Target { from: new_parent, root: self.root(), path: &new_path };
+        let inside = &core.enter()?;
+        let ids = core.take_ids(inside, new_path.parents.len() as u64)?;
+        let stamp = Stamp::now();
+        change!(core, inside, Headroom::Normal, |rows| {
+            let mut ids = ids.clone().into_iter();
+            let mut new_id = || ids.next().expect("one id for each parent");
+            group::rename(rows, (&from, old), &to, stamp, &mut new_id)
+        })
+    }
+
+    /// Sets attributes of a member, all in one commit.
+    pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let keys = core.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
+        let changes: Vec<_> =
+            keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
+        let stamp = Stamp::now();
+        change!(core, inside, Headroom::Normal, |rows| {
+            group::annotate(rows, member, &changes, stamp)
+        })
+    }
+
+    /// Removes an attribute of a member.
+    pub fn delete_attr(&self, member: Member, key: &str) -> Result<()> {
+        let core = self.writable()?;
+        if self.attr(member, key)?.is_none() {
+            fail!(NotFound, "there is no attribute {key:?}: list them with keys()");
+        }
+        let inside = &core.enter()?;
+        let Some(id) = core.known_key(inside, key)? else { return Ok(()) };
+        let stamp = Stamp::now();
+        change!(core, inside, Headroom::Relief, |rows| {
+            group::annotate(rows, member, &[(id, None)], stamp)
+        })
+    }
+
+    /// Begins a batch in this thread, or joins the one that runs.
+    pub fn begin_batch(&self) -> Result<()> {
+        batch::begin(self.writable()?)
+    }
+
+    /// Ends the innermost batch; the outermost commits.
+    pub fn commit_batch(&self) -> Result<()> {
+        batch::end(&self.core, true)
+    }
+
+    /// Ends the innermost batch with an error: nothing of the whole batch will be kept.
+    pub fn abort_batch(&self) -> Result<()> {
+        batch::end(&self.core, false)
+    }
+}
+
+impl Stamp {
+    /// This user, now.
+    pub(crate) fn now() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        // SAFETY: `geteuid` cannot fail and touches no memory.
+        let owner = unsafe { libc::geteuid() };
+        Stamp { owner, now: since.map_or(0, |d| d.as_nanos() as i64) }
+    }
+}
+
+fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
+    if new.shape.len() > NDIM_MAX {
+        fail!(Argument, "{} dimensions were given; at most {NDIM_MAX} fit", new.shape.len());
+    }
+    if new.class == Class::Array {
+        let expected = object::value_bytes(&new.dtype, &new.shape)?;
+        if expected != nbytes {
+            fail!(
+                Argument,
+                "shape {:?} asks for {expected} bytes of data, {nbytes} were given",
+                new.shape
+            );
+        }
+    }
+    Ok(())
+}
+
+impl Link {
+    fn record<'a>(&'a self, stored: Stored<'a>, stamp: Stamp) -> Record<'a> {
+        Record {
+            class: self.encoded.class,
+            generation: 0,
+            owner: stamp.owner,
+            parent: 0,
+            created: stamp.now,
+            modified: stamp.now,
+            name: "",
+            dtype: &self.encoded.dtype,
+            shape: &self.encoded.shape,
+            dims: &self.encoded.dims,
+            attrs: &self.encoded.attrs,
+            origin: &self.encoded.origin,
+            stored,
+        }
+    }
+}
+
+impl Core {
+    fn link_of(&self, from: Gid, path: &str, new: &NewObject, overwrite: bool) -> Result<Link> {
+        let mut dtype = Vec::with_capacity(16);
+        if new.class != Class::Blob {
+            new.dtype.encode(&mut dtype);
+        }
+        if dtype.len() > usize::from(u16::MAX) {
+            fail!(Argument, "the dtype takes {} bytes to describe; at most 65535 fit", dtype.len());
+        }
+        let attrs = match new.attrs.is_empty() {
+            true => Vec::new(),
+            false => self.encode_attrs(&self.enter()?, &new.attrs)?,
+        };
+        Ok(Link {
+            from,
+            path: path.to_owned(),
+            encoded: Encoded {
+                class: new.class,
+                dtype,
+                shape: object::encode_shape(&new.shape),
+                dims: object::encode_dims(new.dims.as_deref(), new.shape.len())?,
+                attrs,
+                origin: new.origin.clone(),
+            },
+            overwrite,
+        })
+    }
+
+    fn encode_attrs(&self, inside: &Inside<'_>, attrs: &[(String, Value)]) -> Result<Vec<u8>> {
+        let keys = self.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
+        let changes: Vec<_> =
+            keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
+        attrs::merge(&[], &changes)
+    }
+
+    fn check_free(self: &Arc<Self>, link: &Link) -> Result<()> {
+        let parsed = Path::new(&link.path)?;
+        let target = Target { from: link.from, root: self.setup.root(), path: &parsed };
+        let inside = &self.enter()?;
+        let txn = inside.read()?;
+        let checked = batch::with(self, |overlay: &mut Overlay| {
+            group::check_free(&mut overlay.look(&txn), &target, link.overwrite)
+        })?;
+        match checked {
+            Some(()) => Ok(()),
+            None => group::check_free(&mut Snapshot(&txn), &target, link.overwrite),
+        }
+    }
+
+    fn link_inline(self: &Arc<Self>, link: &Link, data: &[u8]) -> Result<Oid> {
+        self.link(link, Stored::Inline(data), None)
+    }
+
+    /// Links an object whose value lies in reserved space, written and flushed (P1).
+    pub(crate) fn link_reserved(
+        self: &Arc<Self>,
+        link: &Link,
+        reserved: Reserved,
+        nbytes: u64,
+    ) -> Result<Oid> {
+        let stored = Stored::Contiguous { extent: reserved.extent, nbytes };
+        self.link(link, stored, Some(reserved))
+    }
+
+    fn link(
+        self: &Arc<Self>,
+        link: &Link,
+        stored: Stored<'_>,
+        reserved: Option<Reserved>,
+    ) -> Result<Oid> {
+        let parsed = Path::new(&link.path)?;
+        let target = Target { from: link.from, root: self.setup.root(), path: &parsed };
+        let inside = &self.enter()?;
+        if reserved.is_some_and(|reserved| reserved.lease != inside.lease().id()) {
+            fail!(
+                Busy,
+                "this space was reserved by the process that forked: only it can publish {:?}",
+                link.path
+            );
+        }
+        let ids = self.take_ids(inside, parsed.parents.len() as u64 + 1)?;
+        let record = link.record(stored, Stamp::now());
+        change!(self, inside, Headroom::Normal, |rows| {
+            let mut ids = ids.clone().into_iter();
+            let oid = ids.next().expect("one id for the object");
+            let mut new_id = || ids.next().expect("one id for each parent");
+            let new = NewRecord { oid, record, reserved };
+            group::link(rows, &target, &new, link.overwrite, &mut new_id).map(|()| oid)
+        })
+    }
+
+    /// Moves an inline value into an extent, unless its payload has changed since.
+    pub(crate) fn promote(self: &Arc<Self>, oid: Oid, generation: u32, data: &[u8]) -> Result<()> {
+        self.replace_payload(oid, generation, data, true).map(|_| ())
+    }
+
+    fn replace_payload(
+        self: &Arc<Self>,
+        oid: Oid,
+        generation: u32,
+        data: &[u8],
+        promote: bool,
+    ) -> Result<bool> {
+        if data.len() as u64 <= INLINE_BYTES_MAX && !promote {
+            return self.swap_payload(oid, generation, Stored::Inline(data), None);
+        }
+        let nbytes = data.len() as u64;
+        let (reserved, claim) = self.reserve(nbytes, None)?;
+        // SAFETY: reserved space of at least `nbytes` that nobody else has.
+        unsafe { persist::copy(claim.memory(), data.as_ptr(), data.len()) };
+        let stored = Stored::Contiguous { extent: reserved.extent, nbytes };
+        let swapped = self
+            .flush_extent(reserved.extent, nbytes)
+            .and_then(|()| self.swap_payload(oid, generation, stored, Some(reserved)));
+        if !matches!(swapped, Ok(true)) {
+            self.give_back(reserved);
+        }
+        swapped
+    }
+
+    fn swap_payload(
+        self: &Arc<Self>,
+        oid: Oid,
+        generation: u32,
+        stored: Stored<'_>,
+        reserved: Option<Reserved>,
+    ) -> Result<bool> {
+        let inside = &self.enter()?;
+        let stamp = Stamp::now();
+        change!(self, inside, Headroom::Normal, |rows| {
+            let swapped = group::with_record(rows, Member::Object(oid), |record| {
+                if record.generation != generation {
+                    return Ok(None);
+                }
+                let generation = generation.wrapping_add(1);
+                let row = Record { stored, generation, modified: stamp.now, ..*record }.encode();
+                Ok(Some((row, record.extent())))
+            })?;
+            let Some((row, before)) = swapped else { return Ok(false) };
+            rows.put(Table::Objects, &id_key(oid), &row)?;
+            if let Some(reserved) = reserved {
+                rows.adopt(reserved)?;
+            }
+            if let Some(before) = before {
+                rows.release(before)?;
+            }
+            Ok(true)
+        })
+    }
+
+    /// In a batch, in-place writes go only to objects that the batch itself makes.
+    pub(crate) fn check_batch_writes(self: &Arc<Self>, oid: Oid) -> Result<()> {
+        let made = batch::with(self, |overlay| Ok(overlay.makes(Table::Objects, &id_key(oid))))?;
+        if made == Some(false) {
+            fail!(
+                Busy,
+                "object {oid:#x} was made before this batch: a batch cannot undo writes in place; \
+                 write it outside, or replace it"
+            );
+        }
+        Ok(())
+    }
+
+    /// Applies a batch's list in one commit.
+    pub(crate) fn apply(&self, overlay: &Overlay) -> Result<()> {
+        let inside = &self.enter()?;
+        self.commit(inside, Headroom::Normal, |rows| overlay.apply(rows))
+    }
+
+    /// Takes ids from this process's block; a new block takes a commit of its own.
+    fn take_ids(&self, inside: &Inside<'_>, count: u64) -> Result<Vec<u64>> {
+        let mut block = lock(&self.ids);
+        if block.end - block.next < count {
+            let want = ID_BLOCK.max(count);
+            let next = self.commit(inside, Headroom::Normal, |rows| {
+                let next = meta_u64(rows.txn().get(Table::Meta, NEXT_ID)?)?;
+                rows.txn().put(Table::Meta, NEXT_ID, &(next + want).to_le_bytes())?;
+                Ok(next)
+            })?;
+            if (next + want) >> crate::id::COUNTER_BITS != 0 {
+                fail!(
+                    PoolFull,
+                    "this realm has given out all of its 2^40 ids: make a new namespace"
+                );
+            }
+            block.next = next;
+            block.end = next + want;
+        }
+        let first = block.next;
+        block.next += count;
+        let birth = self.setup.birth << crate::id::COUNTER_BITS;
+        Ok((first..first + count).map(|counter| birth | counter).collect())
+    }
+
+    /// The ids of attribute keys; new ones are interned in a commit of their own.
+    fn intern<'k>(
+        &self,
+        inside: &Inside<'_>,
+        keys: impl Iterator<Item = &'k str>,
+    ) -> Result<Vec<KeyId>> {
+        let keys: Vec<&str> = keys.collect();
+        let mut missing = HashSet::new();
+        for key in &keys {
+            check_key("attribute key", key)?;
+            if self.known_key(inside, key)?.is_none() {
+                missing.insert(*key);
+            }
+        }
+        if !missing.is_empty() {
+            self.commit(inside, Headroom::Normal, |rows| {
+                missing.iter().try_for_each(|key| intern_row(rows, key))
+            })?;
+        }
+        keys.iter()
+            .map(|key| match self.known_key(inside, key)? {
+                Some(id) => Ok(id),
+                None => fail!(Corrupt, "attribute key {key:?} was interned, and is not there"),
+            })
+            .collect()
+    }
+
+    /// The id of a key, if anybody has ever used it.
+    pub(crate) fn known_key(&self, inside: &Inside<'_>, key: &str) -> Result<Option<KeyId>> {
+        if let Some(id) = lock(&self.keys).ids.get(key) {
+            return Ok(Some(*id));
+        }
+        if key.len() > crate::name::NAME_BYTES_MAX {
+            return Ok(None);
+        }
+        let txn = inside.read()?;
+        let Some(row) = txn.get(Table::Keys, &key_by_name(key))? else { return Ok(None) };
+        let id = parse_key_id(row)?;
+        let mut cache = lock(&self.keys);
+        cache.ids.insert(key.to_owned(), id);
+        cache.names.insert(id, key.into());
+        Ok(Some(id))
+    }
+
+    /// The key of an id.
+    pub(crate) fn key_name(&self, inside: &Inside<'_>, id: KeyId) -> Result<Arc<str>> {
+        if let Some(name) = lock(&self.keys).names.get(&id) {
+            return Ok(Arc::clone(name));
+        }
+        let txn = inside.read()?;
+        let row = txn.get(Table::Keys, &key_by_id(id))?;
+        let Some(Ok(name)) = row.map(std::str::from_utf8) else {
+            fail!(Corrupt, "attribute key number {id} is not in `keys`")
+        };
+        let name: Arc<str> = name.into();
+        lock(&self.keys).names.insert(id, Arc::clone(&name));
+        Ok(name)
+    }
+}
+
+fn intern_row(rows: &mut impl RowsMut, key: &str) -> Result<()> {
+    if rows.has(Table::Keys, &key_by_name(key))? {
+        return Ok(());
+    }
+    let count = meta_u64(rows.get(Table::Meta, b"keys")?.as_deref())?;
+    let Ok(id) = KeyId::try_from(count) else {
+        fail!(PoolFull, "this realm has 2^32 attribute keys already")
+    };
+    rows.put(Table::Meta, b"keys", &(count + 1).to_le_bytes())?;
+    rows.put(Table::Keys, &key_by_name(key), &id.to_le_bytes())?;
+    rows.put(Table::Keys, &key_by_id(id), key.as_bytes())
+}
+
+fn key_by_name(key: &str) -> Vec<u8> {
+    [b"k", key.as_bytes()].concat()
+}
+
+fn key_by_id(id: KeyId) -> [u8; 5] {
+    let mut key = [b'i'; 5];
+    key[1..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+fn parse_key_id(row: &[u8]) -> Result<KeyId> {
+    match <[u8; 4]>::try_from(row) {
+        Ok(id) => Ok(KeyId::from_le_bytes(id)),
+        Err(_) => fail!(Corrupt, "an attribute key's number has {} bytes", row.len()),
+    }
+}

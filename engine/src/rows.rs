@@ -1,0 +1,64 @@
+//! Rows: the one door through which operations read and change the catalog.
+//!
+//! An operation (put, move, delete, annotate …) is written once, against these two traits. Run
+//! against a write transaction it changes the catalog at once; run against a batch's overlay it
+//! changes a list, which one transaction applies later. Either way the operation can run again:
+//! it keeps no state outside the rows.
+
+use std::borrow::Cow;
+
+use crate::catalog::{ReadTxn, Table};
+use crate::error::Result;
+use crate::extent::Extent;
+
+/// A key and its value, copied out.
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
+
+/// What can be read.
+pub(crate) trait Rows {
+    /// The value at `key`.
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
+    /// Whether `key` has a row; cheaper to guard than its value.
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool>;
+    /// The first row at or after `from`.
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
+}
+
+/// What can be changed.
+pub(crate) trait RowsMut: Rows {
+    /// Sets a row.
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Removes a row that is known to exist.
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()>;
+    /// No row points to this extent any more: it is free once nobody can look at it.
+    fn release(&mut self, extent: Extent) -> Result<()>;
+    /// A row points to this extent, which a reservation held until now.
+    fn adopt(&mut self, reserved: Reserved) -> Result<()>;
+}
+
+/// A reservation, as rows know it: the extent, and the lease that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// The space.
+    pub extent: Extent,
+    /// The lease whose row in `extents_pending` keeps it.
+    pub lease: u64,
+}
+
+/// A snapshot's rows.
+pub(crate) struct Snapshot<'a, 'env>(pub &'a ReadTxn<'env>);
+
+impl Rows for Snapshot<'_, '_> {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.0.get(table, key)?.map(Cow::Borrowed))
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        Ok(self.0.get(table, key)?.is_some())
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        let mut cursor = self.0.seek(table, from)?;
+        Ok(cursor.next()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+}

@@ -1,0 +1,91 @@
+//! A session: one `open` of a pool, and the handles that came of it.
+//!
+//! It holds one user of each core that it has opened. Closing it ends its handles, and leaves the
+//! cores to other sessions and to live views.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::Result;
+use crate::fail;
+use crate::process::{self, between_forks};
+use crate::realm::{Core, Mode, Purpose, Setup, lock};
+
+/// One `open` of a pool.
+pub(crate) struct Session {
+    mode: Mode,
+    open: AtomicBool,
+    cores: Mutex<Vec<Arc<Core>>>,
+}
+
+impl Session {
+    /// An open session without cores.
+    pub(crate) fn new(mode: Mode) -> Arc<Self> {
+        Arc::new(Session { mode, open: AtomicBool::new(true), cores: Mutex::default() })
+    }
+
+    /// What its handles may do.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether it is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// The core of a realm; opened at its first use in this process.
+    pub(crate) fn core(&self, setup: Setup) -> Result<Arc<Core>> {
+        let core = process::core_of(setup, Purpose::Use)?;
+        let kept = between_forks(|| {
+            let mut cores = lock(&self.cores);
+            let open = self.is_open();
+            let known = cores.iter().any(|known| Arc::ptr_eq(known, &core));
+            if open && !known {
+                cores.push(Arc::clone(&core));
+            }
+            (open, known)
+        });
+        match kept {
+            (true, false) => Ok(core),
+            (open, _) => {
+                core.remove_user();
+                if !open {
+                    fail!(
+                        Argument,
+                        "the pool {} is closed: open it again",
+                        core.setup.pool.display()
+                    );
+                }
+                Ok(core)
+            }
+        }
+    }
+
+    /// Lets go of the realm in this folder, if it has it.
+    pub(crate) fn forget(&self, dir: &std::path::Path) {
+        let forgotten = between_forks(|| {
+            let mut cores = lock(&self.cores);
+            let place = cores.iter().position(|core| core.setup.dir == dir)?;
+            Some(cores.swap_remove(place))
+        });
+        if let Some(core) = forgotten {
+            core.remove_user();
+        }
+    }
+
+    /// Ends the handles. Views stay.
+    pub(crate) fn close(&self) {
+        self.open.store(false, Ordering::Release);
+        let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
+        for core in cores {
+            core.remove_user();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

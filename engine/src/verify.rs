@@ -1,0 +1,365 @@
+//! Verify: walks catalog and extents, and says everything that does not agree.
+//!
+//! Checked: every row decodes; every name has a record that says the same name and parent, and
+//! every record has a name; every chain of parents ends at the root; no two extents overlap,
+//! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
+//! in use + reserved + freed + free = arena; the accounts in `meta` are right; every span has its
+//! file, of its length. LMDB trusts its own pages, so a damaged one can kill the process that
+//! walks: callers run this in a child process, and take its death for what it is.
+//!
+//! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
+//! one snapshot, so it needs no lock for that.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use crate::attrs;
+use crate::catalog::{ReadTxn, Table};
+use crate::error::{Error, Result};
+use crate::extent::{Extent, Span, parse_free, parse_size_key, pending_rows};
+use crate::fail;
+use crate::id::{Gid, Member, split_name_key};
+use crate::media::{filesystem, span};
+use crate::namespace;
+use crate::object::{Class, Record};
+use crate::pool::{Pool, PoolFile};
+use crate::process;
+use crate::realm::{Core, Purpose, USED, boot_id, meta_u64};
+use crate::rows::Snapshot;
+
+/// What a walk found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What does not agree; empty for a sound pool.
+    pub problems: Vec<String>,
+    /// Namespaces walked.
+    pub namespaces: u64,
+    /// Groups, roots included.
+    pub groups: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Attributes.
+    pub attributes: u64,
+    /// Extents in use.
+    pub extents: u64,
+    /// Bytes that objects take in the arenas.
+    pub used: u64,
+    /// Bytes that are free there.
+    pub free: u64,
+    /// Bytes reserved, or freed and not yet reclaimed.
+    pub pending: u64,
+    /// Bytes that spans fill.
+    pub arena: u64,
+}
+
+/// The most problems that are listed one by one.
+const PROBLEMS_MAX: usize = 1000;
+
+impl Pool {
+    /// Walks every namespace of the pool at `path` that this user may open.
+    ///
+    /// A sound realm that nobody else has open is then fit for use again, if a failed sync or a
+    /// restart of the machine had closed it.
+    pub fn verify(path: &Path) -> Result<Report> {
+        let path = &std::fs::canonicalize(path)
+            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+        let file = PoolFile::read(path)?;
+        let mount = filesystem::admit(path, true)?;
+        let mut report = Report::default();
+        for name in namespace::names(path)? {
+            let setup = namespace::setup(path, &file, mount.clone(), &name)?;
+            let core = process::core_of(setup, Purpose::Verify)?;
+            let before = report.problems.len();
+            let mut walk = Walk { core: &core, name: &name, report: &mut report };
+            let walked = walk.run();
+            if let Err(error) = walked {
+                report.problems.push(format!("namespace {name:?}: {error}"));
+            }
+            report.namespaces += 1;
+            let sound = report.problems.len() == before;
+            let readmitted = if sound { readmit(&core) } else { Ok(()) };
+            core.remove_user();
+            readmitted?;
+        }
+        Ok(report)
+    }
+}
+
+/// Makes a sound realm fit for use again.
+fn readmit(core: &Core) -> Result<()> {
+    let inside = core.enter()?;
+    let alone = core.others_of(&inside)?.is_empty();
+    let growth = inside.catalog().growth();
+    if alone && inside.catalog().poisoned() {
+        inside.catalog().clear_poison();
+    }
+    if alone && growth.boot_id() != boot_id() {
+        growth.set_boot_id(boot_id());
+        growth.sync()?;
+    }
+    Ok(())
+}
+
+struct Walk<'a> {
+    core: &'a Core,
+    name: &'a str,
+    report: &'a mut Report,
+}
+
+/// What a record says of itself.
+struct Known {
+    parent: Gid,
+    name: String,
+    named: bool,
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, what: impl std::fmt::Display) {
+        if self.report.problems.len() < PROBLEMS_MAX {
+            self.report.problems.push(format!("namespace {:?}: {what}", self.name));
+        }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let core = self.core;
+        let inside = core.enter()?;
+        let txn = inside.read()?;
+        let keys = self.keys(&txn)?;
+        let mut extents = Vec::new();
+        let mut groups = self.records(&txn, Table::Groups, keys, &mut extents)?;
+        let mut objects = self.records(&txn, Table::Objects, keys, &mut extents)?;
+        self.names(&txn, &mut groups, &mut objects)?;
+        self.tree(&groups, &objects);
+        self.space(&txn, extents)
+    }
+
+    /// Counts the attribute keys, and checks that both directions agree.
+    fn keys(&mut self, txn: &ReadTxn<'_>) -> Result<u64> {
+        let count = meta_u64(txn.get(Table::Meta, b"keys")?)?;
+        let mut rows = 0;
+        let mut cursor = txn.seek(Table::Keys, &[])?;
+        let mut wrong = Vec::new();
+        while let Some((key, value)) = cursor.next()? {
+            rows += 1;
+            let other = match key.split_first() {
+                Some((b'k', _)) => <[u8; 4]>::try_from(value)
+                    .ok()
+                    .map(|id| [b"i", u32::from_le_bytes(id).to_be_bytes().as_slice()].concat()),
+                Some((b'i', _)) => Some([b"k", value].concat()),
+                _ => None,
+            };
+            let back = other.and_then(|other| txn.get(Table::Keys, &other).transpose());
+            if back.transpose()?.is_none() {
+                wrong.push(format!("attribute key row {key:02x?} has no counterpart"));
+            }
+        }
+        if rows != count * 2 {
+            wrong.push(format!("`keys` has {rows} rows for {count} attribute keys"));
+        }
+        wrong.into_iter().for_each(|what| self.problem(what));
+        Ok(count)
+    }
+
+    /// Decodes every record of a table.
+    fn records(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        table: Table,
+        keys: u64,
+        extents: &mut Vec<(Extent, String)>,
+    ) -> Result<HashMap<u64, Known>> {
+        let mut known = HashMap::new();
+        let mut cursor = txn.seek(table, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            let Ok(id) = <[u8; 8]>::try_from(key).map(u64::from_be_bytes) else {
+                self.problem(format!("a key of `{}` has {} bytes", table.name(), key.len()));
+                continue;
+            };
+            match self.record(table, id, row, keys) {
+                Ok((entry, extent)) => {
+                    if let Some(extent) = extent {
+                        extents.push((extent, format!("object {id:#x} {:?}", entry.name)));
+                    }
+                    known.insert(id, entry);
+                }
+                Err(error) => self.problem(format!("{} {id:#x}: {error}", table.name())),
+            }
+        }
+        match table {
+            Table::Groups => self.report.groups += known.len() as u64,
+            _ => self.report.objects += known.len() as u64,
+        }
+        Ok(known)
+    }
+
+    fn record(
+        &mut self,
+        table: Table,
+        id: u64,
+        row: &[u8],
+        keys: u64,
+    ) -> Result<(Known, Option<Extent>)> {
+        let record = Record::parse(row)?;
+        record.check()?;
+        if (table == Table::Groups) != (record.class == Class::Group) {
+            fail!(Corrupt, "{id:#x} has class {:?} in `{}`", record.class, table.name());
+        }
+        for entry in attrs::entries(record.attrs) {
+            let entry = entry?;
+            entry.decode()?;
+            if u64::from(entry.key) >= keys {
+                fail!(Corrupt, "an attribute has the unknown key {}", entry.key);
+            }
+            self.report.attributes += 1;
+        }
+        let entry = Known { parent: record.parent, name: record.name.to_owned(), named: false };
+        Ok((entry, record.extent()))
+    }
+
+    /// Every name has its record, and they say the same.
+    fn names(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        groups: &mut HashMap<u64, Known>,
+        objects: &mut HashMap<u64, Known>,
+    ) -> Result<()> {
+        let mut cursor = txn.seek(Table::Names, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            let parsed = split_name_key(key).and_then(|key| Ok((key, Member::from_row(row)?)));
+            let ((parent, name), member) = match parsed {
+                Ok(parsed) => parsed,
+                Err(error) => {
+                    self.problem(error);
+                    continue;
+                }
+            };
+            let known = match member {
+                Member::Group(gid) => groups.get_mut(&gid),
+                Member::Object(oid) => objects.get_mut(&oid),
+            };
+            match known {
+                None => self.problem(format!("the name {name:?} stands for a missing {member:?}")),
+                Some(known) if known.named => {
+                    self.problem(format!("{member:?} has a second name, {name:?}"));
+                }
+                Some(known) if known.parent != parent || known.name != name => {
+                    self.problem(format!(
+                        "{member:?} is named {name:?} in group {parent:#x}; its record says {:?} \
+                         in {:#x}",
+                        known.name, known.parent
+                    ));
+                }
+                Some(known) => known.named = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Every record has a name, and hangs from the root.
+    fn tree(&mut self, groups: &HashMap<u64, Known>, objects: &HashMap<u64, Known>) {
+        let root = self.core.setup.root();
+        if !groups.contains_key(&root) {
+            self.problem("the root group is missing");
+        }
+        let mut problems = Vec::new();
+        for (id, known) in groups.iter().chain(objects) {
+            if *id != root && !known.named {
+                problems.push(format!("{id:#x} {:?} has a record, but no name", known.name));
+            }
+        }
+        for (gid, known) in groups {
+            let (mut above, mut steps) = (known.parent, 0);
+            while above != 0 && steps <= groups.len() {
+                steps += 1;
+                above = groups.get(&above).map_or(0, |group| group.parent);
+            }
+            if above != 0 {
+                problems.push(format!("the groups above {gid:#x} form a loop"));
+            }
+        }
+        problems.into_iter().for_each(|what| self.problem(what));
+    }
+
+    /// Every byte of the arena is accounted for, once.
+    fn space(&mut self, txn: &ReadTxn<'_>, in_use: Vec<(Extent, String)>) -> Result<()> {
+        let spans = Span::all(&mut Snapshot(txn))?;
+        let arena = spans.last().map_or(0, |last| last.range.end());
+        for one in &spans {
+            if let Err(error) =
+                self.core.span_path(*one).and_then(|path| span::open(&path, one.range.len, false))
+            {
+                self.problem(format!("span {}: {error}", one.number));
+            }
+        }
+        let used: u64 = in_use.iter().map(|(extent, _)| extent.len).sum();
+        let account = meta_u64(txn.get(Table::Meta, USED)?)?;
+        if used != account {
+            self.problem(format!("objects take {used} bytes, the account says {account}"));
+        }
+        self.report.extents += in_use.len() as u64;
+        let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
+        let mut next = || Ok(cursor.next()?.map(|(k, v)| (k.to_vec(), v.to_vec())));
+        let pending = pending_rows(&mut next)?;
+        let pending_bytes: u64 = pending.iter().map(|(_, extent)| extent.len).sum();
+        let free = self.free(txn)?;
+        let free_bytes: u64 = free.iter().map(|extent| extent.len).sum();
+        let all = in_use
+            .into_iter()
+            .chain(pending.into_iter().map(|(holder, extent)| (extent, format!("{holder:?}"))))
+            .chain(free.into_iter().map(|extent| (extent, "free".to_owned())));
+        self.overlaps(all.collect(), arena);
+        if used + pending_bytes + free_bytes != arena {
+            self.problem(format!(
+                "{used} in use + {pending_bytes} pending + {free_bytes} free is not the arena's \
+                 {arena} bytes"
+            ));
+        }
+        self.report.used += used;
+        self.report.pending += pending_bytes;
+        self.report.free += free_bytes;
+        self.report.arena += arena;
+        Ok(())
+    }
+
+    /// The free extents; both tables must have the same, and no two may touch.
+    fn free(&mut self, txn: &ReadTxn<'_>) -> Result<Vec<Extent>> {
+        let mut by_size = BTreeMap::new();
+        let mut cursor = txn.seek(Table::ExtentsBySize, &[])?;
+        while let Some((key, _)) = cursor.next()? {
+            let extent = parse_size_key(key)?;
+            by_size.insert(extent.offset, extent.len);
+        }
+        let mut free: Vec<Extent> = Vec::new();
+        let mut cursor = txn.seek(Table::ExtentsByOffset, &[])?;
+        while let Some((key, value)) = cursor.next()? {
+            let extent = parse_free(key, value)?;
+            if by_size.remove(&extent.offset) != Some(extent.len) {
+                self.problem(format!("free {extent:?} is not in `extents_by_size`"));
+            }
+            if free.last().is_some_and(|before| before.end() == extent.offset) {
+                self.problem(format!("free {extent:?} touches the one before it"));
+            }
+            free.push(extent);
+        }
+        for (offset, len) in by_size {
+            self.problem(format!("free {len} bytes at {offset} are not in `extents_by_offset`"));
+        }
+        Ok(free)
+    }
+
+    fn overlaps(&mut self, mut all: Vec<(Extent, String)>, arena: u64) {
+        all.sort();
+        let mut end = 0;
+        let mut last = String::new();
+        for (extent, what) in all {
+            if extent.offset < end {
+                self.problem(format!("{extent:?} ({what}) overlaps the one before it ({last})"));
+            }
+            if extent.end() > arena {
+                self.problem(format!("{extent:?} ({what}) goes beyond the arena's {arena} bytes"));
+            }
+            end = end.max(extent.end());
+            last = what;
+        }
+    }
+}
