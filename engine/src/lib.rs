@@ -7,6 +7,7 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("Engram's engine is for 64-bit Linux: it needs OFD locks, fallocate and big maps");
 
+pub mod catalog;
 pub mod error;
 
 pub use error::{Error, Kind, Result};

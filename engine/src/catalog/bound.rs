@@ -1,0 +1,231 @@
+//! How many pages a write transaction may take beyond those that LMDB has used before.
+//!
+//! # Why
+//!
+//! LMDB writes through its map (`MDB_WRITEMAP`). A page of the map without a block behind it is a
+//! SIGBUS when the filesystem is full, so before each row is written, the pages that the
+//! transaction may come to need are compared with the blocks that are known to exist. LMDB does
+//! not say how many pages a transaction has taken; what follows bounds it from what LMDB does say
+//! (each table's depth and its branch, leaf and overflow pages), read back after every row.
+//!
+//! # The bound
+//!
+//! LMDB takes a page in four cases (`mdb_page_alloc` and its callers in `mdb.c`). *Fresh* pages are
+//! those that come from the end of the file; without readers most come from the list of free pages.
+//!
+//! 1. **A copy** of a page that was there when the transaction began, at the first change to it.
+//!    A page is copied once. A put changes the pages on its path: one leaf and depth - 1 branches.
+//!    A deletion that leaves a page too empty also changes the page beside it, on each level: twice
+//!    as many. So copies are at most min(leaves passed, leaves at the beginning) and likewise for
+//!    branches, over all rows.
+//! 2. **A split**, or a new root. Each adds one to the table's number of branch or leaf pages. What
+//!    lowers the number is either a merge of a page that this transaction made or copied: it is
+//!    *loose*, and LMDB takes loose pages before all others; or a merge of one that it had not
+//!    touched, which then is not copied either (1 has counted it); or the root's going when the
+//!    tree becomes lower, which is lost for this transaction, and seen in the depth. So at the
+//!    moment the last fresh page is taken, when no loose one is left, splits have taken at most
+//!    what the number of pages has grown by, plus the levels lost; the greatest value that this
+//!    ever had is the bound, table by table. (A merged page that LMDB has *spilled* is not loose.
+//!    It spills from 131 071 dirty pages on; past half of that, merges are no longer set off.)
+//! 3. **Overflow pages** for a value whose node would be larger than half a page: one run of
+//!    ceil((16 + bytes) / page). Free pages serve a run of several only if they lie together,
+//!    so such runs are counted as fresh always.
+//! 4. **At commit**: the root of each changed table goes into its place on the one page of the
+//!    table of tables (a copy); and the list of free pages is saved. For that LMDB deletes the
+//!    records that it has used up, writes the rest of them anew and adds one record with every page
+//!    freed: at most two of every page that the list has, plus the record: 8 bytes for each page
+//!    copied, merged or given up, in one run, twice if it grows while it is written.
+//!
+//! Before a row, the worst that this row alone can do is added: a put copies its path, splits each
+//! level and makes a root; a deletion copies two pages a level and, where a longer key replaces
+//! another in the branches (up to three times), splits these. After the row, what happened stands
+//! in its place. This is why a batch of thousands of rows asks for about what it takes, and not for
+//! thousands of times the worst row.
+//!
+//! # Free pages
+//!
+//! `reusable` is 0 but for a catalog that could not grow (see `Catalog::extend`). Then it is the
+//! number of free pages that no reader could see when the transaction began. LMDB takes every
+//! single page from them first. If runs have taken x of them, singles get x fewer, and runs x fewer
+//! fresh ones: fresh pages are at most runs + max(0, singles - reusable), whatever x is.
+//!
+//! One thing is not bounded: a reader about to begin may, for an instant, show an older snapshot in
+//! its slot than it will settle for (`mdb_txn_renew0`). Should LMDB look in that instant, in a
+//! catalog that cannot grow, with no block to spare, it takes a fresh page instead of a free one.
+//! The process would die by SIGBUS; the realm would not notice (as with any death of a writer).
+
+use super::lmdb::Tree;
+use super::table::Table;
+
+/// Pages that are kept back for deletions and take-backs.
+pub(super) const RESERVE_PAGES: u64 = 256;
+
+/// Pages that the table of free pages may take for its own splits and roots, and rounding.
+const SLACK_PAGES: u64 = 32;
+
+/// Dirty pages from which LMDB may be spilling: half of its list.
+const SPILL_PAGES: u64 = 1 << 16;
+
+/// What one transaction has done to one table.
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    known: bool,
+    begun: Tree,
+    now: Tree,
+    /// Leaf and branch pages that rows have passed.
+    leaves: u64,
+    branches: u64,
+    /// By how much splits outweigh merges, and the most that this has been.
+    grown: i64,
+    peak: u64,
+}
+
+impl Usage {
+    fn singles(&self) -> u64 {
+        self.leaves.min(self.begun.leaf) + self.branches.min(self.begun.branch) + self.peak
+    }
+}
+
+/// What a value takes outside its leaf.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Overflow {
+    singles: u64,
+    runs: u64,
+}
+
+/// The pages that one write transaction may take.
+pub(super) struct Bound {
+    page_bytes: u64,
+    /// Pages that have blocks and may be taken.
+    room: u64,
+    reusable: u64,
+    /// Pages taken one by one so far, and those that the commit will take so.
+    singles: u64,
+    /// Pages taken in runs so far.
+    runs: u64,
+    /// Overflow pages given up.
+    freed: u64,
+    tables: [Usage; Table::COUNT],
+}
+
+impl Bound {
+    /// The bound of a transaction that has begun, from LMDB's tables of free pages and of tables.
+    pub(super) fn new(page_bytes: u64, own: (Tree, Tree), room: u64, reusable: u64) -> Bound {
+        let (free, tables) = own;
+        Bound {
+            page_bytes,
+            room,
+            reusable,
+            singles: 2 * (free.branch + free.leaf + free.overflow)
+                + tables.branch
+                + tables.leaf
+                + SLACK_PAGES,
+            runs: 0,
+            freed: 0,
+            tables: [Usage::default(); Table::COUNT],
+        }
+    }
+
+    /// Whether `table`'s size is known; if not, [`Self::meet`] comes first.
+    pub(super) fn knows(&self, table: Table) -> bool {
+        self.tables[table as usize].known
+    }
+
+    /// Takes down `table`'s size at the beginning.
+    pub(super) fn meet(&mut self, table: Table, tree: Tree) {
+        let usage = &mut self.tables[table as usize];
+        *usage = Usage { known: true, begun: tree, now: tree, ..Usage::default() };
+    }
+
+    /// The pages short, if a put cannot be given what it may need.
+    pub(super) fn refuses_put(
+        &self,
+        table: Table,
+        key_len: usize,
+        value_len: usize,
+    ) -> Option<u64> {
+        let depth = self.tables[table as usize].now.depth;
+        let overflow = self.overflow(key_len, value_len);
+        self.short(2 * depth + 1 + overflow.singles, overflow.runs)
+    }
+
+    /// The pages short, if a deletion cannot be given what it may need.
+    pub(super) fn refuses_delete(&self, table: Table) -> Option<u64> {
+        let depth = self.tables[table as usize].now.depth;
+        self.short(5 * depth + 1, 0)
+    }
+
+    /// The pages short, if the transaction as it stands may not be committed.
+    pub(super) fn refuses(&self) -> Option<u64> {
+        self.short(0, 0)
+    }
+
+    fn short(&self, singles: u64, runs: u64) -> Option<u64> {
+        let fresh = self.fresh(singles, runs);
+        (fresh > self.room && fresh > 0).then_some(fresh)
+    }
+
+    /// The most fresh pages that the transaction takes up to and with its commit.
+    pub(super) fn fresh(&self, more_singles: u64, more_runs: u64) -> u64 {
+        let singles = self.singles + more_singles;
+        let mut runs = self.runs + more_runs;
+        let listed = singles + runs + self.freed;
+        let record = self.overflow_pages(8 * (listed + 1));
+        if record > 1 {
+            runs += 2 * record;
+        }
+        runs + singles.saturating_sub(self.reusable)
+    }
+
+    /// Takes down a put that was done, and `table`'s size after it.
+    pub(super) fn did_put(&mut self, table: Table, key_len: usize, value_len: usize, now: Tree) {
+        let overflow = self.overflow(key_len, value_len);
+        let usage = &mut self.tables[table as usize];
+        let before = usage.singles();
+        usage.leaves += 1;
+        usage.branches += usage.now.depth.saturating_sub(1);
+        let taken = overflow.singles + overflow.runs;
+        self.freed += (usage.now.overflow + taken).saturating_sub(now.overflow);
+        self.runs += overflow.runs;
+        grow(usage, now, 0);
+        self.singles += usage.singles() - before + overflow.singles;
+    }
+
+    /// Takes down a deletion that was done, and `table`'s size after it.
+    pub(super) fn did_delete(&mut self, table: Table, now: Tree) {
+        let may_spill = self.singles + self.runs > SPILL_PAGES;
+        let usage = &mut self.tables[table as usize];
+        let before = usage.singles();
+        let depth = usage.now.depth;
+        usage.leaves += 2;
+        usage.branches += 2 * depth.saturating_sub(1);
+        self.freed += usage.now.overflow.saturating_sub(now.overflow);
+        grow(usage, now, if may_spill { 2 * depth } else { 0 });
+        self.singles += usage.singles() - before;
+    }
+
+    fn overflow(&self, key_len: usize, value_len: usize) -> Overflow {
+        // As LMDB: half of a page without its header, made even, less a pointer.
+        let node_max = (((self.page_bytes - 16) / 2) & !1) - 2;
+        if 8 + (key_len + value_len) as u64 <= node_max {
+            return Overflow::default();
+        }
+        match self.overflow_pages(value_len as u64) {
+            1 => Overflow { singles: 1, runs: 0 },
+            pages => Overflow { singles: 0, runs: pages },
+        }
+    }
+
+    fn overflow_pages(&self, bytes: u64) -> u64 {
+        (16 + bytes).div_ceil(self.page_bytes)
+    }
+}
+
+/// Notes a table's new size; `lost` pages that merges may have cost.
+fn grow(usage: &mut Usage, now: Tree, lost: u64) {
+    let pages = |tree: Tree| (tree.branch + tree.leaf) as i64;
+    let levels = usage.now.depth.saturating_sub(now.depth);
+    usage.grown += pages(now) - pages(usage.now) + levels as i64 + lost as i64;
+    usage.peak = usage.peak.max(usage.grown.max(0) as u64);
+    usage.now = now;
+}

@@ -1,0 +1,352 @@
+//! The growth page: what every process of a realm must know besides LMDB's own pages.
+//!
+//! One page of the file `growth`, mapped shared by each process that has the catalog open. Every
+//! field is one atomic word, so no reader sees half of one; each field has its own rule:
+//!
+//! | Field | Written by | Read by | Why a stale value is harmless |
+//! |---|---|---|---|
+//! | `allocated_pages` | who holds this file's lock, after the blocks exist; it only grows | a writer, under LMDB's writer lock | an older value is smaller: the writer grows once more for nothing |
+//! | `poison` | whoever sees a sync fail; cleared by who reopens after `verify` | a writer, under the writer lock | see `Catalog::write` |
+//! | `clean` | set and cleared under LMDB's writer lock | the same | it is never stale |
+//! | `boot_id` | as `clean` | who opens | it is never stale |
+//! | `lease_epoch` | the lease protocol | the lease protocol | see there |
+//!
+//! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
+//! process that has it; threads of one process take a mutex first.
+//!
+//! | Offset | Bytes | Field |
+//! |---|---|---|
+//! | 0 | 8 | magic `ENGRGROW` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | bytes per page of the catalog |
+//! | 16 | 8 | bytes of the catalog's map |
+//! | 24 | 8 | `allocated_pages` |
+//! | 32 | 8 | `lease_epoch` |
+//! | 40 | 16 | `boot_id` |
+//! | 56 | 4 | `poison` |
+//! | 60 | 4 | `clean` |
+//! | 64 | 4032 | zeros |
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::mem::{offset_of, size_of};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::fail;
+
+const MAGIC: [u8; 8] = *b"ENGRGROW";
+const VERSION: u32 = 1;
+const FILE_BYTES: u64 = 4096;
+
+/// The page as it lies in the file; integers are little-endian.
+#[repr(C)]
+struct Layout {
+    magic: [u8; 8],
+    version: u32,
+    page_bytes: u32,
+    map_bytes: u64,
+    allocated_pages: AtomicU64,
+    lease_epoch: AtomicU64,
+    boot_id: [AtomicU64; 2],
+    poison: AtomicU32,
+    clean: AtomicU32,
+}
+
+const _: () = {
+    assert!(cfg!(target_endian = "little"), "the growth page is little-endian, and mapped");
+    assert!(offset_of!(Layout, version) == 8);
+    assert!(offset_of!(Layout, page_bytes) == 12);
+    assert!(offset_of!(Layout, map_bytes) == 16);
+    assert!(offset_of!(Layout, allocated_pages) == 24);
+    assert!(offset_of!(Layout, lease_epoch) == 32);
+    assert!(offset_of!(Layout, boot_id) == 40);
+    assert!(offset_of!(Layout, poison) == 56);
+    assert!(offset_of!(Layout, clean) == 60);
+    assert!(size_of::<Layout>() == 64);
+};
+
+/// The mapped growth page of one catalog.
+pub struct Growth {
+    page: NonNull<Layout>,
+    file: File,
+    path: PathBuf,
+    turn: Mutex<()>,
+}
+
+// SAFETY: the page is mapped as long as `Growth` lives; fields that change are atomics, the others
+// are not written after the file was made.
+unsafe impl Send for Growth {}
+// SAFETY: as above.
+unsafe impl Sync for Growth {}
+
+impl Growth {
+    /// Writes what does not change into a new file that [`allocate_page`] has filled.
+    pub(super) fn create(file: File, path: &Path, page_bytes: u64, map_bytes: u64) -> Result<Self> {
+        let growth = Self::map(file, path)?;
+        let page = growth.page.as_ptr();
+        // SAFETY: the page is mapped for writing and aligned; nobody else knows the file yet.
+        unsafe {
+            (*page).page_bytes = page_bytes as u32;
+            (*page).map_bytes = map_bytes;
+            (*page).version = VERSION;
+            (*page).magic = MAGIC;
+        }
+        Ok(growth)
+    }
+
+    /// Maps the page of a catalog made with these sizes.
+    pub(super) fn open(path: &Path, page_bytes: u64, map_bytes: u64) -> Result<Self> {
+        let (file, bytes) = open_file(path)?;
+        if bytes != FILE_BYTES {
+            fail!(
+                Corrupt,
+                "{} has {bytes} bytes, not {FILE_BYTES}; restore the pool from a copy",
+                path.display()
+            );
+        }
+        let growth = Self::map(file, path)?;
+        let page = growth.page();
+        if page.magic != MAGIC {
+            fail!(Corrupt, "{} is not a growth page; restore the pool from a copy", path.display());
+        }
+        if page.version != VERSION {
+            fail!(
+                Format,
+                "{} has version {}, this Engram knows {VERSION}; use a newer Engram",
+                path.display(),
+                page.version
+            );
+        }
+        if u64::from(page.page_bytes) != page_bytes || page.map_bytes != map_bytes {
+            fail!(
+                Format,
+                "the catalog was made with pages of {} and a map of {} bytes, not {page_bytes} and \
+                 {map_bytes} ({}); correct realm.toml",
+                page.page_bytes,
+                page.map_bytes,
+                path.display()
+            );
+        }
+        Ok(growth)
+    }
+
+    fn map(file: File, path: &Path) -> Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choosing; the file has this length.
+        let at = unsafe {
+            let bytes = FILE_BYTES as usize;
+            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if at == libc::MAP_FAILED {
+            return Err(Error::last_os(format_args!("mapping {}", path.display())));
+        }
+        let Some(page) = NonNull::new(at.cast()) else {
+            fail!(Os, "{} was mapped at address 0", path.display());
+        };
+        Ok(Growth { page, file, path: path.to_owned(), turn: Mutex::new(()) })
+    }
+
+    fn page(&self) -> &Layout {
+        // SAFETY: the page is mapped, aligned and of this size as long as `self` lives; what
+        // other processes change in it are atomics.
+        unsafe { self.page.as_ref() }
+    }
+
+    /// How many pages of `data.mdb`, from its start, have blocks.
+    pub fn allocated_pages(&self) -> u64 {
+        self.page().allocated_pages.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_allocated_pages(&self, pages: u64) {
+        self.page().allocated_pages.store(pages, Ordering::Release);
+    }
+
+    /// The lease epoch.
+    pub fn lease_epoch(&self) -> u64 {
+        self.page().lease_epoch.load(Ordering::SeqCst)
+    }
+
+    /// Raises the lease epoch by one, and returns it.
+    pub fn raise_lease_epoch(&self) -> u64 {
+        self.page().lease_epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whether a sync has failed, so that nothing more may be written.
+    pub fn poisoned(&self) -> bool {
+        self.page().poison.load(Ordering::Acquire) != 0
+    }
+
+    pub(super) fn set_poisoned(&self, poisoned: bool) {
+        self.page().poison.store(poisoned.into(), Ordering::Release);
+    }
+
+    /// Whether everything committed is also on the medium (the synced-close mark).
+    pub fn clean(&self) -> bool {
+        self.page().clean.load(Ordering::Acquire) != 0
+    }
+
+    pub(super) fn set_clean(&self, clean: bool) {
+        self.page().clean.store(clean.into(), Ordering::Release);
+    }
+
+    /// The boot of the machine in which the catalog was last written to.
+    pub fn boot_id(&self) -> [u8; 16] {
+        let [low, high] = &self.page().boot_id;
+        let both = [low.load(Ordering::Acquire), high.load(Ordering::Acquire)];
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&both[0].to_le_bytes());
+        id[8..].copy_from_slice(&both[1].to_le_bytes());
+        id
+    }
+
+    /// Stores the boot id. Only for who has the catalog to itself or holds its writer lock.
+    pub fn set_boot_id(&self, id: [u8; 16]) {
+        let both = u128::from_le_bytes(id);
+        self.page().boot_id[0].store(both as u64, Ordering::Release);
+        self.page().boot_id[1].store((both >> 64) as u64, Ordering::Release);
+    }
+
+    /// Writes the page to the medium.
+    pub fn sync(&self) -> Result<()> {
+        // SAFETY: the range is this mapping.
+        let rc =
+            unsafe { libc::msync(self.page.as_ptr().cast(), FILE_BYTES as usize, libc::MS_SYNC) };
+        if rc != 0 {
+            return Err(Error::last_os(format_args!("syncing {}", self.path.display())));
+        }
+        Ok(())
+    }
+
+    /// Waits until no other thread or process grows the catalog.
+    pub(super) fn lock(&self) -> Result<GrowthLock<'_>> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // SAFETY: the descriptor is open.
+            if unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX) } == 0 {
+                return Ok(GrowthLock { file: &self.file, _turn: turn });
+            }
+            let error = std::io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINTR) {
+                return Err(Error::os(format_args!("locking {}", self.path.display()), &error));
+            }
+        }
+    }
+}
+
+impl Drop for Growth {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping, which nothing borrows any more.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), FILE_BYTES as usize) };
+    }
+}
+
+/// The right to grow the catalog; given up when dropped.
+pub(super) struct GrowthLock<'g> {
+    file: &'g File,
+    _turn: MutexGuard<'g, ()>,
+}
+
+impl Drop for GrowthLock<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is open. Unlocking by name, not by closing: a child forked
+        // meanwhile has the same open file.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+/// A new regular file with exactly this mode, whatever the umask.
+pub(super) fn create_file(path: &Path, mode: u32) -> Result<File> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path);
+    let what = format_args!("making {}", path.display());
+    let file = opened.map_err(|error| Error::os(what, &error))?;
+    let set = file.set_permissions(Permissions::from_mode(mode));
+    set.map_err(|error| Error::os(format_args!("making {}", path.display()), &error))?;
+    Ok(file)
+}
+
+/// An existing regular file for reading and writing, and its length.
+pub(super) fn open_file(path: &Path) -> Result<(File, u64)> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    let refused = |error| Error::os(format_args!("opening {}", path.display()), &error);
+    let file = opened.map_err(refused)?;
+    let about = file.metadata().map_err(refused)?;
+    if !about.is_file() {
+        fail!(Corrupt, "{} is not a regular file; restore the pool from a copy", path.display());
+    }
+    Ok((file, about.len()))
+}
+
+/// A range of a file that is to have blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) keep_size: bool,
+}
+
+/// Gives blocks to a range of a file. What had some keeps its bytes. On error part of the range
+/// may have got some.
+pub(super) fn allocate(file: &File, range: Extent, path: &Path) -> Result<()> {
+    const LEAST_STEP_BYTES: u64 = 64 << 10;
+    let mode = if range.keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
+    let (mut from, mut step) = (range.from, u64::MAX);
+    while from < range.to {
+        let bytes = (range.to - from).min(step);
+        // SAFETY: the descriptor is open; allocating changes no byte that is there.
+        let rc = unsafe { libc::fallocate(file.as_raw_fd(), mode, from as i64, bytes as i64) };
+        if rc == 0 {
+            from += bytes;
+            continue;
+        }
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            let what =
+                format_args!("allocating {} bytes of {}", range.to - range.from, path.display());
+            return Err(Error::os(what, &error));
+        }
+        // tmpfs undoes what a signal interrupts: with a timer running, a large step never ends.
+        step = (bytes / 2).max(LEAST_STEP_BYTES);
+    }
+    Ok(())
+}
+
+/// Takes the blocks of a range away, as far as the filesystem can.
+pub(super) fn release(file: &File, range: Extent) {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let bytes = range.to - range.from;
+    // SAFETY: the descriptor is open; the caller knows that nobody uses the range.
+    unsafe { libc::fallocate(file.as_raw_fd(), mode, range.from as i64, bytes as i64) };
+}
+
+/// Gives a new growth file its one block.
+pub(super) fn allocate_page(file: &File, path: &Path) -> Result<()> {
+    allocate(file, Extent { from: 0, to: FILE_BYTES, keep_size: false }, path)
+}
+
+/// The bytes that a file has blocks for.
+pub(super) fn blocks_bytes(file: &File, path: &Path) -> Result<u64> {
+    let what = format_args!("looking at {}", path.display());
+    let about = file.metadata().map_err(|error| Error::os(what, &error))?;
+    Ok(about.blocks() * 512)
+}
+
+/// The system's page size.
+pub(super) fn system_page_bytes() -> u64 {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}

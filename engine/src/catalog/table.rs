@@ -1,0 +1,71 @@
+//! The catalog's tables. Their names are part of the format.
+
+/// A table of the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Table {
+    /// OID → record.
+    Objects,
+    /// GID → record.
+    Groups,
+    /// (parent GID, name) → OID or GID.
+    Names,
+    /// Attribute key ↔ its number.
+    Keys,
+    /// Span number → its device, offset and length.
+    Spans,
+    /// Free extents by where they lie.
+    ExtentsByOffset,
+    /// Free extents by how long they are.
+    ExtentsBySize,
+    /// Extents reserved, or freed and perhaps still seen.
+    ExtentsPending,
+    /// What there is one of.
+    Meta,
+}
+
+impl Table {
+    /// How many tables there are.
+    pub const COUNT: usize = 9;
+
+    /// Every table, in the order of its number.
+    pub const ALL: [Table; Table::COUNT] = [
+        Table::Objects,
+        Table::Groups,
+        Table::Names,
+        Table::Keys,
+        Table::Spans,
+        Table::ExtentsByOffset,
+        Table::ExtentsBySize,
+        Table::ExtentsPending,
+        Table::Meta,
+    ];
+
+    /// Its name on media.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Table::Objects => "objects",
+            Table::Groups => "groups",
+            Table::Names => "names",
+            Table::Keys => "keys",
+            Table::Spans => "spans",
+            Table::ExtentsByOffset => "extents_by_offset",
+            Table::ExtentsBySize => "extents_by_size",
+            Table::ExtentsPending => "extents_pending",
+            Table::Meta => "meta",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn tables_are_numbered_in_order_and_named_once() {
+        for (place, table) in Table::ALL.into_iter().enumerate() {
+            assert_eq!(table as usize, place);
+            assert!(Table::ALL[..place].iter().all(|other| other.name() != table.name()));
+        }
+    }
+}

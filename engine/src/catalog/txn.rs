@@ -1,0 +1,172 @@
+//! Transactions on the catalog.
+
+use std::sync::MutexGuard;
+
+use super::bound::Bound;
+use super::lmdb::{self, Cursor, check_key};
+use super::{Catalog, Table};
+use crate::error::Result;
+use crate::fail;
+
+/// What a write transaction may use of the blocks that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headroom {
+    /// All but the reserve.
+    Normal,
+    /// The reserve too: for deletions and take-backs, so that a full pool can be emptied.
+    Relief,
+}
+
+/// A snapshot of the catalog. It waits for no writer, and no writer waits for it.
+pub struct ReadTxn<'c> {
+    raw: lmdb::Read<'c>,
+}
+
+impl<'c> ReadTxn<'c> {
+    pub(super) fn new(raw: lmdb::Read<'c>) -> Self {
+        ReadTxn { raw }
+    }
+
+    /// The id of the last transaction that the snapshot shows.
+    pub fn id(&self) -> u64 {
+        self.raw.id()
+    }
+
+    /// The value at `key`.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.raw.get(table, key)
+    }
+
+    /// The rows from the first whose key is at least `from`, in ascending order.
+    pub fn seek(&self, table: Table, from: &[u8]) -> Result<Cursor<'_>> {
+        self.raw.seek(table, from)
+    }
+
+    /// The row with the greatest key.
+    pub fn last(&self, table: Table) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.raw.last(table)?.map(owned))
+    }
+}
+
+/// The one write transaction at a time. Dropping it undoes it.
+pub struct WriteTxn<'c> {
+    // Dropped in this order: the turn is given up last.
+    raw: lmdb::Write<'c>,
+    bound: Bound,
+    short: Option<u64>,
+    catalog: &'c Catalog,
+    _turn: Option<MutexGuard<'c, ()>>,
+}
+
+impl<'c> WriteTxn<'c> {
+    pub(super) fn new(
+        catalog: &'c Catalog,
+        raw: lmdb::Write<'c>,
+        bound: Bound,
+        turn: Option<MutexGuard<'c, ()>>,
+    ) -> Self {
+        WriteTxn { raw, bound, short: None, catalog, _turn: turn }
+    }
+
+    /// The id that the transaction will have when it is committed.
+    pub fn id(&self) -> u64 {
+        self.raw.id()
+    }
+
+    /// The value at `key`, as this transaction has left it.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.raw.get(table, key)
+    }
+
+    /// The rows from the first whose key is at least `from`, as this transaction has left them.
+    pub fn seek(&self, table: Table, from: &[u8]) -> Result<Cursor<'_>> {
+        self.raw.seek(table, from)
+    }
+
+    /// The row with the greatest key, as this transaction has left it.
+    pub fn last(&self, table: Table) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.raw.last(table)?.map(owned))
+    }
+
+    /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
+    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        self.meet(table)?;
+        self.admit(self.bound.refuses_put(table, key.len(), value.len()))?;
+        self.raw.put(table, key, value)?;
+        let now = self.raw.tree(table)?;
+        self.bound.did_put(table, key.len(), value.len(), now);
+        Ok(())
+    }
+
+    /// Deletes the row with this key; whether there was one. On error the transaction can only
+    /// be dropped.
+    pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        self.meet(table)?;
+        self.admit(self.bound.refuses_delete(table))?;
+        let found = self.raw.delete(table, key)?;
+        if found {
+            let now = self.raw.tree(table)?;
+            self.bound.did_delete(table, now);
+            // How many overflow pages the row had is known only now.
+            self.admit(self.bound.refuses())?;
+        }
+        Ok(found)
+    }
+
+    fn meet(&mut self, table: Table) -> Result<()> {
+        if !self.bound.knows(table) {
+            let tree = self.raw.tree(table)?;
+            self.bound.meet(table, tree);
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, short: Option<u64>) -> Result<()> {
+        let Some(pages) = short else { return Ok(()) };
+        self.short = Some(pages);
+        fail!(PoolFull, "the catalog has no blocks for {pages} pages more; delete objects");
+    }
+
+    /// After a refusal for want of blocks: the pages to ask [`Catalog::extend`] for, once the
+    /// transaction is dropped; then begin it again.
+    pub fn short_of(&self) -> Option<u64> {
+        self.short
+    }
+
+    /// Commits, and returns the transaction's id. If nothing was changed, nothing is committed,
+    /// and the next transaction gets the same id.
+    ///
+    /// On error nothing is committed; in a durable catalog the realm is then poisoned, since the
+    /// kernel may have given up pages that it could not write.
+    pub fn commit(self) -> Result<u64> {
+        if self.short.is_some() {
+            fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
+        }
+        self.catalog.env.check_process()?;
+        let WriteTxn { raw, catalog, _turn, .. } = self;
+        let id = raw.id();
+        if !catalog.durable && catalog.growth.clean() {
+            catalog.growth.set_clean(false);
+            catalog.growth.sync()?;
+        }
+        if let Err(error) = raw.commit() {
+            if catalog.durable {
+                catalog.poison();
+            }
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// The bound on the fresh pages that committing now would have taken.
+    #[cfg(test)]
+    pub(super) fn bound_pages(&self) -> u64 {
+        self.bound.fresh(0, 0)
+    }
+}
+
+fn owned((key, value): lmdb::Row<'_>) -> (Vec<u8>, Vec<u8>) {
+    (key.to_vec(), value.to_vec())
+}
