@@ -45,7 +45,7 @@ const FILE_BYTES: u64 = 4096;
 
 /// The page as it lies in the file; integers are little-endian.
 #[repr(C)]
-struct Page {
+struct Layout {
     magic: [u8; 8],
     version: u32,
     page_bytes: u32,
@@ -59,20 +59,20 @@ struct Page {
 
 const _: () = {
     assert!(cfg!(target_endian = "little"), "the growth page is little-endian, and mapped");
-    assert!(offset_of!(Page, version) == 8);
-    assert!(offset_of!(Page, page_bytes) == 12);
-    assert!(offset_of!(Page, map_bytes) == 16);
-    assert!(offset_of!(Page, allocated_pages) == 24);
-    assert!(offset_of!(Page, lease_epoch) == 32);
-    assert!(offset_of!(Page, boot_id) == 40);
-    assert!(offset_of!(Page, poison) == 56);
-    assert!(offset_of!(Page, clean) == 60);
-    assert!(size_of::<Page>() == 64);
+    assert!(offset_of!(Layout, version) == 8);
+    assert!(offset_of!(Layout, page_bytes) == 12);
+    assert!(offset_of!(Layout, map_bytes) == 16);
+    assert!(offset_of!(Layout, allocated_pages) == 24);
+    assert!(offset_of!(Layout, lease_epoch) == 32);
+    assert!(offset_of!(Layout, boot_id) == 40);
+    assert!(offset_of!(Layout, poison) == 56);
+    assert!(offset_of!(Layout, clean) == 60);
+    assert!(size_of::<Layout>() == 64);
 };
 
 /// The mapped growth page of one catalog.
 pub struct Growth {
-    page: NonNull<Page>,
+    page: NonNull<Layout>,
     file: File,
     path: PathBuf,
     turn: Mutex<()>,
@@ -151,7 +151,7 @@ impl Growth {
         Ok(Growth { page, file, path: path.to_owned(), turn: Mutex::new(()) })
     }
 
-    fn page(&self) -> &Page {
+    fn page(&self) -> &Layout {
         // SAFETY: the page is mapped, aligned and of this size as long as `self` lives; what
         // other processes change in it are atomics.
         unsafe { self.page.as_ref() }

@@ -33,6 +33,8 @@
 //! environment is then leaked whole (address range and two descriptors, until exec or exit). That
 //! descriptor of `lock.mdb` is never closed, so it takes no later lock of the child with it.
 
+#[cfg(test)]
+mod bare;
 mod txn;
 
 pub use txn::Cursor;
@@ -221,7 +223,6 @@ impl Env {
 
     /// Writes every committed page to the medium.
     pub(super) fn sync(&self) -> Result<()> {
-        self.check_process()?;
         // SAFETY: the environment is open.
         check("syncing the catalog", unsafe { ffi::mdb_env_sync(self.raw.as_ptr(), 1) })
     }
@@ -330,7 +331,8 @@ impl Env {
         FORKS.load(Ordering::Relaxed) != self.born
     }
 
-    fn check_process(&self) -> Result<()> {
+    /// Refuses a forked child what the parent has opened.
+    pub(super) fn check_process(&self) -> Result<()> {
         if self.is_inherited() {
             return Err(inherited());
         }

@@ -154,7 +154,7 @@ impl Catalog {
         let mut made = Made { paths: Vec::new() };
         let page_bytes = page_bytes();
         let least = (FIRST_PAGES + 1) * page_bytes;
-        if options.map_size < least || !options.map_size.is_multiple_of(page_bytes) {
+        if options.map_size < least || options.map_size % page_bytes != 0 {
             fail!(
                 Argument,
                 "a catalog map of {} bytes; it must be a multiple of {page_bytes} from {least}",
@@ -165,15 +165,15 @@ impl Catalog {
         let lock_bytes = lock_bytes(options);
         admit_memory(first_bytes + lock_bytes)?;
 
-        let data = made.file(dir.join("data.mdb"), options.file_mode, |file, path| {
+        let data = made.file(&dir.join("data.mdb"), options.file_mode, |file, path| {
             growth::allocate(file, Extent { from: 0, to: first_bytes, keep_size: true }, path)
         })?;
         // Closed again here, before LMDB first opens it: see `lmdb.rs`.
-        made.file(dir.join("lock.mdb"), options.file_mode, |file, path| {
+        made.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
             growth::allocate(file, Extent { from: 0, to: lock_bytes, keep_size: false }, path)
         })?;
         let path = dir.join("growth");
-        let file = made.file(path.clone(), options.file_mode, growth::allocate_page)?;
+        let file = made.file(&path, options.file_mode, growth::allocate_page)?;
         let growth = Growth::create(file, &path, page_bytes, options.map_size)?;
 
         let env = Env::open(dir, options, true)?;
@@ -327,6 +327,7 @@ impl Catalog {
 
     /// Writes everything committed to the medium. A failure poisons the realm.
     pub fn sync(&self) -> Result<()> {
+        self.env.check_process()?;
         self.env.sync().inspect_err(|_| self.poison())
     }
 
@@ -453,13 +454,13 @@ struct Made {
 impl Made {
     fn file(
         &mut self,
-        path: PathBuf,
+        path: &Path,
         mode: u32,
         prepare: impl FnOnce(&File, &Path) -> Result<()>,
     ) -> Result<File> {
-        let file = growth::create_file(&path, mode)?;
-        self.paths.push(path.clone());
-        prepare(&file, &path)?;
+        let file = growth::create_file(path, mode)?;
+        self.paths.push(path.to_owned());
+        prepare(&file, path)?;
         Ok(file)
     }
 }

@@ -88,11 +88,6 @@ impl<'c> WriteTxn<'c> {
         Ok(self.raw.last(table)?.map(owned))
     }
 
-    /// The row with the greatest key below `key`, as this transaction has left it.
-    pub fn before(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        Ok(self.raw.before(table, key)?.map(owned))
-    }
-
     /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
@@ -149,6 +144,7 @@ impl<'c> WriteTxn<'c> {
         if self.short.is_some() {
             fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
         }
+        self.catalog.env.check_process()?;
         let WriteTxn { raw, catalog, _turn, .. } = self;
         let id = raw.id();
         if !catalog.durable && catalog.growth.clean() {

@@ -46,16 +46,11 @@ pub(in crate::catalog) struct Txn<'e> {
     env: &'e Env,
 }
 
-impl<'e> Txn<'e> {
+impl Txn<'_> {
     /// The id of the snapshot read, or of the transaction to be.
     pub(in crate::catalog) fn id(&self) -> u64 {
         // SAFETY: the transaction is live as long as `self`.
         unsafe { ffi::mdb_txn_id(self.raw.as_ptr()) as u64 }
-    }
-
-    /// The environment that it belongs to.
-    pub(in crate::catalog) fn env(&self) -> &'e Env {
-        self.env
     }
 
     /// The value at `key`.
@@ -97,16 +92,6 @@ impl<'e> Txn<'e> {
     /// The row with the greatest key.
     pub(in crate::catalog) fn last(&self, table: Table) -> Result<Option<Row<'_>>> {
         self.open_cursor(self.env.tables[table as usize])?.step(&[], ffi::MDB_LAST)
-    }
-
-    /// The row with the greatest key below `key`.
-    pub(in crate::catalog) fn before(&self, table: Table, key: &[u8]) -> Result<Option<Row<'_>>> {
-        check_key(key)?;
-        let mut cursor = self.open_cursor(self.env.tables[table as usize])?;
-        match cursor.step(key, ffi::MDB_SET_RANGE)? {
-            Some(_) => cursor.step(&[], ffi::MDB_PREV),
-            None => cursor.step(&[], ffi::MDB_LAST),
-        }
     }
 
     fn open_cursor(&self, table: ffi::MDB_dbi) -> Result<Cursor<'_>> {
@@ -213,9 +198,8 @@ impl<'e> Write<'e> {
         }
     }
 
-    /// Commits. On error nothing is committed.
+    /// Commits. On error nothing is committed. The caller has checked the process.
     pub(in crate::catalog) fn commit(self) -> Result<()> {
-        self.env.check_process()?;
         let this = ManuallyDrop::new(self);
         // SAFETY: the transaction is live; `this` is not dropped, so it is ended here alone.
         let rc = unsafe { ffi::mdb_txn_commit(this.raw.as_ptr()) };
