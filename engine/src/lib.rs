@@ -7,7 +7,10 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("Engram's engine is for 64-bit Linux: it needs OFD locks, fallocate and big maps");
 
+mod attrs;
+mod batch;
 pub mod catalog;
+pub mod dtype;
 pub mod error;
 mod extent;
 mod group;

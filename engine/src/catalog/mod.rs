@@ -407,10 +407,8 @@ fn lock_bytes(options: &Options) -> u64 {
 
 /// Refuses what the memory limit of this process's group cannot hold: there, allocating in a
 /// tmpfs is no error, but a kill.
-// Until `media` is here.
-#[allow(clippy::unnecessary_wraps)]
-fn admit_memory(_bytes: u64) -> Result<()> {
-    Ok(())
+fn admit_memory(bytes: u64) -> Result<()> {
+    crate::media::cgroup::admit(bytes, "the catalog")
 }
 
 fn sync_file(file: &File, path: &Path) -> Result<()> {

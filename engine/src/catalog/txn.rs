@@ -88,6 +88,11 @@ impl<'c> WriteTxn<'c> {
         Ok(self.raw.last(table)?.map(owned))
     }
 
+    /// The row with the greatest key below `key`, as this transaction has left it.
+    pub fn before(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.raw.before(table, key)?.map(owned))
+    }
+
     /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;

@@ -94,6 +94,16 @@ impl Txn<'_> {
         self.open_cursor(self.env.tables[table as usize])?.step(&[], ffi::MDB_LAST)
     }
 
+    /// The row with the greatest key below `key`.
+    pub(in crate::catalog) fn before(&self, table: Table, key: &[u8]) -> Result<Option<Row<'_>>> {
+        check_key(key)?;
+        let mut cursor = self.open_cursor(self.env.tables[table as usize])?;
+        match cursor.step(key, ffi::MDB_SET_RANGE)? {
+            Some(_) => cursor.step(&[], ffi::MDB_PREV),
+            None => cursor.step(&[], ffi::MDB_LAST),
+        }
+    }
+
     fn open_cursor(&self, table: ffi::MDB_dbi) -> Result<Cursor<'_>> {
         self.env.check_process()?;
         let mut raw = ptr::null_mut();
