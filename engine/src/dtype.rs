@@ -9,7 +9,7 @@
 //!
 //! | tag | node | bytes after the tag |
 //! |---|---|---|
-//! | 1 | scalar | kind u8, order u8, itemsize u32; kinds `M` and `m`: unit u8 (0 generic), count u32 |
+//! | 1 | scalar | kind u8, order u8, itemsize u32; `M`, `m`: unit u8 (0 generic), count u32 |
 //! | 2 | struct | flags u8 (1: aligned), itemsize u32, fields u32, then the fields |
 //! | 3 | sub-array | dimensions u8, each length u64, then the element's node |
 //! | 4 | text | none |

@@ -204,3 +204,6 @@ fn own_path(line: &str, unified: bool) -> Option<&str> {
     };
     wanted.then_some(path)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@
 //!
 //! The kernel's magic number is not enough: ext2, ext3 and ext4 share one, devtmpfs has tmpfs's,
 //! and every FUSE filesystem has the same. So the type's name is read from the row of
-//! /proc/self/mountinfo that has the file's mount id, and the magic serves where there is no /proc.
+//! the thread's mountinfo that has the file's mount id; the magic serves where there is no /proc.
 
 use std::ffi::CString;
 use std::fs;
@@ -23,11 +23,11 @@ use crate::error::{Error, Result};
 use crate::fail;
 
 /// tmpfs's magic number (devtmpfs has it too).
-pub(super) const TMPFS: u64 = 0x0102_1994;
+const TMPFS: u64 = 0x0102_1994;
 /// ramfs's magic number.
-pub(super) const RAMFS: u64 = 0x8584_58F6;
+const RAMFS: u64 = 0x8584_58F6;
 /// hugetlbfs's magic number.
-pub(super) const HUGETLBFS: u64 = 0x9584_58F6;
+const HUGETLBFS: u64 = 0x9584_58F6;
 /// The magic number that ext2, ext3 and ext4 share.
 const EXT: u64 = 0xEF53;
 /// xfs's magic number.
@@ -153,7 +153,8 @@ pub fn admit(path: &Path, force: bool) -> Result<Mount> {
     Ok(Mount { kind, name, durable })
 }
 
-/// The bytes that this user can still allocate on the filesystem at `path`.
+/// The bytes that this user can still allocate on the filesystem at `path`; in memory, no more than
+/// there is and than the memory cgroups allow.
 pub fn free_bytes(path: &Path) -> Result<u64> {
     let shown = path.display();
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
@@ -167,11 +168,20 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
     }
     // SAFETY: the call succeeded, so it has filled `stat`.
     let stat = unsafe { stat.assume_init() };
-    if stat.f_blocks == 0 {
-        // A tmpfs mounted with size=0 has no bound of its own.
-        return Ok(super::cgroup::available().unwrap_or(0));
+    let block = if stat.f_frsize > 0 { stat.f_frsize } else { stat.f_bsize };
+    let free = stat.f_bavail.saturating_mul(block.unsigned_abs());
+    if !in_memory(stat.f_type as u64) {
+        return Ok(free);
     }
-    Ok(stat.f_bavail.saturating_mul(stat.f_bsize.unsigned_abs()))
+    // A tmpfs may be larger than the memory there is, and has no bound at all with size=0.
+    let free = if stat.f_blocks == 0 { u64::MAX } else { free };
+    Ok(free.min(super::cgroup::available().unwrap_or(free)))
+}
+
+/// Whether a filesystem with this magic number keeps its files in memory alone.
+pub(super) const fn in_memory(magic: u64) -> bool {
+    // Magic numbers are 32 bits; some of them arrive sign-extended.
+    matches!(magic & 0xFFFF_FFFF, TMPFS | RAMFS | HUGETLBFS)
 }
 
 /// The magic number of the filesystem that an open file is on.
@@ -203,9 +213,9 @@ fn classify(magic: u64, type_name: Option<&str>) -> (String, Verdict) {
 
 /// The type's name of the filesystem that an open file is on, if /proc tells.
 fn type_name(fd: RawFd) -> Option<String> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    let info = fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}")).ok()?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     let row = mounts.lines().filter_map(MountRow::parse).find(|row| row.id == id)?;
     Some(row.fstype.to_owned())
 }
@@ -256,3 +266,6 @@ fn unescape(text: &str) -> String {
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,16 +16,18 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::Medium;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 
 /// A range starts at a multiple of this, as spans do, so that huge pages can map them.
-const HUGE: u64 = 2 << 20;
+pub(super) const HUGE: u64 = 2 << 20;
+/// Linux's number for "make huge pages of this, now", which the libc crate may lack.
+const MADV_COLLAPSE: i32 = 25;
 /// The page, which is what mapping, flushing and prefaulting round to.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 
 /// One reserved range of addresses, filled from its start by attached files.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub struct Range {
     attached: AtomicU64,
     /// The media of all that is attached, as a set of [`Medium::bit`].
     media: AtomicU8,
+    /// Whether any of it was attached for reading alone.
+    read_only: AtomicBool,
 }
 
 // SAFETY: a range is an address and numbers; what is read or written through the address is the
@@ -95,7 +99,13 @@ impl Range {
             base
         };
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Range { base, reserved: bytes, attached: AtomicU64::new(0), media: AtomicU8::new(0) })
+        Ok(Range {
+            base,
+            reserved: bytes,
+            attached: AtomicU64::new(0),
+            media: AtomicU8::new(0),
+            read_only: AtomicBool::new(false),
+        })
     }
 
     /// Maps the first `len` bytes of `file` at `offset`, which is where the last attached file
@@ -141,10 +151,14 @@ impl Range {
         if at == libc::MAP_FAILED {
             return Err(Error::last_os(format_args!("cannot map {len} bytes of a span")));
         }
+        // Above a disk, with large folios in the page cache, this is worth a factor of three to
+        // five (ext4: 2.4 to 11 GB/s copying into pages that are cached). On tmpfs it changes
+        // nothing: there `span` has made the pages already. Neither adds a byte to the file.
         // SAFETY: the advice concerns the mapping just made. A kernel without huge pages refuses
         // it, and nothing depends on it.
         unsafe { libc::madvise(at, len as usize, libc::MADV_HUGEPAGE) };
         self.media.fetch_or(medium.bit(), Ordering::Relaxed);
+        self.read_only.fetch_or(!writable, Ordering::Relaxed);
         self.attached.fetch_max(end, Ordering::Release);
         Ok(())
     }
@@ -164,7 +178,8 @@ impl Range {
         self.reserved
     }
 
-    /// Puts `[offset, offset + len)` into this process's page tables, for writing, at once.
+    /// Puts `[offset, offset + len)` into this process's page tables at once, for writing if all of
+    /// the range is attached so.
     ///
     /// Contents do not change, whoever else writes them meanwhile. On error some of it is done.
     pub fn prefault(&self, offset: u64, len: u64) -> Result<()> {
@@ -172,24 +187,24 @@ impl Range {
         if len == 0 {
             return Ok(());
         }
+        let read_only = self.read_only.load(Ordering::Relaxed);
+        let advice = if read_only { libc::MADV_POPULATE_READ } else { libc::MADV_POPULATE_WRITE };
         loop {
             // SAFETY: `pages` gave whole pages of what is attached; populating changes no contents.
-            if unsafe { libc::madvise(at.cast(), len, libc::MADV_POPULATE_WRITE) } == 0 {
+            if unsafe { libc::madvise(at.cast(), len, advice) } == 0 {
                 return Ok(());
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::EINTR | libc::EAGAIN) => {}
-                Some(libc::EINVAL | libc::ENOSYS) => break,
+                // Older than Linux 5.14.
+                Some(libc::EINVAL | libc::ENOSYS) => {
+                    touch(at, len, read_only);
+                    return Ok(());
+                }
                 _ => return Err(Error::os(format_args!("cannot prefault {len} bytes"), &error)),
             }
         }
-        for page in (0..len).step_by(PAGE as usize) {
-            // SAFETY: the byte lies in a page that is attached for writing. An atomic "or" with
-            // nothing writes the page and loses no other's write.
-            unsafe { AtomicU8::from_ptr(at.add(page)) }.fetch_or(0, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     /// Makes `[offset, offset + len)` durable, as far as its medium can: on return, what this
@@ -227,6 +242,31 @@ impl Drop for Range {
         // SAFETY: the range is this value's own, and whoever holds a pointer into it holds it too.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
     }
+}
+
+/// Gives the whole units of 2 MiB in `[offset, offset + len)` of a tmpfs file one huge page each,
+/// whatever the mount's `huge=` says, as far as the kernel has such pages and the call
+/// (Linux 6.1). A unit needs a page to begin with; what it lacks is filled with zeros.
+///
+/// On error some units may have been done; the file's contents are the same in any case.
+pub(super) fn collapse(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let range = Range::reserve_exactly(len)?;
+    // SAFETY: the mapping replaces the addresses of `range`, which nobody else knows, and goes with
+    // it. The advice changes where the kernel keeps the bytes, not what they are.
+    unsafe {
+        let at = libc::mmap(
+            range.base().cast(),
+            len as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_FIXED,
+            file.as_raw_fd(),
+            offset as i64,
+        );
+        if at == libc::MAP_FAILED || libc::madvise(at, len as usize, MADV_COLLAPSE) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// A whole file, mapped shared, for reading and writing: a lease, a growth page.
@@ -301,7 +341,24 @@ fn sync(at: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
+/// Reads or writes each page of `[at, at + len)`, which is attached for that, without changing it:
+/// an atomic "or" with nothing loses no other's write.
+fn touch(at: *mut u8, len: usize, read_only: bool) {
+    for page in (0..len).step_by(PAGE as usize) {
+        // SAFETY: the caller names attached pages, whose first byte this is.
+        let byte = unsafe { AtomicU8::from_ptr(at.add(page)) };
+        if read_only {
+            std::hint::black_box(byte.load(Ordering::Relaxed));
+        } else {
+            byte.fetch_or(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The next multiple of `to`, which is a power of two.
 fn round_up(n: u64, to: u64) -> u64 {
     n.saturating_add(to - 1) & !(to - 1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! call, [`map::Range::flush`]. What stands behind an offset, and so what `flush` has to do, is its
 //! [`Medium`]. The kernel is asked for it when a file is attached; nobody passes it down. That is
 //! the seam at which fsdax (`MAP_SYNC`, then `clwb` and a fence), devdax and a simulated medium
-//! come in: one variant, one arm in `Medium::of`, one in `Medium::flush`.
+//! come in: a variant here, found in `Medium::of`, served in `Range::flush`.
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -22,6 +22,8 @@ pub mod filesystem;
 pub mod map;
 pub mod persist;
 pub mod span;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -43,14 +45,26 @@ impl Medium {
     pub fn of(file: &File) -> Result<Medium> {
         let magic = filesystem::magic(file.as_raw_fd())
             .map_err(|e| Error::os("cannot ask what filesystem a file is on (fstatfs)", &e))?;
-        Ok(match magic {
-            filesystem::TMPFS | filesystem::RAMFS | filesystem::HUGETLBFS => Medium::Memory,
-            _ => Medium::PageCache,
-        })
+        Ok(if filesystem::in_memory(magic) { Medium::Memory } else { Medium::PageCache })
     }
 
     /// This medium's bit in a set of media.
     pub(crate) const fn bit(self) -> u8 {
         self as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::{Medium, testing::Tmpfs};
+
+    #[test]
+    fn the_kernel_is_asked_what_a_file_is_kept_on() {
+        assert_eq!(Medium::of(&File::open("/proc/self/status").unwrap()), Ok(Medium::PageCache));
+        let Some(mount) = Tmpfs::mount("the_kernel_is_asked", "size=1m") else { return };
+        let file = File::create(mount.path().join("file")).unwrap();
+        assert_eq!(Medium::of(&file), Ok(Medium::Memory));
     }
 }
