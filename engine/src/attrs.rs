@@ -1,13 +1,14 @@
 //! Attributes: values of any dtype an array may have, kept exactly, inside their member's record.
 //!
-//! A record's attribute section is a run of entries: key id (u32), dimensions (u8), dtype length
-//! (u16), data length (u32), then shape, dtype and data. Keys are interned in `keys` (key ↔ id),
+//! A record's attribute section is a run of entries: key id (varint), shape (as in a record), then
+//! dtype and data, each with its length (varint) before it. Keys are interned in `keys` (key ↔ id),
 //! append-only, so an id once read can be cached for ever.
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::object::{self, ATTRS_BYTES_MAX};
+use crate::varint;
 
 /// The id that an attribute key is interned as.
 pub type KeyId = u32;
@@ -49,14 +50,15 @@ impl Value {
     }
 }
 
-const ENTRY_HEAD: usize = 4 + 1 + 2 + 4;
-
 /// One entry of the section, borrowed.
 pub(crate) struct Entry<'a> {
     /// The interned key.
     pub key: KeyId,
-    /// The whole entry, head included.
+    /// The whole entry.
     pub bytes: &'a [u8],
+    shape: &'a [u8],
+    dtype: &'a [u8],
+    data: &'a [u8],
 }
 
 /// Walks the section, entry by entry.
@@ -66,39 +68,29 @@ pub(crate) fn entries(section: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>>
         if rest.is_empty() {
             return None;
         }
-        let len = entry_len(rest);
-        let Some(len) = len.filter(|&len| len <= rest.len()) else {
+        let entry = take_entry(&mut rest);
+        if entry.is_none() {
             rest = &[];
-            return Some(Err(crate::error::Error::new(
-                crate::error::Kind::Corrupt,
-                "a record's attributes are cut short",
-            )));
-        };
-        let (bytes, after) = rest.split_at(len);
-        rest = after;
-        let key = KeyId::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
-        Some(Ok(Entry { key, bytes }))
+        }
+        Some(entry.ok_or_else(|| Error::new(Kind::Corrupt, "a record's attributes are cut short")))
     })
 }
 
-fn entry_len(rest: &[u8]) -> Option<usize> {
-    if rest.len() < ENTRY_HEAD {
-        return None;
-    }
-    let dtype = u16::from_le_bytes([rest[5], rest[6]]) as usize;
-    let data = u32::from_le_bytes(rest[7..11].try_into().expect("four bytes")) as usize;
-    Some(ENTRY_HEAD + rest[4] as usize * 8 + dtype + data)
+fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
+    let whole = *rest;
+    let key = KeyId::try_from(varint::take(rest)?).ok()?;
+    let (_, shape) = object::take_shape(rest)?;
+    let dtype = varint::take_bytes(rest)?;
+    let data = varint::take_bytes(rest)?;
+    Some(Entry { key, bytes: &whole[..whole.len() - rest.len()], shape, dtype, data })
 }
 
 impl Entry<'_> {
     /// The value.
     pub(crate) fn decode(&self) -> Result<Value> {
-        let ndim = self.bytes[4] as usize;
-        let (shape, rest) = self.bytes[ENTRY_HEAD..].split_at(ndim * 8);
-        let dtype_len = u16::from_le_bytes([self.bytes[5], self.bytes[6]]) as usize;
-        let (dtype, data) = rest.split_at(dtype_len);
-        let (dtype, _) = DType::decode(dtype)?;
-        let value = Value { dtype, shape: object::decode_shape(shape), data: data.to_vec() };
+        let (dtype, _) = DType::decode(self.dtype)?;
+        let shape = object::decode_shape(self.shape);
+        let value = Value { dtype, shape, data: self.data.to_vec() };
         match value.check() {
             Ok(()) => Ok(value),
             Err(error) => fail!(Corrupt, "{}", error.message()),
@@ -120,13 +112,13 @@ pub(crate) fn push(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<(
             value.data.len()
         );
     }
-    section.extend_from_slice(&key.to_le_bytes());
+    varint::push(section, u64::from(key));
     section.push(value.shape.len() as u8);
-    section.extend_from_slice(&(dtype.len() as u16).to_le_bytes());
-    section.extend_from_slice(&(value.data.len() as u32).to_le_bytes());
     section.extend_from_slice(&object::encode_shape(&value.shape));
-    section.extend_from_slice(&dtype);
-    section.extend_from_slice(&value.data);
+    for part in [&dtype, &value.data] {
+        varint::push(section, part.len() as u64);
+        section.extend_from_slice(part);
+    }
     Ok(())
 }
 

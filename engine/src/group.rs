@@ -163,6 +163,7 @@ pub(crate) fn group_record<'a>(
         modified: stamp.now,
         name,
         dtype: &[],
+        ndim: 0,
         shape: &[],
         dims: &[],
         attrs,

@@ -25,6 +25,7 @@ mod process;
 mod realm;
 mod rows;
 mod session;
+mod varint;
 mod verify;
 
 pub use attrs::Value;

@@ -1,9 +1,9 @@
 //! Objects: what a record holds, byte by byte.
 //!
 //! One record format serves objects and groups (a group is a record of class `Group`, without
-//! dtype and data). A record is a fixed head of 56 bytes, then its sections in this order: name,
-//! dtype, shape, dimension names, attributes, origin, payload. Everything is little-endian.
-//! `docs/format.md` has the table; the constants below are asserted against it at compile time.
+//! dtype and data). A record is a fixed head of 40 bytes, then its sections in this order: shape,
+//! name, dtype, dimension names, attributes, origin, payload. Lengths are varints, all else is
+//! little-endian. `docs/format.md` has the table.
 //!
 //! `Record` borrows its sections from the row it was read from, so reading allocates nothing, and
 //! a change is: parse, replace a section, encode. Every bound is checked once, in `parse`: a row
@@ -14,11 +14,13 @@ use crate::error::Result;
 use crate::extent::Extent;
 use crate::fail;
 use crate::id::{Gid, Oid};
+use crate::name::NAME_BYTES_MAX;
+use crate::varint;
 
 /// The record format that this engine writes.
 pub const RECORD_VERSION: u8 = 1;
 /// The fixed head of every record, in bytes.
-pub const HEAD_BYTES: usize = 56;
+pub const HEAD_BYTES: usize = 40;
 /// The most dimensions an array may have (NumPy's own bound).
 pub const NDIM_MAX: usize = 64;
 /// Values up to this many bytes lie in the record itself (measured: see docs/format.md).
@@ -30,8 +32,6 @@ const CONTIGUOUS_BYTES: usize = 32;
 
 const LAYOUT_INLINE: u8 = 0;
 const LAYOUT_CONTIGUOUS: u8 = 1;
-
-const _: () = assert!(HEAD_BYTES == 40 + 4 + 4 + 8);
 
 /// What kind of member a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,9 @@ pub struct Record<'a> {
     pub name: &'a str,
     /// The encoded dtype (empty for groups and blobs).
     pub dtype: &'a [u8],
-    /// The shape: 8 bytes a dimension.
+    /// How many dimensions there are.
+    pub ndim: u8,
+    /// The shape: a varint for each dimension.
     pub shape: &'a [u8],
     /// The encoded dimension names (empty: none).
     pub dims: &'a [u8],
@@ -100,10 +102,6 @@ pub struct Record<'a> {
     pub origin: &'a [u8],
     /// The value.
     pub stored: Stored<'a>,
-}
-
-fn u16_at(row: &[u8], at: usize) -> usize {
-    u16::from_le_bytes([row[at], row[at + 1]]) as usize
 }
 
 fn u32_at(row: &[u8], at: usize) -> u32 {
@@ -124,22 +122,21 @@ impl<'a> Record<'a> {
             fail!(Corrupt, "a record has version {}; this engine reads {RECORD_VERSION}", row[0]);
         }
         let mut rest = &row[HEAD_BYTES..];
-        let mut section = |len: usize| -> Result<&'a [u8]> {
-            let Some((section, after)) = rest.split_at_checked(len) else {
-                fail!(Corrupt, "a record's section of {len} bytes goes beyond the row's end")
-            };
-            rest = after;
-            Ok(section)
+        let Some((ndim, shape)) = take_shape(&mut rest) else {
+            fail!(Corrupt, "a record's shape goes beyond the row's end")
         };
-        let name = section(row[40] as usize)?;
-        let dtype = section(u16_at(row, 42))?;
-        let shape = section(row[41] as usize * 8)?;
-        let dims = section(u16_at(row, 44))?;
-        let attrs = section(u32_at(row, 48) as usize)?;
-        let origin = section(u32_at(row, 52) as usize)?;
+        let mut section = || match varint::take_bytes(&mut rest) {
+            Some(section) => Ok(section),
+            None => fail!(Corrupt, "a record's section goes beyond the row's end"),
+        };
+        let name = section()?;
+        let (dtype, dims, attrs, origin) = (section()?, section()?, section()?, section()?);
         let Ok(name) = std::str::from_utf8(name) else {
             fail!(Corrupt, "a record's name is not UTF-8")
         };
+        if name.len() > NAME_BYTES_MAX {
+            fail!(Corrupt, "a record's name has {} bytes", name.len());
+        }
         Ok(Record {
             class: match row[2] {
                 0 => Class::Group,
@@ -155,6 +152,7 @@ impl<'a> Record<'a> {
             modified: u64_at(row, 32) as i64,
             name,
             dtype,
+            ndim,
             shape,
             dims,
             attrs,
@@ -175,7 +173,7 @@ impl<'a> Record<'a> {
             + self.dims.len()
             + self.attrs.len()
             + self.origin.len();
-        let mut row = Vec::with_capacity(HEAD_BYTES + sections + payload);
+        let mut row = Vec::with_capacity(HEAD_BYTES + 32 + sections + payload);
         let layout = match self.stored {
             Stored::Inline(_) => LAYOUT_INLINE,
             Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
@@ -187,15 +185,10 @@ impl<'a> Record<'a> {
         row.extend_from_slice(&self.parent.to_le_bytes());
         row.extend_from_slice(&self.created.to_le_bytes());
         row.extend_from_slice(&self.modified.to_le_bytes());
-        row.push(self.name.len() as u8);
-        row.push((self.shape.len() / 8) as u8);
-        row.extend_from_slice(&(self.dtype.len() as u16).to_le_bytes());
-        row.extend_from_slice(&(self.dims.len() as u16).to_le_bytes());
-        row.extend_from_slice(&[0, 0]);
-        row.extend_from_slice(&(self.attrs.len() as u32).to_le_bytes());
-        row.extend_from_slice(&(self.origin.len() as u32).to_le_bytes());
-        row.extend_from_slice(self.name.as_bytes());
-        for section in [self.dtype, self.shape, self.dims, self.attrs, self.origin] {
+        row.push(self.ndim);
+        row.extend_from_slice(self.shape);
+        for section in [self.name.as_bytes(), self.dtype, self.dims, self.attrs, self.origin] {
+            varint::push(&mut row, section.len() as u64);
             row.extend_from_slice(section);
         }
         match &self.stored {
@@ -238,7 +231,7 @@ impl<'a> Record<'a> {
 
     /// The dimension names, decoded.
     pub fn decode_dims(&self) -> Result<Option<Vec<String>>> {
-        decode_dims(self.dims, self.shape.len() / 8)
+        decode_dims(self.dims, usize::from(self.ndim))
     }
 
     /// Whether dtype, shape and value agree; what `verify` asks of every record.
@@ -289,23 +282,41 @@ fn parse_payload(layout: u8, rest: &[u8]) -> Result<Stored<'_>> {
 pub fn value_bytes(dtype: &DType, shape: &[u64]) -> Result<u64> {
     let mut bytes = dtype.itemsize();
     for &length in shape {
+        if length > i64::MAX as u64 {
+            fail!(Argument, "shape {shape:?} overflows: a dimension has at most 2^63 - 1 items");
+        }
         bytes = match bytes.checked_mul(length) {
             Some(bytes) if bytes <= i64::MAX as u64 => bytes,
             _ => fail!(Argument, "shape {shape:?} of {}-byte items overflows", dtype.itemsize()),
         };
     }
-    // An empty dimension must not hide an overflow of the others: NumPy refuses those as well.
     Ok(bytes)
 }
 
 /// A shape as a record's section.
 pub fn encode_shape(shape: &[u64]) -> Vec<u8> {
-    shape.iter().flat_map(|length| length.to_le_bytes()).collect()
+    let mut section = Vec::with_capacity(shape.len() * 2);
+    shape.iter().for_each(|&length| varint::push(&mut section, length));
+    section
 }
 
-/// The shape of a record's section.
-pub fn decode_shape(section: &[u8]) -> Vec<u64> {
-    section.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("8"))).collect()
+/// The shape of a section that `take_shape` has taken.
+pub fn decode_shape(mut section: &[u8]) -> Vec<u64> {
+    std::iter::from_fn(|| varint::take(&mut section)).collect()
+}
+
+/// Takes the number of dimensions and the shape's section from the front.
+pub(crate) fn take_shape<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&ndim, rest) = bytes.split_first()?;
+    if usize::from(ndim) > NDIM_MAX {
+        return None;
+    }
+    let mut after = rest;
+    for _ in 0..ndim {
+        varint::take(&mut after)?;
+    }
+    *bytes = after;
+    Some((ndim, &rest[..rest.len() - after.len()]))
 }
 
 /// Dimension names as a record's section: each a length byte and its UTF-8.

@@ -32,6 +32,7 @@ use crate::rows::{Reserved, RowsMut, Snapshot};
 pub(crate) struct Encoded {
     class: Class,
     dtype: Vec<u8>,
+    ndim: u8,
     shape: Vec<u8>,
     dims: Vec<u8>,
     attrs: Vec<u8>,
@@ -270,6 +271,7 @@ impl Link {
             modified: stamp.now,
             name: "",
             dtype: &self.encoded.dtype,
+            ndim: self.encoded.ndim,
             shape: &self.encoded.shape,
             dims: &self.encoded.dims,
             attrs: &self.encoded.attrs,
@@ -298,6 +300,7 @@ impl Core {
             encoded: Encoded {
                 class: new.class,
                 dtype,
+                ndim: new.shape.len() as u8,
                 shape: object::encode_shape(&new.shape),
                 dims: object::encode_dims(new.dims.as_deref(), new.shape.len())?,
                 attrs,

@@ -185,8 +185,22 @@ impl<'e> Write<'e> {
         // SAFETY: the transaction is live, the table's handle open, key and value valid during
         // the call; LMDB writes to neither without MDB_RESERVE and MDB_NOOVERWRITE.
         let rc = unsafe {
-            let table = self.env.tables[table as usize];
-            ffi::mdb_put(self.raw.as_ptr(), table, &raw mut key, &raw mut value, 0)
+            let dbi = self.env.tables[table as usize];
+            let raw = self.raw.as_ptr();
+            // New objects have the greatest ids: appended, they fill their pages to the brim.
+            // LMDB refuses a key that is not the greatest before it has changed anything.
+            match table {
+                Table::Objects => {
+                    let append = ffi::MDB_APPEND;
+                    match ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, append) {
+                        ffi::MDB_KEYEXIST => {
+                            ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, 0)
+                        }
+                        rc => rc,
+                    }
+                }
+                _ => ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, 0),
+            }
         };
         check("writing a row", rc)
     }
