@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::catalog::{ReadTxn, Table};
@@ -31,12 +32,27 @@ enum Guard {
     Equals(Vec<u8>),
 }
 
-/// One table's part of the list.
+/// One row, as the list knows it: what it relies on, and what becomes of it.
 #[derive(Default)]
-struct Layer {
-    rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    guards: BTreeMap<Vec<u8>, Guard>,
+struct Entry {
+    guard: Option<Guard>,
+    change: Option<Option<Vec<u8>>>,
 }
+
+impl Entry {
+    /// The row as the batch sees it; `None` if only the catalog knows.
+    fn seen(&self) -> Option<Option<&[u8]>> {
+        match (&self.change, &self.guard) {
+            (Some(row), _) => Some(row.as_deref()),
+            (None, Some(Guard::Equals(row))) => Some(Some(row)),
+            (None, Some(Guard::Absent)) => Some(None),
+            (None, Some(Guard::Present) | None) => None,
+        }
+    }
+}
+
+/// One table's part of the list.
+type Layer = BTreeMap<Vec<u8>, Entry>;
 
 /// The list.
 #[derive(Default)]
@@ -48,8 +64,9 @@ pub(crate) struct Overlay {
     adopted: Vec<Reserved>,
     /// Reservations whose rows the list has removed again.
     orphaned: Vec<Reserved>,
-    /// The snapshot of the first look.
-    first: Option<u64>,
+    /// The last transaction of which the guards are known to hold: that of the first look, then
+    /// those of this batch's own helpers (new ids, new keys, reserved space) that followed it.
+    holds_at: Option<u64>,
 }
 
 /// A batch that is running in a thread.
@@ -168,6 +185,19 @@ pub(crate) fn with<T>(
     })
 }
 
+/// Notes a commit that this thread made beside its batch, for nothing that a guard relies on.
+pub(crate) fn helped(core: &Core, id: u64) {
+    RUNNING.with(|slot| {
+        // Borrowed while an operation runs: whatever it commits then is the batch itself.
+        if let Ok(mut slot) = slot.try_borrow_mut() {
+            if let Some(running) = slot.as_mut().filter(|r| std::ptr::eq(&raw const *r.core, core))
+            {
+                running.overlay.helped(id);
+            }
+        }
+    });
+}
+
 /// Whether this thread runs a batch on this realm.
 pub(crate) fn runs(core: &Arc<Core>) -> bool {
     RUNNING.with_borrow(|slot| {
@@ -178,7 +208,7 @@ pub(crate) fn runs(core: &Arc<Core>) -> bool {
 impl Overlay {
     /// The list on top of a snapshot, for an operation: what it reads becomes a guard.
     pub(crate) fn on<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
-        self.first.get_or_insert(txn.id());
+        self.holds_at.get_or_insert(txn.id());
         Layered { base: Snapshot(txn), over: self, guarding: true }
     }
 
@@ -189,19 +219,28 @@ impl Overlay {
 
     /// Whether the list itself makes this row.
     pub(crate) fn makes(&self, table: Table, key: &[u8]) -> bool {
-        matches!(self.layers[table as usize].rows.get(key), Some(Some(_)))
+        let entry = self.layers[table as usize].get(key);
+        entry.is_some_and(|entry| matches!(entry.change, Some(Some(_))))
+    }
+
+    /// A commit of this thread that no guard can notice.
+    fn helped(&mut self, id: u64) {
+        if self.holds_at.is_some_and(|last| last + 1 == id) {
+            self.holds_at = Some(id);
+        }
     }
 
     /// Applies the list: guards, rows, space. Runs again when the catalog has to grow.
     pub(crate) fn apply(&self, rows: &mut Changes<'_>) -> Result<()> {
-        if self.first.is_some_and(|first| rows.txn().id() != first + 1) {
+        if self.holds_at.is_some_and(|last| rows.txn().id() != last + 1) {
             self.check_guards(rows)?;
         }
         for table in Table::ALL {
-            for (key, value) in &self.layers[table as usize].rows {
-                match value {
-                    Some(value) => rows.put(table, key, value)?,
-                    None => rows.remove(table, key)?,
+            for (key, entry) in &self.layers[table as usize] {
+                match &entry.change {
+                    Some(Some(value)) => rows.put(table, key, value)?,
+                    Some(None) => rows.remove(table, key)?,
+                    None => {}
                 }
             }
         }
@@ -217,7 +256,8 @@ impl Overlay {
 
     fn check_guards(&self, rows: &mut Changes<'_>) -> Result<()> {
         for table in Table::ALL {
-            for (key, guard) in &self.layers[table as usize].guards {
+            for (key, entry) in &self.layers[table as usize] {
+                let Some(guard) = &entry.guard else { continue };
                 let now = rows.get(table, key)?;
                 let holds = match guard {
                     Guard::Absent => now.is_none(),
@@ -234,11 +274,11 @@ impl Overlay {
 
     /// A group that the list deletes must hold nothing that somebody has put there since.
     fn check_emptied(&self, rows: &mut Changes<'_>) -> Result<()> {
-        for (key, value) in &self.layers[Table::Groups as usize].rows {
+        for (key, entry) in &self.layers[Table::Groups as usize] {
             let Ok(gid) = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes) else {
                 continue;
             };
-            if value.is_none() {
+            if matches!(entry.change, Some(None)) {
                 let first = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?;
                 if let Some((name, _)) = first {
                     if split_name_key(&name)?.0 == gid {
@@ -275,34 +315,45 @@ impl Layered<'_, '_> {
         &mut self.over.layers[table as usize]
     }
 
-    fn guard(&mut self, table: Table, key: &[u8], guard: impl FnOnce() -> Guard) {
-        if self.guarding && !self.layer(table).guards.contains_key(key) {
-            let guard = guard();
-            self.layer(table).guards.insert(key.to_vec(), guard);
+    fn guard(&mut self, table: Table, key: &[u8], guard: Guard) {
+        if self.guarding {
+            self.layer(table).entry(key.to_vec()).or_default().guard.get_or_insert(guard);
+        }
+    }
+
+    fn change(&mut self, table: Table, key: &[u8], change: Option<Vec<u8>>) {
+        match self.layer(table).get_mut(key) {
+            Some(entry) => entry.change = Some(change),
+            None => {
+                let entry = Entry { guard: None, change: Some(change) };
+                self.layer(table).insert(key.to_vec(), entry);
+            }
         }
     }
 }
 
 impl Rows for Layered<'_, '_> {
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        if self.over.layers[table as usize].rows.contains_key(key) {
-            let row = self.over.layers[table as usize].rows.get(key).and_then(Option::as_deref);
-            return Ok(row.map(Cow::Borrowed));
+        let known = self.over.layers[table as usize].get(key).is_some_and(|e| e.seen().is_some());
+        if known {
+            let seen = self.over.layers[table as usize].get(key).and_then(Entry::seen);
+            return Ok(seen.flatten().map(Cow::Borrowed));
         }
         let row = self.base.get(table, key)?.map(Cow::into_owned);
-        self.guard(table, key, || match &row {
-            Some(row) => Guard::Equals(row.clone()),
-            None => Guard::Absent,
-        });
+        self.guard(table, key, row.clone().map_or(Guard::Absent, Guard::Equals));
         Ok(row.map(Cow::Owned))
     }
 
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        if let Some(row) = self.layer(table).rows.get(key) {
-            return Ok(row.is_some());
+        match self.layer(table).get(key) {
+            Some(Entry { guard: Some(Guard::Present), change: None }) => return Ok(true),
+            Some(entry) if entry.seen().is_some() => {
+                return Ok(entry.seen().flatten().is_some());
+            }
+            _ => {}
         }
         let has = self.base.has(table, key)?;
-        self.guard(table, key, || if has { Guard::Present } else { Guard::Absent });
+        self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
         Ok(has)
     }
 
@@ -311,17 +362,16 @@ impl Rows for Layered<'_, '_> {
         loop {
             let below = self.base.first_from(table, &below_from)?;
             let layer = &self.over.layers[table as usize];
-            if let Some((mut key, _)) =
-                below.clone().filter(|(key, _)| layer.rows.contains_key(key))
-            {
-                key.push(0);
-                below_from = key;
+            let changed = |key: &Vec<u8>| layer.get(key).is_some_and(|e| e.change.is_some());
+            if let Some((key, _)) = below.as_ref().filter(|(key, _)| changed(key)) {
+                below_from.clone_from(key);
+                below_from.push(0);
                 continue;
             }
-            let above = layer
-                .rows
-                .range(from.to_vec()..)
-                .find_map(|(key, value)| value.as_ref().map(|value| (key.clone(), value.clone())));
+            let from_here = (Bound::Included(from), Bound::Unbounded);
+            let above = layer.range::<[u8], _>(from_here).find_map(|(key, entry)| {
+                entry.change.as_ref()?.as_ref().map(|value| (key.clone(), value.clone()))
+            });
             return Ok(match (below, above) {
                 (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
                 (below, above) => below.or(above),
@@ -332,12 +382,17 @@ impl Rows for Layered<'_, '_> {
 
 impl RowsMut for Layered<'_, '_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        self.layer(table).rows.insert(key.to_vec(), Some(value.to_vec()));
+        self.change(table, key, Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn put_owned(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
+        self.change(table, key, Some(value));
         Ok(())
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        self.layer(table).rows.insert(key.to_vec(), None);
+        self.change(table, key, None);
         Ok(())
     }
 

@@ -177,7 +177,7 @@ fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let size = crate::extent::round_up(size.max(HUGE), HUGE);
     loop {
         let mut txn = catalog.write(Headroom::Relief)?;
-        let root = group_record(0, "", Stamp::now(), &[], &[]).encode();
+        let root = group_record(0, "", Stamp::now(owner_of(&setup.dir)?), &[], &[]).encode();
         let rows = [(LIMIT, size), (USED, 0), (NEXT_ID, 2)];
         let put = rows
             .iter()
@@ -192,6 +192,11 @@ fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
             (Ok(()), None) => return txn.commit().map(|_| ()),
         }
     }
+}
+
+fn owner_of(dir: &Path) -> Result<u32> {
+    let meta = fs::metadata(dir);
+    Ok(meta.map_err(|e| Error::os(format!("looking at {}", dir.display()), &e))?.uid())
 }
 
 /// 24 random bits that no realm of the pool has.

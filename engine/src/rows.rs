@@ -28,6 +28,10 @@ pub(crate) trait Rows {
 pub(crate) trait RowsMut: Rows {
     /// Sets a row.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Sets a row to a value that is not needed any more.
+    fn put_owned(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
+        self.put(table, key, &value)
+    }
     /// Removes a row that is known to exist.
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()>;
     /// No row points to this extent any more: it is free once nobody can look at it.

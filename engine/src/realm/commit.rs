@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 
+use crate::batch;
 use crate::catalog::{Headroom, Table, WriteTxn};
 use crate::error::Result;
 use crate::extent::{Extent, end_reservation, freed_row};
@@ -49,7 +50,8 @@ impl Core {
                 (Err(error), None) => return Err(error),
                 (Ok(value), None) => {
                     // commit: durable here where the realm is; visible to everyone from here on.
-                    rows.txn.commit()?;
+                    let id = rows.txn.commit()?;
+                    batch::helped(self, id);
                     return Ok(value);
                 }
             }

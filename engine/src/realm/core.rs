@@ -119,6 +119,8 @@ pub(crate) struct Core {
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
     warm: Mutex<VecDeque<Extent>>,
     users: AtomicUsize,
+    /// The user that opened the realm: the owner of what this process makes.
+    pub(crate) user: u32,
 }
 
 /// Locks, whatever a panic elsewhere left: what these mutexes guard is whole at every step.
@@ -209,6 +211,8 @@ impl Core {
             resume: Mutex::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
+            // SAFETY: `geteuid` cannot fail and touches no memory.
+            user: unsafe { libc::geteuid() },
         }
     }
 

@@ -47,6 +47,23 @@ pub(crate) struct Link {
     overwrite: bool,
 }
 
+/// Ids taken for one operation, which may run again with the same.
+#[derive(Clone, Copy)]
+struct Ids {
+    next: u64,
+    left: u64,
+}
+
+impl Ids {
+    /// The next one; there is one for each component of the path.
+    fn take(&mut self) -> u64 {
+        assert!(self.left > 0, "an operation takes no more ids than its path has components");
+        self.left -= 1;
+        self.next += 1;
+        self.next - 1
+    }
+}
+
 /// Runs the same operation against one transaction, or against this thread's list.
 macro_rules! change {
     ($core:expr, $inside:expr, $headroom:expr, |$rows:ident| $body:expr) => {{
@@ -77,10 +94,10 @@ impl Realm {
         let inside = &core.enter()?;
         let attrs = core.encode_attrs(inside, attrs)?;
         let ids = core.take_ids(inside, parsed.parents.len() as u64 + 1)?;
-        let stamp = Stamp::now();
+        let stamp = core.stamp();
         change!(core, inside, Headroom::Normal, |rows| {
-            let mut ids = ids.clone().into_iter();
-            let mut new_id = || ids.next().expect("one id for each component");
+            let mut ids = ids;
+            let mut new_id = || ids.take();
             group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
         })
     }
@@ -182,10 +199,10 @@ impl Realm {
         let to = Target { from: new_parent, root: self.root(), path: &new_path };
         let inside = &core.enter()?;
         let ids = core.take_ids(inside, new_path.parents.len() as u64)?;
-        let stamp = Stamp::now();
+        let stamp = core.stamp();
         change!(core, inside, Headroom::Normal, |rows| {
-            let mut ids = ids.clone().into_iter();
-            let mut new_id = || ids.next().expect("one id for each parent");
+            let mut ids = ids;
+            let mut new_id = || ids.take();
             group::rename(rows, (&from, old), &to, stamp, &mut new_id)
         })
     }
@@ -197,7 +214,7 @@ impl Realm {
         let keys = core.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
         let changes: Vec<_> =
             keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
-        let stamp = Stamp::now();
+        let stamp = core.stamp();
         change!(core, inside, Headroom::Normal, |rows| {
             group::annotate(rows, member, &changes, stamp)
         })
@@ -211,7 +228,7 @@ impl Realm {
         }
         let inside = &core.enter()?;
         let Some(id) = core.known_key(inside, key)? else { return Ok(()) };
-        let stamp = Stamp::now();
+        let stamp = core.stamp();
         change!(core, inside, Headroom::Relief, |rows| {
             group::annotate(rows, member, &[(id, None)], stamp)
         })
@@ -235,10 +252,8 @@ impl Realm {
 
 impl Stamp {
     /// This user, now.
-    pub(crate) fn now() -> Self {
+    pub(crate) fn now(owner: u32) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        // SAFETY: `geteuid` cannot fail and touches no memory.
-        let owner = unsafe { libc::geteuid() };
         Stamp { owner, now: since.map_or(0, |d| d.as_nanos() as i64) }
     }
 }
@@ -282,6 +297,10 @@ impl Link {
 }
 
 impl Core {
+    fn stamp(&self) -> Stamp {
+        Stamp::now(self.user)
+    }
+
     fn link_of(&self, from: Gid, path: &str, new: &NewObject, overwrite: bool) -> Result<Link> {
         let mut dtype = Vec::with_capacity(16);
         if new.class != Class::Blob {
@@ -363,11 +382,11 @@ impl Core {
             );
         }
         let ids = self.take_ids(inside, parsed.parents.len() as u64 + 1)?;
-        let record = link.record(stored, Stamp::now());
+        let record = link.record(stored, self.stamp());
         change!(self, inside, Headroom::Normal, |rows| {
-            let mut ids = ids.clone().into_iter();
-            let oid = ids.next().expect("one id for the object");
-            let mut new_id = || ids.next().expect("one id for each parent");
+            let mut ids = ids;
+            let oid = ids.take();
+            let mut new_id = || ids.take();
             let new = NewRecord { oid, record, reserved };
             group::link(rows, &target, &new, link.overwrite, &mut new_id).map(|()| oid)
         })
@@ -410,7 +429,7 @@ impl Core {
         reserved: Option<Reserved>,
     ) -> Result<bool> {
         let inside = &self.enter()?;
-        let stamp = Stamp::now();
+        let stamp = self.stamp();
         change!(self, inside, Headroom::Normal, |rows| {
             let swapped = group::with_record(rows, Member::Object(oid), |record| {
                 if record.generation != generation {
@@ -452,7 +471,7 @@ impl Core {
     }
 
     /// Takes ids from this process's block; a new block takes a commit of its own.
-    fn take_ids(&self, inside: &Inside<'_>, count: u64) -> Result<Vec<u64>> {
+    fn take_ids(&self, inside: &Inside<'_>, count: u64) -> Result<Ids> {
         let mut block = lock(&self.ids);
         if block.end - block.next < count {
             let want = ID_BLOCK.max(count);
@@ -473,7 +492,7 @@ impl Core {
         let first = block.next;
         block.next += count;
         let birth = self.setup.birth << crate::id::COUNTER_BITS;
-        Ok((first..first + count).map(|counter| birth | counter).collect())
+        Ok(Ids { next: birth | first, left: count })
     }
 
     /// The ids of attribute keys; new ones are interned in a commit of their own.
