@@ -271,7 +271,7 @@ fn check_scalar(kind: u8, order: u8, size: u32, unit: Option<(Unit, u32)>) -> Ch
         b'c' => (matches!(size, 8 | 16 | 32), ordered),
         b'M' | b'm' => (size == 8, true),
         b'S' | b'V' => (u64::from(size) <= MAX_ITEMSIZE, false),
-        b'U' => (size % 4 == 0 && u64::from(size) <= MAX_ITEMSIZE, true),
+        b'U' => (size.is_multiple_of(4) && u64::from(size) <= MAX_ITEMSIZE, true),
         _ => return Err(format!("has the unknown kind {:?}", char::from(kind))),
     };
     let kind_shown = char::from(kind);

@@ -115,7 +115,8 @@ impl Range {
     pub fn attach(&self, offset: u64, len: u64, file: &File, writable: bool) -> Result<()> {
         let end = offset.saturating_add(len);
         let attached = self.attached();
-        if len == 0 || offset % PAGE != 0 || len % PAGE != 0 || offset > attached {
+        let whole = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
+        if len == 0 || !whole || offset > attached {
             fail!(
                 Corrupt,
                 "a span of {len} bytes at {offset} does not continue an arena of {attached} bytes"

@@ -219,7 +219,8 @@ fn refusal(error: &io::Error, path: &Path, len: u64) -> Error {
         Some(libc::EOPNOTSUPP | libc::ENOSYS) => Error::new(
             Kind::Unsupported,
             format!(
-                "the filesystem of {shown} cannot allocate space ahead (fallocate): use tmpfs, ext4 or xfs"
+                "the filesystem of {shown} cannot allocate space ahead (fallocate): use tmpfs, \
+                 ext4 or xfs"
             ),
         ),
         Some(libc::ENOSPC | libc::EDQUOT | libc::ENOMEM) => {
