@@ -36,17 +36,29 @@ enum Guard {
 #[derive(Default)]
 struct Entry {
     guard: Option<Guard>,
-    change: Option<Option<Vec<u8>>>,
+    change: Option<Change>,
+}
+
+/// What becomes of a row.
+enum Change {
+    Put(Vec<u8>),
+    Remove,
+}
+
+/// How the batch sees a row.
+enum Seen<'a> {
+    Row(&'a [u8]),
+    Nothing,
+    /// Only the catalog knows.
+    Below,
 }
 
 impl Entry {
-    /// The row as the batch sees it; `None` if only the catalog knows.
-    fn seen(&self) -> Option<Option<&[u8]>> {
+    fn seen(&self) -> Seen<'_> {
         match (&self.change, &self.guard) {
-            (Some(row), _) => Some(row.as_deref()),
-            (None, Some(Guard::Equals(row))) => Some(Some(row)),
-            (None, Some(Guard::Absent)) => Some(None),
-            (None, Some(Guard::Present) | None) => None,
+            (Some(Change::Put(row)), _) | (None, Some(Guard::Equals(row))) => Seen::Row(row),
+            (Some(Change::Remove), _) | (None, Some(Guard::Absent)) => Seen::Nothing,
+            (None, Some(Guard::Present) | None) => Seen::Below,
         }
     }
 }
@@ -143,7 +155,7 @@ pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
     let Some((overlay, failed)) = overlay else { return Ok(()) };
     let applied = match (failed, keep) {
         (false, _) => core.apply(&overlay),
-        (true, false) => fail_quietly(),
+        (true, false) => Ok(()),
         (true, true) => inner_failed(),
     };
     if failed || applied.is_err() {
@@ -152,10 +164,6 @@ pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
         }
     }
     applied
-}
-
-fn fail_quietly() -> Result<()> {
-    Ok(())
 }
 
 fn inner_failed() -> Result<()> {
@@ -189,11 +197,10 @@ pub(crate) fn with<T>(
 pub(crate) fn helped(core: &Core, id: u64) {
     RUNNING.with(|slot| {
         // Borrowed while an operation runs: whatever it commits then is the batch itself.
-        if let Ok(mut slot) = slot.try_borrow_mut() {
-            if let Some(running) = slot.as_mut().filter(|r| std::ptr::eq(&raw const *r.core, core))
-            {
-                running.overlay.helped(id);
-            }
+        if let Ok(mut slot) = slot.try_borrow_mut()
+            && let Some(running) = slot.as_mut().filter(|r| std::ptr::eq(&raw const *r.core, core))
+        {
+            running.overlay.helped(id);
         }
     });
 }
@@ -220,7 +227,7 @@ impl Overlay {
     /// Whether the list itself makes this row.
     pub(crate) fn makes(&self, table: Table, key: &[u8]) -> bool {
         let entry = self.layers[table as usize].get(key);
-        entry.is_some_and(|entry| matches!(entry.change, Some(Some(_))))
+        entry.is_some_and(|entry| matches!(entry.change, Some(Change::Put(_))))
     }
 
     /// A commit of this thread that no guard can notice.
@@ -238,8 +245,8 @@ impl Overlay {
         for table in Table::ALL {
             for (key, entry) in &self.layers[table as usize] {
                 match &entry.change {
-                    Some(Some(value)) => rows.put(table, key, value)?,
-                    Some(None) => rows.remove(table, key)?,
+                    Some(Change::Put(value)) => rows.put(table, key, value)?,
+                    Some(Change::Remove) => rows.remove(table, key)?,
                     None => {}
                 }
             }
@@ -278,12 +285,12 @@ impl Overlay {
             let Ok(gid) = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes) else {
                 continue;
             };
-            if matches!(entry.change, Some(None)) {
+            if matches!(entry.change, Some(Change::Remove)) {
                 let first = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?;
-                if let Some((name, _)) = first {
-                    if split_name_key(&name)?.0 == gid {
-                        return conflict(Table::Names, &name);
-                    }
+                if let Some((name, _)) = first
+                    && split_name_key(&name)?.0 == gid
+                {
+                    return conflict(Table::Names, &name);
                 }
             }
         }
@@ -321,23 +328,24 @@ impl Layered<'_, '_> {
         }
     }
 
-    fn change(&mut self, table: Table, key: &[u8], change: Option<Vec<u8>>) {
-        match self.layer(table).get_mut(key) {
-            Some(entry) => entry.change = Some(change),
-            None => {
-                let entry = Entry { guard: None, change: Some(change) };
-                self.layer(table).insert(key.to_vec(), entry);
-            }
+    fn change(&mut self, table: Table, key: &[u8], change: Change) {
+        if let Some(entry) = self.layer(table).get_mut(key) {
+            entry.change = Some(change);
+        } else {
+            let entry = Entry { guard: None, change: Some(change) };
+            self.layer(table).insert(key.to_vec(), entry);
         }
     }
 }
 
 impl Rows for Layered<'_, '_> {
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let known = self.over.layers[table as usize].get(key).is_some_and(|e| e.seen().is_some());
-        if known {
-            let seen = self.over.layers[table as usize].get(key).and_then(Entry::seen);
-            return Ok(seen.flatten().map(Cow::Borrowed));
+        let below = |entry: &Entry| matches!(entry.seen(), Seen::Below);
+        if !self.layer(table).get(key).is_none_or(below) {
+            return Ok(match self.over.layers[table as usize][key].seen() {
+                Seen::Row(row) => Some(Cow::Borrowed(row)),
+                _ => None,
+            });
         }
         let row = self.base.get(table, key)?.map(Cow::into_owned);
         self.guard(table, key, row.clone().map_or(Guard::Absent, Guard::Equals));
@@ -345,12 +353,13 @@ impl Rows for Layered<'_, '_> {
     }
 
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        match self.layer(table).get(key) {
-            Some(Entry { guard: Some(Guard::Present), change: None }) => return Ok(true),
-            Some(entry) if entry.seen().is_some() => {
-                return Ok(entry.seen().flatten().is_some());
+        if let Some(entry) = self.layer(table).get(key) {
+            match entry.seen() {
+                Seen::Row(_) => return Ok(true),
+                Seen::Nothing => return Ok(false),
+                Seen::Below if entry.guard.is_some() => return Ok(true),
+                Seen::Below => {}
             }
-            _ => {}
         }
         let has = self.base.has(table, key)?;
         self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
@@ -369,9 +378,11 @@ impl Rows for Layered<'_, '_> {
                 continue;
             }
             let from_here = (Bound::Included(from), Bound::Unbounded);
-            let above = layer.range::<[u8], _>(from_here).find_map(|(key, entry)| {
-                entry.change.as_ref()?.as_ref().map(|value| (key.clone(), value.clone()))
-            });
+            let above =
+                layer.range::<[u8], _>(from_here).find_map(|(key, entry)| match &entry.change {
+                    Some(Change::Put(value)) => Some((key.clone(), value.clone())),
+                    _ => None,
+                });
             return Ok(match (below, above) {
                 (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
                 (below, above) => below.or(above),
@@ -382,17 +393,17 @@ impl Rows for Layered<'_, '_> {
 
 impl RowsMut for Layered<'_, '_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change(table, key, Some(value.to_vec()));
+        self.change(table, key, Change::Put(value.to_vec()));
         Ok(())
     }
 
     fn put_owned(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
-        self.change(table, key, Some(value));
+        self.change(table, key, Change::Put(value));
         Ok(())
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        self.change(table, key, None);
+        self.change(table, key, Change::Remove);
         Ok(())
     }
 

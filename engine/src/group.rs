@@ -95,10 +95,10 @@ pub(crate) fn resolve(rows: &mut impl Rows, target: &Target<'_>) -> Result<Optio
 
 /// As `resolve`, with an error that names the path and where it breaks off.
 fn require(rows: &mut impl Rows, target: &Target<'_>, text: &str) -> Result<(Gid, Member)> {
-    if let Some(group) = parent_of(rows, target)? {
-        if let Some(member) = child(rows, group, target.path.last.as_str())? {
-            return Ok((group, member));
-        }
+    if let Some(group) = parent_of(rows, target)?
+        && let Some(member) = child(rows, group, target.path.last.as_str())?
+    {
+        return Ok((group, member));
     }
     fail!(NotFound, "there is no {text:?} in this group: list its members with keys() or tree()")
 }

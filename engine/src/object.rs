@@ -21,7 +21,7 @@ use crate::varint;
 pub const RECORD_VERSION: u8 = 1;
 /// The fixed head of every record, in bytes.
 pub const HEAD_BYTES: usize = 40;
-/// The most dimensions an array may have (NumPy's own bound).
+/// The most dimensions an array may have (`NumPy`'s own bound).
 pub const NDIM_MAX: usize = 64;
 /// Values up to this many bytes lie in the record itself (measured: see docs/format.md).
 pub const INLINE_BYTES_MAX: u64 = 1024;
@@ -286,7 +286,7 @@ pub fn value_bytes(dtype: &DType, shape: &[u64]) -> Result<u64> {
             fail!(Argument, "shape {shape:?} overflows: a dimension has at most 2^63 - 1 items");
         }
         bytes = match bytes.checked_mul(length) {
-            Some(bytes) if bytes <= i64::MAX as u64 => bytes,
+            Some(bytes) if i64::try_from(bytes).is_ok() => bytes,
             _ => fail!(Argument, "shape {shape:?} of {}-byte items overflows", dtype.itemsize()),
         };
     }
@@ -296,7 +296,9 @@ pub fn value_bytes(dtype: &DType, shape: &[u64]) -> Result<u64> {
 /// A shape as a record's section.
 pub fn encode_shape(shape: &[u64]) -> Vec<u8> {
     let mut section = Vec::with_capacity(shape.len() * 2);
-    shape.iter().for_each(|&length| varint::push(&mut section, length));
+    for &length in shape {
+        varint::push(&mut section, length);
+    }
     section
 }
 

@@ -6,7 +6,7 @@
 //! itself begins by renaming `pool.toml` to `destroying`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -523,7 +523,6 @@ pub(crate) fn make_span_folder(realm: &Path, folder: &Path) -> Result<()> {
             made => made?,
         }
     }
-    use std::os::unix::fs::{MetadataExt, chown};
     let meta = fs::metadata(realm)
         .map_err(|e| Error::os(format!("looking at {}", realm.display()), &e))?;
     match make_folder(folder, 0o700) {

@@ -98,8 +98,8 @@ struct Held {
 
 struct Forking {
     held: Vec<Held>,
-    _registry: MutexGuard<'static, Option<Registry>>,
-    _sessions: MutexGuard<'static, ()>,
+    registry: MutexGuard<'static, Option<Registry>>,
+    sessions: MutexGuard<'static, ()>,
 }
 
 thread_local! {
@@ -113,7 +113,7 @@ extern "C" fn prepare() {
         let cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
         let held = cores.into_iter().map(hold).collect();
         FORKING.with_borrow_mut(|forking| {
-            *forking = Some(Forking { held, _registry: slot, _sessions: sessions });
+            *forking = Some(Forking { held, registry: slot, sessions });
         });
     });
 }
@@ -182,7 +182,7 @@ fn freeze(held: &mut Held) {
 fn release(mut each: impl FnMut(&mut Held)) {
     let Some(forking) = FORKING.with_borrow_mut(Option::take) else { return };
     let mut cores = Vec::new();
-    let Forking { held, _registry, _sessions } = forking;
+    let Forking { held, registry, sessions } = forking;
     for mut held in held {
         each(&mut held);
         let Held { core, state, .. } = held;
@@ -190,7 +190,7 @@ fn release(mut each: impl FnMut(&mut Held)) {
         cores.push(core);
     }
     // The registry is let go of before the cores: dropping the last of one takes it.
-    drop((_registry, _sessions));
+    drop((registry, sessions));
 }
 
 /// A handler must not unwind into the C library.

@@ -156,7 +156,9 @@ impl Walk<'_> {
         if rows != count * 2 {
             wrong.push(format!("`keys` has {rows} rows for {count} attribute keys"));
         }
-        wrong.into_iter().for_each(|what| self.problem(what));
+        for what in wrong {
+            self.problem(what);
+        }
         Ok(count)
     }
 
@@ -277,7 +279,9 @@ impl Walk<'_> {
                 problems.push(format!("the groups above {gid:#x} form a loop"));
             }
         }
-        problems.into_iter().for_each(|what| self.problem(what));
+        for what in problems {
+            self.problem(what);
+        }
     }
 
     /// Every byte of the arena is accounted for, once.
@@ -297,9 +301,7 @@ impl Walk<'_> {
             self.problem(format!("objects take {used} bytes, the account says {account}"));
         }
         self.report.extents += in_use.len() as u64;
-        let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
-        let mut next = || Ok(cursor.next()?.map(|(k, v)| (k.to_vec(), v.to_vec())));
-        let pending = pending_rows(&mut next)?;
+        let pending = pending_rows(txn)?;
         let pending_bytes: u64 = pending.iter().map(|(_, extent)| extent.len).sum();
         let free = self.free(txn)?;
         let free_bytes: u64 = free.iter().map(|extent| extent.len).sum();

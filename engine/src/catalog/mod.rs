@@ -154,7 +154,7 @@ impl Catalog {
         let mut made = Made { paths: Vec::new() };
         let page_bytes = page_bytes();
         let least = (FIRST_PAGES + 1) * page_bytes;
-        if options.map_size < least || options.map_size % page_bytes != 0 {
+        if options.map_size < least || !options.map_size.is_multiple_of(page_bytes) {
             fail!(
                 Argument,
                 "a catalog map of {} bytes; it must be a multiple of {page_bytes} from {least}",

@@ -195,7 +195,7 @@ pub(crate) fn parse_len(value: &[u8]) -> Result<u64> {
 
 /// An extent from media, bounded.
 pub(crate) fn checked(offset: u64, len: u64) -> Result<Extent> {
-    let aligned = offset % LINE == 0 && len % LINE == 0 && len > 0;
+    let aligned = offset.is_multiple_of(LINE) && len.is_multiple_of(LINE) && len > 0;
     if !aligned || offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
         fail!(Corrupt, "an extent at {offset} of {len} bytes cannot be");
     }

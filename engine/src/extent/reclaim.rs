@@ -17,7 +17,7 @@
 
 use std::collections::HashSet;
 
-use crate::catalog::{Table, WriteTxn};
+use crate::catalog::{ReadTxn, Table, WriteTxn};
 use crate::error::Result;
 use crate::extent::Extent;
 use crate::extent::allocator::{checked, insert_free, parse_len};
@@ -78,12 +78,11 @@ fn parse_pending(key: &[u8], value: &[u8]) -> Result<(Holder, Extent)> {
 }
 
 /// Every pending extent with its holder, for `verify` and the statistics.
-pub(crate) fn pending_rows(
-    rows: &mut dyn FnMut() -> Result<Option<(Vec<u8>, Vec<u8>)>>,
-) -> Result<Vec<(Holder, Extent)>> {
+pub(crate) fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<(Holder, Extent)>> {
     let mut found = Vec::new();
-    while let Some((key, value)) = rows()? {
-        found.push(parse_pending(&key, &value)?);
+    let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
+    while let Some((key, value)) = cursor.next()? {
+        found.push(parse_pending(key, value)?);
     }
     Ok(found)
 }

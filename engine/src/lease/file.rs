@@ -70,15 +70,15 @@ impl LeaseFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)
             .map_err(|e| Error::os(format!("making the lease {}", path.display()), &e))?;
-        let made = file
+        let built = file
             .set_permissions(std::fs::Permissions::from_mode(mode))
             .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))
             .and_then(|()| allocate_blocks(&file, path))
             .and_then(|()| Self::map(file, path));
-        if made.is_err() {
+        if built.is_err() {
             let _ = std::fs::remove_file(path);
         }
-        let made = made?;
+        let made = built?;
         made.head().magic.store(MAGIC, std::sync::atomic::Ordering::Release);
         Ok(made)
     }

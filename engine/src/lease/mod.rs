@@ -9,7 +9,7 @@
 //! finds the lock free takes it, takes back the reservations, and unlinks the file. A pid is
 //! written for messages, and decides nothing.
 //!
-//! **Look-up (reader).** (1) age = PIN; (2) SeqCst fence; (3) begin the catalog's read transaction;
+//! **Look-up (reader).** (1) age = PIN; (2) `SeqCst` fence; (3) begin the catalog's read transaction;
 //! (4) age = its id; (5) read the row; (6) for a view, store the pin (release); (7) end; (8) age =
 //! IDLE. The allocator's side, and why one of the two always sees the other, stands above
 //! `extent::reclaim`. Several threads of one process look up at once: the age in the file is the
@@ -170,16 +170,16 @@ impl Lease {
 
     /// Makes `child` a copy of this lease, pins in the same slots, under its own id (P4).
     /// Called before a fork, while no look-up runs in this process.
-    pub(crate) fn fork(&self, spare: Spare, dir: &Path) -> Result<Lease> {
+    pub(crate) fn fork(&self, prepared: Spare, dir: &Path) -> Result<Lease> {
         let id = random_id()?;
         let path = dir.join(format!("{id:016x}"));
         // The child's pid is not known yet; it writes its own (`adopt`).
         let owner = Owner { pid: 0, ..Owner::of(&self.file) };
-        let Some(child) = Self::name(spare.file, &spare.path, path, id, owner)? else {
+        let Some(child) = Self::name(prepared.file, &prepared.path, path, id, owner)? else {
             fail!(
                 Busy,
                 "the spare lease {} was removed: is the pool being destroyed?",
-                spare.path.display()
+                prepared.path.display()
             )
         };
         let local = self.lock().clone();

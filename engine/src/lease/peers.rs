@@ -141,9 +141,10 @@ fn sweep(path: &Path) {
     if !(name.starts_with("new-") || name.starts_with("spare-")) {
         return;
     }
-    if let Ok(file) = LeaseFile::open(path) {
-        if file.try_lock().unwrap_or(false) && file.links() > 0 {
-            let _ = std::fs::remove_file(path);
-        }
+    if let Ok(file) = LeaseFile::open(path)
+        && file.try_lock().unwrap_or(false)
+        && file.links() > 0
+    {
+        let _ = std::fs::remove_file(path);
     }
 }

@@ -226,12 +226,13 @@ impl Core {
     ) -> Result<(Payload, u32)> {
         let look = inside.look()?;
         let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
-        let found = match batch::runs(self) {
-            false => group::with_record(&mut Snapshot(look.txn()), Member::Object(oid), parts)?,
-            true => batch::with(self, |overlay| {
+        let found = if batch::runs(self) {
+            batch::with(self, |overlay| {
                 group::with_record(&mut overlay.look(look.txn()), Member::Object(oid), parts)
             })?
-            .expect("a batch runs in this thread"),
+            .expect("a batch runs in this thread")
+        } else {
+            group::with_record(&mut Snapshot(look.txn()), Member::Object(oid), parts)?
         };
         let (stored, generation) = found;
         let Some((extent, nbytes)) = stored else {

@@ -130,7 +130,7 @@ impl Core {
     fn try_reserve(&self, inside: &Inside<'_>, len: u64, device: Option<u32>) -> Result<Attempt> {
         let warm = self.warm(len);
         let lease = inside.lease().id();
-        let within = device.map(|device| self.ranges_of(inside, device)).transpose()?;
+        let within = device.map(|device| ranges_of(inside, device)).transpose()?;
         let wanted = Wanted { len, warm: &warm, within: within.as_deref() };
         self.commit(inside, Headroom::Normal, |rows| {
             let txn = rows.txn();
@@ -158,13 +158,6 @@ impl Core {
             let arena_end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
             Ok(Attempt::Short { waiting, arena_end })
         })
-    }
-
-    /// The arena's ranges that lie on one device.
-    fn ranges_of(&self, inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
-        let txn = inside.read()?;
-        let spans = Span::all(&mut Snapshot(&txn))?;
-        Ok(spans.into_iter().filter(|span| span.device == device).map(|span| span.range).collect())
     }
 
     /// Attaches the spans up to `end`.
@@ -413,9 +406,7 @@ impl Core {
         let txn = inside.read()?;
         let arena = Span::all(&mut Snapshot(&txn))?.last().map_or(0, |last| last.range.end());
         let used = meta_u64(txn.get(Table::Meta, USED)?)?;
-        let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
-        let mut next = || Ok(cursor.next()?.map(|(k, v)| (k.to_vec(), v.to_vec())));
-        let pending = pending_rows(&mut next)?.iter().map(|(_, extent)| extent.len).sum::<u64>();
+        let pending = pending_rows(&txn)?.iter().map(|(_, extent)| extent.len).sum::<u64>();
         Ok(Space {
             size: read_limit(&txn)?,
             arena,
@@ -450,13 +441,11 @@ impl Core {
     fn who_holds(&self, inside: &Inside<'_>) -> Result<String> {
         let txn = inside.read()?;
         let used = meta_u64(txn.get(Table::Meta, USED)?)?;
-        let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
-        let mut next = || Ok(cursor.next()?.map(|(k, v)| (k.to_vec(), v.to_vec())));
         let (mut reserved, mut freed) = (BTreeMap::<u64, u64>::new(), 0);
-        for (holder, extent) in pending_rows(&mut next)? {
+        for (holder, extent) in pending_rows(&txn)? {
             match holder {
                 crate::extent::Holder::Lease(lease) => {
-                    *reserved.entry(lease).or_default() += extent.len
+                    *reserved.entry(lease).or_default() += extent.len;
                 }
                 crate::extent::Holder::Txn(_) => freed += extent.len,
             }
@@ -469,12 +458,17 @@ impl Core {
                 format!("{bytes} reserved by lease {lease:016x} ({pid})")
             })
             .collect();
-        let reserved = match reserved.is_empty() {
-            true => "0 reserved".to_owned(),
-            false => reserved.join(", "),
-        };
+        let reserved =
+            if reserved.is_empty() { "0 reserved".to_owned() } else { reserved.join(", ") };
         Ok(format!("{used} in objects, {reserved}, {freed} deleted but still viewed"))
     }
+}
+
+/// The arena's ranges that lie on one device.
+fn ranges_of(inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
+    let txn = inside.read()?;
+    let spans = Span::all(&mut Snapshot(&txn))?;
+    Ok(spans.into_iter().filter(|span| span.device == device).map(|span| span.range).collect())
 }
 
 /// Whether any extent waits to be reclaimed.

@@ -309,9 +309,10 @@ impl Core {
         if dtype.len() > usize::from(u16::MAX) {
             fail!(Argument, "the dtype takes {} bytes to describe; at most 65535 fit", dtype.len());
         }
-        let attrs = match new.attrs.is_empty() {
-            true => Vec::new(),
-            false => self.encode_attrs(&self.enter()?, &new.attrs)?,
+        let attrs = if new.attrs.is_empty() {
+            Vec::new()
+        } else {
+            self.encode_attrs(&self.enter()?, &new.attrs)?
         };
         Ok(Link {
             from,

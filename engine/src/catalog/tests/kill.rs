@@ -79,7 +79,7 @@ fn write_step(catalog: &Catalog, step: u64, random: &mut Random) -> Result<u64> 
         txn.put(Table::Objects, &step.to_be_bytes(), &value)?;
         txn.put(Table::Names, &step.to_be_bytes(), &(bytes as u64).to_be_bytes())?;
         txn.put(Table::Meta, b"last", &step.to_be_bytes())?;
-        if old % 3 == 0 && old < step {
+        if old.is_multiple_of(3) && old < step {
             txn.delete(Table::Objects, &old.to_be_bytes())?;
             txn.delete(Table::Names, &old.to_be_bytes())?;
         }
