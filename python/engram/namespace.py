@@ -41,7 +41,7 @@ class Namespace(Group):
 
     @property
     def space(self) -> "Space":
-        """All about its space, in bytes: size, arena, used, free, pending, catalog_bytes; leases."""
+        """All about its space, in bytes: size, arena, used, free, pending, catalog; also pids."""
         return self._realm.space()
 
     def resize(self, size_: str | SupportsIndex, /) -> None:
@@ -97,7 +97,7 @@ class Namespaces(Mapping[str, Namespace]):
         return len(self._pool.namespaces())
 
     def info(self, name: str) -> "NamespaceInfo":
-        """Tell who owns a namespace: name, owner (uid), group (gid), mode, readable."""
+        """Tell who owns a namespace: name, owner (uid), group (gid), mode."""
         for info in self._pool.namespaces():
             if info.name == name:
                 return info

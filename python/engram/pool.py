@@ -1,5 +1,6 @@
 """Pools: creating, opening, destroying; and the openings that unpickled handles share."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from engram import _engram, size
 from engram._engram import DeviceInfo
-from engram.errors import ArgumentError
+from engram.errors import AccessError, ArgumentError
 from engram.handle import reopen
 from engram.namespace import Namespace, Namespaces
 
@@ -31,9 +32,16 @@ class Pool(Namespace):
     __slots__ = ("_pool",)
 
     def __init__(self, pool: _engram.Pool) -> None:
-        super().__init__(pool.realm("default"))
         self._pool = pool
-        _open_here[_key(pool.path, "r+" if self._realm.writable else "r")] = pool
+        with contextlib.suppress(AccessError):  # a pool whose default namespace is another's
+            super().__init__(pool.realm("default"))
+        _open_here[_key(pool.path, self.mode)] = pool
+
+    def __getattr__(self, name: str) -> Any:
+        """Tell why there is no default namespace, wherever one is asked for."""
+        if name in {"_realm", "_id"}:
+            self._pool.realm("default")
+        raise AttributeError(name)
 
     @property
     def path(self) -> str:
@@ -43,12 +51,15 @@ class Pool(Namespace):
     @property
     def uuid(self) -> str:
         """The pool's own id: 32 hexadecimal digits."""
-        return self._realm.uuid
+        return self._pool.uuid
 
     @property
     def mode(self) -> str:
         """How it was opened: "r" or "r+"."""
-        return "r+" if self._realm.writable else "r"
+        return "r+" if self._pool.writable else "r"
+
+    def __bool__(self) -> bool:
+        return self._pool.is_open
 
     @property
     def durability(self) -> str:
@@ -60,8 +71,10 @@ class Pool(Namespace):
         """The devices: index, path, filesystem, durable, free bytes of each."""
         return self._pool.devices()
 
-    def add_device(self, path: str | os.PathLike[str]) -> None:
+    def add_device(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Add a directory for the pool to take space from.
+
+        With `force`, also on a filesystem that is not known to carry a pool.
 
         Raises
         ------
@@ -71,7 +84,7 @@ class Pool(Namespace):
             If it is less durable than the pool, or a device already.
 
         """
-        self._pool.add_device(Path(path).absolute())
+        self._pool.add_device(Path(path).absolute(), force)
 
     @property
     def namespaces(self) -> Namespaces:

@@ -23,8 +23,9 @@ class Report:
     path: str
     """The pool's."""
 
-    namespaces: dict[str, dict[str, int]] = field(default_factory=dict)
-    """What was walked: counts of objects, groups, extents and so on, for each namespace."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """What was walked: namespaces, groups, objects, attributes, extents; and, in bytes, used, free,
+    pending and arena."""
 
     problems: list[str] = field(default_factory=list)
     """What is wrong, in sentences."""
@@ -73,7 +74,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
         raise CorruptError(f"verifying {absolute} broke off: {said[0]}") from None
     if "error" in found:
         raise _error(found["error"], found["message"])
-    return Report(absolute, found["namespaces"], found["problems"])
+    return Report(absolute, found["counts"], found["problems"])
 
 
 def _error(name: str, message: str) -> EngramError:

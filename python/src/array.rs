@@ -13,7 +13,7 @@ use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::error::{Result, argument};
+use crate::error::{Result, argument, corrupt};
 use crate::realm::Realm;
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
@@ -95,8 +95,9 @@ pub fn put_array<'py>(
 fn agree(found: &[u64], asked: Option<Vec<u64>>) -> Result<()> {
     match asked {
         Some(asked) if asked != found => Err(argument(format!(
-            "data has shape {found:?}, and shape={asked:?} was asked for: give one of them, or \
-             data.reshape"
+            "data has shape {}, and shape={} was asked for: give one of them, or use data.reshape",
+            view::shown(found),
+            view::shown(&asked)
         ))),
         _ => Ok(()),
     }
@@ -109,7 +110,7 @@ fn put_text<'py>(
     shape: &[u64],
 ) -> Result<Made<'py>> {
     let new = request.object(Class::Strings, DType::Text, shape)?;
-    let oid = put(py, request, new, payload)?;
+    let oid = put(py, request, &new, payload)?;
     Ok((oid, dtype::decode(py, &DType::Text)?, PyTuple::new(py, shape)?))
 }
 
@@ -121,16 +122,17 @@ fn put_plain<'py>(
     shape: &[u64],
 ) -> Result<Made<'py>> {
     let descr = dtype::shared(&array.dtype(), &encoded)?;
+    let nbytes = view::nbytes_of(descr.itemsize(), shape)?;
     let new = request.object(Class::Array, encoded, shape)?;
     let oid = if let Some(bytes) = view::bytes_of(array) {
-        put(py, request, new, bytes)?
-    } else if view::nbytes_of(descr.itemsize(), shape)? < STRAIGHT_BYTES {
+        put(py, request, &new, bytes)?
+    } else if nbytes < STRAIGHT_BYTES {
         let dense = array.call_method1("copy", ("C",))?;
         let dense = dense.cast_into::<PyUntypedArray>()?;
         let bytes = view::bytes_of(&dense);
-        put(py, request, new, bytes.unwrap_or_default())?
+        put(py, request, &new, bytes.unwrap_or_default())?
     } else {
-        let reserved = reserve(py, request, new)?;
+        let reserved = reserve(py, request, &new, nbytes as u64)?;
         let target = Py::new(py, View::claimed(reserved.view()))?;
         view::copy_into(&view::array_over(py, &target, &array.dtype(), shape)?, array)?;
         py.detach(|| reserved.publish())?
@@ -138,18 +140,19 @@ fn put_plain<'py>(
     Ok((oid, descr, PyTuple::new(py, shape)?))
 }
 
-fn put(py: Python<'_>, request: &Request<'_, '_>, new: NewObject, data: &[u8]) -> Result<Oid> {
+fn put(py: Python<'_>, request: &Request<'_, '_>, new: &NewObject, data: &[u8]) -> Result<Oid> {
     let (engine, parent, path, place) = request.target();
-    Ok(py.detach(|| engine.put(parent, path, new, data, &place))?)
+    Ok(py.detach(|| engine.put(parent, path, new, data, place))?)
 }
 
 fn reserve(
     py: Python<'_>,
     request: &Request<'_, '_>,
-    new: NewObject,
+    new: &NewObject,
+    nbytes: u64,
 ) -> Result<engram_engine::Allocation> {
     let (engine, parent, path, place) = request.target();
-    Ok(py.detach(|| engine.allocate(parent, path, new, &place))?)
+    Ok(py.detach(|| engine.allocate(parent, path, new, nbytes, place))?)
 }
 
 impl Request<'_, '_> {
@@ -194,7 +197,7 @@ fn zeros<'py>(
     }
     let new = request.object(Class::Array, encoded, &shape)?;
     let (engine, parent, path, place) = request.target();
-    let oid = py.detach(|| engine.create_zeroed(parent, path, new, &place))?;
+    let oid = py.detach(|| engine.create_zeroed(parent, path, &new, place))?;
     Ok((oid, descr, PyTuple::new(py, &shape)?))
 }
 
@@ -269,8 +272,9 @@ pub fn allocate<'py>(
             "strings of variable length cannot be filled in place: create the array with data=",
         ));
     }
+    let nbytes = view::nbytes_of(descr.itemsize(), &shape)? as u64;
     let new = request.object(Class::Array, encoded, &shape)?;
-    let reserved = reserve(py, &request, new)?;
+    let reserved = reserve(py, &request, &new, nbytes)?;
     let view = Py::new(py, View::claimed(reserved.view()))?;
     let array = view::array_over(py, &view, &descr, &shape)?.unbind();
     Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
@@ -335,6 +339,7 @@ pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo
             Class::Array => "array",
             Class::Strings => "strings",
             Class::Blob => "blob",
+            Class::Group => return Err(corrupt(format!("object {oid:#x} is a group"))),
         },
         dtype: dtype::decode(py, &info.dtype)?.unbind(),
         shape: PyTuple::new(py, &info.shape)?.unbind(),

@@ -33,7 +33,7 @@ pub fn attr_set(
 ) -> Result<()> {
     let values = value::attributes_of(Some(attrs))?;
     let engine = realm.engine();
-    Ok(py.detach(|| engine.set_attrs(of(is_group, member), values))?)
+    Ok(py.detach(|| engine.set_attrs(of(is_group, member), &values))?)
 }
 
 /// Deletes an attribute.

@@ -37,14 +37,14 @@ pub fn put_blob(
     };
     let new = NewObject {
         class: Class::Blob,
-        dtype: DType::Scalar { kind: b'u', order: b'|', size: 1, unit: None },
-        shape: vec![bytes.len() as u64],
+        dtype: DType::bytes(),
+        shape: Vec::new(),
         dims: None,
         attrs,
         origin: origin.to_vec(),
     };
     let engine = realm.engine();
-    let oid = py.detach(|| engine.put(parent, path.0, new, bytes, &place))?;
+    let oid = py.detach(|| engine.put(parent, path.0, &new, bytes, place))?;
     Ok((oid, bytes.len()))
 }
 

@@ -11,7 +11,7 @@ use crate::realm::Realm;
 use crate::value::{self, Name};
 
 /// What a handle is made of: 0 and a GID for a group; 1, an OID, dtype and shape for an array; 2,
-/// an OID, dtype and shape for a blob.
+/// an OID, uint8 and the bytes' number as a shape for a blob.
 type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, PyTuple>>);
 
 /// A member's name with it.
@@ -24,9 +24,10 @@ fn facts<'py>(py: Python<'py>, realm: &Realm, member: Member) -> Result<Found<'p
     };
     let info = realm.engine().object(oid)?;
     let descr = dtype::decode(py, &info.dtype)?;
-    let shape = PyTuple::new(py, &info.shape)?;
-    let class = if info.class == Class::Blob { 2 } else { 1 };
-    Ok((class, oid, Some(descr), Some(shape)))
+    if info.class == Class::Blob {
+        return Ok((2, oid, Some(descr), Some(PyTuple::new(py, [info.nbytes])?)));
+    }
+    Ok((1, oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
 }
 
 /// The member at `path` under a group, or None.
@@ -105,9 +106,8 @@ pub fn create_group(
     exist_ok: bool,
 ) -> Result<Gid> {
     let attrs = value::attributes_of(attrs)?;
-    let origin = origin.to_vec();
     let engine = realm.engine();
-    Ok(py.detach(|| engine.create_group(parent, path.0, attrs, origin, exist_ok))?)
+    Ok(py.detach(|| engine.create_group(parent, path.0, &attrs, origin, exist_ok))?)
 }
 
 /// All that is known of a group.

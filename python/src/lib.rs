@@ -38,7 +38,7 @@ mod _engram {
         path_of, rename,
     };
     #[pymodule_export]
-    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy};
+    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
     #[pymodule_export]
     use crate::realm::{Realm, Space};
     #[pymodule_export]

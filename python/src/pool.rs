@@ -40,8 +40,6 @@ pub struct NamespaceInfo {
     group: u32,
     /// Its POSIX mode.
     mode: u32,
-    /// Whether this user may open it.
-    readable: bool,
 }
 
 #[pymethods]
@@ -85,8 +83,8 @@ impl Pool {
     }
 
     /// Ends this opening's handles; views live on.
-    fn close(&self, py: Python<'_>) -> Result<()> {
-        Ok(py.detach(|| self.engine.close())?)
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.engine.close());
     }
 
     /// Whether this opening is open still.
@@ -101,17 +99,27 @@ impl Pool {
         self.engine.path().to_path_buf()
     }
 
+    /// The pool's uuid: 32 hexadecimal digits.
+    #[getter]
+    fn uuid(&self) -> &str {
+        self.engine.uuid()
+    }
+
+    /// Whether the pool was opened for writing.
+    #[getter]
+    fn writable(&self) -> bool {
+        self.engine.mode() == Mode::ReadWrite
+    }
+
     /// "process" or "system".
     #[getter]
     fn durability(&self) -> &'static str {
-        match self.engine.durability() {
-            Durability::Process => "process",
-            Durability::System => "system",
-        }
+        self.engine.durability().as_str()
     }
 
     /// The pool's devices.
     fn devices(&self, py: Python<'_>) -> Result<Vec<DeviceInfo>> {
+        self.check_open()?;
         let devices = py.detach(|| self.engine.devices())?;
         let info = |d: engram_engine::DeviceInfo| DeviceInfo {
             index: d.index,
@@ -124,8 +132,8 @@ impl Pool {
     }
 
     /// Adds a device.
-    fn add_device(&self, py: Python<'_>, path: PathBuf) -> Result<()> {
-        Ok(py.detach(move || self.engine.add_device(&path))?)
+    fn add_device(&self, py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
+        Ok(py.detach(move || self.engine.add_device(&path, force))?)
     }
 
     /// The shared realm of a namespace.
@@ -149,13 +157,13 @@ impl Pool {
 
     /// The pool's namespaces.
     fn namespaces(&self, py: Python<'_>) -> Result<Vec<NamespaceInfo>> {
+        self.check_open()?;
         let namespaces = py.detach(|| self.engine.namespaces())?;
         let info = |n: engram_engine::NamespaceInfo| NamespaceInfo {
             name: n.name,
             owner: n.owner,
-            group: n.gid,
+            group: n.group,
             mode: n.mode,
-            readable: n.readable,
         };
         Ok(namespaces.into_iter().map(info).collect())
     }
@@ -164,6 +172,37 @@ impl Pool {
     fn remove_namespace(&self, py: Python<'_>, name: &str) -> Result<()> {
         Ok(py.detach(|| self.engine.remove_namespace(name))?)
     }
+}
+
+impl Pool {
+    fn check_open(&self) -> Result<()> {
+        if self.engine.is_open() {
+            return Ok(());
+        }
+        Err(argument(format!("the pool {} is closed: open it again", self.engine.path().display())))
+    }
+}
+
+/// What a walk found: problems, and counts of what was walked.
+type Walked = (Vec<String>, Vec<(&'static str, u64)>);
+
+/// Walks a pool; a damaged catalog may kill the process. Returns problems, and counts.
+#[pyfunction]
+pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
+    let report =
+        py.detach(move || engram_engine::Pool::verify(&path)).map_err(|e| of_pool(py, e))?;
+    let counts = vec![
+        ("namespaces", report.namespaces),
+        ("groups", report.groups),
+        ("objects", report.objects),
+        ("attributes", report.attributes),
+        ("extents", report.extents),
+        ("used", report.used),
+        ("free", report.free),
+        ("pending", report.pending),
+        ("arena", report.arena),
+    ];
+    Ok((report.problems, counts))
 }
 
 /// Destroys a pool that nobody has open.

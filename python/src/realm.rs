@@ -13,14 +13,13 @@ pub struct Realm {
     pool: engram_engine::Pool,
     engine: engram_engine::Realm,
     root: u64,
-    uuid: String,
 }
 
 impl Realm {
     /// The realm of this opening.
     pub fn new(pool: engram_engine::Pool, engine: engram_engine::Realm) -> Self {
-        let (root, uuid) = (engine.root(), pool.uuid());
-        Realm { pool, engine, root, uuid }
+        let root = engine.root();
+        Realm { pool, engine, root }
     }
 
     /// The engine's realm.
@@ -54,9 +53,6 @@ impl Realm {
     }
 }
 
-/// What a walk found: problems, and counts of what was walked.
-type Walked = (Vec<String>, Vec<(&'static str, u64)>);
-
 /// Where a realm's space is, in bytes.
 #[pyclass(frozen, get_all, module = "engram._engram")]
 pub struct Space {
@@ -70,10 +66,14 @@ pub struct Space {
     free: u64,
     /// Reserved, or freed and still looked at.
     pending: u64,
-    /// Of the catalog.
-    catalog_bytes: u64,
-    /// Processes that have the realm open.
-    leases: u64,
+    /// The largest free extent.
+    largest_free: u64,
+    /// What the catalog has allocated, apart from the arena.
+    catalog: u64,
+    /// Process ids that have the realm open.
+    pids: Vec<u32>,
+    /// How many extents this process has views of.
+    views: u64,
 }
 
 #[pymethods]
@@ -87,7 +87,7 @@ impl Realm {
     /// The pool's uuid: 32 hexadecimal digits.
     #[getter]
     fn uuid(&self) -> &str {
-        &self.uuid
+        self.engine.uuid()
     }
 
     /// The pool's path.
@@ -116,7 +116,7 @@ impl Realm {
 
     /// Whether the other realm is of the same pool.
     fn same_pool(&self, other: &Realm) -> bool {
-        self.uuid == other.uuid
+        self.engine.uuid() == other.engine.uuid()
     }
 
     /// Where the space is.
@@ -128,8 +128,10 @@ impl Realm {
             used: space.used,
             free: space.free,
             pending: space.pending,
-            catalog_bytes: space.catalog_bytes,
-            leases: space.leases,
+            largest_free: space.largest_free,
+            catalog: space.catalog,
+            pids: space.pids,
+            views: space.views,
         })
     }
 
@@ -151,16 +153,5 @@ impl Realm {
     /// Drops the batch.
     fn abort_batch(&self, py: Python<'_>) -> Result<()> {
         Ok(py.detach(|| self.engine.abort_batch())?)
-    }
-
-    /// Walks the realm; (problems, counts of what was walked).
-    fn verify(&self, py: Python<'_>) -> Result<Walked> {
-        let report = py.detach(|| self.engine.verify())?;
-        let counts = vec![
-            ("objects", report.objects),
-            ("groups", report.groups),
-            ("extents", report.extents),
-        ];
-        Ok((report.problems, counts))
     }
 }

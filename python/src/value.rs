@@ -29,8 +29,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Name<'a> {
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if !object.is_instance_of::<PyString>() {
             let kind = object.get_type().name()?;
-            let message =
-                format!("{:?} is a {kind}, not a name: names and paths are str", &*object);
+            let message = format!("{:?} is of type {kind}, and names and paths are str", &*object);
             return Err(argument(message).into());
         }
         object.extract::<&'a str>().map(Name).map_err(|_| {

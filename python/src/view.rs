@@ -152,9 +152,18 @@ pub fn nbytes_of(itemsize: usize, shape: &[u64]) -> Result<usize> {
             Ok(bytes as usize)
         }
         _ => Err(argument(format!(
-            "shape {shape:?} with {itemsize} bytes an item is more than an array can have: at most \
-             {MAX_DIMS} dimensions and 2**63 - 1 bytes; give a smaller shape or several arrays"
+            "shape {} with {itemsize} bytes an item is more than an array can have: at most \
+             {MAX_DIMS} dimensions and 2**63 - 1 bytes; give a smaller shape or several arrays",
+            shown(shape)
         ))),
+    }
+}
+
+/// A shape as Python writes it.
+pub fn shown(shape: &[u64]) -> String {
+    match shape {
+        [one] => format!("({one},)"),
+        _ => format!("({})", shape.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -169,8 +178,9 @@ pub fn array_over<'py>(
     plain(descr)?;
     if this.len() != nbytes_of(descr.itemsize(), shape)? {
         return Err(corrupt(format!(
-            "an object of dtype {descr} and shape {shape:?} lies on {} bytes: run engram.verify on \
-             this pool",
+            "an object of dtype {descr} and shape {} lies on {} bytes: run engram.verify on this \
+             pool",
+            shown(shape),
             this.len()
         )));
     }
@@ -240,8 +250,9 @@ unsafe fn copied<'py>(
     plain(descr)?;
     if len != nbytes_of(descr.itemsize(), shape)? {
         return Err(corrupt(format!(
-            "{len} bytes were kept for a value of dtype {descr} and shape {shape:?}: run \
-             engram.verify on this pool"
+            "{len} bytes were kept for a value of dtype {descr} and shape {}: run engram.verify on \
+             this pool",
+            shown(shape)
         )));
     }
     let mut dims: Vec<npy_intp> = shape.iter().map(|&d| d as npy_intp).collect();
