@@ -1,0 +1,94 @@
+"""Engram: arrays in memory that every process on the node maps, and that outlive their program.
+
+::
+
+    import engram
+
+    with engram.create("/dev/shm/demo", size="4 GiB") as pool:
+        run = pool.create_group("run-17", attrs={"orbit": 4})
+        run["T"] = temperatures                      # put
+        with run.allocate("P", shape=(ny, nx), dtype="f4") as buf:
+            buf[...] = compute()                     # filled in place, then published
+        run["T"].view().mean()                       # computed where it lies
+
+`engram.open` in any other process, now or later, finds them again.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from engram._engram import DeviceInfo, NamespaceInfo, Space
+from engram.array import Allocation, Array
+from engram.attrs import Attributes
+from engram.batch import Batch
+from engram.blob import Blob
+from engram.errors import (
+    AccessError,
+    ArgumentError,
+    BusyError,
+    CorruptError,
+    EngramError,
+    ExistsError,
+    FormatError,
+    InvalidNameError,
+    NotFoundError,
+    PoolFullError,
+    PoolNotFoundError,
+    QueryError,
+    ReadOnlyError,
+    UnsupportedError,
+)
+from engram.group import Group
+from engram.namespace import Namespace, Namespaces
+from engram.pool import Pool, create, destroy, open  # noqa: A004 - engram.open
+from engram.tree import Tree
+from engram.verify import Report, verify
+
+if TYPE_CHECKING:
+    from engram.formats import import_file
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AccessError",
+    "Allocation",
+    "ArgumentError",
+    "Array",
+    "Attributes",
+    "Batch",
+    "Blob",
+    "BusyError",
+    "CorruptError",
+    "DeviceInfo",
+    "EngramError",
+    "ExistsError",
+    "FormatError",
+    "Group",
+    "InvalidNameError",
+    "Namespace",
+    "NamespaceInfo",
+    "Namespaces",
+    "NotFoundError",
+    "Pool",
+    "PoolFullError",
+    "PoolNotFoundError",
+    "QueryError",
+    "ReadOnlyError",
+    "Report",
+    "Space",
+    "Tree",
+    "UnsupportedError",
+    "create",
+    "destroy",
+    "import_file",
+    "open",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what reads files only where it is used: h5py and netCDF4 take a second."""
+    if name == "import_file":
+        from engram.formats import import_file  # noqa: PLC0415 - as above
+
+        return import_file
+    raise AttributeError(f"module 'engram' has no attribute {name!r}")

@@ -1,0 +1,245 @@
+"""Arrays: read by indexing, written in place, viewed on the pool's own memory."""
+
+import math
+from collections.abc import Iterator
+from types import EllipsisType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from engram import _engram
+from engram.errors import ArgumentError
+from engram.handle import Handle, makers
+
+if TYPE_CHECKING:
+    from engram._engram import Realm
+
+
+class Array(Handle):
+    """An array in a pool, of any fixed-size numpy dtype, or of variable-length strings.
+
+    `a[...]`, `a[2:5, ::2]`, `a[mask]` copy out; `a[2:5] = y` writes in place; `a.view()` is a numpy
+    array on the pool's own memory, and so is `numpy.asarray(a)`, read-only.
+
+    In-place writes are neither atomic nor isolated: another process may see half of one. `create`,
+    replacing, `allocate` and batches are.
+    """
+
+    __slots__ = ("_dtype", "_shape")
+
+    _kind = 1
+
+    def __init__(
+        self, realm: "Realm", oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> None:
+        self._realm = realm
+        self._id = oid
+        self._dtype = dtype
+        self._shape = shape
+
+    @property
+    def oid(self) -> int:
+        """The object's id: unique in the pool, and never used again."""
+        return self._id
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype; `numpy.dtypes.StringDType()` for strings of variable length."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape; () for a single value."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of items."""
+        return math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the value; with strings of variable length, as they are kept."""
+        if self._dtype.kind == "T":
+            return _engram.object_info(self._realm, self._id).nbytes
+        return self._dtype.itemsize * self.size
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """The dimensions' names, if they were given any."""
+        dims = _engram.object_info(self._realm, self._id).dims
+        return None if dims is None else tuple(dims)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Copy out what `key` selects: any index that numpy takes.
+
+        Raises
+        ------
+        NotFoundError
+            If the array was deleted or replaced.
+        IndexError
+            If the index is out of bounds.
+
+        """
+        if key is Ellipsis:
+            return _engram.read(self._realm, self._id, self._dtype, self._shape)
+        if self._dtype.kind == "T":
+            return _engram.read(self._realm, self._id, self._dtype, self._shape)[key]
+        whole = _engram.view(self._realm, self._id, self._dtype, self._shape, False)
+        part = whole[key]
+        if isinstance(part, np.void) or (
+            isinstance(part, np.ndarray) and np.may_share_memory(part, whole)
+        ):
+            part = part.copy()
+        return part
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write in place what `key` selects: integers, slices with steps, `...`, a field's name.
+
+        Raises
+        ------
+        BusyError
+            If the array was deleted or replaced meanwhile; nothing is written.
+        ArgumentError
+            If `key` is a list, an array or a mask, or if `value` does not fit.
+        ReadOnlyError
+            If the pool was opened with mode "r".
+
+        """
+        _check_basic(key, self._dtype)
+        while True:
+            array, generation = _engram.open_for_write(
+                self._realm, self._id, self._dtype, self._shape
+            )
+            try:
+                array[key] = value
+            except (ValueError, TypeError, OverflowError) as error:
+                raise ArgumentError(
+                    f"the value does not fit into [{key}] of an array of shape {self._shape} and "
+                    f"dtype {self._dtype}: {error}"
+                ) from error
+            if generation is None or not array.nbytes:
+                return
+            if _engram.replace(self._realm, self._id, generation, array):
+                return
+
+    def view(self, mode: str = "r") -> NDArray[Any]:
+        """Give a numpy array on the pool's own memory.
+
+        It keeps that memory whatever happens to the object, here or in another process, until the
+        last array on it is gone. Writes through a view of mode "r+" are seen by all at once;
+        `flush` makes them durable. A small array that lies in the catalog (some KiB) is copied out
+        for "r", and moved to memory of its own first for "r+".
+
+        Raises
+        ------
+        NotFoundError
+            If the array was deleted or replaced (for "r+", `BusyError`).
+        ReadOnlyError
+            For "r+", if the pool was opened with mode "r".
+        ArgumentError
+            If `mode` is neither "r" nor "r+", or the strings are of variable length.
+
+        """
+        if mode not in {"r", "r+"}:
+            raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
+        return _engram.view(self._realm, self._id, self._dtype, self._shape, mode == "r+")
+
+    def flush(self) -> None:
+        """Make all in-place writes so far as durable as the pool is.
+
+        Raises
+        ------
+        BusyError
+            If the array was deleted or replaced meanwhile.
+
+        """
+        _engram.flush(self._realm, self._id)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Without a copy, where that can be: read-only, on the pool's own memory."""
+        text = self._dtype.kind == "T"
+        if copy is False and (text or _engram.object_info(self._realm, self._id).inline):
+            raise ArgumentError(
+                "this array lies in the catalog and cannot be had without a copy: leave copy=False "
+                'out, or use view("r+"), which moves it'
+            )
+        array = self[...] if copy or text else self.view()
+        if dtype is None or np.dtype(dtype) == self._dtype:
+            return array
+        if copy is False:
+            raise ArgumentError(f"dtype {self._dtype} cannot be had as {dtype} without a copy")
+        return array.astype(dtype)
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise ArgumentError("a single value (shape ()) has no length")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._shape:
+            raise ArgumentError("a single value (shape ()) cannot be iterated: read it with [()]")
+        return iter(self[...])
+
+    def __repr__(self) -> str:
+        return self._shown(f"{self._shape} {self._dtype}")
+
+
+makers[1] = Array
+
+
+def _check_basic(key: Any, dtype: np.dtype[Any]) -> None:
+    """Refuse what numpy would write to by way of a list of places."""
+    if isinstance(key, str) and dtype.names:
+        return
+    for part in key if isinstance(key, tuple) else (key,):
+        if isinstance(part, slice | EllipsisType | None):
+            continue
+        if isinstance(part, int | np.integer) and not isinstance(part, bool):
+            continue
+        raise ArgumentError(
+            f"an array in a pool cannot be written at {part!r}: use integers, slices and ..., or "
+            'write to view("r+")'
+        )
+
+
+class Allocation:
+    """Space for an array that is being filled: a with-block that publishes it, or gives it back.
+
+    Inside the block its target is a writable numpy array on the pool's own memory, which holds
+    anything at first. If the block ends, the array is published under its name, whole, and the
+    target turns read-only; if it raises, there was never an array. (An array sliced from the target
+    inside the block stays writable, as a view of mode "r+" is.)
+    """
+
+    __slots__ = ("_arguments", "_native")
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self._arguments = arguments
+        self._native: _engram.Allocation | None = None
+
+    def __enter__(self) -> NDArray[Any]:
+        if self._native is not None:
+            raise ArgumentError("this allocation is in use: call allocate() once for each block")
+        self._native = _engram.allocate(*self._arguments)
+        return self._native.array
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        native, self._native = self._native, None
+        if native is None:
+            return
+        if kind is None:
+            native.publish()
+        else:
+            native.abandon()

@@ -1,0 +1,103 @@
+"""What can go wrong, by what the caller can do about it.
+
+Every error of Engram is an `EngramError`; most are also the built-in exception that a user of h5py or
+of plain Python would catch. `str(error)` is the message: what was wrong, with the value, and what to
+do next. On any error the pool is as it was before the call. Exit codes and errnos come from the
+engine's table of kinds.
+"""
+
+from typing import ClassVar
+
+from engram._engram import kinds
+
+
+class EngramError(Exception):
+    """Any error of Engram; itself where the operating system failed in a way without a kind."""
+
+    exit_code: ClassVar[int]
+    """What the command line exits with."""
+
+    _errno: ClassVar[int]
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        if isinstance(self, OSError):
+            object.__setattr__(self, "errno", self._errno)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class NotFoundError(EngramError, KeyError):
+    """No such namespace, group, object or attribute; or a handle's object is gone."""
+
+
+class PoolNotFoundError(NotFoundError, FileNotFoundError):
+    """No pool at this path."""
+
+
+class ExistsError(EngramError, ValueError):
+    """The name is taken."""
+
+
+class PoolFullError(EngramError, MemoryError):
+    """The pool, its device or the memory limit of this job has no room. Deleting makes room."""
+
+
+class AccessError(EngramError, PermissionError):
+    """The kernel refuses this user."""
+
+
+class ReadOnlyError(EngramError, PermissionError):
+    """A write through a pool that was opened with mode "r"."""
+
+
+class QueryError(EngramError, ValueError):
+    """An ill-formed query."""
+
+
+class CorruptError(EngramError):
+    """What is on media is not what was written."""
+
+
+class BusyError(EngramError):
+    """Somebody else holds it, or changed it meanwhile."""
+
+
+class FormatError(EngramError, ValueError):
+    """Not a pool, a half-created or a newer one; a file of unknown or broken format."""
+
+
+class InvalidNameError(EngramError, ValueError):
+    """A name that cannot be a name."""
+
+
+class ArgumentError(EngramError, ValueError, TypeError):
+    """A dtype, shape, value or handle that does not fit."""
+
+
+class UnsupportedError(EngramError, OSError):
+    """A filesystem or environment that cannot carry a pool."""
+
+
+for _, _name, _exit_code, _errno in kinds():
+    _class = globals()[_name]
+    _class.exit_code = _exit_code
+    _class._errno = _errno  # noqa: SLF001 - the table is the classes' own
+
+__all__ = [
+    "AccessError",
+    "ArgumentError",
+    "BusyError",
+    "CorruptError",
+    "EngramError",
+    "ExistsError",
+    "FormatError",
+    "InvalidNameError",
+    "NotFoundError",
+    "PoolFullError",
+    "PoolNotFoundError",
+    "QueryError",
+    "ReadOnlyError",
+    "UnsupportedError",
+]

@@ -1,0 +1,399 @@
+"""Groups: nested mappings of names to arrays, blobs and groups."""
+
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+    ValuesView,
+)
+from difflib import get_close_matches
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from engram import _engram
+from engram.array import Allocation, Array
+from engram.blob import Blob
+from engram.errors import ArgumentError, ExistsError, NotFoundError
+from engram.handle import Handle, make, makers
+from engram.tree import Tree
+
+if TYPE_CHECKING:
+    from engram._engram import Realm
+
+    type_of_shape = int | Sequence[int]
+
+T = TypeVar("T")
+
+_PAGE = 1024
+"""Names are listed this many at a time, each page as it is at one moment."""
+
+
+class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
+    """A group: a mapping of names to members, iterating names in byte order.
+
+    Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
+    namespace's root. What is created makes the groups above it. `g[name] = x` puts an array (bytes: a
+    blob), replacing what was there by a new object.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such member, or the group is gone.
+    InvalidNameError
+        If a component of a path is empty, `.`, `..`, longer than 255 bytes of UTF-8, or has NUL.
+    ReadOnlyError
+        On a change, if the pool was opened with mode "r".
+
+    """
+
+    __slots__ = ()
+
+    _kind = 0
+    _is_group = True
+
+    def __init__(
+        self, realm: "Realm", gid: int, dtype: object = None, shape: object = None
+    ) -> None:
+        del dtype, shape  # of arrays only
+        self._realm = realm
+        self._id = gid
+
+    # Reading
+
+    def __getitem__(self, path: str) -> "Group | Array | Blob":
+        found = _engram.find(self._realm, self._id, path)
+        if found is None:
+            raise NotFoundError(self._missing(path))
+        kind, member, dtype, shape = found
+        if kind == 1:
+            return Array(self._realm, member, dtype, shape)  # type: ignore[arg-type]  # it has both
+        return make(self._realm, found)  # type: ignore[no-any-return]
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and _engram.contains(self._realm, self._id, path)
+
+    def __iter__(self) -> Iterator[str]:
+        after = None
+        while names := _engram.names(self._realm, self._id, after, _PAGE):
+            yield from names
+            after = names[-1]
+
+    def __len__(self) -> int:
+        return _engram.count(self._realm, self._id)
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Give the member at `path`, or `default` if there is none."""
+        found = _engram.find(self._realm, self._id, path)
+        return default if found is None else make(self._realm, found)
+
+    def items(self) -> "ItemsView[str, Group | Array | Blob]":
+        """Names and members; one that goes meanwhile is left out."""
+        return _Items(self)
+
+    def values(self) -> "ValuesView[Group | Array | Blob]":
+        """Members in byte order of their names; one that goes meanwhile is left out."""
+        return _Values(self)
+
+    def visititems(self, visit: Callable[[str, "Group | Array | Blob"], T | None]) -> T | None:
+        """Call `visit(path, member)` for all that is below, until a call returns something.
+
+        Paths are relative to this group. Returns what ended it, or None.
+        """
+        stack: list[tuple[str, Iterator[tuple[str, Group | Array | Blob]]]]
+        stack = [("", self._members())]
+        while stack:
+            prefix, members = stack[-1]
+            for name, member in members:
+                result = visit(prefix + name, member)
+                if result is not None:
+                    return result
+                if isinstance(member, Group):
+                    stack.append((f"{prefix}{name}/", member._members_if_there()))  # noqa: SLF001 - a group's own
+                    break
+            else:
+                stack.pop()
+        return None
+
+    def tree(self, depth: int | None = None, limit: int = 100) -> Tree:
+        """Print all that is below, as a tree; in a notebook, show it.
+
+        At most `depth` levels, and at most `limit` members of each group.
+        """
+        tree = Tree(self, depth, limit)
+        tree.show()
+        return tree
+
+    # Creating
+
+    def create_group(
+        self, path: str, *, attrs: Mapping[str, Any] | None = None, _origin: bytes = b""
+    ) -> "Group":
+        """Create a group, and the groups above it.
+
+        Raises
+        ------
+        ExistsError
+            If the name is taken.
+
+        """
+        gid = _engram.create_group(self._realm, self._id, path, attrs, _origin, False)
+        return Group(self._realm, gid)
+
+    def require_group(self, path: str) -> "Group":
+        """Give the group at `path`, created if it is not there.
+
+        Raises
+        ------
+        ExistsError
+            If the name is taken by something else than a group.
+
+        """
+        return Group(
+            self._realm, _engram.create_group(self._realm, self._id, path, None, b"", True)
+        )
+
+    def create_array(
+        self,
+        path: str,
+        data: ArrayLike | None = None,
+        *,
+        shape: "type_of_shape | None" = None,
+        dtype: DTypeLike | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        dims: Sequence[str] | None = None,
+        overwrite: bool = False,
+        device: int | str | PathLike[str] | None = None,
+        _origin: bytes = b"",
+    ) -> Array:
+        """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
+
+        `data` is anything numpy takes for an array, kept in its own dtype or converted to `dtype`
+        (default float64, where there is no data). A `str`, an array of `StringDType` and an object
+        array of only `str` are kept as strings of variable length. `dims` names the dimensions.
+        With `overwrite`, an object of that name is replaced, at once for all. `device` is the path
+        or index of a device of the pool.
+
+        Raises
+        ------
+        ExistsError
+            If the name is taken; with `overwrite`, by a group.
+        ArgumentError
+            If dtype, shape, data, dims or an attribute do not fit.
+        PoolFullError
+            If there is no room; nothing is changed, and deleting makes room.
+
+        """
+        realm = self._realm
+        oid, dtype, shape = _engram.put_array(
+            realm, self._id, path, data, shape, dtype, attrs, dims, overwrite, device, _origin
+        )
+        return Array(realm, oid, dtype, shape)
+
+    def allocate(
+        self,
+        path: str,
+        *,
+        shape: "type_of_shape",
+        dtype: DTypeLike | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        dims: Sequence[str] | None = None,
+        overwrite: bool = False,
+        device: int | str | PathLike[str] | None = None,
+        _origin: bytes = b"",
+    ) -> Allocation:
+        """Reserve space for an array, to be filled in place by a with-block.
+
+        ::
+
+            with g.allocate("T", shape=(ny, nx), dtype="f4") as buf:
+                buf[...] = compute()
+
+        The array is published when the block ends, whole and at once; if it raises, there was never
+        an array, and the space returns. If the process dies, the space returns too.
+
+        Raises
+        ------
+        ArgumentError, ExistsError, PoolFullError
+            As `create_array`, when the block begins; `ExistsError` also when it ends, if somebody
+            else took the name meanwhile.
+
+        """
+        return Allocation(
+            (
+                self._realm,
+                self._id,
+                path,
+                shape,
+                dtype,
+                attrs,
+                dims,
+                overwrite,
+                device,
+                _origin,
+            )
+        )
+
+    def require_array(
+        self,
+        path: str,
+        shape: "type_of_shape",
+        dtype: DTypeLike | None = None,
+        *,
+        exact: bool = False,
+        data: ArrayLike | None = None,
+        **more: Any,
+    ) -> Array:
+        """Give the array at `path`, created as by `create_array` if it is not there.
+
+        One that is there must have this shape, and a dtype that values of `dtype` can be written
+        to safely; with `exact`, just `dtype`.
+
+        Raises
+        ------
+        ArgumentError
+            If what is there does not fit.
+
+        """
+        if path not in self:
+            try:
+                return self.create_array(path, data, shape=shape, dtype=dtype, **more)
+            except ExistsError:  # somebody else was faster
+                if path not in self:
+                    raise
+        there = self[path]
+        if not isinstance(there, Array):
+            raise ArgumentError(f"{path!r} is no array: {there!r}")
+        asked = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        wanted = np.dtype(dtype)
+        fits = wanted == there.dtype if exact else np.can_cast(wanted, there.dtype)
+        if there.shape != asked or not fits:
+            raise ArgumentError(
+                f"{path!r} has shape {there.shape} and dtype {there.dtype}, not {asked} and "
+                f"{wanted}: replace it with create_array(..., overwrite=True), or use another name"
+            )
+        return there
+
+    def create_blob(
+        self,
+        path: str,
+        data: bytes | bytearray | memoryview,
+        *,
+        attrs: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        device: int | str | PathLike[str] | None = None,
+        _origin: bytes = b"",
+    ) -> Blob:
+        """Create a blob of bytes.
+
+        Raises
+        ------
+        ArgumentError, ExistsError, PoolFullError
+            As `create_array`.
+
+        """
+        realm = self._realm
+        oid, nbytes = _engram.put_blob(
+            realm, self._id, path, data, attrs, overwrite, device, _origin
+        )
+        return Blob(realm, oid, None, (nbytes,))
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
+            _engram.put_blob(self._realm, self._id, path, value, None, True, None, b"")
+        elif isinstance(value, Blob):
+            _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, b"")
+        elif isinstance(value, Group):
+            raise ArgumentError(
+                f"{path!r} cannot be a second name of a group: move it with move(old, new)"
+            )
+        else:
+            _engram.put_array(
+                self._realm, self._id, path, value, None, None, None, None, True, None, b""
+            )
+
+    def setdefault(self, path: str, default: Any = None) -> "Group | Array | Blob":
+        """Give the member at `path`; if there is none, put `default` there first."""
+        if path not in self:
+            self[path] = default
+        return self[path]
+
+    # Changing
+
+    def __delitem__(self, path: str) -> None:
+        _engram.delete(self._realm, self._id, path)
+
+    def clear(self) -> None:
+        """Delete all members."""
+        for name in list(self):
+            del self[name]
+
+    def move(self, old: str, new: str) -> None:
+        """Rename a member, or move it, with all that is below it: it stays the same object.
+
+        Raises
+        ------
+        ExistsError
+            If the new name is taken.
+        ArgumentError
+            If a group would be moved into itself.
+
+        """
+        _engram.rename(self._realm, self._id, old, new)
+
+    # What helps them
+
+    def _members(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+        after = None
+        while True:
+            found, after = _engram.members(self._realm, self._id, after, _PAGE)
+            for name, facts in found:
+                yield name, make(self._realm, facts)
+            if after is None:
+                return
+
+    def _members_if_there(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+        try:
+            yield from self._members()
+        except NotFoundError:  # deleted meanwhile
+            return
+
+    def _missing(self, path: str) -> str:
+        where = f"group {self.path!r}" if self.path else f"namespace {self.namespace!r}"
+        there = _engram.names(self._realm, self._id, None, _PAGE)
+        near = get_close_matches(path, there, n=3) or there[:5]
+        hint = f"there are {len(self)} members, such as " + ", ".join(map(repr, near))
+        return f"there is no {path!r} in {where}: {hint if near else 'it is empty'}"
+
+    def __repr__(self) -> str:
+        try:
+            count = len(self)
+        except (NotFoundError, ArgumentError):
+            return self._shown("")
+        return self._shown(f"({count} member{'' if count == 1 else 's'})")
+
+
+class _Items(ItemsView[str, "Group | Array | Blob"]):
+    """Items, read in pages."""
+
+    _mapping: Group
+
+    def __iter__(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+        return self._mapping._members()  # noqa: SLF001 - a view of the group's own
+
+
+class _Values(ValuesView["Group | Array | Blob"]):
+    """Values, read in pages."""
+
+    _mapping: Group
+
+    def __iter__(self) -> "Iterator[Group | Array | Blob]":
+        return (member for _, member in self._mapping._members())  # noqa: SLF001 - as above
+
+
+makers[0] = Group

@@ -1,0 +1,147 @@
+"""What groups, arrays and blobs have in common: a handle is a realm and an id.
+
+A handle holds no memory and no lock. It stays what it is when its object is renamed or moved, and
+answers `NotFoundError` when that object is deleted or replaced; the pool's closing ends it.
+"""
+
+import pwd
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from engram import _engram
+from engram.attrs import Attributes
+from engram.errors import EngramError
+
+if TYPE_CHECKING:
+    from engram._engram import GroupInfo, ObjectInfo, Realm, _Found
+    from engram.group import Group
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+makers: dict[int, Callable[["Realm", int, Any, Any], Any]] = {}
+"""How to make a handle of what the natives find; each class enters itself."""
+
+reopen: list[Callable[[str, str, str], "Realm"]] = []
+"""How an unpickled handle gets its realm: path of the pool, mode, namespace. Set by `engram.pool`."""
+
+
+def make(realm: "Realm", found: "_Found") -> Any:
+    """Make the handle of what a native found."""
+    kind, member, dtype, shape = found
+    return makers[kind](realm, member, dtype, shape)
+
+
+def unpickle(path: str, mode: str, namespace: str, kind: int, member: int) -> Any:
+    """Make a handle in this process of one that was pickled in another."""
+    realm = reopen[0](path, mode, namespace)
+    if kind == 0:
+        return makers[0](realm, member, None, None)
+    info = _engram.object_info(realm, member)
+    return makers[kind](realm, member, info.dtype, info.shape)
+
+
+class Handle:
+    """A group, an array or a blob: its place in the pool, who made it and when, its attributes.
+
+    Handles are equal if they are of the same thing in the same pool; they pickle as (path of the
+    pool, namespace, OID), and are true while their pool is open.
+    """
+
+    __slots__ = ("__weakref__", "_id", "_realm")
+
+    _kind: ClassVar[int]
+    _is_group: ClassVar[bool] = False
+
+    _id: int
+    _realm: "Realm"
+
+    @property
+    def path(self) -> str:
+        """The path from the namespace's root, without a leading slash; "" at the root."""
+        return _engram.path_of(self._realm, self._is_group, self._id)
+
+    @property
+    def name(self) -> str:
+        """The last component of the path."""
+        return self._info().name
+
+    @property
+    def namespace(self) -> str:
+        """The namespace's name."""
+        return self._realm.namespace
+
+    @property
+    def parent(self) -> "Group":
+        """The group that this is in; at the root, itself."""
+        group: Group = makers[0](self._realm, self._info().parent, None, None)
+        return group
+
+    @property
+    def owner(self) -> str:
+        """The user who made it: a name, or the uid's digits where it has none."""
+        uid = self._info().owner
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return str(uid)
+
+    @property
+    def created(self) -> datetime:
+        """When it was made, in UTC."""
+        return _EPOCH + timedelta(microseconds=self._info().created // 1000)
+
+    @property
+    def modified(self) -> datetime:
+        """When it was last changed, in UTC. In-place writes through a view do not count."""
+        return _EPOCH + timedelta(microseconds=self._info().modified // 1000)
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes: a mapping of names to values."""
+        return Attributes(self._realm, self._is_group, self._id)
+
+    @property
+    def _origin(self) -> bytes:
+        """What an import kept beside it: JSON, or nothing."""
+        return self._info().origin
+
+    def _info(self) -> "GroupInfo | ObjectInfo":
+        if self._is_group:
+            return _engram.group_info(self._realm, self._id)
+        return _engram.object_info(self._realm, self._id)
+
+    def __bool__(self) -> bool:
+        return self._realm.is_open
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Handle):
+            return NotImplemented
+        return (
+            self._id == other._id
+            and self._is_group == other._is_group
+            and self._realm.same_pool(other._realm)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._realm.uuid, self._id))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        realm = self._realm
+        mode = "r+" if realm.writable else "r"
+        return unpickle, (str(realm.pool_path), mode, realm.namespace, self._kind, self._id)
+
+    def _shown(self, facts: str) -> str:
+        """One line: class, path and `facts`; what has become of it, if it is gone."""
+        title = f"engram.{type(self).__name__}"
+        try:
+            return f"<{title} '{self.path}' {facts}>"
+        except EngramError:
+            state = "gone" if self._realm.is_open else "closed"
+            return f"<{title} {self._id:#x} ({state}) {facts}>"

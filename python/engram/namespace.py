@@ -1,0 +1,108 @@
+"""Namespaces: parts of a pool with an owner, a group, a mode and a size of their own."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from numpy.typing import DTypeLike, NDArray
+
+from engram import _engram, size
+from engram.batch import Batch
+from engram.group import Group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from engram._engram import NamespaceInfo, Realm, Space
+
+
+class Namespace(Group):
+    """A namespace: its root group, with its space and its batches."""
+
+    __slots__ = ()
+
+    def __init__(self, realm: "Realm") -> None:
+        super().__init__(realm, realm.root)
+
+    @property
+    def name(self) -> str:
+        """The namespace's name."""
+        return self._realm.namespace
+
+    @property
+    def size(self) -> int:
+        """The bound on the bytes of its arrays and blobs (small ones in the catalog apart)."""
+        return self._realm.space().size
+
+    @property
+    def used(self) -> int:
+        """Bytes of memory that its arrays and blobs have."""
+        return self._realm.space().used
+
+    @property
+    def space(self) -> "Space":
+        """All about its space, in bytes: size, arena, used, free, pending, catalog; also pids."""
+        return self._realm.space()
+
+    def resize(self, size_: str | SupportsIndex, /) -> None:
+        """Set the bound on the bytes of its arrays and blobs, such as "8 GiB".
+
+        Raises
+        ------
+        ArgumentError
+            If it is no size, or less than what is allocated.
+
+        """
+        self._realm.resize(size.parse(size_))
+
+    def batch(self) -> Batch:
+        """Begin a with-block of operations that happen all at once, or not at all."""
+        return Batch(self._realm)
+
+    def scratch(
+        self,
+        shape: "int | Sequence[int]",
+        dtype: DTypeLike | None = None,
+        *,
+        device: "int | str | PathLike[str] | None" = None,
+    ) -> NDArray[Any]:
+        """Give an unnamed array on the pool's memory, which holds anything at first.
+
+        Its space returns when the last array on it is gone, or with the process.
+
+        Raises
+        ------
+        PoolFullError
+            If there is no room.
+
+        """
+        return _engram.scratch(self._realm, shape, dtype, device)
+
+
+class Namespaces(Mapping[str, Namespace]):
+    """A pool's namespaces by name."""
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, pool: _engram.Pool) -> None:
+        self._pool = pool
+
+    def __getitem__(self, name: str) -> Namespace:
+        return Namespace(self._pool.realm(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(info.name for info in self._pool.namespaces()))
+
+    def __len__(self) -> int:
+        return len(self._pool.namespaces())
+
+    def info(self, name: str) -> "NamespaceInfo":
+        """Tell who owns a namespace: name, owner (uid), group (gid), mode."""
+        for info in self._pool.namespaces():
+            if info.name == name:
+                return info
+        self._pool.realm(name)  # raises, and tells why
+        raise KeyError(name)
+
+    def __repr__(self) -> str:
+        return f"<engram.Namespaces {', '.join(map(repr, self))}>"

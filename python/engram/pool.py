@@ -1,0 +1,266 @@
+"""Pools: creating, opening, destroying; and the openings that unpickled handles share."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, SupportsIndex
+from weakref import WeakValueDictionary
+
+from engram import _engram, size
+from engram._engram import DeviceInfo
+from engram.errors import AccessError, ArgumentError
+from engram.handle import reopen
+from engram.namespace import Namespace, Namespaces
+
+_MODES = {"r": False, "r+": True}
+
+_open_here: WeakValueDictionary[tuple[str, str], _engram.Pool] = WeakValueDictionary()
+"""Openings of this process by path and mode, for unpickled handles to share."""
+
+_kept_here: dict[tuple[str, str], _engram.Pool] = {}
+"""Openings that unpickled handles made, kept for the next ones."""
+
+
+class Pool(Namespace):
+    """A pool: the root group of its default namespace, with its devices and namespaces.
+
+    Closing it, or leaving its with-block, ends its handles; views live on.
+    """
+
+    __slots__ = ("_pool",)
+
+    def __init__(self, pool: _engram.Pool) -> None:
+        self._pool = pool
+        with contextlib.suppress(AccessError):  # a pool whose default namespace is another's
+            super().__init__(pool.realm("default"))
+        _open_here[_key(pool.path, self.mode)] = pool
+
+    def __getattr__(self, name: str) -> Any:
+        """Tell why there is no default namespace, wherever one is asked for."""
+        if name in {"_realm", "_id"}:
+            self._pool.realm("default")
+        raise AttributeError(name)
+
+    @property
+    def path(self) -> str:
+        """Where the pool is in the filesystem."""
+        return str(self._pool.path)
+
+    @property
+    def uuid(self) -> str:
+        """The pool's own id: 32 hexadecimal digits."""
+        return self._pool.uuid
+
+    @property
+    def mode(self) -> str:
+        """How it was opened: "r" or "r+"."""
+        return "r+" if self._pool.writable else "r"
+
+    def __bool__(self) -> bool:
+        return self._pool.is_open
+
+    @property
+    def durability(self) -> str:
+        """What a commit survives: "process", any process's death; "system", power loss too."""
+        return self._pool.durability
+
+    @property
+    def devices(self) -> list[DeviceInfo]:
+        """The devices: index, path, filesystem, durable, free bytes of each."""
+        return self._pool.devices()
+
+    def add_device(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Add a directory for the pool to take space from.
+
+        With `force`, also on a filesystem that is not known to carry a pool.
+
+        Raises
+        ------
+        UnsupportedError
+            If its filesystem cannot carry a pool.
+        ArgumentError
+            If it is less durable than the pool, or a device already.
+
+        """
+        self._pool.add_device(Path(path).absolute(), force)
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """The namespaces by name; `default` is always there."""
+        return Namespaces(self._pool)
+
+    def create_namespace(
+        self,
+        name: str,
+        mode: int = 0o700,
+        group: str | None = None,
+        size: str | SupportsIndex | None = None,
+    ) -> Namespace:
+        """Create a namespace of `mode` (0o700, or 0o770 for a group that writes too).
+
+        `group` is a Unix group's name (default: this process's); `size` the bound on its arrays and
+        blobs (default: the pool's).
+
+        Raises
+        ------
+        ExistsError
+            If there is one of that name.
+        AccessError
+            If this user is not in that group.
+
+        """
+        bound = None if size is None else _parse_size(size)
+        return Namespace(self._pool.create_namespace(name, mode, group, bound))
+
+    def remove_namespace(self, name: str) -> None:
+        """Remove a namespace with all that is in it.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none of that name.
+        BusyError
+            If another process has it open.
+
+        """
+        self._pool.remove_namespace(name)
+
+    def close(self) -> None:
+        """Close this opening: its handles end, its views live on. Closing twice is no error."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen_pool, (self.path, self.mode)
+
+    def __repr__(self) -> str:
+        if not self:
+            return f"<engram.Pool '{self.path}' (closed)>"
+        space = self.space
+        used = f"{_human(space.used)} of {_human(space.size)}"
+        return f"<engram.Pool '{self.path}' mode {self.mode!r}, {used}, {len(self)} members>"
+
+
+_parse_size = size.parse
+_human = size.human
+
+
+def create(  # noqa: PLR0917 - as the contract has it
+    path: str | os.PathLike[str],
+    size: str | SupportsIndex = "4 GiB",
+    devices: Sequence[str | os.PathLike[str]] | None = None,
+    durability: str = "auto",
+    prefault: bool = False,
+    force: bool = False,
+) -> Pool:
+    """Create a pool at `path`, which is its first device, and open it for writing.
+
+    Parameters
+    ----------
+    path
+        A directory that is made: on tmpfs (/dev/shm), ext4 or xfs.
+    size
+        The bound on the bytes of its arrays, such as "64 GiB". Space is allocated as needed.
+    devices
+        More directories to take space from.
+    durability
+        "process": what was written survives the death of any process. "system": power loss too.
+        "auto" is "process" on tmpfs, "system" elsewhere; the weakest device decides.
+    prefault
+        Allocate all of it now, and touch it.
+    force
+        Use a filesystem that is not known to carry a pool. Network filesystems are refused still.
+
+    Raises
+    ------
+    ExistsError
+        If there is something at `path`.
+    UnsupportedError
+        If the filesystem cannot carry a pool.
+    PoolFullError
+        If the filesystem, or this job's memory limit, has no room.
+    ArgumentError
+        If the size or the durability cannot be read, or no device gives that durability.
+
+    """
+    others = [Path(device).absolute() for device in devices or ()]
+    nbytes = _parse_size(size)
+    absolute = Path(path).absolute()
+    return Pool(_engram.Pool.create(absolute, nbytes, others, durability, prefault, force))
+
+
+def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:  # noqa: A001 - engram.open
+    """Open a pool: "r+" for reading and writing, "r" for reading.
+
+    Any number of processes may have a pool open, each in either mode. As a with-block, it is closed
+    at the end.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is nothing at `path`; it is a `FileNotFoundError` too.
+    FormatError
+        If what is there is no pool, or half-created, or of another version.
+    AccessError
+        If this user may not.
+    UnsupportedError
+        If the filesystem, or this PID namespace, cannot carry it.
+
+    """
+    if mode not in _MODES:
+        raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
+    return Pool(_engram.Pool.open(Path(path).absolute(), _MODES[mode], force))
+
+
+def destroy(path: str | os.PathLike[str]) -> None:
+    """Destroy a pool: all that is in it, on all its devices.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool at `path`.
+    BusyError
+        If a process has it open, this one included.
+
+    """
+    absolute = Path(path).absolute()
+    for key in [key for key in _kept_here if key[0] == _key(absolute, "")[0]]:
+        _kept_here.pop(key).close()
+    _engram.destroy(absolute)
+
+
+def _key(path: Path, mode: str) -> tuple[str, str]:
+    return os.path.realpath(path), mode
+
+
+def _shared_opening(path: str, mode: str) -> _engram.Pool:
+    """Give an opening of this process's that is open still; one is made if there is none."""
+    key = _key(Path(path), mode)
+    found = _open_here.get(key)
+    if found is None or not found.is_open:
+        found = _engram.Pool.open(Path(path), _MODES[mode], False)
+        _open_here[key] = _kept_here[key] = found
+    return found
+
+
+def _reopen_pool(path: str, mode: str) -> Pool:
+    return Pool(_shared_opening(path, mode))
+
+
+def _reopen_realm(path: str, mode: str, namespace: str) -> _engram.Realm:
+    return _shared_opening(path, mode).realm(namespace)
+
+
+reopen.append(_reopen_realm)

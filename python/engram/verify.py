@@ -1,0 +1,83 @@
+"""Verifying a pool: its catalogs and extents are walked in a child process.
+
+LMDB trusts its own pages, so a damaged catalog can kill who reads it. That is why a child walks it,
+and why the child's death is a finding, not a crash.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engram import errors
+from engram.errors import CorruptError, EngramError
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` found; it is true if nothing is wrong."""
+
+    path: str
+    """The pool's."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    """What was walked: namespaces, groups, objects, attributes, extents; and, in bytes, used, free,
+    pending and arena."""
+
+    problems: list[str] = field(default_factory=list)
+    """What is wrong, in sentences."""
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def check(self) -> None:
+        """Raise `CorruptError` with the first problem, if there is one."""
+        if self.problems:
+            more = len(self.problems) - 1
+            raise CorruptError(self.problems[0] + (f" (and {more} more)" if more else ""))
+
+
+def verify(path: str | os.PathLike[str]) -> Report:
+    """Walk a pool: every row decodes, no extents overlap, nothing is lost, names and parents agree.
+
+    A child process does it; if it dies, that is a problem of the report, not of this process.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool at `path`.
+    FormatError, AccessError, UnsupportedError
+        If it cannot be opened, as `engram.open`.
+
+    """
+    absolute = str(Path(path).absolute())
+    child = subprocess.run(  # noqa: S603 - our own module, no shell
+        [sys.executable, "-m", "engram._verify", absolute],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        problem = (
+            f"reading the catalog of {absolute} killed the reader ({name}): a page of it is "
+            "damaged; copy what you can out of it, or restore it"
+        )
+        return Report(absolute, problems=[problem])
+    try:
+        found = json.loads(child.stdout)
+    except ValueError:
+        said = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
+        raise CorruptError(f"verifying {absolute} broke off: {said[0]}") from None
+    if "error" in found:
+        raise _error(found["error"], found["message"])
+    return Report(absolute, found["counts"], found["problems"])
+
+
+def _error(name: str, message: str) -> EngramError:
+    kind = getattr(errors, name)
+    error: EngramError = kind(message)
+    return error

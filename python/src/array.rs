@@ -1,0 +1,492 @@
+//! Arrays: put, allocate, read, view, write in place.
+//!
+//! Everything of one call is done in one native: a 256 B array is created, or read, in one crossing
+//! between the languages. What commits lets go of the interpreter, as a commit may wait for another
+//! process; reading does not, as readers wait for no one (protocol P6), unless it copies much.
+
+use std::sync::{Mutex, PoisonError};
+
+use engram_engine::dtype::DType;
+use engram_engine::{Class, Error, Kind, NewObject, Oid, Payload, Placement};
+use numpy::prelude::*;
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::error::{Result, argument, corrupt};
+use crate::realm::Realm;
+use crate::value::{self, Name, Source};
+use crate::view::{self, View};
+use crate::{dtype, strings};
+
+/// Arrays of other strides are copied straight into the pool from this size on; smaller ones by
+/// way of a contiguous copy and a single commit.
+const STRAIGHT_BYTES: usize = 64 << 10;
+
+/// What a new array's handle knows: its OID, dtype and shape.
+type Made<'py> = (Oid, Bound<'py, PyArrayDescr>, Bound<'py, PyTuple>);
+
+/// What creating an array needs beside its data, as it comes from Python.
+struct Request<'a, 'py> {
+    realm: &'a Realm,
+    parent: u64,
+    path: &'a str,
+    attrs: Option<&'a Bound<'py, PyAny>>,
+    dims: Option<&'a Bound<'py, PyAny>>,
+    origin: &'a [u8],
+    place: Placement,
+}
+
+impl Request<'_, '_> {
+    fn object(&self, class: Class, dtype: DType, shape: &[u64]) -> Result<NewObject> {
+        Ok(NewObject {
+            class,
+            dtype,
+            shape: shape.to_vec(),
+            dims: value::dims_of(self.dims, shape.len())?,
+            attrs: value::attributes_of(self.attrs)?,
+            origin: self.origin.to_vec(),
+        })
+    }
+}
+
+/// Creates an array of `data`; of zeros where `data` is None. Returns its OID, dtype and shape.
+#[pyfunction]
+#[pyo3(signature = (realm, parent, path, data, shape, dtype, attrs, dims, overwrite, device,
+                    origin))]
+#[allow(clippy::too_many_arguments)] // one crossing for one array
+pub fn put_array<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    parent: u64,
+    path: Name<'_>,
+    data: Option<&Bound<'py, PyAny>>,
+    shape: Option<&Bound<'py, PyAny>>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    attrs: Option<&Bound<'py, PyAny>>,
+    dims: Option<&Bound<'py, PyAny>>,
+    overwrite: bool,
+    device: Option<&Bound<'py, PyAny>>,
+    origin: &[u8],
+) -> Result<Made<'py>> {
+    let place = Placement { overwrite, device: realm.device(device)? };
+    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
+    let descr = dtype.map(dtype::parse).transpose()?;
+    let shape = shape.map(value::shape_of).transpose()?;
+    let Some(data) = data else {
+        let Some(shape) = shape else {
+            return Err(argument("an array needs data=, or shape= (and dtype=) for one of zeros"));
+        };
+        return zeros(py, &request, descr, shape);
+    };
+    match value::source("data", data, descr.as_ref())? {
+        Source::Text(payload, found) => {
+            agree(&found, shape)?;
+            put_text(py, &request, &payload, &found)
+        }
+        Source::Plain(array, encoded) => {
+            let found: Vec<u64> = array.shape().iter().map(|&d| d as u64).collect();
+            agree(&found, shape)?;
+            put_plain(py, &request, &array, encoded, &found)
+        }
+    }
+}
+
+fn agree(found: &[u64], asked: Option<Vec<u64>>) -> Result<()> {
+    match asked {
+        Some(asked) if asked != found => Err(argument(format!(
+            "data has shape {}, and shape={} was asked for: give one of them, or use data.reshape",
+            view::shown(found),
+            view::shown(&asked)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn put_text<'py>(
+    py: Python<'py>,
+    request: &Request<'_, 'py>,
+    payload: &[u8],
+    shape: &[u64],
+) -> Result<Made<'py>> {
+    let new = request.object(Class::Strings, DType::Text, shape)?;
+    let oid = put(py, request, &new, payload)?;
+    Ok((oid, dtype::decode(py, &DType::Text)?, PyTuple::new(py, shape)?))
+}
+
+fn put_plain<'py>(
+    py: Python<'py>,
+    request: &Request<'_, 'py>,
+    array: &Bound<'py, PyUntypedArray>,
+    encoded: DType,
+    shape: &[u64],
+) -> Result<Made<'py>> {
+    let descr = dtype::shared(&array.dtype(), &encoded)?;
+    let nbytes = view::nbytes_of(descr.itemsize(), shape)?;
+    let new = request.object(Class::Array, encoded, shape)?;
+    let oid = if let Some(bytes) = view::bytes_of(array) {
+        put(py, request, &new, bytes)?
+    } else if nbytes < STRAIGHT_BYTES {
+        let dense = array.call_method1("copy", ("C",))?;
+        let dense = dense.cast_into::<PyUntypedArray>()?;
+        let bytes = view::bytes_of(&dense);
+        put(py, request, &new, bytes.unwrap_or_default())?
+    } else {
+        let reserved = reserve(py, request, &new, nbytes as u64)?;
+        let target = Py::new(py, View::claimed(reserved.view()))?;
+        view::copy_into(&view::array_over(py, &target, &array.dtype(), shape)?, array)?;
+        py.detach(|| reserved.publish())?
+    };
+    Ok((oid, descr, PyTuple::new(py, shape)?))
+}
+
+fn put(py: Python<'_>, request: &Request<'_, '_>, new: &NewObject, data: &[u8]) -> Result<Oid> {
+    let (engine, parent, path, place) = request.target();
+    Ok(py.detach(|| engine.put(parent, path, new, data, place))?)
+}
+
+fn reserve(
+    py: Python<'_>,
+    request: &Request<'_, '_>,
+    new: &NewObject,
+    nbytes: u64,
+) -> Result<engram_engine::Allocation> {
+    let (engine, parent, path, place) = request.target();
+    Ok(py.detach(|| engine.allocate(parent, path, new, nbytes, place))?)
+}
+
+impl Request<'_, '_> {
+    fn target(&self) -> (&engram_engine::Realm, u64, &str, Placement) {
+        (self.realm.engine(), self.parent, self.path, self.place)
+    }
+}
+
+/// A dtype and shape of nothing yet, as numpy takes them: no dtype is `float64`, a sub-array's
+/// shape joins the array's.
+fn blank<'py>(
+    py: Python<'py>,
+    descr: Option<Bound<'py, PyArrayDescr>>,
+    mut shape: Vec<u64>,
+) -> Result<(Bound<'py, PyArrayDescr>, DType, Vec<u64>)> {
+    let mut descr = descr.unwrap_or_else(|| numpy::dtype::<f64>(py));
+    if descr.has_subarray() {
+        shape.extend(descr.shape().into_iter().map(|d| d as u64));
+        descr = descr.base();
+    }
+    if descr.itemsize() == 0 && matches!(descr.kind(), b'S' | b'U') {
+        return Err(argument(format!(
+            "dtype {descr} has no width: say how wide, as in 'S16' or 'U16', or use \
+             numpy.dtypes.StringDType()"
+        )));
+    }
+    let encoded = dtype::encode(&descr)?;
+    view::nbytes_of(descr.itemsize(), &shape)?;
+    let descr = dtype::shared(&descr, &encoded)?;
+    Ok((descr, encoded, shape))
+}
+
+fn zeros<'py>(
+    py: Python<'py>,
+    request: &Request<'_, 'py>,
+    descr: Option<Bound<'py, PyArrayDescr>>,
+    shape: Vec<u64>,
+) -> Result<Made<'py>> {
+    let (descr, encoded, shape) = blank(py, descr, shape)?;
+    if encoded.is_text() {
+        return put_text(py, request, &strings::empty(&shape)?, &shape);
+    }
+    let new = request.object(Class::Array, encoded, &shape)?;
+    let (engine, parent, path, place) = request.target();
+    let oid = py.detach(|| engine.create_zeroed(parent, path, &new, place))?;
+    Ok((oid, descr, PyTuple::new(py, &shape)?))
+}
+
+/// Space reserved for an array that is being filled: published whole, or given back.
+#[pyclass(frozen, module = "engram._engram")]
+pub struct Allocation {
+    reserved: Mutex<Option<engram_engine::Allocation>>,
+    view: Py<View>,
+    /// The array to fill.
+    #[pyo3(get)]
+    array: Py<PyUntypedArray>,
+}
+
+#[pymethods]
+impl Allocation {
+    /// Publishes what was filled in; returns the OID. The array turns read-only either way.
+    fn publish(&self, py: Python<'_>) -> Result<Oid> {
+        self.seal(py)?;
+        match self.take() {
+            Some(reserved) => Ok(py.detach(|| reserved.publish())?),
+            None => Err(argument("this allocation is over: allocate again")),
+        }
+    }
+
+    /// Gives the space back. The array turns read-only, and its memory stays until it is gone.
+    fn abandon(&self, py: Python<'_>) -> Result<()> {
+        self.seal(py)?;
+        if let Some(reserved) = self.take() {
+            py.detach(|| drop(reserved));
+        }
+        Ok(())
+    }
+}
+
+impl Allocation {
+    fn take(&self) -> Option<engram_engine::Allocation> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn seal(&self, py: Python<'_>) -> Result<()> {
+        self.view.get().seal();
+        let write = PyDict::new(py);
+        write.set_item("write", false)?;
+        self.array.bind(py).call_method("setflags", (), Some(&write))?;
+        Ok(())
+    }
+}
+
+/// Reserves space for an array, to be filled in place and then published.
+#[pyfunction]
+#[pyo3(signature = (realm, parent, path, shape, dtype, attrs, dims, overwrite, device, origin))]
+#[allow(clippy::too_many_arguments)] // one crossing for one array
+pub fn allocate<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    parent: u64,
+    path: Name<'_>,
+    shape: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    attrs: Option<&Bound<'py, PyAny>>,
+    dims: Option<&Bound<'py, PyAny>>,
+    overwrite: bool,
+    device: Option<&Bound<'py, PyAny>>,
+    origin: &[u8],
+) -> Result<Allocation> {
+    let place = Placement { overwrite, device: realm.device(device)? };
+    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
+    let descr = dtype.map(dtype::parse).transpose()?;
+    let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
+    if encoded.is_text() {
+        return Err(argument(
+            "strings of variable length cannot be filled in place: create the array with data=",
+        ));
+    }
+    let nbytes = view::nbytes_of(descr.itemsize(), &shape)? as u64;
+    let new = request.object(Class::Array, encoded, &shape)?;
+    let reserved = reserve(py, &request, &new, nbytes)?;
+    let view = Py::new(py, View::claimed(reserved.view()))?;
+    let array = view::array_over(py, &view, &descr, &shape)?.unbind();
+    Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
+}
+
+/// An unnamed array in the pool, gone with its process.
+#[pyfunction]
+pub fn scratch<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    shape: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let device = realm.device(device)?;
+    let descr = dtype.map(dtype::parse).transpose()?;
+    let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
+    if encoded.is_text() {
+        return Err(argument("strings of variable length have no space of their own: use 'U16'"));
+    }
+    let nbytes = view::nbytes_of(descr.itemsize(), &shape)? as u64;
+    let engine = realm.engine();
+    let claim = py.detach(|| engine.scratch(nbytes, device))?;
+    view::array_over(py, &Py::new(py, View::claimed(claim))?, &descr, &shape)
+}
+
+/// All that is known of an object.
+#[pyclass(frozen, get_all, module = "engram._engram")]
+pub struct ObjectInfo {
+    /// `"array"`, `"strings"` or `"blob"`.
+    kind: &'static str,
+    /// numpy's dtype.
+    dtype: Py<PyArrayDescr>,
+    /// The shape.
+    shape: Py<PyTuple>,
+    /// Names of the dimensions, if any were given.
+    dims: Option<Vec<String>>,
+    /// The uid of who made it.
+    owner: u32,
+    /// When it was made: nanoseconds since 1970, UTC.
+    created: i64,
+    /// When it was last changed: nanoseconds since 1970, UTC.
+    modified: i64,
+    /// The group that it is in.
+    parent: u64,
+    /// Its name there.
+    name: String,
+    /// Bytes of its value.
+    nbytes: u64,
+    /// Whether the value lies in the catalog.
+    inline: bool,
+    /// What an import kept beside it: JSON, or nothing.
+    origin: Vec<u8>,
+}
+
+/// All that is known of an object.
+#[pyfunction]
+pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
+    let info = realm.engine().object(oid)?;
+    Ok(ObjectInfo {
+        kind: match info.class {
+            Class::Array => "array",
+            Class::Strings => "strings",
+            Class::Blob => "blob",
+            Class::Group => return Err(corrupt(format!("object {oid:#x} is a group"))),
+        },
+        dtype: dtype::decode(py, &info.dtype)?.unbind(),
+        shape: PyTuple::new(py, &info.shape)?.unbind(),
+        dims: info.dims,
+        owner: info.owner,
+        created: info.created,
+        modified: info.modified,
+        parent: info.parent,
+        name: info.name,
+        nbytes: info.nbytes,
+        inline: info.inline,
+        origin: info.origin,
+    })
+}
+
+/// A copy of the whole value.
+#[pyfunction]
+pub fn read<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oid: Oid,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &Bound<'py, PyTuple>,
+) -> Result<Bound<'py, PyAny>> {
+    let shape: Vec<u64> = shape.extract()?;
+    let (payload, _) = realm.engine().payload(oid)?;
+    copy_of(py, &payload, dtype, &shape)
+}
+
+fn copy_of<'py>(
+    py: Python<'py>,
+    payload: &Payload,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[u64],
+) -> Result<Bound<'py, PyAny>> {
+    if !dtype::is_text(dtype) {
+        return match payload {
+            Payload::Inline(bytes) => value::array_of_bytes(py, dtype, shape, bytes),
+            Payload::Extent(claim) => Ok(view::array_from(py, dtype, shape, claim)?.into_any()),
+        };
+    }
+    match payload {
+        Payload::Inline(bytes) => strings::decode(py, bytes, shape),
+        Payload::Extent(claim) => {
+            let mut bytes = vec![0; claim.len()];
+            view::copy_out(py, &mut bytes, claim, 0)?;
+            strings::decode(py, &bytes, shape)
+        }
+    }
+}
+
+/// The value as an array on the pool's own memory; a small one that lies in the catalog is moved
+/// to an extent first if it is to be written, and copied out if it is to be read.
+#[pyfunction]
+#[pyo3(name = "view")]
+pub fn view_of<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oid: Oid,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &Bound<'py, PyTuple>,
+    write: bool,
+) -> Result<Bound<'py, PyAny>> {
+    if dtype::is_text(dtype) {
+        return Err(argument(
+            "strings of variable length have no view: read them with [...], or keep strings of a \
+             fixed width such as 'U16'",
+        ));
+    }
+    let shape: Vec<u64> = shape.extract()?;
+    let engine = realm.engine();
+    let payload = if write {
+        py.detach(|| engine.view(oid, true)).map_err(gone)?
+    } else {
+        engine.view(oid, false)?
+    };
+    over(py, payload, dtype, &shape)
+}
+
+fn over<'py>(
+    py: Python<'py>,
+    payload: Payload,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &[u64],
+) -> Result<Bound<'py, PyAny>> {
+    let view = match payload {
+        Payload::Extent(claim) => View::claimed(claim),
+        Payload::Inline(bytes) => View::copied(bytes),
+    };
+    Ok(view::array_over(py, &Py::new(py, view)?, dtype, shape)?.into_any())
+}
+
+/// For a write into part of the value: (array, None) on the pool's own memory, or (copy, generation)
+/// of a value that lies in the catalog, to be handed to `replace`.
+#[pyfunction]
+pub fn open_for_write<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oid: Oid,
+    dtype: &Bound<'py, PyArrayDescr>,
+    shape: &Bound<'py, PyTuple>,
+) -> Result<(Bound<'py, PyAny>, Option<u32>)> {
+    let shape: Vec<u64> = shape.extract()?;
+    let engine = realm.engine();
+    let (payload, generation) = engine.payload(oid).map_err(gone)?;
+    if dtype::is_text(dtype) || matches!(payload, Payload::Inline(_)) {
+        return Ok((copy_of(py, &payload, dtype, &shape)?, Some(generation)));
+    }
+    drop(payload);
+    let payload = py.detach(|| engine.view(oid, true)).map_err(gone)?;
+    Ok((over(py, payload, dtype, &shape)?, None))
+}
+
+/// Puts a changed copy back; False if somebody else changed the value meanwhile.
+#[pyfunction]
+pub fn replace(
+    py: Python<'_>,
+    realm: &Realm,
+    oid: Oid,
+    generation: u32,
+    array: &Bound<'_, PyUntypedArray>,
+) -> Result<bool> {
+    let engine = realm.engine();
+    if dtype::is_text(&array.dtype()) {
+        let (payload, _) = strings::encode("the array", array.as_any())?;
+        return Ok(py.detach(|| engine.replace_payload(oid, generation, &payload))?);
+    }
+    let Some(bytes) = view::bytes_of(array) else {
+        return Err(argument("only an array in C order can be put back"));
+    };
+    Ok(py.detach(|| engine.replace_payload(oid, generation, bytes)).map_err(gone)?)
+}
+
+/// Makes in-place writes as durable as the pool is.
+#[pyfunction]
+pub fn flush(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<()> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.flush(oid)).map_err(gone)?)
+}
+
+/// For a write in place, an object that is gone is not missing: it was replaced under the handle.
+fn gone(error: Error) -> Error {
+    if error.kind() != Kind::NotFound {
+        return error;
+    }
+    Error::new(
+        Kind::Busy,
+        format!("{}; nothing was written: look the name up again", error.message()),
+    )
+}

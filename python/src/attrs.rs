@@ -1,0 +1,69 @@
+//! Attributes of groups and objects.
+
+use pyo3::prelude::*;
+
+use crate::error::Result;
+use crate::group::of;
+use crate::realm::Realm;
+use crate::value::{self, Name};
+
+/// An attribute's value, or None (no attribute's value is None).
+#[pyfunction]
+pub fn attr_get<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    is_group: bool,
+    member: u64,
+    name: Name<'_>,
+) -> Result<Option<Bound<'py, PyAny>>> {
+    match realm.engine().attr(of(is_group, member), name.0)? {
+        Some(found) => value::from_value(py, &found).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Sets every attribute of a mapping, in one commit.
+#[pyfunction]
+pub fn attr_set(
+    py: Python<'_>,
+    realm: &Realm,
+    is_group: bool,
+    member: u64,
+    attrs: &Bound<'_, PyAny>,
+) -> Result<()> {
+    let values = value::attributes_of(Some(attrs))?;
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.set_attrs(of(is_group, member), &values))?)
+}
+
+/// Deletes an attribute.
+#[pyfunction]
+pub fn attr_delete(
+    py: Python<'_>,
+    realm: &Realm,
+    is_group: bool,
+    member: u64,
+    name: Name<'_>,
+) -> Result<()> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.delete_attr(of(is_group, member), name.0))?)
+}
+
+/// The names of all attributes, in byte order.
+#[pyfunction]
+pub fn attr_names(realm: &Realm, is_group: bool, member: u64) -> Result<Vec<String>> {
+    let all = realm.engine().attrs(of(is_group, member))?;
+    Ok(all.into_iter().map(|(name, _)| name).collect())
+}
+
+/// All attributes, as they were at one moment, in byte order of their names.
+#[pyfunction]
+pub fn attr_items<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    is_group: bool,
+    member: u64,
+) -> Result<Vec<(String, Bound<'py, PyAny>)>> {
+    let all = realm.engine().attrs(of(is_group, member))?;
+    all.into_iter().map(|(name, found)| Ok((name, value::from_value(py, &found)?))).collect()
+}

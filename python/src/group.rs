@@ -1,0 +1,173 @@
+//! Groups: finding, listing, creating, deleting and moving members.
+
+use engram_engine::{Class, Gid, Kind, Member};
+use numpy::PyArrayDescr;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::dtype;
+use crate::error::Result;
+use crate::realm::Realm;
+use crate::value::{self, Name};
+
+/// What a handle is made of: 0 and a GID for a group; 1, an OID, dtype and shape for an array; 2,
+/// an OID, uint8 and the bytes' number as a shape for a blob.
+type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, PyTuple>>);
+
+/// A member's name with it.
+type Named<'py> = (String, Found<'py>);
+
+fn facts<'py>(py: Python<'py>, realm: &Realm, member: Member) -> Result<Found<'py>> {
+    let oid = match member {
+        Member::Group(gid) => return Ok((0, gid, None, None)),
+        Member::Object(oid) => oid,
+    };
+    let info = realm.engine().object(oid)?;
+    let descr = dtype::decode(py, &info.dtype)?;
+    if info.class == Class::Blob {
+        return Ok((2, oid, Some(descr), Some(PyTuple::new(py, [info.nbytes])?)));
+    }
+    Ok((1, oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
+}
+
+/// The member at `path` under a group, or None.
+#[pyfunction]
+pub fn find<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    parent: Gid,
+    path: Name<'_>,
+) -> Result<Option<Found<'py>>> {
+    match realm.engine().lookup(parent, path.0)? {
+        Some(member) => facts(py, realm, member).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Whether there is a member at `path` under a group.
+#[pyfunction]
+pub fn contains(realm: &Realm, parent: Gid, path: Name<'_>) -> Result<bool> {
+    Ok(realm.engine().lookup(parent, path.0)?.is_some())
+}
+
+/// Up to `limit` names of members after `after`, in byte order.
+#[pyfunction]
+pub fn names(
+    py: Python<'_>,
+    realm: &Realm,
+    group: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>> {
+    let engine = realm.engine();
+    let listed = py.detach(|| engine.list(group, after, limit))?;
+    Ok(listed.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Up to `limit` members after `after`, in byte order of their names, and the last name looked at
+/// (None at the end). A member that goes meanwhile is left out.
+#[pyfunction]
+pub fn members<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    group: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<(Vec<Named<'py>>, Option<String>)> {
+    let engine = realm.engine();
+    let listed = py.detach(|| engine.list(group, after, limit))?;
+    let last = (listed.len() == limit).then(|| listed.last().map(|(n, _)| n.clone())).flatten();
+    let mut found = Vec::with_capacity(listed.len());
+    for (name, member) in listed {
+        match facts(py, realm, member) {
+            Ok(facts) => found.push((name, facts)),
+            Err(crate::error::Failure::Engine(e)) if e.kind() == Kind::NotFound => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok((found, last))
+}
+
+/// How many members a group has.
+#[pyfunction]
+pub fn count(realm: &Realm, group: Gid) -> Result<u64> {
+    Ok(realm.engine().count(group)?)
+}
+
+/// Creates a group, and the groups above it; the GID.
+#[pyfunction]
+pub fn create_group(
+    py: Python<'_>,
+    realm: &Realm,
+    parent: Gid,
+    path: Name<'_>,
+    attrs: Option<&Bound<'_, PyAny>>,
+    origin: &[u8],
+    exist_ok: bool,
+) -> Result<Gid> {
+    let attrs = value::attributes_of(attrs)?;
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.create_group(parent, path.0, &attrs, origin, exist_ok))?)
+}
+
+/// All that is known of a group.
+#[pyclass(frozen, get_all, module = "engram._engram")]
+pub struct GroupInfo {
+    /// The group that it is in; its own GID at the root.
+    parent: Gid,
+    /// Its name there.
+    name: String,
+    /// When it was made: nanoseconds since 1970, UTC.
+    created: i64,
+    /// When it was last changed: nanoseconds since 1970, UTC.
+    modified: i64,
+    /// The uid of who made it.
+    owner: u32,
+    /// What an import kept beside it: JSON, or nothing.
+    origin: Vec<u8>,
+}
+
+/// All that is known of a group.
+#[pyfunction]
+pub fn group_info(realm: &Realm, group: Gid) -> Result<GroupInfo> {
+    let info = realm.engine().group(group)?;
+    Ok(GroupInfo {
+        parent: info.parent,
+        name: info.name,
+        created: info.created,
+        modified: info.modified,
+        owner: info.owner,
+        origin: info.origin,
+    })
+}
+
+/// The path of a group or an object from its namespace's root.
+#[pyfunction]
+pub fn path_of(realm: &Realm, is_group: bool, member: u64) -> Result<String> {
+    Ok(realm.engine().path_of(of(is_group, member))?)
+}
+
+/// Deletes a member; a group with all that is in it.
+#[pyfunction]
+pub fn delete(py: Python<'_>, realm: &Realm, parent: Gid, path: Name<'_>) -> Result<()> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.delete(parent, path.0))?)
+}
+
+/// Moves a member to another path under the same group.
+#[pyfunction]
+pub fn rename(
+    py: Python<'_>,
+    realm: &Realm,
+    parent: Gid,
+    old: Name<'_>,
+    new: Name<'_>,
+) -> Result<()> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.rename(parent, old.0, parent, new.0))?)
+}
+
+/// The member that a handle stands for.
+pub fn of(is_group: bool, id: u64) -> Member {
+    if is_group { Member::Group(id) } else { Member::Object(id) }
+}

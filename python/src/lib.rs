@@ -1,0 +1,46 @@
+//! The module `engram._engram`: the engine as Python sees it, one file per noun.
+//!
+//! These are natives for the package in `python/engram`, not an interface of their own: they take
+//! a realm and an id, validate, turn numpy's dtypes and arrays into the engine's and back, and let
+//! go of the interpreter while the engine copies much or may wait. All handles, names and defaults
+//! that users see are the package's. `unsafe` stands in `view.rs` alone.
+
+mod array;
+mod attrs;
+mod blob;
+mod dtype;
+mod error;
+mod group;
+mod pool;
+mod realm;
+mod strings;
+mod value;
+mod view;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _engram {
+    #[pymodule_export]
+    use crate::array::{
+        Allocation, ObjectInfo, allocate, flush, object_info, open_for_write, put_array, read,
+        replace, scratch, view_of,
+    };
+    #[pymodule_export]
+    use crate::attrs::{attr_delete, attr_get, attr_items, attr_names, attr_set};
+    #[pymodule_export]
+    use crate::blob::{put_blob, read_blob};
+    #[pymodule_export]
+    use crate::error::kinds;
+    #[pymodule_export]
+    use crate::group::{
+        GroupInfo, contains, count, create_group, delete, find, group_info, members, names,
+        path_of, rename,
+    };
+    #[pymodule_export]
+    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
+    #[pymodule_export]
+    use crate::realm::{Realm, Space};
+    #[pymodule_export]
+    use crate::view::View;
+}

@@ -1,0 +1,212 @@
+//! Pools: creating, opening, closing, destroying; devices and namespaces.
+
+use std::path::PathBuf;
+
+use engram_engine::{CreateOptions, Durability, Mode};
+use pyo3::prelude::*;
+
+use crate::error::{Result, argument, of_pool};
+use crate::realm::Realm;
+
+/// One opening of a pool.
+#[pyclass(frozen, weakref, module = "engram._engram")]
+pub struct Pool {
+    engine: engram_engine::Pool,
+}
+
+/// A device of a pool.
+#[pyclass(frozen, get_all, module = "engram._engram")]
+pub struct DeviceInfo {
+    /// Its number: 0 is the pool's own path.
+    index: u32,
+    /// Its directory.
+    path: PathBuf,
+    /// The filesystem's name.
+    filesystem: String,
+    /// Whether what is synced there survives power loss.
+    durable: bool,
+    /// Free bytes on the filesystem.
+    free: u64,
+}
+
+/// A namespace of a pool.
+#[pyclass(frozen, get_all, module = "engram._engram")]
+pub struct NamespaceInfo {
+    /// Its name.
+    name: String,
+    /// The uid of its owner.
+    owner: u32,
+    /// The gid of its group.
+    group: u32,
+    /// Its POSIX mode.
+    mode: u32,
+}
+
+#[pymethods]
+impl Pool {
+    /// Creates a pool. `durability` is "auto", "process" or "system".
+    #[staticmethod]
+    fn create(
+        py: Python<'_>,
+        path: PathBuf,
+        size: u64,
+        devices: Vec<PathBuf>,
+        durability: &str,
+        prefault: bool,
+        force: bool,
+    ) -> Result<Self> {
+        let durability = match durability {
+            "auto" => None,
+            "process" => Some(Durability::Process),
+            "system" => Some(Durability::System),
+            other => {
+                return Err(argument(format!(
+                    "durability {other:?} is unknown: use \"auto\", \"process\" or \"system\""
+                )));
+            }
+        };
+        let options = CreateOptions { size, devices, durability, prefault, force };
+        let engine = py
+            .detach(move || engram_engine::Pool::create(&path, &options))
+            .map_err(|e| of_pool(py, e))?;
+        Ok(Pool { engine })
+    }
+
+    /// Opens a pool.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, write: bool, force: bool) -> Result<Self> {
+        let mode = if write { Mode::ReadWrite } else { Mode::Read };
+        let engine = py
+            .detach(move || engram_engine::Pool::open(&path, mode, force))
+            .map_err(|e| of_pool(py, e))?;
+        Ok(Pool { engine })
+    }
+
+    /// Ends this opening's handles; views live on.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.engine.close());
+    }
+
+    /// Whether this opening is open still.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.engine.is_open()
+    }
+
+    /// The pool's path.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.engine.path().to_path_buf()
+    }
+
+    /// The pool's uuid: 32 hexadecimal digits.
+    #[getter]
+    fn uuid(&self) -> &str {
+        self.engine.uuid()
+    }
+
+    /// Whether the pool was opened for writing.
+    #[getter]
+    fn writable(&self) -> bool {
+        self.engine.mode() == Mode::ReadWrite
+    }
+
+    /// "process" or "system".
+    #[getter]
+    fn durability(&self) -> &'static str {
+        self.engine.durability().as_str()
+    }
+
+    /// The pool's devices.
+    fn devices(&self, py: Python<'_>) -> Result<Vec<DeviceInfo>> {
+        self.check_open()?;
+        let devices = py.detach(|| self.engine.devices())?;
+        let info = |d: engram_engine::DeviceInfo| DeviceInfo {
+            index: d.index,
+            path: d.path,
+            filesystem: d.filesystem,
+            durable: d.durable,
+            free: d.free,
+        };
+        Ok(devices.into_iter().map(info).collect())
+    }
+
+    /// Adds a device.
+    fn add_device(&self, py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
+        Ok(py.detach(move || self.engine.add_device(&path, force))?)
+    }
+
+    /// The shared realm of a namespace.
+    fn realm(&self, py: Python<'_>, namespace: &str) -> Result<Realm> {
+        let realm = py.detach(|| self.engine.realm(namespace))?;
+        Ok(Realm::new(self.engine.clone(), realm))
+    }
+
+    /// Creates a namespace.
+    fn create_namespace(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        mode: u32,
+        group: Option<&str>,
+        size: Option<u64>,
+    ) -> Result<Realm> {
+        let realm = py.detach(|| self.engine.create_namespace(name, mode, group, size))?;
+        Ok(Realm::new(self.engine.clone(), realm))
+    }
+
+    /// The pool's namespaces.
+    fn namespaces(&self, py: Python<'_>) -> Result<Vec<NamespaceInfo>> {
+        self.check_open()?;
+        let namespaces = py.detach(|| self.engine.namespaces())?;
+        let info = |n: engram_engine::NamespaceInfo| NamespaceInfo {
+            name: n.name,
+            owner: n.owner,
+            group: n.group,
+            mode: n.mode,
+        };
+        Ok(namespaces.into_iter().map(info).collect())
+    }
+
+    /// Removes a namespace with all that is in it.
+    fn remove_namespace(&self, py: Python<'_>, name: &str) -> Result<()> {
+        Ok(py.detach(|| self.engine.remove_namespace(name))?)
+    }
+}
+
+impl Pool {
+    fn check_open(&self) -> Result<()> {
+        if self.engine.is_open() {
+            return Ok(());
+        }
+        Err(argument(format!("the pool {} is closed: open it again", self.engine.path().display())))
+    }
+}
+
+/// What a walk found: problems, and counts of what was walked.
+type Walked = (Vec<String>, Vec<(&'static str, u64)>);
+
+/// Walks a pool; a damaged catalog may kill the process. Returns problems, and counts.
+#[pyfunction]
+pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
+    let report =
+        py.detach(move || engram_engine::Pool::verify(&path)).map_err(|e| of_pool(py, e))?;
+    let counts = vec![
+        ("namespaces", report.namespaces),
+        ("groups", report.groups),
+        ("objects", report.objects),
+        ("attributes", report.attributes),
+        ("extents", report.extents),
+        ("used", report.used),
+        ("free", report.free),
+        ("pending", report.pending),
+        ("arena", report.arena),
+    ];
+    Ok((report.problems, counts))
+}
+
+/// Destroys a pool that nobody has open.
+#[pyfunction]
+pub fn destroy(py: Python<'_>, path: PathBuf) -> Result<()> {
+    py.detach(move || engram_engine::Pool::destroy(&path)).map_err(|e| of_pool(py, e))
+}

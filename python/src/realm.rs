@@ -1,0 +1,157 @@
+//! A realm: what every handle holds, and all natives take.
+
+use std::path::PathBuf;
+
+use engram_engine::Mode;
+use pyo3::prelude::*;
+
+use crate::error::{Result, argument};
+
+/// A namespace's shared realm, through one opening of its pool.
+#[pyclass(frozen, module = "engram._engram")]
+pub struct Realm {
+    pool: engram_engine::Pool,
+    engine: engram_engine::Realm,
+    root: u64,
+}
+
+impl Realm {
+    /// The realm of this opening.
+    pub fn new(pool: engram_engine::Pool, engine: engram_engine::Realm) -> Self {
+        let root = engine.root();
+        Realm { pool, engine, root }
+    }
+
+    /// The engine's realm.
+    pub fn engine(&self) -> &engram_engine::Realm {
+        &self.engine
+    }
+
+    /// A device's index, from its index or its path.
+    pub fn device(&self, device: Option<&Bound<'_, PyAny>>) -> Result<Option<u32>> {
+        let Some(device) = device.filter(|d| !d.is_none()) else {
+            return Ok(None);
+        };
+        let devices = self.pool.devices()?;
+        let found = if let Ok(index) = device.extract::<u32>() {
+            devices.iter().find(|d| d.index == index)
+        } else if let Ok(path) = device.extract::<PathBuf>() {
+            let path = path.canonicalize().unwrap_or(path);
+            devices.iter().find(|d| d.path.canonicalize().is_ok_and(|p| p == path))
+        } else {
+            None
+        };
+        let Some(found) = found else {
+            let all: Vec<_> =
+                devices.iter().map(|d| format!("{} {}", d.index, d.path.display())).collect();
+            return Err(argument(format!(
+                "device {device:?} is none of this pool's: give a path or an index of {}",
+                all.join(", ")
+            )));
+        };
+        Ok(Some(found.index))
+    }
+}
+
+/// Where a realm's space is, in bytes.
+#[pyclass(frozen, get_all, module = "engram._engram")]
+pub struct Space {
+    /// The bound on the arena.
+    size: u64,
+    /// Allocated from the devices so far.
+    arena: u64,
+    /// Of extents that rows point to.
+    used: u64,
+    /// Free in the arena.
+    free: u64,
+    /// Reserved, or freed and still looked at.
+    pending: u64,
+    /// The largest free extent.
+    largest_free: u64,
+    /// What the catalog has allocated, apart from the arena.
+    catalog: u64,
+    /// Process ids that have the realm open.
+    pids: Vec<u32>,
+    /// How many extents this process has views of.
+    views: u64,
+}
+
+#[pymethods]
+impl Realm {
+    /// The namespace's name.
+    #[getter]
+    fn namespace(&self) -> &str {
+        self.engine.namespace()
+    }
+
+    /// The pool's uuid: 32 hexadecimal digits.
+    #[getter]
+    fn uuid(&self) -> &str {
+        self.engine.uuid()
+    }
+
+    /// The pool's path.
+    #[getter]
+    fn pool_path(&self) -> PathBuf {
+        self.pool.path().to_path_buf()
+    }
+
+    /// The root group's GID.
+    #[getter]
+    fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// Whether the pool was opened for writing.
+    #[getter]
+    fn writable(&self) -> bool {
+        self.engine.mode() == Mode::ReadWrite
+    }
+
+    /// Whether this opening of the pool is open still.
+    #[getter]
+    fn is_open(&self) -> bool {
+        self.engine.is_open()
+    }
+
+    /// Whether the other realm is of the same pool.
+    fn same_pool(&self, other: &Realm) -> bool {
+        self.engine.uuid() == other.engine.uuid()
+    }
+
+    /// Where the space is.
+    fn space(&self, py: Python<'_>) -> Result<Space> {
+        let space = py.detach(|| self.engine.space())?;
+        Ok(Space {
+            size: space.size,
+            arena: space.arena,
+            used: space.used,
+            free: space.free,
+            pending: space.pending,
+            largest_free: space.largest_free,
+            catalog: space.catalog,
+            pids: space.pids,
+            views: space.views,
+        })
+    }
+
+    /// Sets the bound on the arena, in bytes.
+    fn resize(&self, py: Python<'_>, size: u64) -> Result<()> {
+        Ok(py.detach(|| self.engine.resize(size))?)
+    }
+
+    /// Begins a batch of the calling thread's; within another, joins it.
+    fn begin_batch(&self, py: Python<'_>) -> Result<()> {
+        Ok(py.detach(|| self.engine.begin_batch())?)
+    }
+
+    /// Commits the batch, if this ends the outermost.
+    fn commit_batch(&self, py: Python<'_>) -> Result<()> {
+        Ok(py.detach(|| self.engine.commit_batch())?)
+    }
+
+    /// Drops the batch.
+    fn abort_batch(&self, py: Python<'_>) -> Result<()> {
+        Ok(py.detach(|| self.engine.abort_batch())?)
+    }
+}

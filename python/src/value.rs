@@ -1,0 +1,292 @@
+//! What users hand in: anything numpy takes for an array, as bytes with a dtype and a shape; and an
+//! attribute's value, both ways.
+//!
+//! An attribute comes back as what it was. A `str` is kept as text and comes back as `str`; `bytes`
+//! come back as `numpy.bytes_` with every byte, trailing zeros too; a scalar comes back as numpy's
+//! scalar; an array as an array. A 0-d value that no scalar can carry exactly (numpy's scalars are
+//! of native byte order) comes back as the 0-d array that it was.
+
+use engram_engine::Value;
+use engram_engine::dtype::DType;
+use numpy::prelude::*;
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict, PyMapping, PyString, PyTuple, PyType};
+use pyo3::{Borrowed, intern};
+
+use crate::error::{Failure, Result, argument, refused};
+use crate::{dtype, strings, view};
+
+/// A name or path from Python: valid Unicode; the engine judges the rest.
+#[derive(Clone, Copy)]
+pub struct Name<'a>(pub &'a str);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Name<'a> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if !object.is_instance_of::<PyString>() {
+            let kind = object.get_type().name()?;
+            let message = format!("{:?} is of type {kind}, and names and paths are str", &*object);
+            return Err(argument(message).into());
+        }
+        object.extract::<&'a str>().map(Name).map_err(|_| {
+            let error = engram_engine::Error::new(
+                engram_engine::Kind::InvalidName,
+                format!("the name {:?} has no UTF-8: leave the lone surrogates out", &*object),
+            );
+            Failure::Engine(error).into()
+        })
+    }
+}
+
+/// Data to be stored.
+pub enum Source<'py> {
+    /// Fixed-size items, in an array of any strides.
+    Plain(Bound<'py, PyUntypedArray>, DType),
+    /// Variable-length strings: the payload, and the shape.
+    Text(Vec<u8>, Vec<u64>),
+}
+
+/// What numpy makes of `data` (as `dtype`, if given). `what` names it in errors.
+pub fn source<'py>(
+    what: &str,
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyArrayDescr>>,
+) -> Result<Source<'py>> {
+    if let (Ok(text), None) = (data.cast_exact::<PyString>(), dtype) {
+        return text
+            .to_str()
+            .map(|t| Source::Text(t.as_bytes().to_vec(), Vec::new()))
+            .map_err(|_| argument(format!("{what} is {data:?}, which has no UTF-8: encode it")));
+    }
+    let array = match data.cast_exact::<PyUntypedArray>() {
+        Ok(array) if dtype.is_none_or(|d| array.dtype().is(d)) => array.clone(),
+        _ => as_array(what, data, dtype)?,
+    };
+    let descr = array.dtype();
+    if descr.kind() == b'O' && !descr.has_fields() || dtype::is_text(&descr) {
+        if descr.kind() == b'O' && array.ndim() == 0 {
+            let item = array.call_method0("item")?;
+            if !item.is_instance_of::<PyString>() {
+                return Err(unfit(what, &item)?);
+            }
+        }
+        let (payload, shape) = strings::encode(what, array.as_any())?;
+        return Ok(Source::Text(payload, shape));
+    }
+    match dtype::encode(&descr) {
+        Ok(encoded) => Ok(Source::Plain(array, encoded)),
+        Err(Failure::Engine(e)) => Err(e.context(what).into()),
+        Err(other) => Err(other),
+    }
+}
+
+fn as_array<'py>(
+    what: &str,
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyArrayDescr>>,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let py = data.py();
+    let numpy = py.import(intern!(py, "numpy"))?;
+    let masked = numpy.getattr("ma")?;
+    if data.is_instance(&masked.getattr("MaskedArray")?)?
+        && masked.call_method1("is_masked", (data,))?.is_truthy()?
+    {
+        return Err(argument(format!(
+            "{what} has masked values, and a pool keeps no masks: store data.filled(value), and \
+             numpy.ma.getmaskarray(data) beside it if it is needed"
+        )));
+    }
+    let array = numpy
+        .call_method1(intern!(py, "asarray"), (data, dtype))
+        .map_err(|e| refused(py, &format!("{what} cannot be an array"), e))?;
+    Ok(array.cast_into::<PyUntypedArray>()?)
+}
+
+fn unfit(what: &str, item: &Bound<'_, PyAny>) -> Result<Failure> {
+    let kind = item.get_type().name()?;
+    Ok(argument(format!(
+        "{what} is of type {kind}, which numpy has no fixed-size dtype for: give a number, bytes, \
+         str, a numpy array or a sequence of them (datetimes as numpy.datetime64)"
+    )))
+}
+
+/// A whole shape from Python: an int, or a sequence of ints.
+pub fn shape_of(shape: &Bound<'_, PyAny>) -> Result<Vec<u64>> {
+    let one = |item: &Bound<'_, PyAny>| -> Result<u64> {
+        let whole = item.call_method0("__index__").map_err(|_| {
+            argument(format!("shape {shape:?} is no shape: give an int or a tuple of ints"))
+        })?;
+        match whole.extract::<i64>() {
+            Ok(size) if size >= 0 => Ok(size as u64),
+            _ => Err(argument(format!(
+                "shape {shape:?} has the dimension {whole}: a dimension is from 0 to 2**63 - 1"
+            ))),
+        }
+    };
+    match shape.try_iter() {
+        Err(_) => Ok(vec![one(shape)?]),
+        Ok(items) => items.map(|item| one(&item?)).collect(),
+    }
+}
+
+/// Names of dimensions, as many as there are.
+pub fn dims_of(dims: Option<&Bound<'_, PyAny>>, ndim: usize) -> Result<Option<Vec<String>>> {
+    let Some(dims) = dims.filter(|d| !d.is_none()) else {
+        return Ok(None);
+    };
+    let bad = || argument(format!("dims {dims:?} are no names: give a tuple of str"));
+    let names: Vec<String> = match dims.cast::<PyString>() {
+        Ok(one) => vec![one.extract().map_err(|_| bad())?],
+        Err(_) => dims
+            .try_iter()
+            .map_err(|_| bad())?
+            .map(|name| name.and_then(|n| n.extract()).map_err(|_| bad()))
+            .collect::<Result<_>>()?,
+    };
+    if names.len() != ndim {
+        return Err(argument(format!(
+            "dims {dims:?} name {} dimensions, and the array has {ndim}: give one name for each",
+            names.len()
+        )));
+    }
+    Ok(Some(names))
+}
+
+/// Attributes from a mapping of Python's.
+pub fn attributes_of(attrs: Option<&Bound<'_, PyAny>>) -> Result<Vec<(String, Value)>> {
+    let Some(attrs) = attrs.filter(|a| !a.is_none()) else {
+        return Ok(Vec::new());
+    };
+    if let Ok(dict) = attrs.cast_exact::<PyDict>() {
+        let mut found = Vec::with_capacity(dict.len());
+        for (key, value) in dict.iter() {
+            found.push(attribute_of(&key, &value)?);
+        }
+        return Ok(found);
+    }
+    let Ok(mapping) = attrs.cast::<PyMapping>() else {
+        return Err(argument(format!("attrs {attrs:?} are no mapping of str to values")));
+    };
+    let mut found = Vec::new();
+    for item in mapping.items()?.iter() {
+        let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item.extract()?;
+        found.push(attribute_of(&key, &value)?);
+    }
+    Ok(found)
+}
+
+fn attribute_of(key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Result<(String, Value)> {
+    let name = key.extract::<Name<'_>>()?.0;
+    Ok((name.to_owned(), to_value(name, value)?))
+}
+
+/// An attribute's value from Python.
+pub fn to_value(name: &str, value: &Bound<'_, PyAny>) -> Result<Value> {
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(fixed(b'S', b'|', bytes.as_bytes().to_vec()));
+    }
+    if value.is_instance_of::<PyString>() && !value.is_exact_instance_of::<PyString>() {
+        return numpy_text(name, value);
+    }
+    match source(&format!("attribute '{name}'"), value, None)? {
+        Source::Text(data, shape) => Ok(Value { dtype: DType::Text, shape, data }),
+        Source::Plain(array, dtype) => {
+            let shape = array.shape().iter().map(|&d| d as u64).collect();
+            let data = match view::bytes_of(&array) {
+                Some(bytes) => bytes.to_vec(),
+                None => array.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec(),
+            };
+            Ok(Value { dtype, shape, data })
+        }
+    }
+}
+
+/// `numpy.str_` is kept as what it is, a string of fixed width; other subclasses of `str` as text.
+fn numpy_text(name: &str, value: &Bound<'_, PyAny>) -> Result<Value> {
+    let no_utf8 = |_| argument(format!("attribute '{name}' is {value:?}, which has no UTF-8"));
+    let string = value.cast::<PyString>()?.to_str().map_err(no_utf8)?;
+    if !value.is_instance(scalar_class(value.py(), "str_")?.as_any())? {
+        return Ok(Value { dtype: DType::Text, shape: vec![], data: string.as_bytes().to_vec() });
+    }
+    let order = if cfg!(target_endian = "little") { b'<' } else { b'>' };
+    Ok(fixed(b'U', order, string.chars().flat_map(|c| u32::from(c).to_ne_bytes()).collect()))
+}
+
+fn fixed(kind: u8, order: u8, data: Vec<u8>) -> Value {
+    let dtype = DType::Scalar { kind, order, size: data.len() as u32, unit: None };
+    Value { dtype, shape: Vec::new(), data }
+}
+
+/// An attribute's value for Python.
+pub fn from_value<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py, PyAny>> {
+    let scalar = value.shape.is_empty();
+    match &value.dtype {
+        DType::Text if scalar => Ok(PyString::new(py, strings::one(&value.data)?).into_any()),
+        DType::Text => strings::decode(py, &value.data, &value.shape),
+        DType::Scalar { kind: b'S', .. } if scalar => {
+            Ok(scalar_class(py, "bytes_")?.call1((PyBytes::new(py, &value.data),))?)
+        }
+        DType::Scalar { kind: b'U', order, .. } if scalar && native(*order) => {
+            let units = value.data.chunks_exact(4);
+            let text: Option<String> = units
+                .map(|c| char::from_u32(u32::from_ne_bytes(c.try_into().expect("chunks of four"))))
+                .collect();
+            match text {
+                Some(text) => Ok(scalar_class(py, "str_")?.call1((text,))?),
+                None => as_stored(py, value),
+            }
+        }
+        DType::Scalar { order, .. } if scalar && native(*order) => {
+            Ok(as_stored(py, value)?.get_item(PyTuple::empty(py))?)
+        }
+        DType::Struct { .. } if scalar => {
+            Ok(as_stored(py, value)?.get_item(PyTuple::empty(py))?.call_method0("copy")?)
+        }
+        _ => as_stored(py, value),
+    }
+}
+
+/// The value as the array that was stored, 0-d or not.
+fn as_stored<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py, PyAny>> {
+    let descr = dtype::decode(py, &value.dtype)?;
+    array_of_bytes(py, &descr, &value.shape, &value.data)
+}
+
+/// A new array with these bytes, of any dtype that has them.
+pub fn array_of_bytes<'py>(
+    py: Python<'py>,
+    descr: &Bound<'py, PyArrayDescr>,
+    shape: &[u64],
+    bytes: &[u8],
+) -> Result<Bound<'py, PyAny>> {
+    if descr.itemsize() > 0 || descr.has_fields() || descr.kind() == b'V' {
+        return Ok(view::array_of(py, descr, shape, bytes)?.into_any());
+    }
+    // numpy widens 'S0' and 'U0' to one character wherever it can, but not within a field.
+    let within = PyTuple::new(py, [("f", descr)])?;
+    let spec = PyArrayDescr::new(py, within.to_list())?;
+    let made = py.import("numpy")?.call_method1("zeros", (PyTuple::new(py, shape)?, spec))?;
+    Ok(made.get_item("f")?)
+}
+
+fn native(order: u8) -> bool {
+    order == b'|' || order == if cfg!(target_endian = "little") { b'<' } else { b'>' }
+}
+
+fn scalar_class<'py>(py: Python<'py>, name: &str) -> Result<Bound<'py, PyType>> {
+    static BYTES: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static STR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let kept = if name == "str_" { &STR } else { &BYTES };
+    let found = kept.get_or_try_init(py, || {
+        let class = py.import("numpy")?.getattr(name)?;
+        class
+            .cast_into::<PyType>()
+            .map(Bound::unbind)
+            .map_err(|e| PyTypeError::new_err(e.to_string()))
+    })?;
+    Ok(found.bind(py).clone())
+}
