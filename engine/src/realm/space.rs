@@ -214,7 +214,8 @@ impl Core {
             .map(|align| round_up((round_up(tail, align) + len).saturating_sub(end), HUGE))
             .find(|&needed| needed <= room);
         let Some(needed) = needed else { return Err(self.full(inside, len, limit)) };
-        let hoped = (end / GROWTH_PART).clamp(GROWTH_MIN, GROWTH_MAX).max(needed).min(room);
+        let hoped = round_up(end / GROWTH_PART, HUGE).clamp(GROWTH_MIN, GROWTH_MAX);
+        let hoped = hoped.max(needed).min(room);
         let mut number = spans.len() as u32;
         let mut grown = self.append(inside, &mut number, hoped.max(needed), needed, device)?;
         while grown < needed {
