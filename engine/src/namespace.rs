@@ -64,8 +64,8 @@ pub(crate) struct NewNamespace<'a> {
     pub name: &'a str,
     /// Its mode.
     pub mode: u32,
-    /// Its group, by name.
-    pub group: Option<&'a str>,
+    /// Its group's number.
+    pub group: Option<u32>,
     /// The bound of its arena.
     pub size: u64,
 }
@@ -130,10 +130,9 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     let (folder_mode, file_mode) = modes(new.mode);
     // The namespace's own folder may be entered by whom the mode admits; the realm may not.
     make_folder(at, 0o700 | (new.mode & 0o055))?;
-    if let Some(group) = new.group {
-        let gid = group_id(group)?;
+    if let Some(gid) = new.group {
         chown(at, None, Some(gid))
-            .map_err(|e| Error::os(format!("giving {:?} to group {group:?}", new.name), &e))?;
+            .map_err(|e| Error::os(format!("giving {:?} to group {gid}", new.name), &e))?;
         if new.mode & 0o020 != 0 {
             let setgid = fs::Permissions::from_mode(0o2770 | (new.mode & 0o055));
             fs::set_permissions(at, setgid)
@@ -340,19 +339,6 @@ pub(crate) fn remove(pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
         }
     }
     fs::remove_dir_all(&away).map_err(|e| Error::os(format!("removing {name:?}"), &e))
-}
-
-fn group_id(group: &str) -> Result<u32> {
-    let Ok(name) = std::ffi::CString::new(group) else {
-        fail!(InvalidName, "group name {group:?} has a NUL character")
-    };
-    // SAFETY: a NUL-terminated name; the result is read at once, under no other call of ours.
-    let entry = unsafe { libc::getgrnam(name.as_ptr()) };
-    if entry.is_null() {
-        fail!(NotFound, "this system has no group {group:?}: see `getent group`");
-    }
-    // SAFETY: not null, so a valid entry until the next call.
-    Ok(unsafe { (*entry).gr_gid })
 }
 
 /// Writes a TOML file whole: under another name, synced, then renamed.

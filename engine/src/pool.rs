@@ -375,7 +375,7 @@ impl Pool {
         &self,
         name: &str,
         mode: u32,
-        group: Option<&str>,
+        group: Option<u32>,
         size: Option<u64>,
     ) -> Result<Realm> {
         self.writable()?;

@@ -1,36 +1,22 @@
-//! What a process has once: the registry of its cores, and the fork handlers.
+//! What a process has once: the registry of its cores.
 //!
 //! **One environment per process and path.** LMDB may not be opened twice in one process: closing
 //! one would drop the other's locks. So cores are found by device and inode of the realm's folder.
 //! A second copy of the engine in the process (another extension module, a C library) has a
 //! registry of its own; it is recognised by its lease (`realm::open`), because a symbol that the
 //! dynamic linker would show to both does not exist for modules loaded privately.
-//!
-//! **Fork (P4).** `pthread_atfork` runs three handlers in the thread that forks:
-//!
-//! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
-//!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
-//!   every pin, from the spare; without a spare, or on any error, the lease will be frozen.
-//! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
-//! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
-//!   inherited catalog without ending its read transactions (that would write the parent's reader
-//!   slots), forget ids, peers and batches. Its own catalog is opened on first use.
-//!
-//! Handlers must not fail and must not wait for another process; they wait for short operations
-//! of this one only.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::lease::{Lease, Spare};
-use crate::realm::{Core, Purpose, Setup, State, lock, open, shut};
+use crate::lease::fork;
+use crate::realm::{Core, Purpose, Setup, open, shut};
 
 type Key = (u64, u64);
-type Registry = HashMap<Key, Arc<Core>>;
+pub(crate) type Registry = HashMap<Key, Arc<Core>>;
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 static HANDLERS: Once = Once::new();
@@ -39,12 +25,18 @@ static SESSIONS: Mutex<()> = Mutex::new(());
 
 /// Runs something short that a fork waits for.
 pub(crate) fn between_forks<T>(short: impl FnOnce() -> T) -> T {
-    let _still = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _still = sessions();
     short()
 }
 
-fn registry() -> MutexGuard<'static, Option<Registry>> {
-    HANDLERS.call_once(install_handlers);
+/// The sessions' lock, held.
+pub(crate) fn sessions() -> MutexGuard<'static, ()> {
+    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The registry, held.
+pub(crate) fn registry() -> MutexGuard<'static, Option<Registry>> {
+    HANDLERS.call_once(fork::install);
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -80,120 +72,4 @@ pub(crate) fn retire(core: &Arc<Core>) {
     if registry.len() < before {
         shut(core);
     }
-}
-
-fn install_handlers() {
-    // SAFETY: the three handlers are `extern "C"` functions without arguments that do not unwind
-    // (each catches panics), and live as long as the process.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-}
-
-/// One core, held still across a fork.
-struct Held {
-    core: Arc<Core>,
-    /// Borrows from `core`, which is kept alive beside it and never moved out of its `Arc`.
-    state: RwLockWriteGuard<'static, State>,
-    child: Option<Lease>,
-}
-
-struct Forking {
-    held: Vec<Held>,
-    registry: MutexGuard<'static, Option<Registry>>,
-    sessions: MutexGuard<'static, ()>,
-}
-
-thread_local! {
-    static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
-}
-
-extern "C" fn prepare() {
-    quietly(|| {
-        let sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = registry();
-        let cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
-        let held = cores.into_iter().map(hold).collect();
-        FORKING.with_borrow_mut(|forking| {
-            *forking = Some(Forking { held, registry: slot, sessions });
-        });
-    });
-}
-
-fn hold(core: Arc<Core>) -> Held {
-    let guard = core.state.write().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the guard borrows the lock inside the `Arc` that `Held` keeps beside it; `release`
-    // drops the guard before the `Arc`, and the allocation behind an `Arc` never moves.
-    let mut state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
-    let leases = core.setup.leases();
-    let mode = core.setup.file_mode;
-    let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
-    let child = match (&state.lease, spare) {
-        (Some(lease), Some(spare)) => lease.fork(spare, &leases).ok(),
-        _ => None,
-    };
-    if let (Some(_), Some(catalog)) = (&child, &state.catalog) {
-        catalog.growth().raise_lease_epoch();
-    }
-    if state.spare.is_none() {
-        state.spare = Spare::create(&leases, mode).ok();
-    }
-    Held { core, state, child }
-}
-
-extern "C" fn parent() {
-    quietly(|| {
-        release(|held| match held.child.take() {
-            // Closes our descriptor of the child's lease; the child's own keeps it locked.
-            Some(childs) => drop(childs),
-            None => freeze(held),
-        });
-    });
-}
-
-extern "C" fn child() {
-    quietly(|| {
-        release(|held| {
-            match held.child.take() {
-                Some(own) => {
-                    own.adopt();
-                    // Closes our descriptor of the parent's lease; the parent's keeps it locked.
-                    held.state.lease = Some(own);
-                }
-                None => freeze(held),
-            }
-            // The spare is the parent's as well.
-            held.state.spare = None;
-            if let Some(catalog) = held.state.catalog.take() {
-                catalog.abandon();
-            }
-            *lock(&held.core.ids) = crate::realm::IdBlock::default();
-            *lock(&held.core.peers) = crate::lease::Peers::default();
-        });
-    });
-}
-
-/// No lease could be made for the child: both sides keep the old one as it is, for its pins.
-fn freeze(held: &mut Held) {
-    if let Some(lease) = held.state.lease.take() {
-        held.state.frozen.push(lease);
-    }
-}
-
-/// Lets go of what `prepare` held, in an order in which no guard outlives its lock.
-fn release(mut each: impl FnMut(&mut Held)) {
-    let Some(forking) = FORKING.with_borrow_mut(Option::take) else { return };
-    let mut cores = Vec::new();
-    let Forking { held, registry, sessions } = forking;
-    for mut held in held {
-        each(&mut held);
-        let Held { core, state, .. } = held;
-        drop(state);
-        cores.push(core);
-    }
-    // The registry is let go of before the cores: dropping the last of one takes it.
-    drop((registry, sessions));
-}
-
-/// A handler must not unwind into the C library.
-fn quietly(handler: impl FnOnce()) {
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(handler));
 }

@@ -1,6 +1,7 @@
 """Pools: creating, opening, destroying; and the openings that unpickled handles share."""
 
 import contextlib
+import grp
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from engram import _engram, size
 from engram._engram import DeviceInfo
-from engram.errors import AccessError, ArgumentError
+from engram.errors import AccessError, ArgumentError, NotFoundError
 from engram.handle import reopen
 from engram.namespace import Namespace, Namespaces
 
@@ -94,13 +95,13 @@ class Pool(Namespace):
     def create_namespace(
         self,
         name: str,
-        mode: int = 0o700,
-        group: str | None = None,
+        mode: int = 0o770,
+        group: str | int | None = None,
         size: str | SupportsIndex | None = None,
     ) -> Namespace:
-        """Create a namespace of `mode` (0o700, or 0o770 for a group that writes too).
+        """Create a namespace of `mode` (0o770: its group writes too; 0o700: its owner alone).
 
-        `group` is a Unix group's name (default: this process's); `size` the bound on its arrays and
+        `group` is a Unix group, by name or number (default: this process's); `size` the bound on its arrays and
         blobs (default: the pool's).
 
         Raises
@@ -112,7 +113,8 @@ class Pool(Namespace):
 
         """
         bound = None if size is None else _parse_size(size)
-        return Namespace(self._pool.create_namespace(name, mode, group, bound))
+        number = _group_number(group)
+        return Namespace(self._pool.create_namespace(name, mode, number, bound))
 
     def remove_namespace(self, name: str) -> None:
         """Remove a namespace with all that is in it.
@@ -155,6 +157,18 @@ class Pool(Namespace):
 
 _parse_size = size.parse
 _human = size.human
+
+
+def _group_number(group: str | int | None) -> int | None:
+    """Look up a Unix group's number."""
+    if not isinstance(group, str):
+        return group
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise NotFoundError(
+            f"this system has no group {group!r}: `getent group` lists those it has"
+        ) from None
 
 
 def create(  # noqa: PLR0917 - as the contract has it

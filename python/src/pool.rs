@@ -148,7 +148,7 @@ impl Pool {
         py: Python<'_>,
         name: &str,
         mode: u32,
-        group: Option<&str>,
+        group: Option<u32>,
         size: Option<u64>,
     ) -> Result<Realm> {
         let realm = py.detach(|| self.engine.create_namespace(name, mode, group, size))?;

@@ -13,13 +13,14 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::Table;
 use crate::error::{Error, Result};
 use crate::extent::Extent;
 use crate::fail;
 use crate::media::map::Range;
+use crate::media::memory::Memory;
 use crate::rows::Rows;
 
 /// One span: a row of `spans`.
@@ -79,14 +80,14 @@ impl Span {
 
 /// The arena, as far as this process has it attached.
 pub(crate) struct Arena {
-    range: Range,
+    range: Arc<Range>,
     attached: Mutex<Vec<Span>>,
 }
 
 impl Arena {
     /// Reserves the address range: `bytes`, or as many as the process may, but at least `least`.
     pub(crate) fn reserve(bytes: u64, least: u64) -> Result<Self> {
-        Ok(Arena { range: Range::reserve(bytes, least)?, attached: Mutex::default() })
+        Ok(Arena { range: Arc::new(Range::reserve(bytes, least)?), attached: Mutex::default() })
     }
 
     /// Attaches every span of `rows` that is not attached yet, so that `end` is reachable.
@@ -114,11 +115,9 @@ impl Arena {
         Ok(())
     }
 
-    /// The extent's memory. It must have been reached, and the caller must hold it.
-    pub(crate) fn memory(&self, extent: Extent) -> *mut u8 {
-        assert!(extent.end() <= self.range.attached(), "{extent:?} is not attached");
-        // Within the range, as asserted; `wrapping_add` needs no promise about the memory there.
-        self.range.base().wrapping_add(extent.offset as usize)
+    /// The extent's memory. It must have been reached, and the caller must hold the extent.
+    pub(crate) fn memory(&self, extent: Extent) -> Memory {
+        Memory::new(&self.range, extent.offset, extent.len)
     }
 
     /// Makes the first `nbytes` of an extent durable.

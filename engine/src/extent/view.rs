@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::extent::Extent;
 use crate::id::Oid;
 use crate::lease::Hold;
+use crate::media::memory::Memory;
 use crate::realm::{Core, Link};
 use crate::rows::Reserved;
 
@@ -19,21 +20,14 @@ pub(crate) struct Claim {
     core: Arc<Core>,
     extent: Extent,
     hold: Hold,
-    memory: *mut u8,
+    memory: Memory,
     /// A scratch extent: the reservation ends with the claim.
     scratch: Option<Reserved>,
 }
 
-// SAFETY: the pointer is into a shared mapping that outlives the claim (the claim is one of the
-// core's users, and the core unmaps only without users); what is read or written through it is the
-// view's user to synchronise, as with any shared array.
-unsafe impl Send for Claim {}
-// SAFETY: as above.
-unsafe impl Sync for Claim {}
-
 impl Claim {
     /// Takes over a hold that the lease has just given, and becomes a user of the core.
-    pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: *mut u8) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
         core.add_user();
         core.touched(extent);
         Claim { core: Arc::clone(core), extent, hold, memory, scratch: None }
@@ -44,9 +38,9 @@ impl Claim {
         self.extent
     }
 
-    /// The memory's first byte.
-    pub(crate) fn memory(&self) -> *mut u8 {
-        self.memory
+    /// The extent's memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 }
 
@@ -82,7 +76,7 @@ impl View {
 
     /// The first byte; valid for `len()` bytes as long as this view or a clone of it lives.
     pub fn as_ptr(&self) -> *mut u8 {
-        self.claim.memory
+        self.claim.memory.as_ptr()
     }
 
     /// The extent behind it.
@@ -125,6 +119,20 @@ impl Allocation {
         nbytes: u64,
     ) -> Self {
         Allocation { core, claim: Arc::new(claim), reserved, link, nbytes, published: false }
+    }
+
+    /// Fills the memory from its start.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is longer than what was allocated.
+    pub fn write(&self, data: &[u8]) {
+        self.claim.memory().write(data);
+    }
+
+    /// Zeroes the memory.
+    pub fn zero(&self) {
+        self.claim.memory().zero(self.nbytes);
     }
 
     /// The memory to fill; it stays valid after `publish`, and after the allocation is dropped.

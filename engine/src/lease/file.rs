@@ -14,11 +14,11 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::error::{Error, Result};
 use crate::fail;
+use crate::media::map::MappedFile;
 
 /// The pins that one lease holds; beyond them a view keeps the age instead.
 pub(crate) const PINS_MAX: usize = 8192;
@@ -49,14 +49,8 @@ const _: () = assert!(std::mem::size_of::<Head>() <= PINS_AT);
 /// A lease file, open and mapped.
 pub(crate) struct LeaseFile {
     file: File,
-    map: NonNull<u8>,
+    map: MappedFile,
 }
-
-// SAFETY: the mapping is shared memory accessed through atomics alone; the pointer is valid until
-// `Drop`, and nothing in it is bound to a thread.
-unsafe impl Send for LeaseFile {}
-// SAFETY: as above.
-unsafe impl Sync for LeaseFile {}
 
 impl LeaseFile {
     /// Makes a file of full size at `path`, all of its blocks allocated.
@@ -111,22 +105,9 @@ impl LeaseFile {
     }
 
     fn map(file: File, path: &Path) -> Result<Self> {
-        // SAFETY: a fresh shared mapping of a file whose blocks are allocated (P3: leases are
-        // allocated before they are used, so touching it cannot raise SIGBUS).
-        let map = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                LEASE_BYTES as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(Error::last_os(format!("mapping the lease {}", path.display())));
-        }
-        let map = NonNull::new(map.cast()).expect("a mapping is never at address zero");
+        // All of its blocks are allocated (P3), so touching it cannot raise SIGBUS.
+        let map = MappedFile::map(&file, LEASE_BYTES)
+            .map_err(|error| error.context(format!("mapping the lease {}", path.display())))?;
         Ok(LeaseFile { file, map })
     }
 
@@ -134,14 +115,14 @@ impl LeaseFile {
     pub(crate) fn head(&self) -> &Head {
         // SAFETY: the mapping is page-aligned, larger than `Head`, made of atomics, and lives as
         // long as `self`.
-        unsafe { self.map.cast::<Head>().as_ref() }
+        unsafe { &*self.map.as_ptr().cast::<Head>() }
     }
 
     /// The pin slots.
     pub(crate) fn pins(&self) -> &[AtomicU64] {
         // SAFETY: `PINS_MAX` words at a page boundary inside the mapping, all atomics.
         unsafe {
-            std::slice::from_raw_parts(self.map.add(PINS_AT).cast::<AtomicU64>().as_ptr(), PINS_MAX)
+            std::slice::from_raw_parts(self.map.as_ptr().add(PINS_AT).cast::<AtomicU64>(), PINS_MAX)
         }
     }
 
@@ -173,13 +154,6 @@ impl LeaseFile {
     pub(crate) fn links(&self) -> u64 {
         use std::os::unix::fs::MetadataExt;
         self.file.metadata().map_or(0, |meta| meta.nlink())
-    }
-}
-
-impl Drop for LeaseFile {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`, which nobody can reach any more.
-        unsafe { libc::munmap(self.map.as_ptr().cast(), LEASE_BYTES as usize) };
     }
 }
 

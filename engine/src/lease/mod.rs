@@ -25,7 +25,7 @@
 //!
 //! **Fork.** Open-file-description locks are shared with children. So before a fork the parent
 //! makes the child a lease of its own with a copy of every pin in the same slots; afterwards each
-//! side closes the other's descriptor (`process`). If no lease can be made, both sides keep the
+//! side closes the other's descriptor (`fork`). If no lease can be made, both sides keep the
 //! old one *frozen*: its pins are never dropped, its lock lives until both are gone.
 //!
 //! **A full mount.** A lease needs blocks, and a full mount has none; then nothing could be opened
@@ -33,6 +33,7 @@
 //! in each process for its next fork (`leases/spare-<id>`).
 
 mod file;
+pub(crate) mod fork;
 mod peers;
 
 use std::collections::HashMap;
@@ -57,6 +58,12 @@ fn random_id() -> Result<u64> {
     getrandom::fill(&mut bytes)
         .map_err(|e| Error::new(Kind::Os, format!("the kernel gives no random bytes: {e}")))?;
     Ok(u64::from_le_bytes(bytes).max(1))
+}
+
+/// The user that this process acts for.
+pub(crate) fn user() -> u32 {
+    // SAFETY: `geteuid` cannot fail and touches no memory.
+    unsafe { libc::geteuid() }
 }
 
 /// Who this process is, as leases record it.

@@ -12,6 +12,7 @@
 //! | [`cgroup`] | how much memory may still be taken before the kernel kills |
 //! | [`span`] | files whose every byte is allocated before anybody maps them |
 //! | [`map`] | address ranges, and files mapped into them |
+//! | [`memory`] | a piece of a range in somebody's hands |
 //! | [`persist`] | copying and zeroing at the speed of the memory |
 //!
 //! *No page is mapped that has no block.* [`span`] allocates, [`map`] maps; a write into a mapped
@@ -20,6 +21,7 @@
 pub mod cgroup;
 pub mod filesystem;
 pub mod map;
+pub mod memory;
 pub mod persist;
 pub mod span;
 #[cfg(test)]

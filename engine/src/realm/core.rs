@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
 use crate::id::Gid;
-use crate::lease::{Hold, Lease, Peers, Spare};
+use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
 use crate::process;
 
@@ -211,8 +211,7 @@ impl Core {
             resume: Mutex::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
-            // SAFETY: `geteuid` cannot fail and touches no memory.
-            user: unsafe { libc::geteuid() },
+            user: lease::user(),
         }
     }
 

@@ -17,7 +17,6 @@ use crate::extent::{Allocation, View};
 use crate::fail;
 use crate::group::{self, NewRecord, Stamp, Target};
 use crate::id::{Gid, ID_BLOCK, Member, Oid, id_key};
-use crate::media::persist;
 use crate::name::{Path, check_key};
 use crate::object::{
     self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
@@ -120,10 +119,7 @@ impl Realm {
             return core.link_inline(&link, data);
         }
         let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
-        let view = allocation.view();
-        // SAFETY: the view is `data.len()` writable bytes of reserved space that nobody else has,
-        // and `data` is not in it: the space was free until now.
-        unsafe { persist::copy(view.as_ptr(), data.as_ptr(), data.len()) };
+        allocation.write(data);
         allocation.publish()
     }
 
@@ -142,9 +138,7 @@ impl Realm {
             return core.link_inline(&link, &vec![0; nbytes as usize]);
         }
         let allocation = self.allocate(parent, path, new, nbytes, placement)?;
-        let view = allocation.view();
-        // SAFETY: as in `put`.
-        unsafe { persist::zero(view.as_ptr(), view.len()) };
+        allocation.zero();
         allocation.publish()
     }
 
@@ -410,8 +404,7 @@ impl Core {
         }
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
-        // SAFETY: reserved space of at least `nbytes` that nobody else has.
-        unsafe { persist::copy(claim.memory(), data.as_ptr(), data.len()) };
+        claim.memory().write(data);
         let stored = Stored::Contiguous { extent: reserved.extent, nbytes };
         let swapped = self
             .flush_extent(reserved.extent, nbytes)

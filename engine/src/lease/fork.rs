@@ -1,0 +1,139 @@
+//! Forking: how a child gets a lease of its own (protocol P4).
+//!
+//! `pthread_atfork` runs three handlers in the thread that forks:
+//!
+//! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
+//!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
+//!   every pin, from the spare; without a spare, or on any error, the lease will be frozen.
+//! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
+//! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
+//!   inherited catalog without ending its read transactions (that would write the parent's reader
+//!   slots), forget ids, peers and batches. Its own catalog is opened on first use.
+//!
+//! Handlers must not fail and must not wait for another process; they wait for short operations
+//! of this one only.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
+
+use crate::lease::{Lease, Peers, Spare};
+use crate::process::{self, Registry};
+use crate::realm::{Core, IdBlock, State, lock};
+
+/// Installs the handlers; called once a process.
+pub(crate) fn install() {
+    // SAFETY: the three handlers are `extern "C"` functions without arguments that do not unwind
+    // (each catches panics), and live as long as the process.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// One core, held still across a fork.
+struct Held {
+    core: Arc<Core>,
+    /// Borrows from `core`, which is kept alive beside it and never moved out of its `Arc`.
+    state: RwLockWriteGuard<'static, State>,
+    child: Option<Lease>,
+}
+
+struct Forking {
+    held: Vec<Held>,
+    registry: MutexGuard<'static, Option<Registry>>,
+    sessions: MutexGuard<'static, ()>,
+}
+
+thread_local! {
+    static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
+}
+
+extern "C" fn prepare() {
+    quietly(|| {
+        let sessions = process::sessions();
+        let slot = process::registry();
+        let cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
+        let held = cores.into_iter().map(hold).collect();
+        FORKING.with_borrow_mut(|forking| {
+            *forking = Some(Forking { held, registry: slot, sessions });
+        });
+    });
+}
+
+fn hold(core: Arc<Core>) -> Held {
+    let guard = core.state.write().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the guard borrows the lock inside the `Arc` that `Held` keeps beside it; `release`
+    // drops the guard before the `Arc`, and the allocation behind an `Arc` never moves.
+    let mut state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
+    let leases = core.setup.leases();
+    let mode = core.setup.file_mode;
+    let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
+    let child = match (&state.lease, spare) {
+        (Some(lease), Some(spare)) => lease.fork(spare, &leases).ok(),
+        _ => None,
+    };
+    if let (Some(_), Some(catalog)) = (&child, &state.catalog) {
+        catalog.growth().raise_lease_epoch();
+    }
+    if state.spare.is_none() {
+        state.spare = Spare::create(&leases, mode).ok();
+    }
+    Held { core, state, child }
+}
+
+extern "C" fn parent() {
+    quietly(|| {
+        release(|held| match held.child.take() {
+            // Closes our descriptor of the child's lease; the child's own keeps it locked.
+            Some(childs) => drop(childs),
+            None => freeze(held),
+        });
+    });
+}
+
+extern "C" fn child() {
+    quietly(|| {
+        release(|held| {
+            match held.child.take() {
+                Some(own) => {
+                    own.adopt();
+                    // Closes our descriptor of the parent's lease; the parent's keeps it locked.
+                    held.state.lease = Some(own);
+                }
+                None => freeze(held),
+            }
+            // The spare is the parent's as well.
+            held.state.spare = None;
+            if let Some(catalog) = held.state.catalog.take() {
+                catalog.abandon();
+            }
+            *lock(&held.core.ids) = IdBlock::default();
+            *lock(&held.core.peers) = Peers::default();
+        });
+    });
+}
+
+/// No lease could be made for the child: both sides keep the old one as it is, for its pins.
+fn freeze(held: &mut Held) {
+    if let Some(lease) = held.state.lease.take() {
+        held.state.frozen.push(lease);
+    }
+}
+
+/// Lets go of what `prepare` held, in an order in which no guard outlives its lock.
+fn release(mut each: impl FnMut(&mut Held)) {
+    let Some(forking) = FORKING.with_borrow_mut(Option::take) else { return };
+    let mut cores = Vec::new();
+    let Forking { held, registry, sessions } = forking;
+    for mut held in held {
+        each(&mut held);
+        let Held { core, state, .. } = held;
+        drop(state);
+        cores.push(core);
+    }
+    // The registry is let go of before the cores: dropping the last of one takes it.
+    drop((registry, sessions));
+}
+
+/// A handler must not unwind into the C library.
+fn quietly(handler: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(handler));
+}
