@@ -112,6 +112,7 @@ impl LeaseFile {
     }
 
     /// The head.
+    #[allow(clippy::cast_ptr_alignment)] // a mapping begins at a page
     pub(crate) fn head(&self) -> &Head {
         // SAFETY: the mapping is page-aligned, larger than `Head`, made of atomics, and lives as
         // long as `self`.
@@ -119,6 +120,7 @@ impl LeaseFile {
     }
 
     /// The pin slots.
+    #[allow(clippy::cast_ptr_alignment)] // as above
     pub(crate) fn pins(&self) -> &[AtomicU64] {
         // SAFETY: `PINS_MAX` words at a page boundary inside the mapping, all atomics.
         unsafe {
