@@ -42,6 +42,7 @@ fn a_commit_of_two_rows_costs_little_more_than_bare_lmdb() {
     }
     let (mut own, mut bare, mut next) = (Vec::new(), Vec::new(), 200_000);
     for _ in 0..ROUNDS {
+        catalog.extend(20_000).expect("room");
         plain.extend(20_000).expect("room");
         own.push(timed(OPERATIONS, |number| ours(&catalog, next + number)));
         bare.push(timed(OPERATIONS, |number| {
@@ -92,6 +93,7 @@ fn a_batch_costs_little_a_row() {
     for round in 0..ROUNDS {
         let rows = u64::from(OPERATIONS);
         let first = round * rows;
+        catalog.extend(20_000).expect("room");
         plain.extend(20_000).expect("room");
         own.push(timed(1, |_| {
             commit(&catalog, Headroom::Normal, |txn| {
