@@ -60,42 +60,57 @@ use super::table::Table;
 /// Pages that are kept back for deletions and take-backs.
 pub(super) const RESERVE_PAGES: u64 = 256;
 
-/// Pages that the table of free pages may take for its own splits and roots, and rounding.
+/// Pages that the table of free pages may take for its own splits and roots, that rounding may
+/// hide, and the one page of the table of tables.
 const SLACK_PAGES: u64 = 32;
 
 /// Dirty pages from which LMDB may be spilling: half of its list.
 const SPILL_PAGES: u64 = 1 << 16;
 
-/// What one transaction has done to one table.
+/// What one transaction has done to one table. Page numbers have 32 bits here: at LMDB's smallest
+/// page that is 16 TiB, and every transaction passes these by value.
 #[derive(Clone, Copy, Default)]
 struct Usage {
-    known: bool,
-    begun: Tree,
+    begun_leaf: u32,
+    begun_branch: u32,
     now: Tree,
     /// Leaf and branch pages that rows have passed.
-    leaves: u64,
-    branches: u64,
+    leaves: u32,
+    branches: u32,
     /// By how much splits outweigh merges, and the most that this has been.
-    grown: i64,
-    peak: u64,
+    grown: i32,
+    peak: u32,
 }
 
 impl Usage {
+    /// Pages taken one by one, but for overflow pages.
     fn singles(&self) -> u64 {
-        self.leaves.min(self.begun.leaf) + self.branches.min(self.begun.branch) + self.peak
+        let copies = self.leaves.min(self.begun_leaf) + self.branches.min(self.begun_branch);
+        u64::from(copies) + u64::from(self.peak)
+    }
+
+    /// Notes the table's new size; `lost` pages that merges may have cost.
+    fn grow(&mut self, now: Tree, lost: u32) {
+        let pages = |tree: Tree| (tree.branch + tree.leaf) as i32;
+        let levels = self.now.depth.saturating_sub(now.depth) as i32;
+        self.grown += pages(now) - pages(self.now) + levels + lost as i32;
+        self.peak = self.peak.max(self.grown.max(0) as u32);
+        self.now = now;
     }
 }
 
-/// What a value takes outside its leaf.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-struct Overflow {
+/// The overflow pages of one value.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Overflow {
     singles: u64,
     runs: u64,
 }
 
 /// The pages that one write transaction may take.
 pub(super) struct Bound {
-    page_bytes: u64,
+    page_shift: u32,
+    /// Tables whose size is known, one bit each.
+    known: u32,
     /// Pages that have blocks and may be taken.
     room: u64,
     reusable: u64,
@@ -109,17 +124,15 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// The bound of a transaction that has begun, from LMDB's tables of free pages and of tables.
-    pub(super) fn new(page_bytes: u64, own: (Tree, Tree), room: u64, reusable: u64) -> Bound {
-        let (free, tables) = own;
+    /// The bound of a transaction that has begun, with the size of the table of free pages.
+    pub(super) fn new(page_bytes: u64, free: Tree, room: u64, reusable: u64) -> Bound {
+        let free = u64::from(free.branch) + u64::from(free.leaf) + u64::from(free.overflow);
         Bound {
-            page_bytes,
+            page_shift: page_bytes.trailing_zeros(),
+            known: 0,
             room,
             reusable,
-            singles: 2 * (free.branch + free.leaf + free.overflow)
-                + tables.branch
-                + tables.leaf
-                + SLACK_PAGES,
+            singles: 2 * free + SLACK_PAGES,
             runs: 0,
             freed: 0,
             tables: [Usage::default(); Table::COUNT],
@@ -128,30 +141,38 @@ impl Bound {
 
     /// Whether `table`'s size is known; if not, [`Self::meet`] comes first.
     pub(super) fn knows(&self, table: Table) -> bool {
-        self.tables[table as usize].known
+        self.known & (1 << table as u32) != 0
     }
 
     /// Takes down `table`'s size at the beginning.
     pub(super) fn meet(&mut self, table: Table, tree: Tree) {
+        self.known |= 1 << table as u32;
         let usage = &mut self.tables[table as usize];
-        *usage = Usage { known: true, begun: tree, now: tree, ..Usage::default() };
+        (usage.begun_leaf, usage.begun_branch, usage.now) = (tree.leaf, tree.branch, tree);
+    }
+
+    /// What a value takes outside its leaf.
+    pub(super) fn overflow(&self, key_len: usize, value_len: usize) -> Overflow {
+        // As LMDB: half of a page without its header, made even, less a pointer.
+        let node_max = ((((1 << self.page_shift) - 16) / 2) & !1) - 2;
+        if 8 + key_len + value_len <= node_max {
+            return Overflow::default();
+        }
+        match self.overflow_pages(value_len as u64) {
+            1 => Overflow { singles: 1, runs: 0 },
+            pages => Overflow { singles: 0, runs: pages },
+        }
     }
 
     /// The pages short, if a put cannot be given what it may need.
-    pub(super) fn refuses_put(
-        &self,
-        table: Table,
-        key_len: usize,
-        value_len: usize,
-    ) -> Option<u64> {
-        let depth = self.tables[table as usize].now.depth;
-        let overflow = self.overflow(key_len, value_len);
+    pub(super) fn refuses_put(&self, table: Table, overflow: Overflow) -> Option<u64> {
+        let depth = u64::from(self.tables[table as usize].now.depth);
         self.short(2 * depth + 1 + overflow.singles, overflow.runs)
     }
 
     /// The pages short, if a deletion cannot be given what it may need.
     pub(super) fn refuses_delete(&self, table: Table) -> Option<u64> {
-        let depth = self.tables[table as usize].now.depth;
+        let depth = u64::from(self.tables[table as usize].now.depth);
         self.short(5 * depth + 1, 0)
     }
 
@@ -162,7 +183,7 @@ impl Bound {
 
     fn short(&self, singles: u64, runs: u64) -> Option<u64> {
         let fresh = self.fresh(singles, runs);
-        (fresh > self.room && fresh > 0).then_some(fresh)
+        (fresh > self.room).then_some(fresh)
     }
 
     /// The most fresh pages that the transaction takes up to and with its commit.
@@ -178,16 +199,15 @@ impl Bound {
     }
 
     /// Takes down a put that was done, and `table`'s size after it.
-    pub(super) fn did_put(&mut self, table: Table, key_len: usize, value_len: usize, now: Tree) {
-        let overflow = self.overflow(key_len, value_len);
+    pub(super) fn did_put(&mut self, table: Table, overflow: Overflow, now: Tree) {
         let usage = &mut self.tables[table as usize];
         let before = usage.singles();
         usage.leaves += 1;
         usage.branches += usage.now.depth.saturating_sub(1);
-        let taken = overflow.singles + overflow.runs;
-        self.freed += (usage.now.overflow + taken).saturating_sub(now.overflow);
+        let had = u64::from(usage.now.overflow) + overflow.singles + overflow.runs;
+        self.freed += had.saturating_sub(u64::from(now.overflow));
         self.runs += overflow.runs;
-        grow(usage, now, 0);
+        usage.grow(now, 0);
         self.singles += usage.singles() - before + overflow.singles;
     }
 
@@ -199,33 +219,12 @@ impl Bound {
         let depth = usage.now.depth;
         usage.leaves += 2;
         usage.branches += 2 * depth.saturating_sub(1);
-        self.freed += usage.now.overflow.saturating_sub(now.overflow);
-        grow(usage, now, if may_spill { 2 * depth } else { 0 });
+        self.freed += u64::from(usage.now.overflow.saturating_sub(now.overflow));
+        usage.grow(now, if may_spill { 2 * depth } else { 0 });
         self.singles += usage.singles() - before;
     }
 
-    fn overflow(&self, key_len: usize, value_len: usize) -> Overflow {
-        // As LMDB: half of a page without its header, made even, less a pointer.
-        let node_max = (((self.page_bytes - 16) / 2) & !1) - 2;
-        if 8 + (key_len + value_len) as u64 <= node_max {
-            return Overflow::default();
-        }
-        match self.overflow_pages(value_len as u64) {
-            1 => Overflow { singles: 1, runs: 0 },
-            pages => Overflow { singles: 0, runs: pages },
-        }
-    }
-
     fn overflow_pages(&self, bytes: u64) -> u64 {
-        (16 + bytes).div_ceil(self.page_bytes)
+        (16 + bytes + (1 << self.page_shift) - 1) >> self.page_shift
     }
-}
-
-/// Notes a table's new size; `lost` pages that merges may have cost.
-fn grow(usage: &mut Usage, now: Tree, lost: u64) {
-    let pages = |tree: Tree| (tree.branch + tree.leaf) as i64;
-    let levels = usage.now.depth.saturating_sub(now.depth);
-    usage.grown += pages(now) - pages(usage.now) + levels as i64 + lost as i64;
-    usage.peak = usage.peak.max(usage.grown.max(0) as u64);
-    usage.now = now;
 }

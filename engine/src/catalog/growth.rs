@@ -28,7 +28,7 @@
 //! | 64 | 4032 | zeros |
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::mem::{offset_of, size_of};
+use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -343,6 +343,17 @@ pub(super) fn blocks_bytes(file: &File, path: &Path) -> Result<u64> {
     let what = format_args!("looking at {}", path.display());
     let about = file.metadata().map_err(|error| Error::os(what, &error))?;
     Ok(about.blocks() * 512)
+}
+
+/// Whether a file's blocks are memory.
+pub(super) fn is_in_memory(file: &File) -> bool {
+    let mut about = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the descriptor is open, `about` a valid place; zeros are a valid value of it.
+    let about = unsafe {
+        libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr());
+        about.assume_init()
+    };
+    about.f_type == libc::TMPFS_MAGIC
 }
 
 /// The system's page size.

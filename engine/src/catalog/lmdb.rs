@@ -33,12 +33,10 @@
 //! environment is then leaked whole (address range and two descriptors, until exec or exit). That
 //! descriptor of `lock.mdb` is never closed, so it takes no later lock of the child with it.
 
-#[cfg(test)]
-mod bare;
 mod txn;
 
 pub use txn::Cursor;
-pub(super) use txn::{Read, Row, Tree, Write, check_key};
+pub(super) use txn::{Read, Row, Tree, Write, check_key, check_value};
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -149,9 +147,15 @@ impl Env {
             check("setting the readers", ffi::mdb_env_set_maxreaders(env, options.max_readers))?;
         }
         // SAFETY: as above, and `path` ends with NUL.
-        check("mdb_env_open", unsafe {
-            ffi::mdb_env_open(env, path.as_ptr(), flags, options.file_mode)
-        })?;
+        match unsafe { ffi::mdb_env_open(env, path.as_ptr(), flags, options.file_mode) } {
+            rc @ (libc::ENOMEM | libc::EFBIG) => fail!(
+                Unsupported,
+                "a map of {} bytes: {}; raise this process's limits (ulimit -v, ulimit -f)",
+                options.map_size,
+                text(rc)
+            ),
+            rc => check("mdb_env_open", rc)?,
+        }
         let mut fd = -1;
         // SAFETY: the environment is open; setting a flag of its descriptor changes nothing that
         // LMDB relies on. (LMDB leaves this one open across exec.)
@@ -203,6 +207,22 @@ impl Env {
     /// LMDB's page size.
     pub(super) fn page_bytes(&self) -> u64 {
         self.page_bytes
+    }
+
+    /// How many reader slots have ever been in use at once, over all processes.
+    #[cfg(test)]
+    pub(super) fn readers_ever(&self) -> Result<u32> {
+        let mut info = ffi::MDB_envinfo {
+            me_mapaddr: ptr::null_mut(),
+            me_mapsize: 0,
+            me_last_pgno: 0,
+            me_last_txnid: 0,
+            me_maxreaders: 0,
+            me_numreaders: 0,
+        };
+        // SAFETY: the environment is open, `info` a valid place.
+        check("mdb_env_info", unsafe { ffi::mdb_env_info(self.raw.as_ptr(), &raw mut info) })?;
+        Ok(info.me_numreaders)
     }
 
     /// The last page that the last committed transaction uses. Under the writer lock: that the
@@ -300,17 +320,21 @@ impl Env {
         Ok(Read::new(self, raw))
     }
 
-    /// Waits for the writer lock and begins a write transaction.
-    pub(super) fn write(&self) -> Result<Write<'_>> {
-        self.check_process()?;
-        let thread = this_thread();
-        if self.writer.load(Ordering::Relaxed) == thread {
+    /// Refuses a second write transaction to the thread that has one.
+    pub(super) fn check_not_writing(&self) -> Result<()> {
+        if self.writer.load(Ordering::Relaxed) == this_thread() {
             fail!(Busy, "this thread is writing to the catalog already; end that first");
         }
+        Ok(())
+    }
+
+    /// Waits for the writer lock and begins a write transaction. The thread has none.
+    pub(super) fn write(&self) -> Result<Write<'_>> {
+        self.check_process()?;
         let raw = self.begin(0).map_err(|rc| error("beginning to write to the catalog", rc))?;
         // A full barrier: a child forked from now on sees the mark before it can see any list
         // that LMDB moves.
-        self.writer.swap(thread, Ordering::AcqRel);
+        self.writer.swap(this_thread(), Ordering::AcqRel);
         Ok(Write::new(self, raw))
     }
 

@@ -163,14 +163,12 @@ impl Catalog {
         }
         let first_bytes = FIRST_PAGES * page_bytes;
         let lock_bytes = lock_bytes(options);
-        admit_memory(first_bytes + lock_bytes)?;
-
         let data = made.file(&dir.join("data.mdb"), options.file_mode, |file, path| {
-            growth::allocate(file, Extent { from: 0, to: first_bytes, keep_size: true }, path)
+            allocate(file, Extent { from: 0, to: first_bytes, keep_size: true }, path)
         })?;
         // Closed again here, before LMDB first opens it: see `lmdb.rs`.
         made.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
-            growth::allocate(file, Extent { from: 0, to: lock_bytes, keep_size: false }, path)
+            allocate(file, Extent { from: 0, to: lock_bytes, keep_size: false }, path)
         })?;
         let path = dir.join("growth");
         let file = made.file(&path, options.file_mode, growth::allocate_page)?;
@@ -237,6 +235,8 @@ impl Catalog {
 
     /// Waits for the writer lock and begins the write transaction.
     pub fn write(&self, headroom: Headroom) -> Result<WriteTxn<'_>> {
+        // Before any lock that this thread may have.
+        self.env.check_not_writing()?;
         let turn = self.durable.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
         let raw = self.env.write()?;
         if self.poisoned() {
@@ -258,7 +258,7 @@ impl Catalog {
         } else {
             0
         };
-        let bound = Bound::new(self.env.page_bytes(), raw.own_trees()?, room, reusable);
+        let bound = Bound::new(self.env.page_bytes(), raw.free_tree()?, room, reusable);
         Ok(WriteTxn::new(self, raw, bound, turn))
     }
 
@@ -278,8 +278,11 @@ impl Catalog {
         let page_bytes = self.env.page_bytes();
         let step =
             (allocated / 8).clamp(LEAST_STEP_BYTES / page_bytes, GREATEST_STEP_BYTES / page_bytes);
+        // `pages` is what was known when a row was refused. Twice that, or a batch whose rows
+        // are many steps long would begin again at each.
+        let most = wanted + GREATEST_STEP_BYTES / page_bytes;
         // LMDB leaves the last page of its map unused.
-        let generous = wanted.max(allocated + step).min(self.map_pages - 1);
+        let generous = (wanted + pages).min(most).max(allocated + step).min(self.map_pages - 1);
         let grown = match self.grow_to(allocated, generous.max(wanted)) {
             Err(error) if error.kind() == Kind::PoolFull && generous > wanted => {
                 self.grow_to(allocated, wanted)
@@ -311,8 +314,7 @@ impl Catalog {
         let page_bytes = self.env.page_bytes();
         let range =
             Extent { from: allocated * page_bytes, to: pages * page_bytes, keep_size: true };
-        admit_memory(range.to - range.from)?;
-        let mut done = growth::allocate(&self.data, range, &self.data_path);
+        let mut done = allocate(&self.data, range, &self.data_path);
         if done.is_ok() && self.durable {
             // The mark must not outlive the blocks.
             done = sync_file(&self.data, &self.data_path);
@@ -372,11 +374,11 @@ impl Catalog {
         for table in Table::ALL {
             let tree = read.tree(table)?;
             tables[table as usize] = TableStats {
-                entries: tree.entries,
-                depth: tree.depth,
-                branch_pages: tree.branch,
-                leaf_pages: tree.leaf,
-                overflow_pages: tree.overflow,
+                entries: read.entries(table)?,
+                depth: tree.depth.into(),
+                branch_pages: tree.branch.into(),
+                leaf_pages: tree.leaf.into(),
+                overflow_pages: tree.overflow.into(),
             };
         }
         Ok(CatalogStats {
@@ -405,8 +407,15 @@ fn lock_bytes(options: &Options) -> u64 {
     LOCK_HEAD_BYTES + u64::from(options.max_readers) * LOCK_READER_BYTES
 }
 
-/// Refuses what the memory limit of this process's group cannot hold: there, allocating in a
-/// tmpfs is no error, but a kill.
+/// Allocates blocks, unless they are memory that the limit of this process's group cannot hold:
+/// going beyond that is no error, but a kill.
+fn allocate(file: &File, range: Extent, path: &Path) -> Result<()> {
+    if growth::is_in_memory(file) {
+        admit_memory(range.to - range.from)?;
+    }
+    growth::allocate(file, range, path)
+}
+
 fn admit_memory(bytes: u64) -> Result<()> {
     crate::media::cgroup::admit(bytes, "the catalog")
 }
@@ -418,8 +427,7 @@ fn sync_file(file: &File, path: &Path) -> Result<()> {
 
 /// Gives blocks to the holes that a copy of the pool may have made of zeros.
 fn fill_holes(file: &File, bytes: u64, path: &Path) -> Result<()> {
-    admit_memory(bytes)?;
-    growth::allocate(file, Extent { from: 0, to: bytes, keep_size: true }, path)
+    allocate(file, Extent { from: 0, to: bytes, keep_size: true }, path)
 }
 
 /// Sees that `lock.mdb` is there and whole, by its name: opening and closing it would drop the

@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 
 use super::bound::Bound;
-use super::lmdb::{self, Cursor, check_key};
+use super::lmdb::{self, Cursor, check_key, check_value};
 use super::{Catalog, Table};
 use crate::error::Result;
 use crate::fail;
@@ -18,6 +18,13 @@ pub enum Headroom {
 }
 
 /// A snapshot of the catalog. It waits for no writer, and no writer waits for it.
+///
+/// One thread uses it at a time:
+///
+/// ```compile_fail,E0277
+/// fn share<T: Sync>() {}
+/// share::<engram_engine::catalog::ReadTxn<'static>>();
+/// ```
 pub struct ReadTxn<'c> {
     raw: lmdb::Read<'c>,
 }
@@ -49,6 +56,13 @@ impl<'c> ReadTxn<'c> {
 }
 
 /// The one write transaction at a time. Dropping it undoes it.
+///
+/// It stays on its thread, which the writer lock knows:
+///
+/// ```compile_fail,E0277
+/// fn send<T: Send>() {}
+/// send::<engram_engine::catalog::WriteTxn<'static>>();
+/// ```
 pub struct WriteTxn<'c> {
     // Dropped in this order: the turn is given up last.
     raw: lmdb::Write<'c>,
@@ -96,11 +110,12 @@ impl<'c> WriteTxn<'c> {
     /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
+        check_value(value)?;
         self.meet(table)?;
-        self.admit(self.bound.refuses_put(table, key.len(), value.len()))?;
+        let overflow = self.bound.overflow(key.len(), value.len());
+        self.admit(self.bound.refuses_put(table, overflow))?;
         self.raw.put(table, key, value)?;
-        let now = self.raw.tree(table)?;
-        self.bound.did_put(table, key.len(), value.len(), now);
+        self.bound.did_put(table, overflow, self.raw.tree(table)?);
         Ok(())
     }
 

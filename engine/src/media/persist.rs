@@ -132,30 +132,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "a measurement: cargo test --release -- --ignored --nocapture measure_copy"]
-    fn measure_copy_and_zero() {
-        const LEN: usize = 64 << 20;
-        let bytes = f64::from(LEN as u32);
-        let (mut from, mut to) = (vec![1_u8; LEN], vec![2_u8; LEN]);
-        let mut time = |what: &str, write: &mut dyn FnMut(*mut u8, *const u8)| {
-            let mut seconds: Vec<f64> = (0..15)
-                .map(|_| {
-                    let start = std::time::Instant::now();
-                    write(to.as_mut_ptr(), std::hint::black_box(from.as_mut_ptr()));
-                    start.elapsed().as_secs_f64()
-                })
-                .collect();
-            seconds.sort_by(f64::total_cmp);
-            println!("{what}: {:.1} GB/s", bytes / seconds[7] / 1e9);
-        };
-        // SAFETY (all four): both vectors are LEN bytes long.
-        time("memcpy", &mut |to, from| unsafe { from.copy_to_nonoverlapping(to, LEN) });
-        time("copy", &mut |to, from| unsafe { copy(to, from, LEN) });
-        time("memset", &mut |to, _| unsafe { to.write_bytes(0, LEN) });
-        time("zero", &mut |to, _| unsafe { zero(to, LEN) });
-    }
-
-    #[test]
     fn zero_is_exact_at_every_alignment() {
         // SAFETY: `check` passes writable bytes.
         check(|dst, _, len| unsafe { zero(dst, len) }, |bytes| vec![0; bytes.len()]);

@@ -16,14 +16,13 @@ use crate::fail;
 /// A key and its value.
 pub(in crate::catalog) type Row<'t> = (&'t [u8], &'t [u8]);
 
-/// How large a table's tree is.
+/// How large a table's tree is: levels, and pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::catalog) struct Tree {
-    pub(in crate::catalog) entries: u64,
-    pub(in crate::catalog) depth: u64,
-    pub(in crate::catalog) branch: u64,
-    pub(in crate::catalog) leaf: u64,
-    pub(in crate::catalog) overflow: u64,
+    pub(in crate::catalog) depth: u32,
+    pub(in crate::catalog) branch: u32,
+    pub(in crate::catalog) leaf: u32,
+    pub(in crate::catalog) overflow: u32,
 }
 
 impl Tree {
@@ -119,26 +118,31 @@ impl Txn<'_> {
 
     /// How large `table` is in this transaction.
     pub(in crate::catalog) fn tree(&self, table: Table) -> Result<Tree> {
-        self.stat(self.env.tables[table as usize])
+        self.stat(self.env.tables[table as usize]).map(|(tree, _)| tree)
     }
 
-    /// How large LMDB's own tables are: of free pages, and of tables.
-    pub(in crate::catalog) fn own_trees(&self) -> Result<(Tree, Tree)> {
-        Ok((self.stat(FREE_TABLE)?, self.stat(FREE_TABLE + 1)?))
+    /// How many rows `table` has in this transaction.
+    pub(in crate::catalog) fn entries(&self, table: Table) -> Result<u64> {
+        self.stat(self.env.tables[table as usize]).map(|(_, entries)| entries)
     }
 
-    fn stat(&self, table: ffi::MDB_dbi) -> Result<Tree> {
+    /// How large LMDB's own table of free pages is.
+    pub(in crate::catalog) fn free_tree(&self) -> Result<Tree> {
+        self.stat(FREE_TABLE).map(|(tree, _)| tree)
+    }
+
+    fn stat(&self, table: ffi::MDB_dbi) -> Result<(Tree, u64)> {
         let mut stat = Tree::none();
         // SAFETY: the transaction is live, the table's handle open, `stat` a valid place.
         let rc = unsafe { ffi::mdb_stat(self.raw.as_ptr(), table, &raw mut stat) };
         check("asking for a table's size", rc)?;
-        Ok(Tree {
-            entries: stat.ms_entries as u64,
-            depth: u64::from(stat.ms_depth),
-            branch: stat.ms_branch_pages as u64,
-            leaf: stat.ms_leaf_pages as u64,
-            overflow: stat.ms_overflow_pages as u64,
-        })
+        let tree = Tree {
+            depth: stat.ms_depth,
+            branch: stat.ms_branch_pages as u32,
+            leaf: stat.ms_leaf_pages as u32,
+            overflow: stat.ms_overflow_pages as u32,
+        };
+        Ok((tree, stat.ms_entries as u64))
     }
 }
 
@@ -308,6 +312,14 @@ impl Drop for Cursor<'_> {
 pub(in crate::catalog) fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY_BYTES {
         fail!(Argument, "a catalog key of {} bytes; keys have 1 to {MAX_KEY_BYTES}", key.len());
+    }
+    Ok(())
+}
+
+/// Refuses what LMDB cannot take as a value.
+pub(in crate::catalog) fn check_value(value: &[u8]) -> Result<()> {
+    if u32::try_from(value.len()).is_err() {
+        fail!(Argument, "a catalog value of {} bytes; values have less than 4 GiB", value.len());
     }
     Ok(())
 }

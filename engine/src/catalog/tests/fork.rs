@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Table};
 use crate::error::Kind;
 
 /// Runs `child` in a forked child, and asserts that it came through.
-fn forked(child: impl FnOnce()) {
+pub(super) fn forked(child: impl FnOnce()) {
     // SAFETY: glibc's allocator survives a fork of a process with threads; the child uses it and
     // what it is given, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };

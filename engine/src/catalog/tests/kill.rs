@@ -18,6 +18,11 @@ struct Writer {
 impl Writer {
     /// Forks a child that opens the catalog in `dir` and commits one step after the other.
     fn start(dir: &Path, first: u64, seed: u64) -> Writer {
+        Writer::fork(|to| write_for_ever(dir, first, seed, to))
+    }
+
+    /// Forks a child that does `work`, with a pipe to acknowledge what it has done.
+    fn fork(work: impl FnOnce(File) -> Result<()>) -> Writer {
         let mut ends = [0; 2];
         // SAFETY: a place for two descriptors.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
@@ -30,7 +35,7 @@ impl Writer {
             unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
         if pid == 0 {
             drop(reading);
-            let _ = write_for_ever(dir, first, seed, writing);
+            let _ = work(writing);
             // SAFETY: always sound.
             unsafe { libc::_exit(1) };
         }
@@ -165,4 +170,36 @@ fn two_writers_killed_in_turn_leave_a_whole_catalog() {
         }
         next = first + 2;
     }
+}
+
+#[test]
+fn readers_and_growth_do_not_wait_for_a_process_that_stopped_in_a_transaction() {
+    let dir = directory();
+    Catalog::create(dir.path(), &Options::default()).expect("a new catalog");
+    let catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+    write_step(&catalog, 0, &mut Random(4)).expect("room");
+    let stopped = Writer::fork(|mut to| {
+        let catalog = Catalog::open(dir.path(), &Options::default())?;
+        let _read = catalog.read()?;
+        let mut txn = catalog.write(Headroom::Normal)?;
+        txn.put(Table::Names, b"never", b"committed")?;
+        let _ = to.write_all(&7_u64.to_ne_bytes());
+        loop {
+            // SAFETY: always sound.
+            unsafe { libc::pause() };
+        }
+    });
+    let mut word = [0; 8];
+    (&stopped.acknowledged).read_exact(&mut word).expect("the child writes");
+    // The first use of a slot, and of a kept one.
+    for _ in 0..2 {
+        let read = catalog.read().expect("a slot");
+        assert_eq!(read.get(Table::Names, b"never"), Ok(None));
+    }
+    let before = catalog.growth().allocated_pages();
+    catalog.extend(before).expect("room");
+    assert!(catalog.growth().allocated_pages() > before);
+    assert_eq!(stopped.kill_after(0), None);
+    write_step(&catalog, 1, &mut Random(5)).expect("the dead writer's lock is free");
+    assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"never"), Ok(None));
 }
