@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """The arguments."""
+    """Return the arguments."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a tenth of the objects")
     parser.add_argument("--only", action="append", choices=list(LINES), help="one part; repeatable")

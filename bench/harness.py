@@ -49,7 +49,7 @@ class Line:
     remarks: list[str] = field(default_factory=list)
 
     def ratio(self, bound: Bound) -> float:
-        """The ratio that `bound` speaks of."""
+        """Return the ratio that `bound` speaks of."""
         ours = self.samples[bound.ours]
         if bound.kind == "value":
             return median(ours)

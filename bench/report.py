@@ -33,7 +33,7 @@ def table(lines: list[Line]) -> Table:
 
 
 def rows(line: Line) -> list[tuple[str, str, str, str, str]]:
-    """The table's rows of a line; plain values if nothing is compared."""
+    """Return the table's rows of a line; plain values if nothing is compared."""
     judged = [
         (
             amount(line, bound.ours),
@@ -48,12 +48,12 @@ def rows(line: Line) -> list[tuple[str, str, str, str, str]]:
 
 
 def amount(line: Line, name: str) -> str:
-    """A contestant and its median, in the line's unit."""
+    """Return a contestant and its median, in the line's unit."""
     return f"{name} {median(line.samples[name]) * SCALES[line.unit]:.3g} {line.unit}"
 
 
 def required(bound: Bound, unit: str) -> str:
-    """What a bound asks for, in words."""
+    """Return what a bound asks for, in words."""
     match bound.kind:
         case "speed":
             return f"at least {bound.limit:g} x as fast"
@@ -65,7 +65,7 @@ def required(bound: Bound, unit: str) -> str:
             return ""
 
 
-def verdict(bound: Bound, ratio: float, met: bool | None) -> str:  # noqa: FBT001 - it is a verdict
+def verdict(bound: Bound, ratio: float, met: bool | None) -> str:
     """Met or missed; where nothing is required, whether we are slower."""
     if met is None:
         return "[yellow]slower[/]" if bound.ours == "engram" and ratio < 1 else ""
@@ -73,7 +73,7 @@ def verdict(bound: Bound, ratio: float, met: bool | None) -> str:  # noqa: FBT00
 
 
 def contents(lines: list[Line], *, quick: bool, absent: dict[str, str]) -> dict[str, Any]:
-    """What the JSON file holds."""
+    """Return what the JSON file holds."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
@@ -112,7 +112,7 @@ def write(path: Path, held: dict[str, Any]) -> None:
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures depend on and a reader can compare: processor, cores, kernel, huge pages."""
+    """Return what the figures depend on: processor, cores, kernel, huge pages."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     huge = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
@@ -126,7 +126,7 @@ def machine() -> dict[str, str | int]:
 
 
 def installed(package: str) -> str | None:
-    """The version of a package, if it is installed."""
+    """Return the version of a package, if it is installed."""
     try:
         return version(package)
     except PackageNotFoundError:

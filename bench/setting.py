@@ -39,7 +39,7 @@ class Setting:
         return 3 if self.quick else 9
 
     def scaled(self, count: int) -> int:
-        """A tenth of `count` in a quick run."""
+        """Return a tenth of `count` in a quick run."""
         return max(count // 10, 1) if self.quick else count
 
     def peers(self) -> list[Peer]:

@@ -56,13 +56,13 @@ def tracked() -> tuple[str, ...]:
 
 
 def sources(*suffixes: str) -> list[str]:
-    """The tracked files with one of these suffixes."""
+    """Return the tracked files with one of these suffixes."""
     return [name for name in tracked() if Path(name).suffix in suffixes]
 
 
 @cache
 def text(name: str) -> str:
-    """A tracked file's text."""
+    """Return a tracked file's text."""
     return (ROOT / name).read_text(encoding="utf-8")
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_left_unfinished() -> None:
 
 
 def quoted(document: str) -> list[str]:
-    """What stands in backticks in a document, outside of its code blocks."""
+    """Return what stands in backticks in a document, outside of its code blocks."""
     prose = re.sub(r"```.*?```", "", text(document), flags=re.DOTALL)
     return re.findall(r"`([^`\n]+)`", prose)
 

@@ -26,7 +26,7 @@ class Lmdb:
         self.environment = self.begin()
 
     def begin(self) -> lmdb.Environment:
-        """The environment, made if missing."""
+        """Return the environment, made if missing."""
         return lmdb.open(
             str(self.folder), map_size=MAP_BYTES, writemap=True, sync=False, metasync=False
         )

@@ -31,7 +31,7 @@ class Mapping:
         return self
 
     def copy(self, values: Values) -> None:
-        """The C library's copy of `values` into the mapping."""
+        """Copy `values` into the mapping, with the C library's memcpy."""
         ctypes.memmove(self.address, values.ctypes.data, self.nbytes)
 
     def remove(self) -> None:
@@ -40,5 +40,5 @@ class Mapping:
 
 
 def private(values: Values) -> Values:
-    """A private, warm copy of `values`."""
+    """Return a private, warm copy of `values`."""
     return np.array(values)

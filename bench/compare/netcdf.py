@@ -23,7 +23,7 @@ class NetCdf:
         self.file = self.begin()
 
     def begin(self) -> netCDF4.Dataset:
-        """An empty file."""
+        """Return an empty file."""
         file = netCDF4.Dataset(self.path, "w", clobber=True)
         file.set_fill_off()
         return file
@@ -53,7 +53,7 @@ class NetCdf:
 
     def read(self, name: str) -> Values:
         variable = self.file[name]
-        variable.set_auto_maskandscale(False)  # noqa: FBT003 - netCDF4 takes it by position
+        variable.set_auto_maskandscale(False)
         values: Values = variable[...]
         return values
 

@@ -54,7 +54,7 @@ def put(setting: Setting) -> Iterator[Line]:
 
 
 def fresh_put(peer: Peer, values: Values) -> Callable[[], float]:
-    """One put after everything has been thrown away, as not every peer can replace an array."""
+    """Return a round: one put after all was thrown away, as not every peer can replace an array."""
 
     def run() -> float:
         peer.reset()
@@ -64,7 +64,7 @@ def fresh_put(peer: Peer, values: Values) -> Callable[[], float]:
 
 
 def rewriting(peer: Peer, values: Values) -> Callable[[], float]:
-    """Writing over the dataset that the last put made; no new dataset."""
+    """Return a round of writing over the dataset that the last put made."""
 
     def run() -> float:
         store: Hdf5 = peer  # type: ignore[assignment]
@@ -132,5 +132,5 @@ def total(setting: Setting) -> Iterator[Line]:
 
 
 def adding_up(store: Peer) -> Callable[[], float]:
-    """One look-up and sum."""
+    """Return a round of one look-up and sum."""
     return lambda: timed(lambda: store.total(NAME))

@@ -97,7 +97,7 @@ class Pair:
 
 
 def pipe(stream: IO[str] | None) -> IO[str]:
-    """The stream, which is there because a pipe was asked for."""
+    """Return the stream, which is there because a pipe was asked for."""
     assert stream is not None  # noqa: S101 - for the type checker
     return stream
 

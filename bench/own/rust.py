@@ -27,7 +27,7 @@ def build() -> None:
 
 
 def run(*arguments: object) -> dict[str, Any]:
-    """What the program prints, which is JSON."""
+    """Return what the program prints, which is JSON."""
     command = [str(PROGRAM), *(str(argument) for argument in arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -68,11 +68,12 @@ def growth(setting: Setting) -> Iterator[Line]:
         yield Line(beyond, "B", bounds, answer["catalog"])
 
 
-
 def growth_ratio(samples: dict[str, list[float]]) -> Line:
     """How much more Engram's time grows with the number of objects than LMDB's does."""
     order = ("engram, many", "engram, few", "bare LMDB, many", "bare LMDB, few")
     rounds = zip(*(samples[name] for name in order), strict=True)
-    ratios = [(many / few) / (their_many / their_few) for many, few, their_many, their_few in rounds]
+    ratios = [
+        (many / few) / (their_many / their_few) for many, few, their_many, their_few in rounds
+    ]
     title = "growth of that time over bare LMDB's, random names"
     return Line(title, "x", [Bound("engram", "", "value", 1.2)], {"engram": ratios})

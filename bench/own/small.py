@@ -44,7 +44,7 @@ def create(setting: Setting) -> Iterator[Line]:
             store.close()
 
 
-def creating(setting: Setting, store: Peer, batched: bool) -> Callable[[], float]:  # noqa: FBT001
+def creating(setting: Setting, store: Peer, batched: bool) -> Callable[[], float]:
     """One round of creating, in a group that is new in each round."""
     rounds = count()
 

@@ -36,7 +36,7 @@ def write_file(path: Path) -> None:
         thickness[:] = balanced_thickness(CHANNEL)[:, None] * np.ones(CHANNEL.nx)
         wind = file.createGroup("wind").createVariable("u", "i2", ("y",))
         wind.units, wind.scale_factor = "m s-1", PACKING_M_S
-        wind.set_auto_maskandscale(False)  # noqa: FBT003 - netCDF4 takes it by position
+        wind.set_auto_maskandscale(False)
         wind[:] = np.round(jet(CHANNEL) / PACKING_M_S).astype("i2")
 
 
@@ -70,11 +70,12 @@ def compare(group: engram.Group, path: Path) -> tuple[list[str], list[str]]:
 
     Returns:
         The paths of the variables that are equal, and those of the others.
+
     """
     equal, unequal = [], []
     with netCDF4.Dataset(path) as file:
-        file.set_auto_maskandscale(False)  # noqa: FBT003 - netCDF4 takes it by position
-        file.set_auto_chartostring(False)  # noqa: FBT003 - netCDF4 takes it by position
+        file.set_auto_maskandscale(False)
+        file.set_auto_chartostring(False)
         for name, variable in variables(file):
             there = group.get(name)
             same = isinstance(there, engram.Array) and np.array_equal(

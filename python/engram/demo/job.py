@@ -6,7 +6,6 @@ import json
 import random
 import shutil
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +31,8 @@ from engram.demo.shallow_water import FIELDS, Field, State
 from engram.demo.tell import Teller, mib
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
 STEPS = 240
@@ -214,8 +215,9 @@ class Job:
             f"{published}, and {space.pending} are reserved",
         )
         self.teller.claim(
-            self.same_without_death(pool), "across the take-over the fields are, bit for bit, "
-            "those of one process that computes the whole channel and is not killed"
+            self.same_without_death(pool),
+            "across the take-over the fields are, bit for bit, "
+            "those of one process that computes the whole channel and is not killed",
         )
         mass = sum(np.asarray(pool[f"{DIAGNOSTICS}/{name}/mass"]) for name in STRIPS)
         drift = float(np.abs(mass / mass[0] - 1).max())
@@ -270,6 +272,7 @@ def run(
     Raises:
         EngramError: The pool cannot be created, or the file cannot be imported.
         RuntimeError: A process failed that was not meant to; the message has its last words.
+
     """
     start = time.perf_counter()
     teller = Teller(console)

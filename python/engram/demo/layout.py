@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     import engram
 
 CHANNEL = Channel()
-STRIPS = {
-    name: strip for name, strip in zip(("south", "north"), strips(CHANNEL, 2), strict=True)
-}
+STRIPS = dict(zip(("south", "north"), strips(CHANNEL, 2), strict=True))
 
 RUN = "jet"
 DIAGNOSTICS = "diagnostics"
@@ -28,7 +26,7 @@ PATIENCE_S = 120.0
 
 
 def step_path(strip: str, step: int) -> str:
-    """The group of one published step of one strip, such as `jet/south/step-0042`."""
+    """Return the group of one published step of one strip, such as `jet/south/step-0042`."""
     return f"{RUN}/{strip}/step-{step:04d}"
 
 
@@ -37,6 +35,7 @@ def wait_for(members: Mapping[str, object], path: str) -> None:
 
     Raises:
         TimeoutError: it is not there after `PATIENCE_S` seconds.
+
     """
     wait_until(lambda: path in members, f"{path} to be published")
 
@@ -46,6 +45,7 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
 
     Raises:
         TimeoutError: it has not after `PATIENCE_S` seconds; the message names `what`.
+
     """
     deadline = time.monotonic() + PATIENCE_S
     while not happened():
@@ -56,7 +56,7 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
 
 
 def views(pool: engram.Pool, strip: str, step: int) -> State:
-    """The fields of one published step, as read-only arrays on the pool's own memory."""
+    """Return the fields of one published step, as read-only arrays on the pool's own memory."""
     group = pool[step_path(strip, step)]
     return State(*(np.asarray(group[field]) for field in FIELDS))
 
@@ -73,5 +73,5 @@ def gather(pool: engram.Pool, rows: slice, step: int) -> State:
 
 
 def whole() -> Strip:
-    """The channel as one strip."""
+    """Return the channel as one strip."""
     return strips(CHANNEL, 1)[0]

@@ -12,8 +12,9 @@ from engram.demo.shallow_water import relative_vorticity
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import engram
     from matplotlib.axes import Axes
+
+    import engram
 
 DAY_S = 86400.0
 INK = "#333333"
@@ -38,7 +39,7 @@ def draw(pool: engram.Pool, step: int, killed: tuple[str, int], path: Path) -> N
 
 
 def draw_field(axes: Axes, pool: engram.Pool, step: int) -> None:
-    """Relative vorticity over the Coriolis parameter, the strips' border and the thickness."""
+    """Draw relative vorticity over the Coriolis parameter, the strips' border and the thickness."""
     state = gather(pool, slice(0, CHANNEL.ny), step)
     spin = relative_vorticity(state, CHANNEL) / CHANNEL.coriolis_s
     width_km, height_km = CHANNEL.nx * CHANNEL.cell_m / 1e3, CHANNEL.ny * CHANNEL.cell_m / 1e3
@@ -53,9 +54,7 @@ def draw_field(axes: Axes, pool: engram.Pool, step: int) -> None:
         vmax=limit,
         interpolation="bilinear",
     )
-    lines = axes.contour(
-        state.h, levels=8, extent=extent, colors=INK, linewidths=0.5, alpha=0.45
-    )
+    lines = axes.contour(state.h, levels=8, extent=extent, colors=INK, linewidths=0.5, alpha=0.45)
     axes.clabel(lines, levels=lines.levels[::2], fmt="%.0f m", fontsize=6.5)
     for strip in list(STRIPS.values())[1:]:
         axes.axhline(strip.first * CHANNEL.cell_m / 1e3, color=INK, lw=0.8, ls=(0, (6, 4)))
@@ -77,7 +76,7 @@ def draw_field(axes: Axes, pool: engram.Pool, step: int) -> None:
 
 
 def draw_series(axes: Axes, pool: engram.Pool, step: int, killed: tuple[str, int]) -> None:
-    """What the observer measured: the change of energy and of mass, and when the writer died."""
+    """Draw what the observer measured: how energy and mass changed, and when the writer died."""
     days = np.arange(step + 1) * CHANNEL.step_s / DAY_S
     for quantity, colour in (("energy", "#1f5a94"), ("mass", "#e08214")):
         total = sum(np.asarray(pool[f"{DIAGNOSTICS}/{name}/{quantity}"]) for name in STRIPS)

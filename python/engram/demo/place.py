@@ -13,7 +13,7 @@ SPARE = 1.25
 
 
 def default_pool(out: Path, nbytes: int) -> Path:
-    """A path for the pool: on `/dev/shm` if that is tmpfs with room, else in `out`.
+    """Return a path for the pool: on `/dev/shm` if that is tmpfs with room, else in `out`.
 
     The name follows from the user and `out`, so a second run finds and replaces the first's.
     """
@@ -32,6 +32,7 @@ def create(path: Path, nbytes: int) -> tuple[engram.Pool, str]:
 
     Raises:
         BusyError: another demo uses it right now.
+
     """
     if path.exists():
         engram.destroy(path)
@@ -51,6 +52,6 @@ def is_tmpfs(path: Path) -> bool:
 
 
 def free_bytes(path: Path) -> int:
-    """The bytes free on the filesystem of `path`."""
+    """Return the bytes free on the filesystem of `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize

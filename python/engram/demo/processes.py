@@ -61,7 +61,7 @@ class Log:
         self.path = path
 
     def steps(self, event: str) -> list[int]:
-        """The steps of which the log has `event` (`begin` or `published`), in its order."""
+        """Return the steps of which the log has `event` (`begin` or `published`), in its order."""
         if not self.path.exists():
             return []
         lines = self.path.read_text(encoding="ascii").splitlines()

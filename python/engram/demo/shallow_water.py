@@ -15,6 +15,7 @@ division, element by element, so however the channel is cut the result is the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -106,19 +107,19 @@ class Strip:
 
 
 def strips(channel: Channel, count: int) -> list[Strip]:
-    """The channel in `count` strips of equal height, from south to north."""
+    """Return the channel in `count` strips of equal height, from south to north."""
     edges = np.linspace(0, channel.ny, count + 1).astype(int).tolist()
-    return [Strip(channel, first, last) for first, last in zip(edges, edges[1:], strict=False)]
+    return [Strip(channel, first, last) for first, last in pairwise(edges)]
 
 
 def jet(channel: Channel) -> Field:
-    """The jet's eastward velocity on each row, shape (ny,), in metres per second."""
+    """Return the jet's eastward velocity on each row, shape (ny,), in metres per second."""
     across = (channel.y_m() - 0.5 * channel.ny * channel.cell_m) / JET_WIDTH_M
     return JET_M_S / np.cosh(across) ** 2
 
 
 def balanced_thickness(channel: Channel) -> Field:
-    """The thickness on each row that balances the jet, shape (ny,), mean `depth_m`, in metres."""
+    """Return the thickness that balances the jet on each row, shape (ny,), in metres."""
     wind = jet(channel)
     slope = -channel.coriolis_s / GRAVITY_M_S2 * channel.cell_m * 0.5 * (wind[1:] + wind[:-1])
     height = np.concatenate([[0.0], np.cumsum(slope)])
@@ -126,7 +127,7 @@ def balanced_thickness(channel: Channel) -> Field:
 
 
 def initial(channel: Channel) -> State:
-    """The state of the whole channel at the start: the balanced jet and a bump that upsets it."""
+    """Return the whole channel at the start: the balanced jet and a bump that upsets it."""
     ones = np.ones((channel.ny, channel.nx))
     h = balanced_thickness(channel)[:, None] * ones
     u = jet(channel)[:, None] * ones
@@ -138,8 +139,9 @@ def initial(channel: Channel) -> State:
 
 
 def padded(state: State) -> State:
-    """The state with a ghost cell on every side, filled: walls at the rows' ends, periodic west
-    to east. Row `ny + 1` of `v` is the northern wall's.
+    """Return the state with a ghost cell on every side, filled.
+
+    Walls at the rows' ends, periodic west to east; the last row of `v` is the northern wall's.
     """
     copies = State(*(np.zeros((field.shape[0] + 2, field.shape[1] + 2)) for field in state))
     for copy, field in zip(copies, state, strict=True):
@@ -167,7 +169,7 @@ def with_ghosts(state: State) -> State:
 
 
 def tendency(state: State, channel: Channel) -> State:
-    """The rates of change of a padded state, without ghosts.
+    """Return the rates of change of a padded state, without ghosts.
 
     Names of places: `x` and `y` after a quantity say along which direction it is averaged. Rows of
     corners and of `v` faces run from the southern wall to the northern one, one more than cells.

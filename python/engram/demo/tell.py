@@ -37,7 +37,7 @@ class Teller:
         self.timings_s[title] = time.perf_counter() - start
         self.console.print(f"  [dim]{self.timings_s[title]:.2f} s[/]")
 
-    def claim(self, held: bool, text: str) -> None:  # noqa: FBT001 - the claim comes first
+    def claim(self, held: bool, text: str) -> None:
         """Print a claim and whether it held."""
         self.claims.append((bool(held), text))
         mark = "[bold green]held  [/]" if held else "[bold red]FAILED[/]"
@@ -59,5 +59,5 @@ class Teller:
 
 
 def mib(nbytes: float) -> str:
-    """A size in MiB."""
+    """Return a size in MiB."""
     return f"{nbytes / MIB:.1f} MiB"
