@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 from io import StringIO
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,26 +14,25 @@ from rich.console import Console
 from engram import demo
 from engram.demo.shallow_water import Channel, State, initial, padded, strips, tendency
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 CHANNEL = Channel(ny=120, nx=48)
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def empty(shape: tuple[int, int]) -> State:
-    """A state with space for every field."""
+    """Give a state with space for every field."""
     return State(*(np.empty(shape) for _ in range(3)))
 
 
 def advanced(pieces: int, steps: int) -> State:
-    """The channel after `steps` published steps, computed in so many strips."""
+    """Compute the channel after `steps` published steps, computed in so many strips."""
     now = initial(CHANNEL)
     for _ in range(steps):
         new = empty((CHANNEL.ny, CHANNEL.nx))
         for strip in strips(CHANNEL, pieces):
             rows = slice(strip.first, strip.last)
             strip.advance(
-                State(*(field[strip.reach] for field in now)), State(*(field[rows] for field in new))
+                State(*(field[strip.reach] for field in now)),
+                State(*(field[rows] for field in new)),
             )
         now = new
     return now
@@ -64,3 +64,8 @@ def test_a_short_run_of_the_main_job_holds_every_claim(tmp_path: Path) -> None:
     claims = json.loads((tmp_path / "out" / "report.json").read_text())["claims"]
     assert held, [claim for claim in claims if not claim["held"]]
     assert (tmp_path / "out" / "vorticity.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "quickstart.py"))
+    assert "anomaly" in capsys.readouterr().out

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from engram.demo.job import STEPS, run
+from engram.demo.place import remove_earlier
 
 
 def main() -> int:
@@ -14,8 +15,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder for results")
     parser.add_argument("--file", type=Path, help="a netCDF file to import")
     parser.add_argument("--pool", type=Path, help="where to create the pool")
+    parser.add_argument(
+        "--remove",
+        action="store_true",
+        help="only destroy the pool of an earlier run with this --out",
+    )
     parser.add_argument("--steps", type=int, default=STEPS, help="steps to publish")
     chosen = parser.parse_args()
+    if chosen.remove:
+        remove_earlier(chosen.out)
+        return 0
     held = run(chosen.out, file=chosen.file, pool=chosen.pool, steps=chosen.steps)
     return 0 if held else 1
 

@@ -8,7 +8,7 @@ import netCDF4
 import numpy as np
 
 import engram
-from engram.demo.layout import CHANNEL, STRIPS, views
+from engram.demo.layout import CHANNEL, STRIPS, array, views
 from engram.demo.shallow_water import balanced_thickness, jet
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def eddy_share(pool: engram.Pool, imported: str, step: int) -> float:
 
     It meets the simulation's fields and the file's values where both lie, in the pool.
     """
-    packed = pool[f"{imported}/wind/u"]
+    packed = array(pool, f"{imported}/wind/u")
     wind = np.asarray(packed) * float(packed.attrs["scale_factor"])
     eddies = whole = 0.0
     for name, strip in STRIPS.items():
@@ -68,9 +68,7 @@ def variables(file: netCDF4.Dataset, prefix: str = "") -> Iterator[tuple[str, ne
 def compare(group: engram.Group, path: Path) -> tuple[list[str], list[str]]:
     """Compare the imported group with the file, value by value, as the file holds them.
 
-    Returns:
-        The paths of the variables that are equal, and those of the others.
-
+    Returns the paths of the variables that are equal, and those of the others.
     """
     equal, unequal = [], []
     with netCDF4.Dataset(path) as file:
@@ -90,12 +88,12 @@ def summaries(group: engram.Group) -> list[tuple[str, str, float, float, float]]
     rows = []
     found: list[engram.Array] = []
     group.visititems(lambda _, member: collect(found, member))
-    for array in found:
-        values = np.asarray(array)
+    for each in found:
+        values = np.asarray(each)
         finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
         if finite.size:
             ends = float(finite.min()), float(finite.mean()), float(finite.max())
-            rows.append((array.path.removeprefix(f"{group.path}/"), str(array.dtype), *ends))
+            rows.append((each.path.removeprefix(f"{group.path}/"), str(array.dtype), *ends))
     return rows
 
 

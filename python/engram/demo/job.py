@@ -19,6 +19,7 @@ from engram.demo.layout import (
     QUANTITIES,
     RUN,
     STRIPS,
+    array,
     gather,
     step_path,
     views,
@@ -154,7 +155,7 @@ class Job:
     def kill_and_replace(self, pool: engram.Pool, victim: Writer) -> Writer:
         """Kill the victim while it computes in space it has reserved; start who takes over."""
         time.sleep(random.uniform(0.0, 0.03))  # noqa: S311 - any moment of the step will do
-        before = pool.space()
+        before = pool.space
         victim.kill()
         self.workers.remove(victim)
         acknowledged = victim.log.steps("published")
@@ -206,7 +207,7 @@ class Job:
             len(acknowledged) == len(STRIPS) * (self.steps + 1) and not missing,
             f"all {len(acknowledged)} acknowledged steps of both writers are there, and whole",
         )
-        space = pool.space()
+        space = pool.space
         grown = space.used - self.used_before
         published = self.step_nbytes * (self.steps + 1)
         self.teller.claim(
@@ -219,7 +220,7 @@ class Job:
             "across the take-over the fields are, bit for bit, "
             "those of one process that computes the whole channel and is not killed",
         )
-        mass = sum(np.asarray(pool[f"{DIAGNOSTICS}/{name}/mass"]) for name in STRIPS)
+        mass = sum(np.asarray(array(pool, f"{DIAGNOSTICS}/{name}/mass")) for name in STRIPS)
         drift = float(np.abs(mass / mass[0] - 1).max())
         self.teller.claim(drift < MASS_TOLERANCE, f"mass is conserved to {drift:.1e}")
 
@@ -259,19 +260,29 @@ def run(
 ) -> bool:
     """Run the main job.
 
-    Args:
-        out: The folder for the picture, the report and the logs; made if missing.
-        file: A netCDF file to import and compute on; without it the job writes one first.
-        pool: Where to create the pool; without it `/dev/shm` if it has room, else `out`.
-        steps: How many steps of the simulation to publish, each of 12 minutes in the model.
-        console: Where to print; standard output by default.
+    Parameters
+    ----------
+    out
+        The folder for the picture, the report and the logs; made if missing.
+    file
+        A netCDF file to import and compute on; without it the job writes one first.
+    pool
+        Where to create the pool; without it `/dev/shm` if it has room, else `out`.
+    steps
+        How many steps of the simulation to publish, each of 12 minutes in the model.
+    console
+        Where to print; standard output by default.
 
-    Returns:
-        Whether every claim held.
+    Returns
+    -------
+    Whether every claim held.
 
-    Raises:
-        EngramError: The pool cannot be created, or the file cannot be imported.
-        RuntimeError: A process failed that was not meant to; the message has its last words.
+    Raises
+    ------
+    EngramError
+        If the pool cannot be created, or the file cannot be imported.
+    RuntimeError
+        If a process failed that was not meant to; the message has its last words.
 
     """
     start = time.perf_counter()

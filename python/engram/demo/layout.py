@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import engram
 from engram.demo.shallow_water import FIELDS, Channel, State, Strip, strips
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import engram
 
 CHANNEL = Channel()
 STRIPS = dict(zip(("south", "north"), strips(CHANNEL, 2), strict=True))
@@ -33,8 +32,10 @@ def step_path(strip: str, step: int) -> str:
 def wait_for(members: Mapping[str, object], path: str) -> None:
     """Return when `path` is a member.
 
-    Raises:
-        TimeoutError: it is not there after `PATIENCE_S` seconds.
+    Raises
+    ------
+    TimeoutError
+        If it is not there after `PATIENCE_S` seconds.
 
     """
     wait_until(lambda: path in members, f"{path} to be published")
@@ -43,8 +44,10 @@ def wait_for(members: Mapping[str, object], path: str) -> None:
 def wait_until(happened: Callable[[], bool], what: str) -> None:
     """Return when `happened()`.
 
-    Raises:
-        TimeoutError: it has not after `PATIENCE_S` seconds; the message names `what`.
+    Raises
+    ------
+    TimeoutError
+        If it has not after `PATIENCE_S` seconds; the message names `what`.
 
     """
     deadline = time.monotonic() + PATIENCE_S
@@ -57,8 +60,24 @@ def wait_until(happened: Callable[[], bool], what: str) -> None:
 
 def views(pool: engram.Pool, strip: str, step: int) -> State:
     """Return the fields of one published step, as read-only arrays on the pool's own memory."""
-    group = pool[step_path(strip, step)]
-    return State(*(np.asarray(group[field]) for field in FIELDS))
+    path = step_path(strip, step)
+    return State(*(np.asarray(array(pool, f"{path}/{field}")) for field in FIELDS))
+
+
+def array(pool: engram.Pool, path: str) -> engram.Array:
+    """Return the array at `path`.
+
+    Raises
+    ------
+    TypeError
+        If what is there is no array.
+
+    """
+    found = pool[path]
+    if not isinstance(found, engram.Array):
+        message = f"{path} is {found!r}, not an array"
+        raise TypeError(message)
+    return found
 
 
 def gather(pool: engram.Pool, rows: slice, step: int) -> State:

@@ -21,6 +21,7 @@ from engram.demo.layout import (
     DIAGNOSTICS,
     QUANTITIES,
     STRIPS,
+    array,
     step_path,
     views,
     wait_for,
@@ -47,7 +48,7 @@ def measure(state: State) -> dict[str, float]:
 def observe(pool: engram.Pool, steps: int) -> dict[str, float]:
     """Measure every step of every strip as it appears, into `diagnostics/<strip>/<quantity>`."""
     tables = {
-        (strip, quantity): pool[f"{DIAGNOSTICS}/{strip}/{quantity}"]
+        (strip, quantity): array(pool, f"{DIAGNOSTICS}/{strip}/{quantity}")
         for strip in STRIPS
         for quantity in QUANTITIES
     }

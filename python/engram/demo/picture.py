@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engram.demo.layout import CHANNEL, DIAGNOSTICS, STRIPS, gather
+from engram.demo.layout import CHANNEL, DIAGNOSTICS, STRIPS, array, gather
 from engram.demo.shallow_water import relative_vorticity
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def draw_series(axes: Axes, pool: engram.Pool, step: int, killed: tuple[str, int
     """Draw what the observer measured: how energy and mass changed, and when the writer died."""
     days = np.arange(step + 1) * CHANNEL.step_s / DAY_S
     for quantity, colour in (("energy", "#1f5a94"), ("mass", "#e08214")):
-        total = sum(np.asarray(pool[f"{DIAGNOSTICS}/{name}/{quantity}"]) for name in STRIPS)
+        total = sum(np.asarray(array(pool, f"{DIAGNOSTICS}/{name}/{quantity}")) for name in STRIPS)
         values = np.asarray(total)
         axes.plot(days, (values / values[0] - 1) * 100, color=colour, lw=1.6, label=quantity)
     name, died = killed

@@ -17,11 +17,28 @@ def default_pool(out: Path, nbytes: int) -> Path:
 
     The name follows from the user and `out`, so a second run finds and replaces the first's.
     """
+    in_memory, beside = places(out)
+    if is_tmpfs(MEMORY) and (in_memory.exists() or free_bytes(MEMORY) > nbytes * SPARE):
+        return in_memory
+    return beside
+
+
+def places(out: Path) -> tuple[Path, Path]:
+    """Return where a pool of a run with results in `out` may be: in memory, or beside them."""
     name = f"engram-demo-{os.getuid()}-{zlib.crc32(bytes(out.resolve())):08x}"
-    here = MEMORY / name
-    if is_tmpfs(MEMORY) and (here.exists() or free_bytes(MEMORY) > nbytes * SPARE):
-        return here
-    return out / "pool"
+    return MEMORY / name, out / "pool"
+
+
+def remove_earlier(out: Path) -> None:
+    """Destroy the pool that an earlier run with results in `out` left, if it did.
+
+    Raises
+    ------
+    BusyError
+        If another demo uses it right now.
+    """
+    for path in places(out):
+        remove(path)
 
 
 def create(path: Path, nbytes: int) -> tuple[engram.Pool, str]:
@@ -30,16 +47,30 @@ def create(path: Path, nbytes: int) -> tuple[engram.Pool, str]:
     On a filesystem that is not on the list, such as a container's overlay, the pool is forced and
     the remark says so: this pool is for show.
 
-    Raises:
-        BusyError: another demo uses it right now.
+    Raises
+    ------
+    BusyError
+        If another demo uses it right now.
 
     """
-    if path.exists():
-        engram.destroy(path)
+    remove(path)
     try:
         return engram.create(path, size=nbytes), ""
     except engram.UnsupportedError as refusal:
         return engram.create(path, size=nbytes, force=True), f"forced: {refusal}"
+
+
+def remove(path: Path) -> None:
+    """Destroy the pool of an earlier run at `path`, if there is one.
+
+    Raises
+    ------
+    BusyError
+        If another demo uses it right now.
+
+    """
+    if path.exists():
+        engram.destroy(path)
 
 
 def is_tmpfs(path: Path) -> bool:
