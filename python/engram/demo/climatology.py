@@ -93,7 +93,7 @@ def summaries(group: engram.Group) -> list[tuple[str, str, float, float, float]]
         finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
         if finite.size:
             ends = float(finite.min()), float(finite.mean()), float(finite.max())
-            rows.append((each.path.removeprefix(f"{group.path}/"), str(array.dtype), *ends))
+            rows.append((each.path.removeprefix(f"{group.path}/"), str(each.dtype), *ends))
     return rows
 
 
