@@ -47,7 +47,8 @@ $(BIN)/.installed:
 
 $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 	$(call step,Building engine and package (a few minutes the first time),\
-		$(BIN)/maturin develop --quiet --release --extras dev)
+		$(BIN)/maturin develop --release --extras dev >.venv/build.log 2>&1 || \
+		{ cat .venv/build.log; exit 1; })
 	@touch $@
 
 $(BIN)/.peers: $(BIN)/.installed bench/requirements.txt bench/requirements-vineyard.txt

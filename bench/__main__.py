@@ -35,12 +35,13 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
 RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 ROOM = 6 << 30
+COLUMNS = 150
 
 
 def main() -> int:
     """Measure what the arguments ask for; 1 if `--strict` and a bound was missed."""
     chosen = arguments()
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else COLUMNS)
     lines: list[Line] = []
     start = time.monotonic()
     where = chosen.where or (MEMORY if shutil.disk_usage(MEMORY).free > ROOM else None)

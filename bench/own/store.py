@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import engram
 
@@ -32,7 +32,8 @@ class Engram:
         self.pool.create_array(name, data=values, overwrite=True)
 
     def total(self, name: str) -> float:
-        return float(self.pool[name].view().sum())
+        found: Any = self.pool[name]
+        return float(found.view().sum())
 
     def fill(self, name: str, values: Values, number: float) -> None:
         """Allocate space for an array like `values` and fill it in place."""
@@ -50,7 +51,8 @@ class Engram:
                 self.pool.create_array(name, data=values)
 
     def read(self, name: str) -> Values:
-        values: Values = self.pool[name][...]
+        found: Any = self.pool[name]
+        values: Values = found[...]
         return values
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import netCDF4
 import numpy as np
@@ -57,7 +57,7 @@ def eddy_share(pool: engram.Pool, imported: str, step: int) -> float:
     return float(eddies / whole)
 
 
-def variables(file: netCDF4.Dataset, prefix: str = "") -> Iterator[tuple[str, netCDF4.Variable]]:
+def variables(file: netCDF4.Dataset, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every variable of the file and its groups, with its path."""
     for name, variable in file.variables.items():
         yield prefix + name, variable
@@ -70,7 +70,8 @@ def compare(group: engram.Group, path: Path) -> tuple[list[str], list[str]]:
 
     Returns the paths of the variables that are equal, and those of the others.
     """
-    equal, unequal = [], []
+    equal: list[str] = []
+    unequal: list[str] = []
     with netCDF4.Dataset(path) as file:
         file.set_auto_maskandscale(False)
         file.set_auto_chartostring(False)

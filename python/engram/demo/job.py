@@ -220,7 +220,8 @@ class Job:
             "across the take-over the fields are, bit for bit, "
             "those of one process that computes the whole channel and is not killed",
         )
-        mass = sum(np.asarray(array(pool, f"{DIAGNOSTICS}/{name}/mass")) for name in STRIPS)
+        parts = [array(pool, f"{DIAGNOSTICS}/{name}/mass")[...] for name in STRIPS]
+        mass = np.sum(parts, axis=0)
         drift = float(np.abs(mass / mass[0] - 1).max())
         self.teller.claim(drift < MASS_TOLERANCE, f"mass is conserved to {drift:.1e}")
 

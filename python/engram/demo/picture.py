@@ -29,8 +29,7 @@ def draw(pool: engram.Pool, step: int, killed: tuple[str, int], path: Path) -> N
     import matplotlib as mpl  # noqa: PLC0415 - only the demo needs it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    style = {"font.size": 9, "axes.edgecolor": INK, "axes.linewidth": 0.8}
-    with mpl.rc_context(style):
+    with mpl.rc_context({"font.size": 9, "axes.edgecolor": INK, "axes.linewidth": 0.8}):
         figure = Figure(figsize=(10.0, 7.4), dpi=150, layout="constrained")
         field, series = figure.subplots(2, 1, height_ratios=(2.6, 1.0))
         draw_field(field, pool, step)
@@ -55,7 +54,7 @@ def draw_field(axes: Axes, pool: engram.Pool, step: int) -> None:
         interpolation="bilinear",
     )
     lines = axes.contour(state.h, levels=8, extent=extent, colors=INK, linewidths=0.5, alpha=0.45)
-    axes.clabel(lines, levels=lines.levels[::2], fmt="%.0f m", fontsize=6.5)
+    axes.clabel(lines, levels=list(lines.levels)[::2], fmt="%.0f m", fontsize=6.5)
     for strip in list(STRIPS.values())[1:]:
         axes.axhline(strip.first * CHANNEL.cell_m / 1e3, color=INK, lw=0.8, ls=(0, (6, 4)))
     for name, strip in STRIPS.items():

@@ -36,6 +36,7 @@ def remove_earlier(out: Path) -> None:
     ------
     BusyError
         If another demo uses it right now.
+
     """
     for path in places(out):
         remove(path)

@@ -56,7 +56,7 @@ class Channel:
 
     def y_m(self) -> Field:
         """Distances of the rows' centres from the southern wall, shape (ny,), in metres."""
-        return (np.arange(self.ny) + 0.5) * self.cell_m
+        return (np.arange(self.ny, dtype=np.float64) + 0.5) * self.cell_m
 
 
 class State(NamedTuple):
@@ -114,7 +114,7 @@ def strips(channel: Channel, count: int) -> list[Strip]:
 
 def jet(channel: Channel) -> Field:
     """Return the jet's eastward velocity on each row, shape (ny,), in metres per second."""
-    across = (channel.y_m() - 0.5 * channel.ny * channel.cell_m) / JET_WIDTH_M
+    across: Field = (channel.y_m() - 0.5 * channel.ny * channel.cell_m) / JET_WIDTH_M
     return JET_M_S / np.cosh(across) ** 2
 
 
@@ -122,8 +122,9 @@ def balanced_thickness(channel: Channel) -> Field:
     """Return the thickness that balances the jet on each row, shape (ny,), in metres."""
     wind = jet(channel)
     slope = -channel.coriolis_s / GRAVITY_M_S2 * channel.cell_m * 0.5 * (wind[1:] + wind[:-1])
-    height = np.concatenate([[0.0], np.cumsum(slope)])
-    return height - height.mean() + channel.depth_m
+    height: Field = np.concatenate([[0.0], np.cumsum(slope)])
+    height += channel.depth_m - height.mean()
+    return height
 
 
 def initial(channel: Channel) -> State:

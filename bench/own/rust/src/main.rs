@@ -9,6 +9,8 @@
 //! `NAMES` is `ordered` or `random`. Each prints JSON: seconds for each unit of work, one number a
 //! round. `bench/own/rust.py` runs it and judges.
 
+#![allow(clippy::cast_precision_loss, reason = "counts and sizes here are far below 2^53")]
+
 mod bare;
 mod growth;
 mod small;

@@ -103,7 +103,7 @@ pub fn name(number: u64, random: bool) -> String {
     format!("n{digits:016x}")
 }
 
-/// A number for a number, one to one, without order (the finaliser of SplitMix64).
+/// A number for a number, one to one, without order (the finaliser of `SplitMix64`).
 pub fn scramble(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
