@@ -1,4 +1,4 @@
-"""What every line is measured with: a folder, the number of rounds, and the peers that are there."""
+"""What every line is measured with: a folder, a number of rounds, the peers that are there."""
 
 from __future__ import annotations
 

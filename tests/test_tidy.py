@@ -28,6 +28,8 @@ LONG_FUNCTIONS: dict[str, int] = {}
 UNSAFE = {
     "engine/src/media/": "mapping, flushing, copying to media",
     "engine/src/lease": "what other processes read in a lease file",
+    "engine/src/process.rs": "the fork handlers",
+    "engine/src/extent/view.rs": "a claim on memory may move between threads",
     "engine/src/catalog/lmdb": "the LMDB wrapper",
     "engine/src/catalog/growth.rs": "the mapped growth page",
     "python/src/view": "numpy arrays on the pool's memory",
@@ -38,7 +40,7 @@ UNSAFE = {
 ON_MEDIA = {"pool.toml", "realm.toml", "namespace.toml"}
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 CODE_SUFFIXES = {".rs", ".py", ".pyi"}
-UNFINISHED = r"todo!\(|unimplemented!\(|NotImplementedError|FIXME|XXX|mark\.xfail|#\[ignore"
+UNFINISHED = r"todo!\(|unimplemented!\(|NotImplementedError|FIXME|XXX|mark\.xfail|#\[ignore(?! = \"a measure)"
 ELSEWHERE = r"/work/|/home/\w|pypi\.org|crates\.io|registry\.npmjs|deb\.debian\.org"
 
 
@@ -77,6 +79,11 @@ def matches(pattern: str, names: list[str]) -> list[str]:
     ]
 
 
+def shipped(name: str) -> str:
+    """Give a Rust file's text without its tests, which stand last; a file of tests has none."""
+    return "" if "/tests" in name else text(name).split("\n#[cfg(test)]\nmod tests", 1)[0]
+
+
 def rust_functions(source: str) -> Iterator[tuple[str, int]]:
     """Name and length of each function: rustfmt puts its last brace under its first letter."""
     lines = source.splitlines()
@@ -97,13 +104,13 @@ def python_functions(source: str) -> Iterator[tuple[str, int]]:
 
 def test_each_module_opens_with_a_doc_line() -> None:
     rust = [name for name in sources(".rs") if not text(name).startswith("//! ")]
-    python = [name for name in sources(".py", ".pyi") if not text(name).startswith('"""')]
+    python = [name for name in sources(".py") if not text(name).startswith('"""')]
     assert not rust + python
 
 
 def test_lines_fit() -> None:
     names = [*sources(".rs", ".py", ".pyi", ".toml"), "Makefile"]
-    assert not matches(rf"^.{{{COLUMNS + 1},}}", names)
+    assert not matches(rf"^(?!.*  # noqa).{{{COLUMNS + 1},}}", names)
 
 
 def test_files_keep_to_the_ratchet() -> None:
@@ -129,18 +136,24 @@ def test_the_ratchet_names_only_what_is_still_long() -> None:
 
 
 def test_unsafe_stands_only_where_it_may() -> None:
-    names = [name for name in sources(".rs") if not name.startswith(tuple(UNSAFE))]
-    assert not matches(r"^(?!\s*//).*\bunsafe\b(?! fn\()", names)
+    elsewhere = [
+        f"{name}: {line.strip()}"
+        for name in sources(".rs")
+        if not name.startswith(tuple(UNSAFE))
+        for line in shipped(name).splitlines()
+        if re.search(r"^(?!\s*//).*\bunsafe\b", line)
+    ]
+    assert not elsewhere
 
 
 def test_each_unsafe_block_says_why_it_is_sound() -> None:
     silent = []
     for name in sources(".rs"):
-        lines = text(name).splitlines()
+        lines = shipped(name).splitlines()
         for place, line in enumerate(lines):
             if re.search(r"\bunsafe (\{|impl)", line) and not line.lstrip().startswith("//"):
                 before = "\n".join(lines[max(place - 12, 0) : place])
-                if "SAFETY:" not in before:
+                if "SAFETY:" not in before and "# Safety" not in before:
                     silent.append(f"{name}:{place + 1}")
     assert not silent
 

@@ -64,9 +64,9 @@ class Log:
         """Return the steps of which the log has `event` (`begin` or `published`), in its order."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text(encoding="ascii").splitlines()
+        lines = self.path.read_text(encoding="ascii").split("\n")[:-1]  # whole ones
         words = [line.split() for line in lines]
-        return [int(pair[1]) for pair in words if len(pair) == 2 and pair[0] == event]  # noqa: PLR2004
+        return [int(step) for kind, step in words if kind == event]
 
 
 class Writer(Worker):

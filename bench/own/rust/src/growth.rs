@@ -1,4 +1,4 @@
-//! How the time of a put grows with the number of arrays that are there, and what the catalog takes.
+//! How the time of a put grows with the number of arrays, and how much the catalog takes.
 
 use std::path::Path;
 
@@ -71,8 +71,10 @@ pub fn measure(folder: &Path, plan: &Plan) -> Result<String> {
         ("bare LMDB, few", &few.lmdb[1..]),
         ("bare LMDB, many", &many.lmdb[1..]),
     ]);
-    let catalog =
-        json(&[("engram", &[beyond(to_last_page)]), ("engram, pages in use", &[beyond(in_tables)])]);
+    let catalog = json(&[
+        ("engram", &[beyond(to_last_page)]),
+        ("engram, pages in use", &[beyond(in_tables)]),
+    ]);
     few.remove(folder, plan.few)?;
     many.remove(folder, plan.many)?;
     Ok(format!("{{\"samples\": {samples}, \"catalog\": {catalog}}}"))

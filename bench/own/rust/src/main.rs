@@ -28,12 +28,11 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["small", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| small::measure(Path::new(folder), count, rounds)),
-        ["growth", folder, names, few, many, puts, rounds] => {
-            numbers([few, many, puts, rounds]).and_then(|[few, many, puts, rounds]| {
+        ["growth", folder, names, few, many, puts, rounds] => numbers([few, many, puts, rounds])
+            .and_then(|[few, many, puts, rounds]| {
                 let plan = growth::Plan { few, many, puts, rounds, random: names == "random" };
                 growth::measure(Path::new(folder), &plan)
-            })
-        }
+            }),
         ["build", pool, count] => numbers([count]).and_then(|[count]| {
             let mut store = store::Store::create(Path::new(pool))?;
             store.fill(count, false)?;
