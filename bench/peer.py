@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """A store in a folder of its own, open."""
+    """A store in a folder of its own, open; `replaces` if a put can take an array's place."""
 
     name: str
+    replaces: bool
 
     def __init__(self, folder: Path) -> None:
         """Open an empty store in `folder`."""
@@ -25,7 +26,7 @@ class Peer(Protocol):
         """Throw everything away and begin again, empty; not part of any time."""
 
     def put(self, name: str, values: Values) -> None:
-        """Create a large array, contiguous, not compressed; in place of one of that name."""
+        """Create a large array, contiguous, not compressed."""
 
     def total(self, name: str) -> float:
         """Find a large array by its name and add up its values."""

@@ -29,7 +29,6 @@ UNSAFE = {
     "engine/src/media/": "mapping, flushing, copying to media",
     "engine/src/lease": "what other processes read in a lease file",
     "engine/src/process.rs": "the fork handlers",
-    "engine/src/extent/view.rs": "a claim on memory may move between threads",
     "engine/src/catalog/lmdb": "the LMDB wrapper",
     "engine/src/catalog/growth.rs": "the mapped growth page",
     "python/src/view": "numpy arrays on the pool's memory",

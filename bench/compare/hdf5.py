@@ -17,6 +17,7 @@ class Hdf5:
     """One file, `h5py`'s defaults; contiguous datasets, no flush after a small one."""
 
     name = "h5py"
+    replaces = False
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "peer.h5"

@@ -20,6 +20,7 @@ class Lmdb:
     """One environment, `writemap` and no sync: as durable as a `process` pool."""
 
     name = "LMDB"
+    replaces = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "peer.lmdb"

@@ -17,6 +17,7 @@ class NetCdf:
     """One file; contiguous variables, not filled first, flushed after a large one."""
 
     name = "netCDF4"
+    replaces = False
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "peer.nc"

@@ -22,6 +22,7 @@ class Vineyard:
     """A daemon with its metadata in its own memory; names are kept on this side."""
 
     name = "vineyard"
+    replaces = True
 
     def __init__(self, folder: Path) -> None:
         socket = folder / "peer.socket"

@@ -19,6 +19,7 @@ class Zarr:
     """A group in a local folder; one chunk an array, no compression."""
 
     name = "zarr"
+    replaces = True
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "peer.zarr"

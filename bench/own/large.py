@@ -54,10 +54,11 @@ def put(setting: Setting) -> Iterator[Line]:
 
 
 def fresh_put(peer: Peer, values: Values) -> Callable[[], float]:
-    """Return a round: one put after all was thrown away, as not every peer can replace an array."""
+    """Return a round: one put, after all was thrown away if the peer cannot replace an array."""
 
     def run() -> float:
-        peer.reset()
+        if not peer.replaces:
+            peer.reset()
         return timed(lambda: peer.put(NAME, values))
 
     return run

@@ -19,6 +19,7 @@ class Engram:
     """One pool with its defaults; names are paths from its root."""
 
     name = "engram"
+    replaces = True
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "own.pool"
