@@ -1,0 +1,58 @@
+# The only verbs: demo test bench lint fmt clean help. Each sets up what it needs in this folder.
+# Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
+
+PYTHON ?= python3
+BIN := .venv/bin
+RUST := $(shell find engine/src python/src -name '*.rs') Cargo.toml engine/Cargo.toml python/Cargo.toml
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+# $(call step,what it does,command): say it, do it, say how long it took.
+step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
+	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
+
+.PHONY: help demo test bench lint fmt clean
+
+help: ## What can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (half a minute)
+	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
+
+test: $(BIN)/.built ## All tests: the engine's, then the package's (a few minutes)
+	$(call step,Testing the engine,cargo test --quiet -p engram-engine)
+	$(call step,Testing the package,$(BIN)/python -m pytest -q tests)
+
+bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
+
+lint: $(BIN)/.built ## Formatting, lints, types and house rules
+	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
+	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
+	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/stubtest engram._engram)
+	$(call step,Checking the house rules,$(BIN)/python -m pytest -q tests/test_tidy.py)
+
+fmt: $(BIN)/.installed ## Format everything
+	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)
+
+clean: ## Remove what the other verbs made, the demo's pool too
+	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
+	rm -rf .venv target demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/.installed:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is $$($(PYTHON) -V 2>&1); 3.11 or newer is needed: make PYTHON=..."; exit 1; }
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer"; exit 1; }
+	$(call step,Making .venv (half a minute),$(PYTHON) -m venv .venv && $(BIN)/pip install -q maturin ruff)
+	@touch $@
+
+$(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
+	$(call step,Building engine and package (a few minutes the first time),\
+		$(BIN)/maturin develop --release --extras dev >.venv/build.log 2>&1 || \
+		{ cat .venv/build.log; exit 1; })
+	@touch $@
+
+$(BIN)/.peers: $(BIN)/.installed bench/requirements.txt bench/requirements-vineyard.txt
+	$(call step,Installing the peers,$(BIN)/pip install -q -r bench/requirements.txt)
+	@$(BIN)/pip install -q -r bench/requirements-vineyard.txt >$(BIN)/.vineyard.log 2>&1 || \
+		echo "    vineyard cannot be installed here (.venv/bin/.vineyard.log); going on without"
+	@touch $@

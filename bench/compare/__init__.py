@@ -1,0 +1,1 @@
+"""The peers; each module needs a package that only the benchmarks need."""

@@ -1,0 +1,73 @@
+//! Measures the engine without Python, beside bare LMDB putting the same rows.
+//!
+//! ```text
+//! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
+//! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
+//! engram-bench build POOL COUNT                       leave a pool with that many arrays
+//! ```
+//!
+//! `NAMES` is `ordered` or `random`. Each prints JSON: seconds for each unit of work, one number a
+//! round. `bench/own/rust.py` runs it and judges.
+
+#![allow(clippy::cast_precision_loss, reason = "counts and sizes here are far below 2^53")]
+
+mod bare;
+mod growth;
+mod small;
+mod store;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Any failure ends the program with its message.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["small", folder, count, rounds] => numbers([count, rounds])
+            .and_then(|[count, rounds]| small::measure(Path::new(folder), count, rounds)),
+        ["growth", folder, names, few, many, puts, rounds] => numbers([few, many, puts, rounds])
+            .and_then(|[few, many, puts, rounds]| {
+                let plan = growth::Plan { few, many, puts, rounds, random: names == "random" };
+                growth::measure(Path::new(folder), &plan)
+            }),
+        ["build", pool, count] => numbers([count]).and_then(|[count]| {
+            let mut store = store::Store::create(Path::new(pool))?;
+            store.fill(count, false)?;
+            Ok(format!("{{\"objects\": {count}}}"))
+        }),
+        _ => Err("usage: engram-bench small|growth|build …; see src/main.rs".into()),
+    };
+    match done {
+        Ok(json) => {
+            println!("{json}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("engram-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn numbers<const N: usize>(words: [&str; N]) -> Result<[u64; N]> {
+    let mut found = [0; N];
+    for (number, word) in found.iter_mut().zip(words) {
+        *number = word.parse().map_err(|_| format!("{word} is not a number"))?;
+    }
+    Ok(found)
+}
+
+/// Named lists of numbers, as a JSON object.
+fn json(named: &[(&str, &[f64])]) -> String {
+    let entries: Vec<String> = named
+        .iter()
+        .map(|(name, values)| {
+            let values: Vec<String> = values.iter().map(|value| format!("{value:e}")).collect();
+            format!("\"{name}\": [{}]", values.join(", "))
+        })
+        .collect();
+    format!("{{{}}}", entries.join(", "))
+}
