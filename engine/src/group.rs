@@ -383,6 +383,14 @@ pub(crate) fn annotate(
     rows.put(table, &key, &row)
 }
 
+/// Replaces what is kept beside a group for export.
+pub(crate) fn keep_origin(rows: &mut impl RowsMut, gid: Gid, origin: &[u8]) -> Result<()> {
+    let member = Member::Group(gid);
+    let row = with_record(rows, member, |record| Ok(Record { origin, ..*record }.encode()))?;
+    let (table, key) = table_of(member);
+    rows.put(table, &key, &row)
+}
+
 /// The path of a member, without a leading slash; empty for the root.
 pub(crate) fn path_of(rows: &mut impl Rows, member: Member) -> Result<String> {
     let (mut parent, mut path) =

@@ -348,6 +348,10 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
 
     # What helps them
 
+    def _set_origin(self, origin: bytes) -> None:
+        """Replace what an import keeps beside it: JSON, or nothing."""
+        _engram.set_origin(self._realm, self._id, origin)
+
     def _members(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
         after = None
         while True:

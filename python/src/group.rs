@@ -110,6 +110,14 @@ pub fn create_group(
     Ok(py.detach(|| engine.create_group(parent, path.0, &attrs, origin, exist_ok))?)
 }
 
+/// Replaces what an import keeps beside a group.
+#[pyfunction]
+pub fn set_origin(py: Python<'_>, realm: &Realm, group: Gid, origin: &[u8]) -> Result<()> {
+    let origin = origin.to_vec();
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.set_origin(group, &origin))?)
+}
+
 /// All that is known of a group.
 #[pyclass(frozen, get_all, module = "engram._engram")]
 pub struct GroupInfo {

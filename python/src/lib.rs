@@ -35,7 +35,7 @@ mod _engram {
     #[pymodule_export]
     use crate::group::{
         GroupInfo, contains, count, create_group, delete, find, group_info, members, names,
-        path_of, rename,
+        path_of, rename, set_origin,
     };
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};

@@ -201,6 +201,13 @@ impl Realm {
         })
     }
 
+    /// Replaces what is kept beside a group for export (an import into an existing group).
+    pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        change!(core, inside, Headroom::Normal, |rows| group::keep_origin(rows, group, origin))
+    }
+
     /// Sets attributes of a member, all in one commit.
     pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
         let core = self.writable()?;

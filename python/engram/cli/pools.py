@@ -1,0 +1,114 @@
+"""`engram create`, `engram destroy` and `engram verify`: whole pools."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import sys
+from pathlib import Path  # noqa: TC003 - read by Typer
+from typing import Annotated
+
+import typer
+
+import engram
+from engram.cli import terminal
+from engram.cli.app import JsonOption, PoolArgument, app, examples
+from engram.errors import ArgumentError, NotFoundError
+from engram.size import human
+
+_IN_BYTES = {"used", "free", "pending", "arena"}
+_SURVIVES = {
+    "process": "survives the death of any process, not a power cut",
+    "system": "survives a power cut too",
+}
+
+
+class Durability(enum.StrEnum):
+    """What a pool may promise."""
+
+    auto = "auto"
+    process = "process"
+    system = "system"
+
+
+@app.command(
+    epilog=examples(
+        "engram create /dev/shm/run --size 4GiB",
+        "engram create /scratch/run --size 2TiB --device /nvme0 --device /nvme1",
+    )
+)
+def create(
+    pool: PoolArgument,
+    *,
+    size: Annotated[str, typer.Option(help="Most bytes of values, such as 500MB or 4GiB.")] = (
+        "4 GiB"
+    ),
+    device: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A further folder to put values in; may be repeated."),
+    ] = None,
+    durability: Annotated[
+        Durability, typer.Option(help="What must survive; auto asks the filesystem.")
+    ] = Durability.auto,
+    prefault: Annotated[
+        bool,
+        typer.Option(
+            "--prefault", help="Take all of the space now, and touch it, so that writing is fast."
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept a filesystem that has not been tried.")
+    ] = False,
+) -> None:
+    """Create a pool in a new folder."""
+    with engram.create(
+        pool,
+        size=size,
+        devices=[str(d) for d in device or ()] or None,
+        durability=durability.value,
+        prefault=prefault,
+        force=force,
+    ) as made:
+        terminal.say(
+            f"created {made.path}: up to {human(made.size)}, durability "
+            f"{made.durability} ({_SURVIVES[made.durability]})"
+        )
+
+
+@app.command(epilog=examples("engram destroy /dev/shm/run", "engram destroy /dev/shm/run --yes"))
+def destroy(
+    pool: PoolArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a pool, with all that is in it."""
+    if not yes:
+        if not pool.exists():
+            message = f"{pool}: there is no pool; check the path"
+            raise NotFoundError(message)
+        if not sys.stdin.isatty():
+            message = f"{pool}: nobody is there to be asked; add --yes to delete all that is in it"
+            raise ArgumentError(message)
+        typer.confirm(f"Delete {pool} and all that is in it?", abort=True, err=True)
+    engram.destroy(pool)
+    terminal.say(f"destroyed {pool}")
+
+
+@app.command(epilog=examples("engram verify /dev/shm/run", "engram verify /dev/shm/run --json"))
+def verify(pool: PoolArgument, *, json: JsonOption = False) -> None:
+    """Walk all of a pool, and say whether it is whole."""
+    report = engram.verify(pool)
+    if json:
+        terminal.print_json(dataclasses.asdict(report))
+    else:
+        counts = report.counts
+        told = ", ".join(
+            f"{what} {human(count) if what in _IN_BYTES else count}"
+            for what, count in counts.items()
+        )
+        terminal.say(f"{report.path}: {told}")
+        for problem in report.problems:
+            terminal.say(f"  wrong: {problem}")
+        if report:
+            terminal.say("all of it is whole")
+    report.check()

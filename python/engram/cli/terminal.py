@@ -1,0 +1,184 @@
+"""How the command line speaks: tables, sizes, times, JSON, a progress bar, one-line errors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import os
+import shutil
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.progress import TaskID
+
+PATIENCE_S = 1.0
+"""A progress bar appears once something has taken so long."""
+
+_PIPE_WIDTH = 100_000
+
+
+def out() -> Console:
+    """Return the console of stdout: as wide as need be where it is not a terminal."""
+    width = None if sys.stdout.isatty() else _PIPE_WIDTH
+    return Console(width=width, highlight=False, emoji=False)
+
+
+def say(message: str) -> None:
+    """Print one line for people."""
+    out().print(message, soft_wrap=True, markup=False)
+
+
+def text_width() -> int:
+    """Return the columns of the terminal."""
+    return shutil.get_terminal_size().columns
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Say an error on stderr in one line, and exit."""
+    if os.environ.get("ENGRAM_TRACEBACK"):
+        traceback.print_exc()
+    sys.stderr.write(f"engram: {' '.join(message.split())}\n")
+    sys.exit(code)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """Return an empty table without a frame, whose last column takes what width is left.
+
+    Parameters
+    ----------
+    *columns
+        The headings.
+    right
+        Those of numbers.
+
+    """
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns[:-1]:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    made.add_column(columns[-1], overflow="fold", min_width=12)
+    return made
+
+
+def facts(rows: dict[str, Any]) -> Table:
+    """Return a table of names and values."""
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in rows.items():
+        made.add_row(name, str(value))
+    return made
+
+
+def iso(when: dt.datetime) -> str:
+    """Return a time as ISO 8601 in local time, to the second."""
+    return when.astimezone().isoformat(timespec="seconds")
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    text = json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write(text + "\n")
+
+
+def jsonable(value: object) -> object:
+    """Return a value of an attribute, a time or a path as JSON has it."""
+    if isinstance(value, dict):
+        return {str(name): jsonable(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(inner) for inner in value]
+    if isinstance(value, np.ndarray):
+        return [jsonable(inner) for inner in value] if value.ndim else jsonable(value[()])
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return {name: jsonable(value[name]) for name in value.dtype.names}
+    # What JSON has no number for (times, extended precision) is told as text.
+    as_text = (np.datetime64, np.timedelta64, np.longdouble)
+    if isinstance(value, np.generic) and not isinstance(value, as_text):
+        return _scalar(value.item())
+    return _scalar(value)
+
+
+def _scalar(value: object) -> object:
+    """Return a plain value as JSON has it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, complex):
+        return [_scalar(value.real), _scalar(value.imag)]
+    if isinstance(value, dt.datetime):
+        return iso(value)
+    plain = isinstance(value, (str, int, bool, type(None)))
+    finite = isinstance(value, float) and math.isfinite(value)
+    return value if plain or finite else str(value)
+
+
+class Bar:
+    """A progress bar on stderr that shows itself once the work has taken over a second."""
+
+    def __init__(self, what: str, total: int, patience_s: float = PATIENCE_S) -> None:
+        """Begin to count to `total` bytes."""
+        self._what = what
+        self._total = total
+        self._done = 0
+        self._shows_from = time.monotonic() + patience_s
+        self._console = Console(stderr=True)
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def update(self, done: int, what: str | None = None, total: int | None = None) -> None:
+        """Say that so many bytes are done."""
+        self._what = what or self._what
+        self._total = self._total if total is None else total
+        if self._progress is None:
+            if not self._console.is_terminal or time.monotonic() < self._shows_from:
+                return
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(binary_units=True),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task(self._what, total=self._total)
+        if self._task is not None:
+            self._progress.update(
+                self._task, completed=done, description=self._what, total=self._total
+            )
+
+    def advance(self, nbytes: int) -> None:
+        """Say that so many bytes more are done."""
+        self._done += nbytes
+        self.update(self._done)
+
+    def __enter__(self) -> Self:
+        """Return the bar."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()

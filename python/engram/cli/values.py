@@ -1,0 +1,281 @@
+"""`engram put`, `engram get` and `engram rm`: values in, out and away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import numpy as np
+import typer
+
+import engram
+from engram.cli import terminal
+from engram.cli.app import NamespaceOption, PathArgument, PoolArgument, app, clean, examples, opened
+from engram.errors import (
+    AccessError,
+    ArgumentError,
+    EngramError,
+    ExistsError,
+    FormatError,
+    NotFoundError,
+)
+from engram.formats.blocks import regions
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.group import Group
+
+_MAGIC = np.lib.format.MAGIC_PREFIX
+_PIECE = 8 << 20
+STDIO = "-"
+
+
+@app.command(
+    epilog=examples(
+        "engram put /dev/shm/run run-17/T T.npy --dims y,x",
+        "make-field | engram put /dev/shm/run run-17/T -",
+        "engram put /dev/shm/run notes README.txt --blob",
+    )
+)
+def put(
+    pool: PoolArgument,
+    path: PathArgument,
+    file: Annotated[str, typer.Argument(metavar="FILE.npy|-", help="The file, or - for stdin.")],
+    *,
+    blob: Annotated[
+        bool, typer.Option("--blob", help="Store the file's bytes as a blob, whatever they are.")
+    ] = False,
+    dims: Annotated[
+        str | None, typer.Option(metavar="Y,X", help="Names of the dimensions.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an object of this name.")
+    ] = False,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Store an array from a NumPy file, or any bytes as a blob."""
+    name = _object_path(path)
+    names = None if dims is None else tuple(dims.split(","))
+    with opened(pool, namespace, "r+") as (_, root):
+        if blob:
+            with _reading(file) as stream:
+                made: Any = root.create_blob(name, stream.read(), overwrite=overwrite)
+        else:
+            made = _put_array(root, name, file, dims=names, overwrite=overwrite)
+        what = "blob" if blob else f"{made.dtype} {' x '.join(map(str, made.shape)) or 'scalar'}"
+        terminal.say(f"{made.path}: {what}, {human(made.nbytes)}")
+
+
+@app.command(
+    epilog=examples(
+        "engram get /dev/shm/run run-17/T",
+        "engram get /dev/shm/run run-17/T field.npy",
+        "engram get /dev/shm/run run-17/T - | python3 analyse.py",
+    )
+)
+def get(
+    pool: PoolArgument,
+    path: PathArgument,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE.npy|-", help="Where to; the object's name here if none."),
+    ] = None,
+    *,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a file of this name.")
+    ] = False,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Write an array as a NumPy file, or a blob's bytes."""
+    name = _object_path(path)
+    with opened(pool, namespace) as (_, root):
+        member = root[name]
+        if isinstance(member, engram.Group):
+            message = f"{name}: is a group; name one of its arrays (`engram ls {pool} {name}`)"
+            raise ArgumentError(message)
+        target = file or member.name + ("" if isinstance(member, engram.Blob) else ".npy")
+        with (
+            _writing(target, overwrite=overwrite) as stream,
+            terminal.Bar(target, member.nbytes) as bar,
+        ):
+            if isinstance(member, engram.Blob):
+                stream.write(member[...])
+            else:
+                counted: Any = _Counted(stream, bar)
+                np.lib.format.write_array(counted, _values(member), allow_pickle=False)
+        if target != STDIO:
+            terminal.say(f"{target}: {human(member.nbytes)}")
+
+
+@app.command(epilog=examples("engram rm /dev/shm/run run-17/T", "engram rm -r /dev/shm/run run-17"))
+def rm(
+    pool: PoolArgument,
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="What to delete.")],
+    *,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Delete groups, with all in them.")
+    ] = False,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Delete objects and groups: all of those named, or none."""
+    with opened(pool, namespace, "r+") as (_, root), root.batch():
+        for path in paths:
+            name = _object_path(path)
+            if not recursive and isinstance(root[name], engram.Group) and len(root[name]):
+                message = f"{name}: is a group with members; add -r to delete it with all in it"
+                raise ArgumentError(message)
+            del root[name]
+
+
+def _object_path(path: str) -> str:
+    """Return a path that names something below the root."""
+    name = clean(path)
+    if not name:
+        message = f"{path!r} is the root; name an object in the pool, such as run-17/T"
+        raise ArgumentError(message)
+    return name
+
+
+@contextlib.contextmanager
+def _reading(file: str) -> Iterator[BinaryIO]:
+    """Open a file, or stdin, for reading bytes."""
+    if file == STDIO:
+        yield sys.stdin.buffer
+        return
+    try:
+        stream = Path(file).open("rb")  # noqa: SIM115 - closed below; only opening may be refused
+    except FileNotFoundError:
+        message = f"{file}: no such file; check the path"
+        raise NotFoundError(message) from None
+    except PermissionError:
+        message = f"{file}: this user may not read it"
+        raise AccessError(message) from None
+    except IsADirectoryError:
+        message = f"{file}: is a directory; name a file"
+        raise FormatError(message) from None
+    with stream:
+        yield stream
+
+
+def _put_array(
+    root: Group,
+    name: str,
+    file: str,
+    *,
+    dims: tuple[str, ...] | None,
+    overwrite: bool,
+) -> Any:
+    """Copy a NumPy file straight into the pool's memory, or a NumPy stream through ours."""
+    value = _load(file)
+    if value.nbytes < _PIECE:
+        return root.create_array(name, data=value, dims=dims, overwrite=overwrite)
+    with (
+        terminal.Bar(file, value.nbytes) as bar,
+        root.allocate(
+            name, shape=value.shape, dtype=value.dtype, dims=dims, overwrite=overwrite
+        ) as memory,
+    ):
+        for region in regions(value.shape, None, value.itemsize, _PIECE):
+            memory[region] = value[region]
+            bar.advance(memory[region].nbytes)
+    return root[name]
+
+
+def _load(file: str) -> np.ndarray[Any, Any]:
+    """Return the array of a NumPy file, as it lies in the file where that is large."""
+    with _reading(file) as stream:
+        try:
+            if file == STDIO:
+                plain: Any = _Plain(stream)
+                return np.lib.format.read_array(plain, allow_pickle=False)
+            _require_magic(stream, file)
+            large = Path(file).stat().st_size >= _PIECE
+            return np.asarray(np.load(file, mmap_mode="r" if large else None, allow_pickle=False))
+        except EngramError:
+            raise
+        except (ValueError, EOFError, SyntaxError) as error:
+            message = f"{file}: cannot be read as a NumPy file: {error}"
+            raise FormatError(message) from None
+
+
+def _require_magic(stream: BinaryIO, file: str) -> None:
+    """Refuse what is not a NumPy file."""
+    head = stream.read(len(_MAGIC))
+    if head != _MAGIC:
+        remedy = "use `engram import` for netCDF and HDF5, or --blob to store its bytes"
+        message = f"{file}: not a NumPy file: it begins with {head!r}; {remedy}"
+        raise FormatError(message)
+
+
+def _values(member: engram.Array) -> np.ndarray[Any, Any]:
+    """Return an array's values: the pool's own memory, or strings of the longest's width."""
+    value = np.asarray(member)
+    if value.dtype.kind == "T":
+        width = max((len(v) for v in value.flat), default=1) or 1
+        return value.astype(f"U{width}")
+    return value
+
+
+@contextlib.contextmanager
+def _writing(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open a file, or stdout, for writing bytes; a file appears once it is whole."""
+    if target == STDIO:
+        if sys.stdout.isatty():
+            message = "would write bytes to a terminal; name a file, or pipe it on"
+            raise ArgumentError(message)
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(target)
+    if path.exists() and not overwrite:
+        message = f"{target}: exists; add --overwrite to replace it"
+        raise ExistsError(message)
+    if not path.parent.is_dir():
+        message = f"{path.parent}: no such folder to write {path.name} into"
+        raise NotFoundError(message)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
+        try:
+            yield new  # type: ignore[misc]
+            new.flush()
+            Path(new.name).chmod(0o666 & ~_umask())
+            Path(new.name).replace(path)
+        except BaseException:
+            Path(new.name).unlink(missing_ok=True)
+            raise
+
+
+def _umask() -> int:
+    """Return the process's umask."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+class _Plain:
+    """A stream that numpy does not take for a file on disk, in which it would want to seek."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def read(self, nbytes: int = -1) -> bytes:
+        """Read a piece."""
+        return self._stream.read(nbytes)
+
+
+class _Counted:
+    """A stream that tells a bar how much has been written to it."""
+
+    def __init__(self, stream: BinaryIO, bar: terminal.Bar) -> None:
+        self._stream = stream
+        self._bar = bar
+
+    def write(self, piece: bytes) -> int:
+        """Write a piece."""
+        self._bar.advance(len(piece))
+        return self._stream.write(piece)

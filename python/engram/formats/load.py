@@ -1,0 +1,259 @@
+"""Pouring a source into a group: all of it in one batch, or none of it.
+
+The order: the names that the file has at its top are checked against the group's, so that the
+commonest refusal costs nothing. Then, inside one batch, parents before children, each group and
+array is made. A large array's memory is reserved in the pool and the file's values are read
+straight into it, a bounded piece at a time. Last, still inside the batch, the file is looked at
+once more: if it has changed since it was opened, the batch is undone. Any error undoes the batch,
+and its reservations return; so a failed import leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engram.batch import Batch
+from engram.errors import BusyError, EngramError, ExistsError, FormatError
+from engram.formats import origin, text
+from engram.formats.blocks import regions
+from engram.formats.names import key_problem
+from engram.formats.report import Entry, ImportReport, Progress
+from engram.formats.source import ArrayNode, GroupNode, Node, TextNode
+from engram.group import Group
+from engram.pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from engram.formats.source import Attributes, Origin, Source
+
+IN_PLACE_BYTES = 64 << 10
+"""From so many bytes on, values are read straight into the pool's memory."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """What has been made so far."""
+
+    groups: int = 0
+    arrays: int = 0
+    attributes: int = 0
+    nbytes: int = 0
+
+
+class Loader:
+    """One import under way."""
+
+    def __init__(
+        self,
+        source: Source,
+        group: Group,
+        *,
+        overwrite: bool,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        """Prepare to pour `source` into `group`."""
+        self._source = source
+        self._group = group
+        self._where = "" if isinstance(group, Pool) else group.path
+        self._overwrite = overwrite
+        self._progress = progress
+        self._total = sum(n.nbytes for n in source.nodes if isinstance(n, ArrayNode))
+        self._read = 0
+        self._count = _Count()
+        self._made: dict[str, Group] = {"": group}
+
+    def run(self) -> ImportReport:
+        """Import everything, or raise and leave nothing behind."""
+        source, began = self._source, time.monotonic()
+        before = _state(source.path)
+        self._check_names()
+        with Batch(self._group._realm):  # noqa: SLF001 - a group's namespace has the batch
+            for node in source.nodes:
+                self._make(node)
+            if _state(source.path) != before:
+                message = (
+                    f"{source.path}: changed while it was read; nothing was imported. Import it "
+                    "again when its writer has ended"
+                )
+                raise BusyError(message)
+        count = self._count
+        return ImportReport(
+            file=str(source.path),
+            format=source.format,
+            group=self._where,
+            groups=count.groups,
+            arrays=count.arrays,
+            attributes=count.attributes,
+            nbytes=count.nbytes,
+            seconds=time.monotonic() - began,
+            left_out=_sorted(source.left_out),
+            noted=_sorted(source.noted),
+        )
+
+    def _check_names(self) -> None:
+        """Refuse if a name at the file's top is taken."""
+        if self._overwrite:
+            return
+        tops = [n.path for n in self._source.nodes if n.path and "/" not in n.path]
+        taken = [name for name in tops if name in self._group]
+        if taken:
+            shown = ", ".join(repr(n) for n in taken[:3]) + (" …" if len(taken) > 3 else "")  # noqa: PLR2004 - names shown
+            message = (
+                f"{self._source.path}: the group {'/' + self._where!r} already has {shown}; "
+                "nothing was imported. Import into another group, or with overwrite"
+            )
+            raise ExistsError(message)
+
+    def _make(self, node: Node) -> None:
+        """Make one group or array."""
+        with self._telling(node.path):
+            if isinstance(node, GroupNode):
+                self._make_group(node)
+            elif isinstance(node, TextNode):
+                self._make_text(node)
+            else:
+                self._make_array(node)
+
+    def _make_group(self, node: GroupNode) -> None:
+        """Make a group, or, for the root, give the target its attributes."""
+        attrs, facts = self._described(node)
+        if not node.path:
+            self._adopt(self._group, attrs, facts)
+            return
+        above, name = self._place(node.path)
+        there = above.get(name)
+        if isinstance(there, Group):
+            self._made[node.path] = there
+            self._adopt(there, attrs, facts)
+            return
+        if there is not None:
+            del above[name]  # only with overwrite: the names have been checked
+        made = above.create_group(name, attrs=attrs, _origin=origin.encode(facts))
+        self._made[node.path] = made
+        self._count.groups += 1
+
+    def _adopt(self, group: Group, attrs: Attributes, facts: Origin) -> None:
+        """Give a group that is there already the file's attributes and origin."""
+        taken = [] if self._overwrite else [name for name in attrs if name in group.attrs]
+        if taken:
+            message = f"the group already has the attribute {taken[0]!r}; import with overwrite"
+            raise ExistsError(message)
+        group.attrs.update(attrs)
+        group._set_origin(origin.encode(facts))  # noqa: SLF001 - kept for export alone
+
+    def _place(self, path: str) -> tuple[Group, str]:
+        """Return the group that a member is in, which has been made before it, and its name."""
+        above, _, name = path.rpartition("/")
+        return self._made[above], name
+
+    def _make_text(self, node: TextNode) -> None:
+        """Make an array of strings."""
+        attrs, facts = self._described(node)
+        with self._reading():
+            value = node.load()
+        above, name = self._place(node.path)
+        above.create_array(
+            name,
+            data=value,
+            attrs=attrs,
+            dims=self._dims(node),
+            overwrite=self._overwrite,
+            _origin=origin.encode(facts),
+        )
+        self._count.arrays += 1
+        if value.dtype == text.string_dtype():
+            self._count.nbytes += sum(len(v.encode()) for v in value.flat)
+        else:
+            self._count.nbytes += value.nbytes
+
+    def _make_array(self, node: ArrayNode) -> None:
+        """Make an array of a fixed dtype: in the pool's memory if it is large."""
+        attrs, facts = self._described(node)
+        common: dict[str, Any] = {
+            "attrs": attrs,
+            "dims": self._dims(node),
+            "overwrite": self._overwrite,
+            "_origin": origin.encode(facts),
+        }
+        above, name = self._place(node.path)
+        if node.nbytes < IN_PLACE_BYTES:
+            value = np.zeros(node.shape, node.dtype)
+            self._fill(node, value)
+            above.create_array(name, data=value, **common)
+        else:
+            with above.allocate(name, shape=node.shape, dtype=node.dtype, **common) as memory:
+                self._fill(node, memory)
+        self._count.arrays += 1
+        self._count.nbytes += node.nbytes
+
+    def _fill(self, node: ArrayNode, out: np.ndarray[Any, Any]) -> None:
+        """Read all of a variable, piece by piece."""
+        for region in regions(node.shape, node.chunks, node.dtype.itemsize):
+            with self._reading():
+                node.read(out, region)
+            self._read += node.dtype.itemsize * math.prod(s.stop - s.start for s in region)
+            if self._progress is not None:
+                self._progress(Progress("/" + node.path, self._read, self._total))
+
+    def _described(self, node: Node) -> tuple[Attributes, Origin]:
+        """Read a node's attributes, less those whose names cannot stand here, and its origin."""
+        with self._reading():
+            attrs, facts = node.describe()
+        for name in list(attrs):
+            why = key_problem(name)
+            if why is not None:
+                self._source.leave_out(node.path, f"attribute {name[:40]}", why)
+                del attrs[name]
+        self._count.attributes += len(attrs)
+        return attrs, facts
+
+    def _dims(self, node: ArrayNode | TextNode) -> tuple[str, ...] | None:
+        """Return the names of the dimensions, if they can stand here."""
+        for name in node.dims or ():
+            why = key_problem(name)
+            if why is not None:
+                self._source.leave_out(node.path, "dimension names", f"{name[:40]!r}: {why}")
+                return None
+        return node.dims
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what a file's library raises into `FormatError`."""
+        try:
+            yield
+        except EngramError:
+            raise
+        except (OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError) as error:
+            message = (
+                f"cannot be read: {error}. The file may be damaged, or need a filter that is not "
+                "installed (hdf5plugin has many); nothing was imported"
+            )
+            raise FormatError(message) from error
+
+    @contextlib.contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        """Put the file and the variable before an error's message."""
+        try:
+            yield
+        except EngramError as error:
+            message = f"{self._source.path}: /{path}: {error}"
+            raise type(error)(message) from error
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """Return what tells a file from a later version of it."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _sorted(entries: list[Entry]) -> tuple[Entry, ...]:
+    """Return the entries once each, by path."""
+    return tuple(sorted(set(entries), key=lambda e: (e.path, e.what)))

@@ -1,0 +1,50 @@
+"""`origin`: what a file says beyond names, values, dimensions and attributes, kept for export.
+
+It is JSON in the object's or group's record, and never read by anything but an export. The same
+words mean the same in every format:
+
+    format      how the file was read, e.g. "NETCDF4"
+    type        what a dtype cannot say: {"enum": …}, {"string": …}, {"opaque": …}, {"compound": …}
+    dataspace   "null" for a dataset of no dataspace, which stands here as an empty array
+    chunks, filters, layout, maxshape, fill, endian      how an array is stored
+    attributes  name -> type, where an attribute's value alone does not say it
+    dimensions  of a group: name -> {"size", "unlimited"}, unused ones included
+    types, links, order, source      of a group
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from engram.formats.source import Origin
+
+VERSION = 1
+
+
+def encode(origin: Origin) -> bytes:
+    """Return the origin as JSON; nothing for an empty one."""
+    if not origin:
+        return b""
+    stated = {"version": VERSION, **origin}
+    text = json.dumps(stated, separators=(",", ":"), ensure_ascii=False, default=_plain)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def raw(value: np.ndarray[Any, Any]) -> str:
+    """Return a value's bytes, in its own byte order, as base64."""
+    return base64.b64encode(value.tobytes()).decode("ascii")
+
+
+def _plain(value: object) -> object:
+    """Return a numpy scalar as a Python one, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    message = f"{value!r} has no place in an origin"
+    raise TypeError(message)

@@ -1,0 +1,112 @@
+"""Formats by entry point, and which of them a file is of, by its content."""
+
+from __future__ import annotations
+
+import functools
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from engram.errors import AccessError, EngramError, FormatError, NotFoundError
+from engram.formats.source import Declined
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engram.formats.source import Format, Source
+
+GROUP = "engram.formats"
+
+# Files that people try, and what they can do with them.
+_KNOWN = (
+    (b"\x0e\x03\x13\x01", "an HDF4 file; convert it with `h4toh5` first"),
+    (b"\x93NUMPY", "a NumPy array; use `engram put POOL PATH FILE.npy`"),
+    (b"\x1f\x8b", "compressed with gzip; decompress it first"),
+    (b"BZh", "compressed with bzip2; decompress it first"),
+    (b"\xfd7zXZ", "compressed with xz; decompress it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first"),
+    (b"PK\x03\x04", "a zip archive (npz, zarr.zip …); unpack it first"),
+    (b"GRIB", "a GRIB file, for which no format is installed"),
+    (b"SIMPLE  =", "a FITS file, for which no format is installed"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself; `git lfs pull` gets it"),
+    (b"<!DOCTYPE", "a web page, perhaps of a failed download"),
+    (b"<html", "a web page, perhaps of a failed download"),
+)
+_HEAD_BYTES = 32
+
+
+@functools.cache
+def formats() -> tuple[Format, ...]:
+    """Return the registered formats, in the order in which they are asked."""
+    found: list[Format] = [entry.load() for entry in metadata.entry_points(group=GROUP)]
+    return tuple(sorted(found, key=lambda f: (f.rank, f.name)))
+
+
+def open_source(path: Path) -> Source:
+    """Open a file with the first format whose content it has.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such file.
+    AccessError
+        The kernel refuses this user.
+    FormatError
+        The file is of no known format, or damaged.
+    BusyError
+        Another process is writing it.
+
+    """
+    declined: list[str] = []
+    for candidate in _matching(path):
+        try:
+            return candidate.open(path)
+        except Declined as answer:
+            declined.append(f"{candidate.name}: {answer}")
+    if declined:
+        message = f"{path}: no format reads this file ({'; '.join(declined)})"
+        raise FormatError(message)
+    raise FormatError(_unknown(path))
+
+
+def _matching(path: Path) -> list[Format]:
+    """Return the formats that the file's content is of."""
+    if path.is_dir():
+        message = (
+            f"{path}: is a directory; import its files one by one "
+            "(a Zarr store has no format installed here)"
+        )
+        raise FormatError(message)
+    try:
+        with path.open("rb") as file:
+            nbytes = file.seek(0, 2)
+            matching = []
+            for candidate in formats():
+                file.seek(0)
+                if candidate.matches(file, nbytes):
+                    matching.append(candidate)
+            return matching
+    except FileNotFoundError:
+        message = f"{path}: no such file; check the path"
+        raise NotFoundError(message) from None
+    except PermissionError:
+        message = f"{path}: this user may not read it; ask its owner, or `chmod +r` it"
+        raise AccessError(message) from None
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror or error}"
+        raise EngramError(message) from None
+
+
+def _unknown(path: Path) -> str:
+    """Say what the file is instead, as well as its first bytes tell."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if not head:
+        return f"{path}: the file is empty"
+    known = ", ".join(f.name for f in formats())
+    for magic, what in _KNOWN:
+        if head.startswith(magic):
+            return f"{path}: is {what} (formats here: {known})"
+    return (
+        f"{path}: of no known format: it begins with {head[:8]!r} (formats here: {known}). "
+        "If it was transferred, check that it is whole"
+    )

@@ -1,0 +1,119 @@
+"""What an import did, and what it left out and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing of a file that the import has something to say about.
+
+    Attributes
+    ----------
+    path
+        Where it stands in the file, beginning with ``/``.
+    what
+        What it is, such as ``"dataset"``, ``"attribute units"`` or ``"soft link"``.
+    why
+        Why it was left out, or how it differs from what the file holds.
+
+    """
+
+    path: str
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        """Return the entry as one line."""
+        return f"{self.path}: {self.what}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import is, as its ``progress`` callback is told.
+
+    Attributes
+    ----------
+    path
+        The variable being read, beginning with ``/``.
+    done
+        Bytes of values read so far.
+    total
+        Bytes of values in all.
+
+    """
+
+    path: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import brought in.
+
+    Attributes
+    ----------
+    file
+        The file that was read.
+    format
+        How it was read: ``NETCDF3_CLASSIC``, ``NETCDF3_64BIT_OFFSET``,
+        ``NETCDF3_64BIT_DATA``, ``NETCDF4``, ``NETCDF4_CLASSIC`` or ``HDF5``, or the word
+        of a format that registered itself.
+    group
+        The path, in its namespace, of the group that received it.
+    groups
+        Groups made.
+    arrays
+        Arrays made.
+    attributes
+        Attributes set, on groups and arrays.
+    nbytes
+        Bytes of values (strings: of their UTF-8).
+    seconds
+        How long it took.
+    left_out
+        What could not be represented, each with its reason. Nothing else is missing.
+    noted
+        What is there in another way than the file has it, each with its reason.
+
+    """
+
+    file: str
+    format: str
+    group: str
+    groups: int
+    arrays: int
+    attributes: int
+    nbytes: int
+    seconds: float
+    left_out: tuple[Entry, ...] = field(default=())
+    noted: tuple[Entry, ...] = field(default=())
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that the file holds was brought in."""
+        return not self.left_out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("left_out", "noted"):
+            plain[name] = [
+                {"path": e.path, "what": e.what, "why": e.why} for e in getattr(self, name)
+            ]
+        return plain
+
+    def __str__(self) -> str:
+        """Return the report as lines of text: one of numbers, then one for each entry."""
+        numbers = (
+            f"{self.file} ({self.format}) into {'/' + self.group}: {self.arrays} arrays, "
+            f"{self.groups} groups, {self.attributes} attributes, {self.nbytes} bytes "
+            f"in {self.seconds:.2f} s"
+        )
+        lines = [numbers]
+        lines += [f"left out: {entry}" for entry in self.left_out]
+        lines += [f"noted: {entry}" for entry in self.noted]
+        return "\n".join(lines)

@@ -1,0 +1,201 @@
+"""What a format gives: a file seen as groups and arrays, and the list of what it cannot give.
+
+A format turns a file into a `Source`; `load` pours any source into a group. So a new format knows
+nothing of pools, and the rules of an import (all or nothing, names, what is told) stand once.
+
+A source has looked at the file's whole structure when it is made; values and attributes are read
+when they are asked for. `left_out` and `noted` grow while that happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from engram.formats.report import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import BinaryIO, Self
+
+    import numpy as np
+
+    from engram.formats.blocks import Region
+
+Attributes = dict[str, Any]
+Origin = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNode:
+    """A group of the file.
+
+    Attributes
+    ----------
+    path
+        Its path relative to the file's root, which is ``""``.
+    describe
+        Reads its attributes and its `origin`.
+
+    """
+
+    path: str
+    describe: Callable[[], tuple[Attributes, Origin]]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayNode:
+    """A variable of numbers, characters or records: anything of a fixed size.
+
+    Attributes
+    ----------
+    path
+        Its path relative to the file's root.
+    shape
+        Its shape, without wildcards.
+    dtype
+        Its dtype, as its values lie in memory.
+    dims
+        The names of its dimensions, or None.
+    chunks
+        The file's chunk shape, of the length of `shape`, or None.
+    describe
+        Reads its attributes and its `origin`.
+    read
+        ``read(out, region)`` reads the region of the file into ``out[region]``.
+
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    dims: tuple[str, ...] | None
+    chunks: tuple[int, ...] | None
+    describe: Callable[[], tuple[Attributes, Origin]]
+    read: Callable[[np.ndarray[Any, Any], Region], None]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its values."""
+        total: int = self.dtype.itemsize
+        for length in self.shape:
+            total *= length
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class TextNode:
+    """A variable of variable-length strings; its size is known once it is read.
+
+    Attributes
+    ----------
+    path
+        Its path relative to the file's root.
+    shape
+        Its shape.
+    dims
+        The names of its dimensions, or None.
+    describe
+        Reads its attributes and its `origin`.
+    load
+        Reads all of it: an array of `StringDType`, or of ``S`` where it is not UTF-8.
+
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...] | None
+    describe: Callable[[], tuple[Attributes, Origin]]
+    load: Callable[[], np.ndarray[Any, Any]]
+
+
+Node = GroupNode | ArrayNode | TextNode
+
+
+class Source:
+    """An open file, for reading. A with-block closes it."""
+
+    def __init__(self, path: Path, format_name: str) -> None:
+        """Begin with nothing in it; a subclass fills `nodes`."""
+        self.path = path
+        self.format = format_name
+        self.nodes: list[Node] = []
+        self.left_out: list[Entry] = []
+        self.noted: list[Entry] = []
+
+    def leave_out(self, path: str, what: str, why: str) -> None:
+        """Say that something of the file cannot be represented."""
+        self.left_out.append(Entry("/" + path, what, why))
+
+    def note(self, path: str, what: str, why: str) -> None:
+        """Say that something of the file is represented in another way."""
+        self.noted.append(Entry("/" + path, what, why))
+
+    def close(self) -> None:
+        """Close the file."""
+
+    def __enter__(self) -> Self:
+        """Return the source."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+
+class Declined(Exception):  # noqa: N818 - an answer between formats, never seen by a user
+    """A format's answer to a file that is of its kind, but better read by another."""
+
+
+class Format(Protocol):
+    """A file format, as registered under the entry point group ``engram.formats``.
+
+    Attributes
+    ----------
+    name
+        Its word in messages.
+    rank
+        Formats that match the same file are asked in this order, least first.
+    suffixes
+        File name endings, with the dot, that it is known by.
+
+    """
+
+    name: str
+    rank: int
+    suffixes: Sequence[str]
+
+    def matches(self, file: BinaryIO, nbytes: int) -> bool:
+        """Whether the file's content says that it is of this format.
+
+        Parameters
+        ----------
+        file
+            The file, at its beginning, open for reading.
+        nbytes
+            The file's size.
+
+        """
+        ...
+
+    def open(self, path: Path) -> Source:
+        """Open the file.
+
+        Raises
+        ------
+        Declined
+            Another format should be asked.
+        FormatError
+            The file is damaged.
+        BusyError
+            Another process is writing it.
+
+        """
+        ...

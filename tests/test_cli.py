@@ -1,0 +1,434 @@
+"""The command line: each verb does what it says, and each error says what to do next."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+
+import engram
+from engram.cli import main, terminal
+from engram.cli.app import VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Run = "Callable[..., tuple[int, str, str]]"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Give a function that runs `engram WORD…` and returns exit code, stdout and stderr."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return (code if isinstance(code, int) else int(code is not None)), out, err
+
+    return call
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give the path of a pool with a group, arrays and a blob in it."""
+    where = tmp_path / "pool"
+    with engram.create(where, size="64 MiB") as pool:
+        group = pool.create_group("run-17/step-0400", attrs={"orbit": np.int16(4)})
+        attrs = {"units": "K", "range": np.array([200.0, 310.0])}
+        field = np.arange(12, dtype="f4").reshape(3, 4)
+        group.create_array("T", data=field, attrs=attrs, dims=("y", "x"))
+        group["names"] = np.array(["a", "ö"], dtype=object)
+        pool["log"] = b"hello"
+    return where
+
+
+def in_terminal(*words: object, columns: int = 80) -> tuple[int, str]:
+    """Run `engram WORD…` as in a terminal and return exit code and what is to be seen."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "engram.cli", *(str(word) for word in words)]
+    with subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, env=environment
+    ) as child:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(leader, 65536)
+            except OSError:  # the terminal has nobody left
+                break
+            if not piece:
+                break
+            seen += piece
+    os.close(leader)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    return child.returncode, text.replace("\r\n", "\n")
+
+
+def piped(*words: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run `engram WORD…` in a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "engram.cli", *(str(word) for word in words)],
+        input=stdin,
+        capture_output=True,
+        check=False,
+    )
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    """Return an array as a NumPy file."""
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def test_create_says_size_and_durability_and_destroy_removes(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    where = tmp_path / "p"
+    code, out, _ = run("create", where, "--size", "32 MiB", "--durability", "process")
+    assert code == 0
+    assert "32 MiB" in out
+    assert "survives the death of any process" in out
+    with engram.open(where) as pool:
+        assert pool.size == 32 << 20
+        assert pool.durability == "process"
+    assert run("destroy", where, "--yes")[0] == 0
+    assert not where.exists()
+
+
+def test_destroy_asks_and_without_anybody_to_ask_refuses(path: Path) -> None:
+    ended = piped("destroy", path)
+    assert ended.returncode == engram.ArgumentError.exit_code
+    assert b"--yes" in ended.stderr
+    assert path.exists()
+
+
+def test_ls_lists_names_and_marks_groups(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    assert run("ls", path)[1].splitlines() == ["log", "run-17/"]
+    assert run("ls", path, "run-17/step-0400")[1].splitlines() == ["T", "names"]
+    assert run("ls", path, "/log")[1].splitlines() == ["log"]
+    everything = ["log", "run-17/", "run-17/step-0400/"]
+    everything += ["run-17/step-0400/T", "run-17/step-0400/names"]
+    assert run("ls", "-r", path)[1].splitlines() == everything
+
+
+def test_ls_long_shows_dtype_shape_bytes_owner_and_time(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    code, out, _ = run("ls", "-l", path, "run-17/step-0400")
+    assert code == 0
+    head, array, text = out.splitlines()
+    assert head.split() == ["kind", "dtype", "shape", "bytes", "owner", "modified", "name"]
+    assert "float32" in array
+    assert "3 x 4" in array
+    assert "48 B" in array
+    assert array.split()[-1] == "T"
+    assert datetime.fromisoformat(array.split()[-2]).tzinfo is not None
+    assert "string" in text
+
+
+def test_ls_json_is_complete_and_exact(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    found = json.loads(run("ls", "-r", "--json", path)[1])
+    by_name = {member["name"]: member for member in found}
+    array = by_name["run-17/step-0400/T"]
+    assert array["kind"] == "array"
+    assert (array["dtype"], array["shape"], array["nbytes"]) == ("float32", [3, 4], 48)
+    assert array["dims"] == ["y", "x"]
+    assert array["path"] == "run-17/step-0400/T"
+    assert by_name["run-17"]["kind"] == "group"
+    assert by_name["log"] | {"kind": "blob", "nbytes": 5} == by_name["log"]
+
+
+def test_info_shows_a_pool_a_group_an_array_and_a_blob(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    out = run("info", path)[1]
+    assert "64 MiB" in out
+    assert "default" in out
+    assert "orbit" in run("info", path, "run-17/step-0400")[1]
+    out = run("info", path, "run-17/step-0400/T")[1]
+    for word in ("float32", "3 x 4", "y, x", "units", "K", "[200. 310.]", "[0. 1. 2. 3.]"):
+        assert word in out
+    assert "b'hello'" in run("info", path, "log")[1]
+    found = json.loads(run("info", "--json", path, "run-17/step-0400/T")[1])
+    assert found["attributes"] == {"range": [200.0, 310.0], "units": "K"}
+
+
+def test_json_has_no_numbers_that_json_has_not(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    with engram.open(path) as pool:
+        pool["odd"] = 1
+        pool["odd"].attrs["nan"] = np.float32("nan")
+        pool["odd"].attrs["when"] = np.datetime64("2020-01-01")
+        pool["odd"].attrs["complex"] = 1 - 2j
+        pool["odd"].attrs["record"] = np.array((1, b"x"), dtype=[("a", "i2"), ("b", "S3")])
+    found = json.loads(run("info", "--json", path, "odd")[1])["attributes"]
+    assert found["nan"] == "nan"
+    assert found["when"] == "2020-01-01"
+    assert found["complex"] == [1.0, -2.0]
+    assert found["record"] == {"a": 1, "b": "x"}
+
+
+ARRAYS = {
+    "matrix": np.arange(12.0).reshape(3, 4),
+    "fortran": np.asfortranarray(np.arange(12).reshape(3, 4)),
+    "big_endian": np.arange(5, dtype=">i2"),
+    "scalar": np.array(3.5),
+    "empty": np.zeros((0, 3)),
+    "records": np.array([(1, b"ab")], dtype=[("größe", "i4"), ("s", "S4")]),
+    "text": np.array(["a", "ö☃"]),
+    "large": np.arange(3 << 20, dtype="f4").reshape(3, -1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_what_is_put_is_what_is_got(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path, kind: str
+) -> None:
+    np.save(tmp_path / "in.npy", ARRAYS[kind])
+    assert run("put", path, "a/b", tmp_path / "in.npy")[0] == 0
+    assert run("get", path, "a/b", tmp_path / "out.npy")[0] == 0
+    got = np.load(tmp_path / "out.npy")
+    assert got.dtype == ARRAYS[kind].dtype
+    assert got.shape == ARRAYS[kind].shape
+    assert got.tobytes() == ARRAYS[kind].tobytes()
+
+
+def test_put_and_get_work_through_pipes(path: Path) -> None:
+    array = np.arange(3 << 20, dtype="f4")
+    assert piped("put", path, "/a", "-", "--dims", "x", stdin=npy(array)).returncode == 0
+    got = piped("get", path, "a", "-")
+    assert got.stdout == npy(array)
+    assert got.stderr == b""
+
+
+def test_strings_and_blobs_come_out_whole(
+    run: Callable[..., tuple[int, str, str]],
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("get", path, "run-17/step-0400/names")[0] == 0
+    assert np.load("names.npy").tolist() == ["a", "ö"]
+    assert run("get", path, "log")[0] == 0
+    assert Path("log").read_bytes() == b"hello"
+    assert run("put", path, "copy", "log", "--blob")[0] == 0
+    with engram.open(path) as pool:
+        blob = pool["copy"]
+        assert isinstance(blob, engram.Blob)
+        assert blob[...] == b"hello"
+
+
+def test_get_replaces_no_file_unless_asked_and_leaves_no_half_of_one(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "x.npy"
+    target.write_text("precious")
+    code, _, err = run("get", path, "run-17/step-0400/T", target)
+    assert code == engram.ExistsError.exit_code
+    assert "--overwrite" in err
+    assert target.read_text() == "precious"
+    assert run("get", path, "run-17/step-0400/T", target, "--overwrite")[0] == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"pool", "x.npy"}
+
+
+def test_import_makes_the_group_and_reports(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    with netCDF4.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("v", "f4", ("x",))[:] = 1
+        ragged = file.createVLType(np.int32, "ragged")
+        file.createVariable("rows", ragged, ("x",))
+    code, out, _ = run("import", path, "/obs/today", tmp_path / "x.nc")
+    assert code == 0
+    assert "NETCDF4" in out
+    assert "left out: /rows" in out
+    with engram.open(path) as pool:
+        array = pool["obs/today/v"]
+        assert isinstance(array, engram.Array)
+        assert array.dims == ("x",)
+    found = json.loads(run("import", path, "other", tmp_path / "x.nc", "--json")[1])
+    assert found["arrays"] == 1
+    assert found["left_out"][0]["path"] == "/rows"
+
+
+def test_a_failed_import_leaves_not_even_the_group(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["v"] = np.arange(1000)
+    whole = (tmp_path / "x.h5").read_bytes()
+    (tmp_path / "x.h5").write_bytes(whole[:-100])
+    code, out, err = run("import", path, "obs/today", tmp_path / "x.h5")
+    assert code == engram.FormatError.exit_code
+    assert out == ""
+    assert "x.h5" in err
+    assert run("ls", path)[1].splitlines() == ["log", "run-17/"]
+
+
+def test_rm_removes_all_that_is_named_or_nothing(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    code, _, err = run("rm", path, "log", "run-17")
+    assert code == engram.ArgumentError.exit_code
+    assert "-r" in err
+    assert run("ls", path)[1].splitlines() == ["log", "run-17/"]
+    assert run("rm", "-r", path, "log", "/run-17/")[0] == 0
+    assert run("ls", path)[1] == ""
+
+
+def test_verify_says_that_a_pool_is_whole(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    code, out, _ = run("verify", path)
+    assert code == 0
+    assert "whole" in out
+    found = json.loads(run("verify", path, "--json")[1])
+    assert found["problems"] == []
+
+
+def test_a_namespace_is_chosen_by_name(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    with engram.open(path) as pool:
+        pool.create_namespace("icesat")["inside"] = np.arange(3)
+    assert run("ls", path, "-n", "icesat")[1].splitlines() == ["inside"]
+    code, _, err = run("ls", path, "-n", "nosuch")
+    assert code == engram.NotFoundError.exit_code
+    assert "icesat" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "said"),
+    [
+        ("ls {pool}/nowhere", engram.NotFoundError, "nowhere"),
+        ("ls {tmp}", engram.FormatError, "{tmp}"),
+        ("ls {pool} no/such", engram.NotFoundError, "no/such"),
+        ("info {pool} a//b", engram.InvalidNameError, "a//b"),
+        ("create {pool}", engram.ExistsError, "{pool}"),
+        ("create {tmp}/q --size many", engram.ArgumentError, "many"),
+        ("put {pool} x {tmp}/none.npy", engram.NotFoundError, "none.npy"),
+        ("put {pool} x {tmp}/text", engram.FormatError, "engram import"),
+        ("put {pool} x {tmp}", engram.FormatError, "directory"),
+        ("put {pool} log {tmp}/a.npy", engram.ExistsError, "log"),
+        ("put {pool} x {tmp}/cut.npy", engram.FormatError, "cut.npy"),
+        ("put {pool} x {tmp}/object.npy", engram.FormatError, "object.npy"),
+        ("put {pool} / {tmp}/a.npy", engram.ArgumentError, "root"),
+        ("put {pool} x {tmp}/a.npy --dims x,y", engram.ArgumentError, "dim"),
+        ("get {pool} run-17", engram.ArgumentError, "is a group"),
+        ("get {pool} log {tmp}/no/such/folder", engram.NotFoundError, "folder"),
+        ("import {pool} g {tmp}/none.nc", engram.NotFoundError, "none.nc"),
+        ("import {pool} g {tmp}/text", engram.FormatError, "no known format"),
+        ("rm {pool} no", engram.NotFoundError, "no"),
+        ("rm {pool} /", engram.ArgumentError, "root"),
+        ("verify {pool}/nowhere", engram.NotFoundError, "nowhere"),
+        ("destroy {tmp}/nowhere --yes", engram.NotFoundError, "nowhere"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_an_error_is_one_line_with_an_exit_code_by_its_kind(
+    run: Callable[..., tuple[int, str, str]],
+    path: Path,
+    command: str,
+    error: type[engram.EngramError],
+    said: str,
+) -> None:
+    folder = path.parent
+    np.save(folder / "a.npy", np.arange(3))
+    np.save(folder / "object.npy", np.array([{}]), allow_pickle=True)
+    (folder / "cut.npy").write_bytes(npy(np.arange(99))[:-5])
+    (folder / "text").write_text("hello, world")
+    places = {"pool": str(path), "tmp": str(folder)}
+    code, out, err = run(*(word.format(**places) for word in command.split()))
+    assert code == error.exit_code
+    assert out == ""
+    assert err.startswith("engram: ")
+    assert err.count("\n") == 1
+    assert said.format(**places) in err
+
+
+@pytest.mark.parametrize("words", [["nosuch"], ["ls"], ["put", "p"], ["ls", "p", "--nosuch"]])
+def test_wrong_usage_exits_with_2(
+    run: Callable[..., tuple[int, str, str]], words: list[str]
+) -> None:
+    code, out, err = run(*words)
+    assert code == 2
+    assert out == ""
+    assert "Usage" in err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples(run: Callable[..., tuple[int, str, str]], verb: str) -> None:
+    code, out, _ = run(verb, "--help")
+    assert code == 0
+    assert "Examples" in out
+    assert f"engram {verb}" in out
+
+
+def test_help_lists_the_verbs(run: Callable[..., tuple[int, str, str]]) -> None:
+    out = run("--help")[1]
+    for verb in VERBS:
+        assert f" {verb} " in out
+    assert engram.__version__ in run("--version")[1]
+
+
+def test_an_unreadable_pool_of_output_ends_quietly(path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "engram.cli", "ls", "-r", "--json", str(path)]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert b"Traceback" not in ended.stderr
+
+
+def test_in_a_terminal_lines_fit_its_width(path: Path) -> None:
+    for columns in (60, 120):
+        for words in (["ls"], ["ls", "-l", "-r"], ["info"]):
+            code, seen = in_terminal(*words, path, columns=columns)
+            assert code == 0
+            assert max(len(line) for line in seen.splitlines()) <= columns
+    assert "step-0400" in in_terminal("ls", "-l", "-r", path)[1]
+
+
+def test_bytes_are_not_written_to_a_terminal(path: Path) -> None:
+    code, seen = in_terminal("get", path, "log", "-", columns=200)
+    assert code == engram.ArgumentError.exit_code
+    assert "terminal" in seen
+
+
+def test_a_progress_bar_shows_only_in_a_terminal_and_after_patience(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with terminal.Bar("copy", 100, patience_s=0) as bar:
+        bar.update(50)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with terminal.Bar("copy", 100, patience_s=3600) as bar:
+        bar.update(50)
+    assert capsys.readouterr().err == ""
+    with terminal.Bar("copy", 100, patience_s=0) as bar:
+        bar.update(50)
+    assert "copy" in capsys.readouterr().err
