@@ -21,6 +21,8 @@ from same import assert_same
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engram.formats import ImportReport, Progress
+
 FORMATS = {
     "NETCDF3_CLASSIC": "NETCDF3_CLASSIC",
     "NETCDF3_64BIT_OFFSET": "NETCDF3_64BIT_OFFSET",
@@ -86,7 +88,7 @@ def assert_equal_to_file(group: Any, file: netCDF4.Dataset) -> int:
     )
 
 
-def assert_imported_whole(pool: Any, path: Path) -> engram.ImportReport:
+def assert_imported_whole(pool: Any, path: Path) -> ImportReport:
     """Import a file into a new group and assert that nothing differs from it."""
     group = pool.create_group(f"in/{path.stem}")
     report = engram.import_file(path, group)
@@ -393,7 +395,7 @@ def test_a_large_variable_is_read_within_bounded_memory(pool: Any, tmp_path: Pat
 
 
 def test_progress_tells_each_variable_and_ends_at_the_total(pool: Any, tmp_path: Path) -> None:
-    seen: list[engram.formats.Progress] = []
+    seen: list[Progress] = []
     engram.import_file(write(tmp_path / "x.nc", make_common), pool, progress=seen.append)
     assert {p.path for p in seen} == {f"/{name}" for name in pool}
     assert seen[-1].done == seen[-1].total == sum(pool[name].nbytes for name in pool)
