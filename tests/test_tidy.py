@@ -36,7 +36,7 @@ UNSAFE = {
 }
 
 # Names in the docs that look like files of this repository and are files of a pool or a user.
-ON_MEDIA = {"pool.toml", "realm.toml", "namespace.toml"}
+ON_MEDIA = {"pool.toml", "realm.toml", "namespace.toml", "creating.toml", "destroying.toml"}
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 CODE_SUFFIXES = {".rs", ".py", ".pyi"}
 UNFINISHED = r"todo!\(|unimplemented!\(|NotImplementedError|FIXME|XXX|mark\.xfail|#\[ignore(?! = \"a measure)"

@@ -421,8 +421,8 @@ fn choose(asked: Option<Durability>, mount: &Mount) -> Result<Durability> {
     match (asked, mount.durable) {
         (Some(Durability::System), false) => fail!(
             Argument,
-            "durability \"system\" cannot be had: a device lies on {}, which does not survive power \
-             loss; use a disk, or durability=\"process\"",
+            "durability \"system\" cannot be had: a device lies on {}, which does not survive \
+             power loss; use a disk, or durability=\"process\"",
             mount.name
         ),
         (Some(asked), _) => Ok(asked),

@@ -3,13 +3,14 @@
 //! One page of the file `growth`, mapped shared by each process that has the catalog open. Every
 //! field is one atomic word, so no reader sees half of one; each field has its own rule:
 //!
-//! | Field | Written by | Read by | Why a stale value is harmless |
-//! |---|---|---|---|
-//! | `allocated_pages` | who holds this file's lock, after the blocks exist; it only grows | a writer, under LMDB's writer lock | an older value is smaller: the writer grows once more for nothing |
-//! | `poison` | whoever sees a sync fail; cleared by who reopens after `verify` | a writer, under the writer lock | see `Catalog::write` |
-//! | `clean` | set and cleared under LMDB's writer lock | the same | it is never stale |
-//! | `boot_id` | as `clean` | who opens | it is never stale |
-//! | `lease_epoch` | the lease protocol | the lease protocol | see there |
+//! * `allocated_pages`: written by who holds this file's lock, after the blocks exist; it only
+//!   grows. Read by a writer, under LMDB's writer lock. An older value is smaller: the writer
+//!   grows once more for nothing.
+//! * `poison`: set by whoever sees a sync fail, cleared by who reopens after `verify`. Read by a
+//!   writer, under the writer lock (see `Catalog::write`).
+//! * `clean`: set and cleared under LMDB's writer lock, and read there: it is never stale.
+//! * `boot_id`: as `clean`; read by who opens.
+//! * `lease_epoch`: the lease protocol's; see there.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
