@@ -25,8 +25,11 @@
 //!    tree becomes lower, which is lost for this transaction, and seen in the depth. So at the
 //!    moment the last fresh page is taken, when no loose one is left, splits have taken at most
 //!    what the number of pages has grown by, plus the levels lost; the greatest value that this
-//!    ever had is the bound, table by table. (A merged page that LMDB has *spilled* is not loose.
-//!    It spills from 131 071 dirty pages on; past half of that, merges are no longer set off.)
+//!    ever had is the bound, table by table. (A merged page that LMDB has *spilled*, as it may
+//!    when nearly 131 071 are dirty, is lost too. From then on merges are not set off. A deletion
+//!    merges leaves or makes no merge at all, and splits branches only; so if leaves become fewer,
+//!    splits are at most what branches have grown by, plus one hidden by a merge on each level
+//!    between root and leaf.)
 //! 3. **Overflow pages** for a value whose node would be larger than half a page: one run of
 //!    ceil((16 + bytes) / page). Free pages serve a run of several only if they lie together,
 //!    so such runs are counted as fresh always.
@@ -64,8 +67,9 @@ pub(super) const RESERVE_PAGES: u64 = 256;
 /// hide, and the one page of the table of tables.
 const SLACK_PAGES: u64 = 32;
 
-/// Dirty pages from which LMDB may be spilling: half of its list.
-const SPILL_PAGES: u64 = 1 << 16;
+/// Dirty pages from which LMDB may be spilling: its list has 131 071, and it leaves room for twice
+/// the row that comes.
+const SPILL_PAGES: u64 = 120_000;
 
 /// What one transaction has done to one table. Page numbers have 32 bits here: at LMDB's smallest
 /// page that is 16 TiB, and every transaction passes these by value.
@@ -89,11 +93,18 @@ impl Usage {
         u64::from(copies) + u64::from(self.peak)
     }
 
-    /// Notes the table's new size; `lost` pages that merges may have cost.
-    fn grow(&mut self, now: Tree, lost: u32) {
-        let pages = |tree: Tree| (tree.branch + tree.leaf) as i32;
+    /// Notes the table's new size. If merges may have lost pages, only splits count.
+    fn grow(&mut self, now: Tree, may_lose: bool) {
+        let more = |now: u32, before: u32| i32::wrapping_sub(now as i32, before as i32);
+        let leaves = more(now.leaf, self.now.leaf);
         let levels = self.now.depth.saturating_sub(now.depth) as i32;
-        self.grown += pages(now) - pages(self.now) + levels + lost as i32;
+        let branches = more(now.branch, self.now.branch) + levels;
+        self.grown += if may_lose && leaves < 0 {
+            // Splits of branches that as many merges may hide: one on each level between.
+            (branches + self.now.depth.saturating_sub(2) as i32).max(0)
+        } else {
+            leaves + branches
+        };
         self.peak = self.peak.max(self.grown.max(0) as u32);
         self.now = now;
     }
@@ -207,20 +218,20 @@ impl Bound {
         let had = u64::from(usage.now.overflow) + overflow.singles + overflow.runs;
         self.freed += had.saturating_sub(u64::from(now.overflow));
         self.runs += overflow.runs;
-        usage.grow(now, 0);
+        usage.grow(now, false);
         self.singles += usage.singles() - before + overflow.singles;
     }
 
     /// Takes down a deletion that was done, and `table`'s size after it.
     pub(super) fn did_delete(&mut self, table: Table, now: Tree) {
-        let may_spill = self.singles + self.runs > SPILL_PAGES;
+        let may_spill = self.singles + 2 * self.runs > SPILL_PAGES;
         let usage = &mut self.tables[table as usize];
         let before = usage.singles();
         let depth = usage.now.depth;
         usage.leaves += 2;
         usage.branches += 2 * depth.saturating_sub(1);
         self.freed += u64::from(usage.now.overflow.saturating_sub(now.overflow));
-        usage.grow(now, if may_spill { 2 * depth } else { 0 });
+        usage.grow(now, may_spill);
         self.singles += usage.singles() - before;
     }
 

@@ -103,21 +103,6 @@ fn a_child_is_refused_what_it_inherited_and_may_drop_it() {
 #[test]
 fn a_fork_in_the_middle_of_a_transaction_leaves_it_to_the_parent() {
     let (dir, catalog) = made(&Options::default());
-    churn(&catalog);
-    let mut txn = catalog.write(Headroom::Normal).expect("the lock");
-    // More pages than LMDB's first list of freed ones holds.
-    for row in 0..3000_u32 {
-        txn.put(Table::Groups, &row.to_be_bytes(), &[3; 200])
-            .or_else(|error| {
-                assert_eq!(error.kind(), Kind::PoolFull);
-                Ok::<(), crate::Error>(())
-            })
-            .expect("room, or none");
-        if txn.short_of().is_some() {
-            break;
-        }
-    }
-    drop(txn);
     commit(&catalog, Headroom::Normal, |txn| {
         txn.put(Table::Names, b"a", b"1")?;
         forked(|| {
