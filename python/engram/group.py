@@ -34,11 +34,11 @@ _PAGE = 1024
 """Names are listed this many at a time, each page as it is at one moment."""
 
 
-class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
+class Group(Handle, MutableMapping[str, Any]):
     """A group: a mapping of names to members, iterating names in byte order.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
-    namespace's root. What is created makes the groups above it. `g[name] = x` puts an array (bytes: a
+    namespace's root, and "/" is that. What is created makes the groups above it. `g[name] = x` puts an array (bytes: a
     blob), replacing what was there by a new object.
 
     Raises
@@ -66,14 +66,14 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
 
     # Reading
 
-    def __getitem__(self, path: str) -> "Group | Array | Blob":
+    def __getitem__(self, path: str) -> Any:
         found = _engram.find(self._realm, self._id, path)
         if found is None:
             raise NotFoundError(self._missing(path))
         kind, member, dtype, shape = found
         if kind == 1:
             return Array(self._realm, member, dtype, shape)  # type: ignore[arg-type]  # it has both
-        return make(self._realm, found)  # type: ignore[no-any-return]
+        return make(self._realm, found)
 
     def __contains__(self, path: object) -> bool:
         return isinstance(path, str) and _engram.contains(self._realm, self._id, path)
@@ -92,20 +92,19 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         found = _engram.find(self._realm, self._id, path)
         return default if found is None else make(self._realm, found)
 
-    def items(self) -> "ItemsView[str, Group | Array | Blob]":
-        """Names and members; one that goes meanwhile is left out."""
+    def items(self) -> ItemsView[str, Any]:
+        """Names and members, read a page at a time."""
         return _Items(self)
 
-    def values(self) -> "ValuesView[Group | Array | Blob]":
-        """Members in byte order of their names; one that goes meanwhile is left out."""
+    def values(self) -> ValuesView[Any]:
+        """Members in byte order of their names, read a page at a time."""
         return _Values(self)
 
-    def visititems(self, visit: Callable[[str, "Group | Array | Blob"], T | None]) -> T | None:
+    def visititems(self, visit: Callable[[str, Any], T | None]) -> T | None:
         """Call `visit(path, member)` for all that is below, until a call returns something.
 
         Paths are relative to this group. Returns what ended it, or None.
         """
-        stack: list[tuple[str, Iterator[tuple[str, Group | Array | Blob]]]]
         stack = [("", self._members())]
         while stack:
             prefix, members = stack[-1]
@@ -317,7 +316,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
                 self._realm, self._id, path, value, None, None, None, None, True, None, b""
             )
 
-    def setdefault(self, path: str, default: Any = None) -> "Group | Array | Blob":
+    def setdefault(self, path: str, default: Any = None) -> Any:
         """Give the member at `path`; if there is none, put `default` there first."""
         if path not in self:
             self[path] = default
@@ -352,7 +351,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         """Replace what an import keeps beside it: JSON, or nothing."""
         _engram.set_origin(self._realm, self._id, origin)
 
-    def _members(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+    def _members(self) -> Iterator[tuple[str, Any]]:
         after = None
         while True:
             found, after = _engram.members(self._realm, self._id, after, _PAGE)
@@ -361,14 +360,15 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
             if after is None:
                 return
 
-    def _members_if_there(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+    def _members_if_there(self) -> Iterator[tuple[str, Any]]:
         try:
             yield from self._members()
         except NotFoundError:  # deleted meanwhile
             return
 
     def _missing(self, path: str) -> str:
-        where = f"group {self.path!r}" if self.path else f"namespace {self.namespace!r}"
+        at = _engram.path_of(self._realm, True, self._id)
+        where = f"group {at!r}" if at else f"namespace {self.namespace!r}"
         there = _engram.names(self._realm, self._id, None, _PAGE)
         near = get_close_matches(path, there, n=3) or there[:5]
         hint = f"there are {len(self)} members, such as " + ", ".join(map(repr, near))
@@ -382,21 +382,21 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         return self._shown(f"({count} member{'' if count == 1 else 's'})")
 
 
-class _Items(ItemsView[str, "Group | Array | Blob"]):
+class _Items(ItemsView[str, Any]):
     """Items, read in pages."""
 
     _mapping: Group
 
-    def __iter__(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
         return self._mapping._members()  # noqa: SLF001 - a view of the group's own
 
 
-class _Values(ValuesView["Group | Array | Blob"]):
+class _Values(ValuesView[Any]):
     """Values, read in pages."""
 
     _mapping: Group
 
-    def __iter__(self) -> "Iterator[Group | Array | Blob]":
+    def __iter__(self) -> Iterator[Any]:
         return (member for _, member in self._mapping._members())  # noqa: SLF001 - as above
 
 
