@@ -204,11 +204,12 @@ def test_deleting_a_group_deletes_all_below(pool: engram.Pool) -> None:
 
 def test_the_root_cannot_be_deleted_or_moved(pool: engram.Pool) -> None:
     pool["x"] = 1
-    for call in (
+    calls: list[Any] = [
         lambda: pool.__delitem__("/"),
         lambda: pool.move("/", "y"),
         lambda: pool.__setitem__("/", 1),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(engram.EngramError):
             call()
     assert list(pool) == ["x"]
