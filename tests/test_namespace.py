@@ -46,15 +46,17 @@ def test_namespaces_are_a_mapping(pool: engram.Pool) -> None:
 
 
 def test_a_namespace_has_owner_group_and_mode(pool: engram.Pool) -> None:
-    pool.create_namespace("mine")
+    pool.create_namespace("mine", mode=0o700)
     pool.create_namespace("ours", mode=0o770)
+    pool.create_namespace("by default")
     mine, ours = pool.namespaces.info("mine"), pool.namespaces.info("ours")
     assert (mine.owner, mine.mode) == (os.getuid(), 0o700)
     assert (ours.owner, ours.group, ours.mode) == (os.getuid(), os.getgid(), 0o770)
+    assert pool.namespaces.info("by default").mode == 0o770
 
 
 def test_the_files_have_the_modes_that_protect_them(pool: engram.Pool) -> None:
-    pool.create_namespace("mine")["x"] = np.zeros(100_000)
+    pool.create_namespace("mine", mode=0o700)["x"] = np.zeros(100_000)
     pool.create_namespace("ours", mode=0o770)["x"] = np.zeros(100_000)
     for name, others in (("mine", 0o077), ("ours", 0o007)):
         shared = Path(pool.path, "ns", name, "shared")
@@ -71,7 +73,7 @@ def test_a_mode_that_no_namespace_can_have_is_refused(pool: engram.Pool, mode: i
     assert list(pool.namespaces) == ["default"]
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "nul\0", "x" * 256], ids=ascii)
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "nul\0", "x" * 256], ids=ascii)
 def test_bad_names_are_refused(pool: engram.Pool, name: str) -> None:
     with pytest.raises(engram.InvalidNameError):
         pool.create_namespace(name)
