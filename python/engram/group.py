@@ -26,7 +26,7 @@ from engram.tree import Tree
 if TYPE_CHECKING:
     from engram._engram import Realm
 
-    type_of_shape = int | Sequence[int]
+    ShapeLike = int | Sequence[int]
 
 T = TypeVar("T")
 
@@ -35,18 +35,18 @@ _PAGE = 1024
 
 
 class Group(Handle, MutableMapping[str, Any]):
-    """A group: a mapping of names to members, iterating names in byte order.
+    """A group: a mapping of names to members (groups, arrays, blobs), in byte order of the names.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
-    namespace's root, and "/" is that. What is created makes the groups above it. `g[name] = x` puts an array (bytes: a
-    blob), replacing what was there by a new object.
+    namespace's root, and "/" is that. What is created makes the groups above it. `g[name] = x` puts
+    an array (bytes: a blob), replacing what was there by a new object.
 
     Raises
     ------
     NotFoundError
         If there is no such member, or the group is gone.
     InvalidNameError
-        If a component of a path is empty, `.`, `..`, longer than 255 bytes of UTF-8, or has NUL.
+        If a component of a path is empty, `.`, `..`, over 255 bytes of UTF-8, or has NUL.
     ReadOnlyError
         On a change, if the pool was opened with mode "r".
 
@@ -113,7 +113,7 @@ class Group(Handle, MutableMapping[str, Any]):
                 if result is not None:
                     return result
                 if isinstance(member, Group):
-                    stack.append((f"{prefix}{name}/", member._members_if_there()))  # noqa: SLF001 - a group's own
+                    stack.append((f"{prefix}{name}/", member._members_if_there()))
                     break
             else:
                 stack.pop()
@@ -162,7 +162,7 @@ class Group(Handle, MutableMapping[str, Any]):
         path: str,
         data: ArrayLike | None = None,
         *,
-        shape: "type_of_shape | None" = None,
+        shape: "ShapeLike | None" = None,
         dtype: DTypeLike | None = None,
         attrs: Mapping[str, Any] | None = None,
         dims: Sequence[str] | None = None,
@@ -198,7 +198,7 @@ class Group(Handle, MutableMapping[str, Any]):
         self,
         path: str,
         *,
-        shape: "type_of_shape",
+        shape: "ShapeLike",
         dtype: DTypeLike | None = None,
         attrs: Mapping[str, Any] | None = None,
         dims: Sequence[str] | None = None,
@@ -241,7 +241,7 @@ class Group(Handle, MutableMapping[str, Any]):
     def require_array(
         self,
         path: str,
-        shape: "type_of_shape",
+        shape: "ShapeLike",
         dtype: DTypeLike | None = None,
         *,
         exact: bool = False,
@@ -388,7 +388,7 @@ class _Items(ItemsView[str, Any]):
     _mapping: Group
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return self._mapping._members()  # noqa: SLF001 - a view of the group's own
+        return self._mapping._members()
 
 
 class _Values(ValuesView[Any]):
@@ -397,7 +397,7 @@ class _Values(ValuesView[Any]):
     _mapping: Group
 
     def __iter__(self) -> Iterator[Any]:
-        return (member for _, member in self._mapping._members())  # noqa: SLF001 - as above
+        return (member for _, member in self._mapping._members())
 
 
 makers[0] = Group

@@ -215,7 +215,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     return Pool(_engram.Pool.create(absolute, nbytes, others, durability, prefault, force))
 
 
-def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:  # noqa: A001 - engram.open
+def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:
     """Open a pool: "r+" for reading and writing, "r" for reading.
 
     Any number of processes may have a pool open, each in either mode. As a with-block, it is closed
