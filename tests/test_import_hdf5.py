@@ -58,7 +58,7 @@ def noted(report: ImportReport) -> dict[tuple[str, str], str]:
 
 def origin(member: Any) -> dict[str, Any]:
     """Return what is kept for export."""
-    found: dict[str, Any] = json.loads(member._origin)  # noqa: SLF001
+    found: dict[str, Any] = json.loads(member._origin)
     return found
 
 

@@ -62,7 +62,7 @@ def write(
 
 def origin(member: Any) -> dict[str, Any]:
     """Return what is kept for export."""
-    found: dict[str, Any] = json.loads(member._origin)  # noqa: SLF001
+    found: dict[str, Any] = json.loads(member._origin)
     return found
 
 

@@ -121,6 +121,7 @@ impl Error {
             Some(libc::ENOSPC | libc::EDQUOT | libc::ENOMEM) => Kind::PoolFull,
             Some(libc::EACCES | libc::EPERM) => Kind::Access,
             Some(libc::EROFS) => Kind::ReadOnly,
+            Some(libc::EOPNOTSUPP) => Kind::Unsupported,
             _ => Kind::Os,
         };
         Error { kind, message: format!("{what}: {error}") }

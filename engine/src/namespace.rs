@@ -314,16 +314,26 @@ pub(crate) fn users(realm: &Path) -> Result<Vec<u32>> {
     Ok(peers.alive().iter().map(|owner| owner.pid).collect())
 }
 
-/// Removes a namespace and all that is in it, unless somebody has it open.
-pub(crate) fn remove(pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
+/// Refuses what `remove` would refuse, before this process lets go of the namespace.
+pub(crate) fn check_removable(pool: &Path, name: &str) -> Result<()> {
     check_namespace(name)?;
     if name == DEFAULT {
         fail!(Argument, "the namespace \"default\" stays as long as its pool: destroy the pool");
     }
-    let place = folder(pool).join(name);
-    if !place.is_dir() {
+    if !folder(pool).join(name).is_dir() {
         fail!(NotFound, "there is no namespace {name:?} in {}", pool.display());
     }
+    let mut others = users(&realm_folder(pool, name))?;
+    others.retain(|&pid| pid != std::process::id());
+    if !others.is_empty() {
+        fail!(Busy, "namespace {name:?} is open in process {others:?}: close it there first");
+    }
+    Ok(())
+}
+
+/// Removes a namespace and all that is in it, unless somebody has it open.
+pub(crate) fn remove(pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
+    let place = folder(pool).join(name);
     let away = folder(pool).join(format!(".gone-{name}"));
     fs::rename(&place, &away).map_err(|e| Error::os(format!("removing {name:?}"), &e))?;
     // Nobody finds it any more; who had found it before has a lease by now, or fails.

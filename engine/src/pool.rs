@@ -397,7 +397,8 @@ impl Pool {
     pub fn remove_namespace(&self, name: &str) -> Result<()> {
         self.writable()?;
         let file = PoolFile::read(&self.path)?;
-        self.session.forget(&namespace::realm_folder(&self.path, name));
+        namespace::check_removable(&self.path, name)?;
+        self.session.forget(&namespace::realm_folder(&self.path, name))?;
         namespace::remove(&self.path, &file, name)
     }
 

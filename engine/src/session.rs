@@ -62,16 +62,26 @@ impl Session {
         }
     }
 
-    /// Lets go of the realm in this folder, if it has it.
-    pub(crate) fn forget(&self, dir: &std::path::Path) {
+    /// Lets go of the realm in this folder, if it has it. `BusyError` if it is not alone in it.
+    pub(crate) fn forget(&self, dir: &std::path::Path) -> Result<()> {
         let forgotten = between_forks(|| {
             let mut cores = lock(&self.cores);
-            let place = cores.iter().position(|core| core.setup.dir == dir)?;
-            Some(cores.swap_remove(place))
-        });
+            let Some(place) = cores.iter().position(|core| core.setup.dir == dir) else {
+                return Ok(None);
+            };
+            if cores[place].shared() {
+                fail!(
+                    Busy,
+                    "namespace {:?} has views or another opening in this process: let go of them",
+                    cores[place].setup.namespace
+                );
+            }
+            Ok(Some(cores.swap_remove(place)))
+        })?;
         if let Some(core) = forgotten {
             core.remove_user();
         }
+        Ok(())
     }
 
     /// Ends the handles. Views stay.

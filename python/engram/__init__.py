@@ -39,7 +39,7 @@ from engram.errors import (
 )
 from engram.group import Group
 from engram.namespace import Namespace, Namespaces
-from engram.pool import Pool, create, destroy, open  # noqa: A004 - engram.open
+from engram.pool import Pool, create, destroy, open
 from engram.tree import Tree
 from engram.verify import Report, verify
 

@@ -2,8 +2,7 @@
 
 Values are kept exactly: dtype, width, byte order and shape. A `str` comes back as `str`, bytes as
 `numpy.bytes_`, a scalar as numpy's scalar, a sequence as an array. A 0-d array of foreign byte
-order
-comes back as one, since numpy has no such scalars.
+order comes back as one, since numpy has no such scalars.
 """
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView

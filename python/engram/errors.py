@@ -1,9 +1,9 @@
 """What can go wrong, by what the caller can do about it.
 
-Every error of Engram is an `EngramError`; most are also the built-in exception that a user of
-h5py or of plain Python would catch. `str(error)` is the message: what was wrong, with the value,
-and what to do next. On any error the pool is as it was before the call. Exit codes and errnos come
-from the engine's table of kinds.
+Every error of Engram is an `EngramError`; most are also the built-in exception that a user of h5py
+or of plain Python would catch. `str(error)` is the message: what was wrong, with the value, and what
+to do next. On any error the pool is as it was before the call. Exit codes and errnos come from the
+engine's table of kinds.
 """
 
 from typing import ClassVar
@@ -83,7 +83,7 @@ class UnsupportedError(EngramError, OSError):
 for _, _name, _exit_code, _errno in kinds():
     _class = globals()[_name]
     _class.exit_code = _exit_code
-    _class._errno = _errno  # noqa: SLF001 - the table is the classes' own
+    _class._errno = _errno
 
 __all__ = [
     "AccessError",

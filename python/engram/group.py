@@ -26,7 +26,7 @@ from engram.tree import Tree
 if TYPE_CHECKING:
     from engram._engram import Realm
 
-    type_of_shape = int | Sequence[int]
+    ShapeLike = int | Sequence[int]
 
 T = TypeVar("T")
 
@@ -34,20 +34,19 @@ _PAGE = 1024
 """Names are listed this many at a time, each page as it is at one moment."""
 
 
-class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
-    """A group: a mapping of names to members, iterating names in byte order.
+class Group(Handle, MutableMapping[str, Any]):
+    """A group: a mapping of names to members (groups, arrays, blobs), in byte order of the names.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
-    namespace's root. What is created makes the groups above it. `g[name] = x` puts an array
-    (bytes: a
-    blob), replacing what was there by a new object.
+    namespace's root, and "/" is that. What is created makes the groups above it. `g[name] = x` puts
+    an array (bytes: a blob), replacing what was there by a new object.
 
     Raises
     ------
     NotFoundError
         If there is no such member, or the group is gone.
     InvalidNameError
-        If a component of a path is empty, `.`, `..`, longer than 255 bytes of UTF-8, or has NUL.
+        If a component of a path is empty, `.`, `..`, over 255 bytes of UTF-8, or has NUL.
     ReadOnlyError
         On a change, if the pool was opened with mode "r".
 
@@ -67,14 +66,14 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
 
     # Reading
 
-    def __getitem__(self, path: str) -> "Group | Array | Blob":
+    def __getitem__(self, path: str) -> Any:
         found = _engram.find(self._realm, self._id, path)
         if found is None:
             raise NotFoundError(self._missing(path))
         kind, member, dtype, shape = found
         if kind == 1:
             return Array(self._realm, member, dtype, shape)  # type: ignore[arg-type]  # it has both
-        return make(self._realm, found)  # type: ignore[no-any-return]
+        return make(self._realm, found)
 
     def __contains__(self, path: object) -> bool:
         return isinstance(path, str) and _engram.contains(self._realm, self._id, path)
@@ -93,20 +92,19 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         found = _engram.find(self._realm, self._id, path)
         return default if found is None else make(self._realm, found)
 
-    def items(self) -> "ItemsView[str, Group | Array | Blob]":
-        """Names and members; one that goes meanwhile is left out."""
+    def items(self) -> ItemsView[str, Any]:
+        """Names and members, read a page at a time."""
         return _Items(self)
 
-    def values(self) -> "ValuesView[Group | Array | Blob]":
-        """Members in byte order of their names; one that goes meanwhile is left out."""
+    def values(self) -> ValuesView[Any]:
+        """Members in byte order of their names, read a page at a time."""
         return _Values(self)
 
-    def visititems(self, visit: Callable[[str, "Group | Array | Blob"], T | None]) -> T | None:
+    def visititems(self, visit: Callable[[str, Any], T | None]) -> T | None:
         """Call `visit(path, member)` for all that is below, until a call returns something.
 
         Paths are relative to this group. Returns what ended it, or None.
         """
-        stack: list[tuple[str, Iterator[tuple[str, Group | Array | Blob]]]]
         stack = [("", self._members())]
         while stack:
             prefix, members = stack[-1]
@@ -115,7 +113,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
                 if result is not None:
                     return result
                 if isinstance(member, Group):
-                    stack.append((f"{prefix}{name}/", member._members_if_there()))  # noqa: SLF001 - a group's own
+                    stack.append((f"{prefix}{name}/", member._members_if_there()))
                     break
             else:
                 stack.pop()
@@ -164,7 +162,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         path: str,
         data: ArrayLike | None = None,
         *,
-        shape: "type_of_shape | None" = None,
+        shape: "ShapeLike | None" = None,
         dtype: DTypeLike | None = None,
         attrs: Mapping[str, Any] | None = None,
         dims: Sequence[str] | None = None,
@@ -200,7 +198,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         self,
         path: str,
         *,
-        shape: "type_of_shape",
+        shape: "ShapeLike",
         dtype: DTypeLike | None = None,
         attrs: Mapping[str, Any] | None = None,
         dims: Sequence[str] | None = None,
@@ -243,7 +241,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
     def require_array(
         self,
         path: str,
-        shape: "type_of_shape",
+        shape: "ShapeLike",
         dtype: DTypeLike | None = None,
         *,
         exact: bool = False,
@@ -318,7 +316,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
                 self._realm, self._id, path, value, None, None, None, None, True, None, b""
             )
 
-    def setdefault(self, path: str, default: Any = None) -> "Group | Array | Blob":
+    def setdefault(self, path: str, default: Any = None) -> Any:
         """Give the member at `path`; if there is none, put `default` there first."""
         if path not in self:
             self[path] = default
@@ -353,7 +351,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         """Replace what an import keeps beside it: JSON, or nothing."""
         _engram.set_origin(self._realm, self._id, origin)
 
-    def _members(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+    def _members(self) -> Iterator[tuple[str, Any]]:
         after = None
         while True:
             found, after = _engram.members(self._realm, self._id, after, _PAGE)
@@ -362,14 +360,15 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
             if after is None:
                 return
 
-    def _members_if_there(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
+    def _members_if_there(self) -> Iterator[tuple[str, Any]]:
         try:
             yield from self._members()
         except NotFoundError:  # deleted meanwhile
             return
 
     def _missing(self, path: str) -> str:
-        where = f"group {self.path!r}" if self.path else f"namespace {self.namespace!r}"
+        at = _engram.path_of(self._realm, True, self._id)
+        where = f"group {at!r}" if at else f"namespace {self.namespace!r}"
         there = _engram.names(self._realm, self._id, None, _PAGE)
         near = get_close_matches(path, there, n=3) or there[:5]
         hint = f"there are {len(self)} members, such as " + ", ".join(map(repr, near))
@@ -383,22 +382,22 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
         return self._shown(f"({count} member{'' if count == 1 else 's'})")
 
 
-class _Items(ItemsView[str, "Group | Array | Blob"]):
+class _Items(ItemsView[str, Any]):
     """Items, read in pages."""
 
     _mapping: Group
 
-    def __iter__(self) -> "Iterator[tuple[str, Group | Array | Blob]]":
-        return self._mapping._members()  # noqa: SLF001 - a view of the group's own
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return self._mapping._members()
 
 
-class _Values(ValuesView["Group | Array | Blob"]):
+class _Values(ValuesView[Any]):
     """Values, read in pages."""
 
     _mapping: Group
 
-    def __iter__(self) -> "Iterator[Group | Array | Blob]":
-        return (member for _, member in self._mapping._members())  # noqa: SLF001 - as above
+    def __iter__(self) -> Iterator[Any]:
+        return (member for _, member in self._mapping._members())
 
 
 makers[0] = Group

@@ -44,6 +44,11 @@ class Namespace(Group):
         """All about its space, in bytes: size, arena, used, free, pending, catalog; also pids."""
         return self._realm.space()
 
+    def __repr__(self) -> str:
+        if not self:
+            return f"<engram.Namespace {self.namespace!r} (closed)>"
+        return f"<engram.Namespace {self.namespace!r} ({len(self)} members)>"
+
     def resize(self, size_: str | SupportsIndex, /) -> None:
         """Set the bound on the bytes of its arrays and blobs, such as "8 GiB".
 

@@ -102,8 +102,7 @@ class Pool(Namespace):
         """Create a namespace of `mode` (0o770: its group writes too; 0o700: its owner alone).
 
         `group` is a Unix group, by name or number (default: this process's); `size` the bound on
-        its arrays and
-        blobs (default: the pool's).
+        its arrays and blobs (default: the pool's).
 
         Raises
         ------
@@ -216,7 +215,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     return Pool(_engram.Pool.create(absolute, nbytes, others, durability, prefault, force))
 
 
-def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:  # noqa: A001 - engram.open
+def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:
     """Open a pool: "r+" for reading and writing, "r" for reading.
 
     Any number of processes may have a pool open, each in either mode. As a with-block, it is closed

@@ -48,7 +48,7 @@ def human(nbytes: int) -> str:
     """`nbytes` in the largest binary unit that it fills, such as "1.5 GiB" or "256 B"."""
     unit, value = "B", float(nbytes)
     for prefix in "KMGTPE":
-        if abs(value) < 1023.95:  # what is shown as 1024.0 belongs to the next unit  # noqa: PLR2004
+        if round(value, 1) < 1024:  # noqa: PLR2004 - what shows as 1024.0 is of the next unit
             break
         unit, value = f"{prefix}iB", value / 1024
     return f"{nbytes} B" if unit == "B" else f"{value:.1f} {unit}".replace(".0 ", " ")

@@ -33,7 +33,7 @@ class Tree:
         self._walk(group, self._root, depth)
 
     def _walk(self, group: "Group", node: _Node, depth: int | None) -> None:
-        for name, member in islice(group._members_if_there(), self._limit):  # noqa: SLF001 - its own
+        for name, member in islice(group._members_if_there(), self._limit):
             if isinstance(member, Array):
                 dims = f" [{', '.join(member.dims)}]" if member.dims else ""
                 facts = f"{member.shape} {member.dtype}{dims}"

@@ -72,6 +72,8 @@ def verify(path: str | os.PathLike[str]) -> Report:
     except ValueError:
         said = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
         raise CorruptError(f"verifying {absolute} broke off: {said[0]}") from None
+    if found.get("error") == "CorruptError":
+        return Report(absolute, problems=[found["message"]])
     if "error" in found:
         raise _error(found["error"], found["message"])
     return Report(absolute, found["counts"], found["problems"])

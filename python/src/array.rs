@@ -334,6 +334,7 @@ pub struct ObjectInfo {
 #[pyfunction]
 pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
     let info = realm.engine().object(oid)?;
+    let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
     Ok(ObjectInfo {
         kind: match info.class {
             Class::Array => "array",
@@ -342,7 +343,7 @@ pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo
             Class::Group => return Err(corrupt(format!("object {oid:#x} is a group"))),
         },
         dtype: dtype::decode(py, &info.dtype)?.unbind(),
-        shape: PyTuple::new(py, &info.shape)?.unbind(),
+        shape: PyTuple::new(py, &shape)?.unbind(),
         dims: info.dims,
         owner: info.owner,
         created: info.created,
@@ -433,8 +434,7 @@ fn over<'py>(
 }
 
 /// For a write into part of the value: (array, None) on the pool's own memory, or (copy,
-/// generation)
-/// of a value that lies in the catalog, to be handed to `replace`.
+/// generation) of a value that lies in the catalog, to be handed to `replace`.
 #[pyfunction]
 pub fn open_for_write<'py>(
     py: Python<'py>,

@@ -194,8 +194,7 @@ fn decode_struct<'py>(
 }
 
 /// A descriptor that a handle may keep: the caller's own where nobody can change it, otherwise a
-/// new
-/// one without what is not kept.
+/// new one without what is not kept.
 pub fn shared<'py>(
     descr: &Bound<'py, PyArrayDescr>,
     encoded: &DType,

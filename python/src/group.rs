@@ -30,7 +30,7 @@ fn facts<'py>(py: Python<'py>, realm: &Realm, member: Member) -> Result<Found<'p
     Ok((1, oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
 }
 
-/// The member at `path` under a group, or None.
+/// The member at `path` under a group, or None; at "/" the root itself.
 #[pyfunction]
 pub fn find<'py>(
     py: Python<'py>,
@@ -38,6 +38,9 @@ pub fn find<'py>(
     parent: Gid,
     path: Name<'_>,
 ) -> Result<Option<Found<'py>>> {
+    if path.0 == "/" {
+        return facts(py, realm, Member::Group(realm.engine().root())).map(Some);
+    }
     match realm.engine().lookup(parent, path.0)? {
         Some(member) => facts(py, realm, member).map(Some),
         None => Ok(None),
@@ -47,7 +50,7 @@ pub fn find<'py>(
 /// Whether there is a member at `path` under a group.
 #[pyfunction]
 pub fn contains(realm: &Realm, parent: Gid, path: Name<'_>) -> Result<bool> {
-    Ok(realm.engine().lookup(parent, path.0)?.is_some())
+    Ok(path.0 == "/" || realm.engine().lookup(parent, path.0)?.is_some())
 }
 
 /// Up to `limit` names of members after `after`, in byte order.

@@ -247,6 +247,11 @@ impl Core {
         self.users.load(Ordering::Acquire) > 0
     }
 
+    /// Whether it has more than one user: another open pool, or a claim.
+    pub(crate) fn shared(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 1
+    }
+
     /// Remembers that this process's page table has this extent.
     pub(crate) fn touched(&self, extent: Extent) {
         if extent.len < 16 * crate::extent::PAGE {

@@ -75,7 +75,7 @@ class Loader:
         source, began = self._source, time.monotonic()
         before = _state(source.path)
         self._check_names()
-        with Batch(self._group._realm):  # noqa: SLF001 - a group's namespace has the batch
+        with Batch(self._group._realm):
             for node in source.nodes:
                 self._make(node)
             if _state(source.path) != before:
@@ -147,7 +147,7 @@ class Loader:
             message = f"the group already has the attribute {taken[0]!r}; import with overwrite"
             raise ExistsError(message)
         group.attrs.update(attrs)
-        group._set_origin(origin.encode(facts))  # noqa: SLF001 - kept for export alone
+        group._set_origin(origin.encode(facts))
 
     def _place(self, path: str) -> tuple[Group, str]:
         """Return the group that a member is in, which has been made before it, and its name."""

@@ -1,0 +1,57 @@
+"""Where test pools live, and how they begin and end."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import engram
+
+SHM = Path("/dev/shm")
+ROOM_NEEDED = 1 << 30
+
+settings.register_profile(
+    "engram",
+    deadline=None,  # a test asserts no time
+    print_blob=True,  # what fails can be run again
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("engram")
+
+
+def _is_roomy_tmpfs(path: Path) -> bool:
+    with Path("/proc/self/mounts").open(encoding="utf-8") as mounts:
+        on_tmpfs = any(line.split()[1:3] == [str(path), "tmpfs"] for line in mounts)
+    if not on_tmpfs or not os.access(path, os.W_OK):
+        return False
+    room = os.statvfs(path)
+    return room.f_bavail * room.f_frsize >= ROOM_NEEDED
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """Give an empty folder on tmpfs where there is one with room, gone after the test."""
+    if not _is_roomy_tmpfs(SHM):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="engram-test-", dir=SHM))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def pool(home: Path) -> Iterator[engram.Pool]:
+    """Give a new pool of 256 MiB, open for writing."""
+    with engram.create(home / "pool", size="256 MiB", force=True) as made:
+        yield made
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Give random numbers that are the same in every run."""
+    return np.random.default_rng(20240229)

@@ -1,0 +1,196 @@
+"""A batch happens all at once, or not at all."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engram
+from support import TEXT, in_child
+
+NAMES = "import sys, engram; print(*engram.open(sys.argv[1], 'r'))"
+
+
+def test_a_batch_is_seen_when_it_ends(pool: engram.Pool) -> None:
+    with pool.batch():
+        pool["a"] = 1
+        pool["b"] = np.zeros(10_000)
+        assert list(pool) == ["a", "b"]
+        assert pool["a"][()] == 1
+        assert pool["b"].view().sum() == 0
+        assert in_child(NAMES, pool.path) == ""
+    assert in_child(NAMES, pool.path) == "a b"
+
+
+def test_a_batch_that_raises_leaves_nothing(pool: engram.Pool) -> None:
+    pool["old"] = np.ones(5000)
+    pool["old"].attrs["a"] = 1
+    used = pool.used
+    with pytest.raises(ZeroDivisionError), pool.batch():
+        pool["new"] = np.zeros(10_000)
+        pool["g/x"] = 1
+        pool["old"].attrs["a"] = 2
+        pool.move("old", "moved")
+        del pool["moved"]
+        raise ZeroDivisionError
+    assert list(pool) == ["old"]
+    assert pool["old"].attrs["a"] == 1
+    assert pool["old"][...].sum() == 5000
+    assert pool.used == used
+    assert engram.verify(pool.path).problems == []
+
+
+def test_every_operation_works_in_a_batch(pool: engram.Pool) -> None:
+    pool["doomed"] = 1
+    pool["kept"] = 2
+    with pool.batch():
+        group = pool.create_group("g", attrs={"a": 1})
+        array = group.create_array("x", data=[1, 2, 3])
+        array[0] = 9
+        array.attrs["unit"] = "K"
+        group["text"] = np.array(["a", "b"], TEXT)
+        group["blob"] = b"123"
+        with group.allocate("big", shape=(100_000,)) as buf:
+            buf[...] = 4
+        assert group["big"].view().sum() == 400_000
+        pool.move("kept", "g/kept")
+        del pool["doomed"]
+        pool["g/x2"] = group["x"]
+        del group["blob"]
+        assert list(group) == ["big", "kept", "text", "x", "x2"]
+    group = pool["g"]
+    assert list(pool) == ["g"]
+    assert list(group) == ["big", "kept", "text", "x", "x2"]
+    assert group["x"][...].tolist() == [9, 2, 3]
+    assert group["x"].attrs["unit"] == "K"
+    assert group["x2"][...].tolist() == [9, 2, 3]
+    assert group["big"][...].sum() == 400_000
+    assert group["kept"][()] == 2
+    assert engram.verify(pool.path).problems == []
+
+
+def test_thousands_of_operations_are_one_commit(pool: engram.Pool) -> None:
+    with pool.batch():
+        for n in range(5000):
+            pool[f"g{n % 7}/x{n}"] = np.full(4, n)
+    assert sum(len(pool[f"g{n}"]) for n in range(7)) == 5000
+    assert pool["g1/x4999"][0] == 4999
+
+
+def test_an_inner_batch_joins_the_outer(pool: engram.Pool) -> None:
+    with pytest.raises(ZeroDivisionError), pool.batch():
+        with pool.batch():
+            pool["inner"] = 1
+        assert in_child(NAMES, pool.path) == ""
+        raise ZeroDivisionError
+    assert list(pool) == []
+    with pool.batch():
+        with pool.batch():
+            pool["inner"] = 1
+        pool["outer"] = 2
+    assert list(pool) == ["inner", "outer"]
+
+
+def test_an_inner_batch_that_failed_undoes_the_outer(pool: engram.Pool) -> None:
+    with pytest.raises(engram.BusyError, match="inner batch"), pool.batch():
+        pool["outer"] = 1
+        with pytest.raises(ZeroDivisionError), pool.batch():
+            raise ZeroDivisionError
+    assert list(pool) == []
+
+
+def test_an_empty_batch_is_no_error(pool: engram.Pool) -> None:
+    with pool.batch():
+        pass
+
+
+def test_a_batch_belongs_to_its_thread(pool: engram.Pool) -> None:
+    seen: list[Any] = []
+
+    def other() -> None:
+        seen.append(list(pool))
+        pool["other"] = 1
+
+    with pool.batch():
+        pool["mine"] = 1
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert seen == [[]]
+    assert list(pool) == ["mine", "other"]
+
+
+def test_a_conflict_raises_at_the_end_and_undoes_all(pool: engram.Pool) -> None:
+    def other() -> None:
+        pool["x"] = "theirs"
+
+    with pytest.raises(engram.EngramError), pool.batch():
+        pool.create_array("before", data=1)
+        pool.create_array("x", data=np.zeros(10_000))
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert list(pool) == ["x"]
+    assert pool["x"][()] == "theirs"
+    assert engram.verify(pool.path).problems == []
+
+
+def test_writes_in_place_need_an_object_of_the_batch(pool: engram.Pool) -> None:
+    pool["small"] = [1, 2]
+    pool["large"] = np.zeros(10_000)
+    with pool.batch():
+        for name in ("small", "large"):
+            with pytest.raises(engram.BusyError, match="batch"):
+                pool[name][0] = 5
+            with pytest.raises(engram.BusyError, match="batch"):
+                pool[name].view("r+")
+        pool["new"] = np.zeros(10_000)
+        pool["new"][0] = 5
+    assert pool["small"][0] == 1
+    assert pool["large"][0] == 0
+    assert pool["new"][0] == 5
+
+
+def test_a_batch_covers_one_namespace(pool: engram.Pool) -> None:
+    other = pool.create_namespace("other")
+    with pool.batch():
+        pool["x"] = 1
+        with pytest.raises(engram.BusyError, match="one namespace"):
+            other["y"] = 1
+        with pytest.raises(engram.BusyError, match="one namespace"), other.batch():
+            pass
+    assert list(pool) == ["x"]
+    assert list(other) == []
+    with other.batch():
+        other["y"] = 1
+    assert list(other) == ["y"]
+
+
+def test_a_batch_that_finds_no_room_leaves_nothing(pool: engram.Pool) -> None:
+    pool.resize("16 MiB")
+    with pytest.raises(engram.PoolFullError), pool.batch():
+        for n in range(100):
+            pool[f"x{n}"] = np.zeros(1 << 18)
+    assert list(pool) == []
+    assert pool.used == 0
+    pool["fits"] = np.zeros(1 << 18)
+
+
+def test_closing_the_pool_within_a_batch_keeps_nothing(pool: engram.Pool) -> None:
+    path = pool.path
+    with pytest.raises(engram.ArgumentError), pool.batch():
+        pool["x"] = 1
+        pool.close()
+        pool["y"] = 2
+    with engram.open(path) as again:
+        assert list(again) == []
+        again["z"] = 1
+
+
+def test_the_same_batch_may_begin_again(pool: engram.Pool) -> None:
+    batch = pool.batch()
+    for n in range(2):
+        with batch:
+            pool[f"x{n}"] = n
+    assert list(pool) == ["x0", "x1"]

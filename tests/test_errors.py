@@ -1,0 +1,247 @@
+"""Every error is named, tells the value and the remedy, and is a built-in exception too."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engram
+from engram import errors
+
+BASES: dict[str, tuple[type[BaseException], ...]] = {
+    "NotFoundError": (KeyError,),
+    "PoolNotFoundError": (engram.NotFoundError, FileNotFoundError, KeyError),
+    "ExistsError": (ValueError,),
+    "PoolFullError": (MemoryError,),
+    "AccessError": (PermissionError,),
+    "ReadOnlyError": (PermissionError,),
+    "QueryError": (ValueError,),
+    "CorruptError": (),
+    "BusyError": (),
+    "FormatError": (ValueError,),
+    "InvalidNameError": (ValueError,),
+    "ArgumentError": (ValueError, TypeError),
+    "UnsupportedError": (OSError,),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_each_error_is_what_it_is_called(name: str) -> None:
+    kind = getattr(engram, name)
+    assert issubclass(kind, (engram.EngramError, *BASES[name]))
+    assert all(issubclass(kind, base) for base in BASES[name])
+    error = kind("what, and what to do")
+    assert str(error) == "what, and what to do"
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+
+
+def test_engrams_own_class_comes_first() -> None:
+    for name in BASES:
+        assert getattr(engram, name).__mro__.index(engram.EngramError) <= 2
+
+
+def test_exit_codes_are_the_engines() -> None:
+    codes = {name: getattr(engram, name).exit_code for name in BASES}
+    assert codes["NotFoundError"] == codes["PoolNotFoundError"] == 10
+    del codes["PoolNotFoundError"]
+    codes["EngramError"] = engram.EngramError.exit_code
+    assert sorted(codes.values()) == list(range(10, 23))
+
+
+def test_os_errors_have_an_errno() -> None:
+    assert errors.AccessError("x").errno == 13
+    assert errors.PoolNotFoundError("x").errno == 2
+    assert errors.ReadOnlyError("x").errno == 30
+
+
+# Pools
+
+
+def test_a_missing_pool_is_a_missing_file(home: Path) -> None:
+    for call in (engram.open, engram.destroy, engram.verify):
+        with pytest.raises(engram.PoolNotFoundError, match="nowhere") as caught:
+            call(home / "nowhere")
+        assert isinstance(caught.value, FileNotFoundError)
+        assert isinstance(caught.value, engram.NotFoundError)
+
+
+def test_what_is_no_pool_is_told_apart(home: Path) -> None:
+    (home / "folder").mkdir()
+    (home / "file.nc").write_bytes(b"CDF\x01")
+    for name in ("folder", "file.nc"):
+        for call in (engram.open, engram.destroy):
+            with pytest.raises(engram.FormatError, match=name):
+                call(home / name)
+    assert (home / "file.nc").read_bytes() == b"CDF\x01"
+
+
+def test_a_half_created_pool_is_told_apart(pool: engram.Pool) -> None:
+    path = Path(pool.path)
+    pool.close()
+    (path / "pool.toml").rename(path / "creating.toml")
+    with pytest.raises(engram.FormatError, match="half-created"):
+        engram.open(path)
+    engram.destroy(path)
+    assert not path.exists()
+
+
+def test_a_newer_pool_is_refused_by_its_version(pool: engram.Pool) -> None:
+    path = Path(pool.path)
+    pool.close()
+    description = path / "pool.toml"
+    original = description.read_text()
+    description.write_text(original.replace("format = 1", "format = 99"))
+    with pytest.raises(engram.FormatError, match="format 99"):
+        engram.open(path)
+    description.write_text(original.replace("incompatible = []", 'incompatible = ["sparse"]'))
+    with pytest.raises(engram.FormatError, match="sparse"):
+        engram.open(path)
+    description.write_text(original.replace("read_only = []", 'read_only = ["journal"]'))
+    with engram.open(path) as reading:
+        assert reading.mode == "r"
+    description.write_text("this is [no toml")
+    with pytest.raises(engram.EngramError, match=r"pool\.toml"):
+        engram.open(path)
+    description.write_text(original)
+    engram.open(path).close()
+
+
+def test_a_filesystem_off_the_list_needs_force(tmp_path: Path) -> None:
+    mounted = subprocess.run(
+        ["mount", "-t", "ramfs", "ramfs", tmp_path], capture_output=True, check=False, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a filesystem here: {mounted.stderr.strip()}")
+    try:
+        with pytest.raises(engram.UnsupportedError, match="force"):
+            engram.create(tmp_path / "pool", size="1 MiB")
+        assert list(tmp_path.iterdir()) == []
+        # ramfs allocates nothing ahead: whoever forces it is told so, and nothing is left behind.
+        with pytest.raises(engram.UnsupportedError):
+            engram.create(tmp_path / "pool", size="1 MiB", force=True)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_folder_that_cannot_be_made_is_a_named_error() -> None:
+    with pytest.raises(engram.EngramError, match="/proc/pool"):
+        engram.create("/proc/pool", size="1 MiB", force=True)
+
+
+# Reading only
+
+
+def test_a_write_through_a_reading_pool_is_refused(pool: engram.Pool) -> None:
+    pool.create_array("g/small", data=[1, 2], attrs={"a": 1})
+    pool["large"] = np.zeros(10_000)
+    pool["blob"] = b"123"
+    with engram.open(pool.path, "r") as reading:
+        for call in _writes(reading):
+            with pytest.raises(engram.ReadOnlyError, match=r"r\+"):
+                call()
+        assert reading["large"].view().sum() == 0
+    assert list(pool) == ["blob", "g", "large"]
+    assert pool["g/small"][...].tolist() == [1, 2]
+    assert dict(pool["g/small"].attrs) == {"a": 1}
+
+
+def _writes(pool: engram.Pool) -> list[Any]:
+    small: Any = pool["g/small"]
+    large: Any = pool["large"]
+    return [
+        lambda: pool.__setitem__("x", 1),
+        lambda: pool.create_array("x", data=np.zeros(10_000)),
+        lambda: pool.create_array("x", data=np.zeros((100, 200)).T),
+        lambda: pool.create_array("x", shape=3),
+        lambda: pool.create_blob("x", b""),
+        lambda: pool.create_group("h"),
+        lambda: pool.allocate("x", shape=3).__enter__(),
+        lambda: pool.scratch(3),
+        lambda: pool.__delitem__("large"),
+        lambda: pool.move("large", "x"),
+        lambda: pool.resize("1 GiB"),
+        lambda: pool.create_namespace("n"),
+        lambda: pool.remove_namespace("n"),
+        lambda: pool.add_device("/tmp"),
+        lambda: pool.batch().__enter__(),
+        lambda: small.__setitem__(0, 5),
+        lambda: large.__setitem__(0, 5),
+        lambda: large.view("r+"),
+        lambda: small.view("r+"),
+        large.flush,
+        lambda: small.attrs.__setitem__("a", 2),
+        lambda: small.attrs.__delitem__("a"),
+    ]
+
+
+# Corruption
+
+
+def test_verify_finds_nothing_wrong_with_a_sound_pool(pool: engram.Pool) -> None:
+    pool["g/x"] = np.zeros(10_000)
+    pool["g/x"].attrs["a"] = 1
+    report = engram.verify(pool.path)
+    assert report
+    assert report.problems == []
+    assert (report.counts["objects"], report.counts["groups"]) == (1, 2)
+    assert report.counts["extents"] == 1
+    report.check()
+
+
+def test_a_damaged_catalog_is_corruption_not_a_crash(pool: engram.Pool) -> None:
+    for n in range(2000):
+        pool[f"x{n}"] = np.full(20, n)
+    path = pool.path
+    pool.close()
+    (catalog,) = Path(path).rglob("data.mdb")
+    with catalog.open("r+b") as file:
+        file.seek(3 * 4096)
+        file.write(b"\xff" * (60 * 4096))
+    report = engram.verify(path)
+    assert not report
+    with pytest.raises(engram.CorruptError):
+        report.check()
+
+
+def test_a_missing_span_is_corruption(pool: engram.Pool) -> None:
+    pool["x"] = np.zeros(10_000)
+    path = pool.path
+    pool.close()
+    spans = list(Path(path).rglob("span-*"))
+    assert spans
+    for span in spans:
+        span.unlink()
+    with pytest.raises(engram.EngramError):
+        engram.open(path)["x"][...]
+    assert engram.verify(path).problems
+
+
+# Users
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_another_user_is_refused_by_the_kernel(pool: engram.Pool, home: Path) -> None:
+    pool["x"] = np.zeros(10_000)
+    home.chmod(0o755)
+    code = (
+        "import sys, os, engram, engram.errors\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "try:\n"
+        "    engram.open(sys.argv[1], 'r')\n"
+        "except engram.AccessError as error:\n"
+        "    print(type(error).__name__, str(error))\n"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code, pool.path], capture_output=True, check=False, text=True
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.startswith("AccessError")
+    assert pool["x"][0] == 0

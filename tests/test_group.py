@@ -1,0 +1,341 @@
+"""Groups are mappings of names to members, nested, in byte order."""
+
+import html
+from collections.abc import MutableMapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engram
+
+BAD_NAMES = ["", ".", "..", "a/../b", "a/./b", "a//b", "a/", "x" * 256, "é" * 128, "nul\0", "//a"]
+
+
+def test_a_group_is_a_mutable_mapping(pool: engram.Pool) -> None:
+    group = pool.create_group("g")
+    assert isinstance(group, MutableMapping)
+    group["b"] = 1
+    group["a"] = [1, 2]
+    group["c"] = b"bytes"
+    assert list(group) == list(group.keys()) == ["a", "b", "c"]
+    assert len(group) == len(group.items()) == 3
+    assert [name for name, _ in group.items()] == ["a", "b", "c"]
+    assert [type(member).__name__ for member in group.values()] == ["Array", "Array", "Blob"]
+    assert "a" in group
+    assert "d" not in group
+    assert 5 not in group  # type: ignore[comparison-overlap]  # as with a dict
+    assert group.get("d") is None
+    assert group.get("d", 7) == 7
+    assert group.get("a") == group["a"]
+    del group["a"]
+    assert "a" not in group
+
+
+def test_the_mapping_mixins_work(pool: engram.Pool) -> None:
+    group = pool.create_group("g")
+    group.update({"x": 1, "y": 2}, z=3)
+    assert group.pop("nothing", None) is None
+    group.pop("x")
+    assert list(group) == ["y", "z"]
+    assert group.setdefault("y", 9)[()] == 2
+    assert group.setdefault("w", 9)[()] == 9
+    group.popitem()
+    assert len(group) == 2
+    group.clear()
+    assert list(group) == []
+
+
+def test_names_iterate_in_byte_order(pool: engram.Pool) -> None:
+    names = ["b", "a", "B", "é", "z", "\U0001f30d", "￿", "a b", "10", "9", "-"]
+    for name in names:
+        pool[name] = 1
+    assert list(pool) == sorted(names, key=str.encode)
+
+
+def test_more_members_than_a_page_are_all_there(pool: engram.Pool) -> None:
+    names = [f"{n:05}" for n in range(3000)]
+    with pool.batch():
+        for name in names:
+            pool[name] = 1
+    assert len(pool) == 3000
+    assert list(pool) == names
+    assert [name for name, _ in pool.items()] == names
+    assert sum(1 for _ in pool.values()) == 3000
+
+
+def test_members_that_go_while_iterating_are_left_out(pool: engram.Pool) -> None:
+    with pool.batch():
+        for n in range(2000):
+            pool[f"{n:04}"] = n
+    seen = []
+    for name, _ in pool.items():  # noqa: PERF102 - items() it is
+        seen.append(name)
+        if name == "0000":
+            del pool["1999"]
+    assert len(seen) == 1999
+
+
+def test_paths_lead_through_groups(pool: engram.Pool) -> None:
+    array = pool.create_array("a/b/c/x", data=1)
+    assert pool["a"]["b"]["c"]["x"] == array
+    assert pool["a/b"]["c/x"] == array
+    assert pool["a/b"]["/a/b/c/x"] == array
+    assert "b/c" in pool["a"]
+    assert "x/y" not in pool["a/b/c"]
+    assert pool["a"]["/"] == pool
+    assert (pool["a/b"].path, pool["a/b"].name) == ("a/b", "b")
+    assert (pool.name, pool["a"].parent) == ("default", pool)
+    assert pool["a"].parent.path == ""
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_bad_names_are_refused_everywhere(pool: engram.Pool, name: str) -> None:
+    pool["ok"] = 1
+    calls: list[Any] = [
+        lambda: pool[name],
+        lambda: pool.create_group(name),
+        lambda: pool.create_array(name, data=1),
+        lambda: pool.create_blob(name, b""),
+        lambda: pool.require_group(name),
+        lambda: pool.allocate(name, shape=1).__enter__(),
+        lambda: pool.__setitem__(name, 1),
+        lambda: pool.__delitem__(name),
+        lambda: pool.move("ok", name),
+        lambda: pool.move(name, "new"),
+        lambda: name in pool,
+        lambda: pool.get(name),
+    ]
+    for call in calls:
+        with pytest.raises(engram.InvalidNameError):
+            call()
+    assert list(pool) == ["ok"]
+
+
+@pytest.mark.parametrize("name", [5, None, b"x", ("a",)], ids=repr)
+def test_a_name_is_a_str(pool: engram.Pool, name: Any) -> None:
+    with pytest.raises(engram.ArgumentError, match="are str"):
+        pool[name]
+    with pytest.raises(engram.ArgumentError, match="are str"):
+        pool[name] = 1
+
+
+def test_a_name_without_utf8_is_refused(pool: engram.Pool) -> None:
+    with pytest.raises(engram.InvalidNameError, match="surrogates"):
+        pool["\ud800"] = 1
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "a b\n\t", "…", ".hidden", "...", "a\\b"])
+def test_any_other_name_is_a_name(pool: engram.Pool, name: str) -> None:
+    pool[name] = 1
+    assert list(pool) == [name]
+    assert pool[name].name == name
+
+
+def test_a_missing_member_is_named_with_what_is_there(pool: engram.Pool) -> None:
+    pool["temperature"] = 1
+    with pytest.raises(engram.NotFoundError, match=r"'temprature'.*'temperature'"):
+        pool["temprature"]
+    with pytest.raises(engram.NotFoundError, match="empty"):
+        pool.create_group("g")["x"]
+    with pytest.raises(engram.NotFoundError):
+        del pool["nothing"]
+    with pytest.raises(engram.NotFoundError):
+        pool.move("nothing", "x")
+
+
+def test_a_taken_name_is_refused(pool: engram.Pool) -> None:
+    pool["x"] = 1
+    pool.create_group("g")["y"] = 2
+    for call in (
+        lambda: pool.create_group("x"),
+        lambda: pool.create_group("g"),
+        lambda: pool.create_array("x", data=2),
+        lambda: pool.create_array("g", data=2),
+        lambda: pool.create_array("g", data=2, overwrite=True),
+        lambda: pool.create_blob("x", b""),
+        lambda: pool.require_group("x"),
+        lambda: pool.move("g/y", "x"),
+        lambda: pool.__setitem__("g", 1),
+    ):
+        with pytest.raises(engram.ExistsError):
+            call()
+    assert pool["x"][()] == 1
+    assert pool["g/y"][()] == 2
+
+
+def test_an_object_is_no_group(pool: engram.Pool) -> None:
+    pool["x"] = 1
+    assert "x/y" not in pool
+    with pytest.raises(engram.NotFoundError):
+        pool["x/y"]
+    with pytest.raises(engram.EngramError):
+        pool["x/y"] = 1
+    assert pool["x"][()] == 1
+
+
+def test_require_group_gives_what_is_there(pool: engram.Pool) -> None:
+    made = pool.require_group("a/b")
+    assert pool.require_group("a/b") == made
+    assert pool["a"].require_group("b") == made
+
+
+def test_deleting_a_group_deletes_all_below(pool: engram.Pool) -> None:
+    array = pool.create_array("a/b/x", data=np.zeros(10_000))
+    pool.create_array("a/y", data=1)
+    group = pool["a/b"]
+    del pool["a"]
+    assert list(pool) == []
+    assert pool.used == 0
+    calls: list[Any] = [
+        lambda: array[...],
+        lambda: group["x"],
+        lambda: list(group),
+        lambda: group.path,
+    ]
+    for call in calls:
+        with pytest.raises(engram.NotFoundError):
+            call()
+    with pytest.raises(engram.NotFoundError):
+        group["new"] = 1
+    assert "gone" in repr(group)
+    assert "gone" in repr(array)
+
+
+def test_the_root_cannot_be_deleted_or_moved(pool: engram.Pool) -> None:
+    pool["x"] = 1
+    calls: list[Any] = [
+        lambda: pool.__delitem__("/"),
+        lambda: pool.move("/", "y"),
+        lambda: pool.__setitem__("/", 1),
+    ]
+    for call in calls:
+        with pytest.raises(engram.EngramError):
+            call()
+    assert list(pool) == ["x"]
+
+
+def test_moving_keeps_identity_and_what_is_below(pool: engram.Pool) -> None:
+    array = pool.create_array("a/b/x", data=[1, 2], attrs={"k": 1})
+    group = pool["a/b"]
+    pool.move("a/b", "c/d/e")
+    assert pool["c/d/e"] == group
+    assert pool["c/d/e/x"] == array
+    assert array.path == "c/d/e/x"
+    assert array.attrs["k"] == 1
+    assert list(pool["a"]) == []
+
+
+def test_a_group_cannot_move_into_itself(pool: engram.Pool) -> None:
+    pool.create_group("a/b")
+    with pytest.raises(engram.EngramError):
+        pool.move("a", "a/b/c")
+    assert list(pool["a"]) == ["b"]
+    assert list(pool["a/b"]) == []
+
+
+def test_moving_onto_itself_changes_nothing(pool: engram.Pool) -> None:
+    pool["x"] = 1
+    pool.move("x", "x")
+    assert pool["x"][()] == 1
+
+
+def test_visititems_visits_all_below_in_order(pool: engram.Pool) -> None:
+    for path in ("b/y", "b/a/x", "a", "c"):
+        pool[path] = 1
+    seen: list[str] = []
+    assert pool.visititems(lambda path, _: seen.append(path)) is None
+    assert seen == ["a", "b", "b/a", "b/a/x", "b/y", "c"]
+    members: dict[str, Any] = {}
+    pool["b"].visititems(members.__setitem__)
+    assert {path: member.path for path, member in members.items()} == {
+        "a": "b/a",
+        "a/x": "b/a/x",
+        "y": "b/y",
+    }
+
+
+def test_visititems_ends_with_the_first_answer(pool: engram.Pool) -> None:
+    for path in ("a", "b", "c"):
+        pool[path] = 1
+    seen: list[str] = []
+
+    def until_b(path: str, _: object) -> str | None:
+        seen.append(path)
+        return "found" if path == "b" else None
+
+    assert pool.visititems(until_b) == "found"
+    assert seen == ["a", "b"]
+
+
+def test_tree_prints_what_is_below(pool: engram.Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    pool.create_array("run/T", data=np.zeros((2, 3), "f4"), dims=("y", "x"))
+    pool["run/log"] = b"12345"
+    pool["top"] = 1
+    tree = pool.tree()
+    assert capsys.readouterr().out.splitlines() == [
+        pool.path,
+        "├── run/",
+        "│   ├── T (2, 3) float32 [y, x]",
+        "│   └── log 5 B",
+        "└── top () int64",
+    ]
+    assert "1 groups, 3 objects" in repr(tree)
+    pool.tree(depth=1)
+    assert "T" not in capsys.readouterr().out
+
+
+def test_tree_shows_so_many_of_each_group(
+    pool: engram.Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in range(10):
+        pool[f"{n}"] = n
+    pool.tree(limit=3)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "├── 0 () int64",
+        "├── 1 () int64",
+        "├── 2 () int64",
+        "└── ... and 7 more",
+    ]
+
+
+def test_tree_in_a_notebook_escapes_names(pool: engram.Pool) -> None:
+    name = "<script>alert('&')<"
+    pool[name] = 1
+    shown = pool.tree()._repr_html_()
+    assert name not in shown
+    assert html.escape(name) in shown
+
+
+def test_handles_are_true_while_open(pool: engram.Pool) -> None:
+    group = pool.create_group("empty")
+    assert group
+    pool.close()
+    assert not group
+    assert "closed" in repr(group)
+
+
+def test_handles_are_equal_by_identity(pool: engram.Pool) -> None:
+    pool["a/x"] = 1
+    with engram.open(pool.path) as other:
+        assert other["a"] == pool["a"]
+        assert hash(other["a/x"]) == hash(pool["a/x"])
+        assert other == pool
+        assert len({other["a"], pool["a"], pool["a/x"]}) == 2
+    assert pool["a"] != pool["a/x"]
+    assert pool["a"] != "a"
+
+
+def test_a_group_has_one_name(pool: engram.Pool) -> None:
+    group = pool.create_group("a")
+    with pytest.raises(engram.ArgumentError, match="move"):
+        pool["b"] = group
+
+
+def test_what_an_import_keeps_is_kept(pool: engram.Pool) -> None:
+    group = pool.create_group("g", _origin=b'{"format": "NETCDF4"}')
+    array = group.create_array("x", data=1, _origin=b"{}")
+    assert group._origin == b'{"format": "NETCDF4"}'
+    assert array._origin == b"{}"
+    assert pool._origin == b""
+    assert dict(group.attrs) == {}

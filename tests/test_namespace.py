@@ -1,0 +1,153 @@
+"""Namespaces are parts of a pool with owner, mode and size of their own."""
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engram
+
+
+def test_a_namespace_is_a_root_of_its_own(pool: engram.Pool) -> None:
+    ns = pool.create_namespace("icesat")
+    ns["x"] = [1, 2]
+    pool["x"] = [3]
+    assert (ns.name, ns.path, ns.namespace) == ("icesat", "", "icesat")
+    assert pool.namespaces["icesat"] == ns
+    assert pool.namespaces["icesat"]["x"][...].tolist() == [1, 2]
+    assert pool["x"][...].tolist() == [3]
+    assert ns["x"].namespace == "icesat"
+    assert ns["x"] != pool["x"]
+    assert ns != pool
+    assert ns["/x"] == ns["x"]
+    assert "icesat" in repr(ns)
+
+
+def test_a_pool_is_the_root_of_its_default_namespace(pool: engram.Pool) -> None:
+    pool["x"] = 1
+    assert pool.namespaces["default"] == pool
+    assert list(pool.namespaces["default"]) == ["x"]
+
+
+def test_namespaces_are_a_mapping(pool: engram.Pool) -> None:
+    pool.create_namespace("b")
+    pool.create_namespace("a")
+    assert list(pool.namespaces) == ["a", "b", "default"]
+    assert len(pool.namespaces) == 3
+    assert "a" in pool.namespaces
+    assert "c" not in pool.namespaces
+    assert "'a', 'b', 'default'" in repr(pool.namespaces)
+    with pytest.raises(engram.NotFoundError):
+        pool.namespaces["c"]
+    with pytest.raises(engram.NotFoundError):
+        pool.namespaces.info("c")
+
+
+def test_a_namespace_has_owner_group_and_mode(pool: engram.Pool) -> None:
+    pool.create_namespace("mine", mode=0o700)
+    pool.create_namespace("ours", mode=0o770)
+    pool.create_namespace("by default")
+    mine, ours = pool.namespaces.info("mine"), pool.namespaces.info("ours")
+    assert (mine.owner, mine.mode) == (os.getuid(), 0o700)
+    assert (ours.owner, ours.group, ours.mode) == (os.getuid(), os.getgid(), 0o770)
+    assert pool.namespaces.info("by default").mode == 0o770
+
+
+def test_the_files_have_the_modes_that_protect_them(pool: engram.Pool) -> None:
+    pool.create_namespace("mine", mode=0o700)["x"] = np.zeros(100_000)
+    pool.create_namespace("ours", mode=0o770)["x"] = np.zeros(100_000)
+    for name, others in (("mine", 0o077), ("ours", 0o007)):
+        shared = Path(pool.path, "ns", name, "shared")
+        files = [shared, *shared.rglob("*")]
+        assert len(files) > 5
+        for file in files:
+            assert stat.S_IMODE(file.stat().st_mode) & others == 0, file
+
+
+@pytest.mark.parametrize("mode", [-1, 0o1777, 0o777000, 0o000, 0o070])
+def test_a_mode_that_no_namespace_can_have_is_refused(pool: engram.Pool, mode: int) -> None:
+    with pytest.raises((engram.ArgumentError, OverflowError)):
+        pool.create_namespace("x", mode=mode)
+    assert list(pool.namespaces) == ["default"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "nul\0", "x" * 256], ids=ascii)
+def test_bad_names_are_refused(pool: engram.Pool, name: str) -> None:
+    with pytest.raises(engram.InvalidNameError):
+        pool.create_namespace(name)
+    with pytest.raises(engram.EngramError):
+        pool.namespaces[name]
+    with pytest.raises(engram.EngramError):
+        pool.remove_namespace(name)
+    assert list(pool.namespaces) == ["default"]
+
+
+def test_a_taken_name_is_refused(pool: engram.Pool) -> None:
+    pool.create_namespace("x")["y"] = 1
+    with pytest.raises(engram.ExistsError):
+        pool.create_namespace("x")
+    with pytest.raises(engram.ExistsError):
+        pool.create_namespace("default")
+    assert list(pool.namespaces["x"]) == ["y"]
+
+
+def test_an_unknown_group_is_refused(pool: engram.Pool) -> None:
+    with pytest.raises(engram.EngramError, match="no-such-group"):
+        pool.create_namespace("x", mode=0o770, group="no-such-group")
+    assert list(pool.namespaces) == ["default"]
+
+
+def test_a_namespace_has_a_size_of_its_own(pool: engram.Pool) -> None:
+    ns = pool.create_namespace("small", size="4 MiB")
+    assert ns.size == 4 << 20
+    with pytest.raises(engram.PoolFullError):
+        ns["x"] = np.zeros(1 << 20)
+    pool["x"] = np.zeros(1 << 20)
+    ns.resize("16 MiB")
+    ns["x"] = np.zeros(1 << 20)
+    assert ns.used >= 8 << 20
+
+
+def test_removing_a_namespace_removes_all_in_it(pool: engram.Pool) -> None:
+    ns = pool.create_namespace("x")
+    ns["y"] = np.zeros(100_000)
+    pool.remove_namespace("x")
+    assert list(pool.namespaces) == ["default"]
+    with pytest.raises(engram.EngramError):
+        ns["z"] = 1
+    with pytest.raises(engram.NotFoundError):
+        pool.remove_namespace("x")
+    assert list(pool.create_namespace("x")) == []
+
+
+def test_a_namespace_in_use_is_not_removed(pool: engram.Pool) -> None:
+    ns = pool.create_namespace("x")
+    ns["y"] = np.ones(100_000)
+    view = ns["y"].view()
+    with pytest.raises(engram.BusyError):
+        pool.remove_namespace("x")
+    assert view.sum() == 100_000
+    ns["z"] = 1
+    del view
+    with engram.open(pool.path) as other:
+        assert list(other.namespaces["x"]) == ["y", "z"]
+        with pytest.raises(engram.BusyError):
+            pool.remove_namespace("x")
+    pool.remove_namespace("x")
+    assert list(pool.namespaces) == ["default"]
+
+
+def test_the_default_namespace_stays(pool: engram.Pool) -> None:
+    with pytest.raises(engram.EngramError):
+        pool.remove_namespace("default")
+    pool["x"] = 1
+
+
+def test_scratch_and_batches_are_a_namespaces_own(pool: engram.Pool) -> None:
+    ns = pool.create_namespace("x")
+    assert ns.scratch(10).shape == (10,)
+    with ns.batch():
+        ns["y"] = 1
+    assert list(ns) == ["y"]
