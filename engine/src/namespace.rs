@@ -245,7 +245,7 @@ pub(crate) fn setup(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> R
     if toml.format != FORMAT || !toml.incompatible.is_empty() {
         fail!(
             Format,
-            "{} has format {} with features {:?}; this engine reads format {FORMAT}: upgrade engram",
+            "{} has format {} with features {:?}; this engine reads {FORMAT}: upgrade engram",
             realm.display(),
             toml.format,
             toml.incompatible

@@ -421,7 +421,7 @@ fn choose(asked: Option<Durability>, mount: &Mount) -> Result<Durability> {
     match (asked, mount.durable) {
         (Some(Durability::System), false) => fail!(
             Argument,
-            "durability \"system\" cannot be had: a device lies on {}, which does not survive power \
+            "durability \"system\" cannot be had: a device is on {}, which does not survive power \
              loss; use a disk, or durability=\"process\"",
             mount.name
         ),

@@ -1,7 +1,7 @@
 """Attributes: a mapping of names to values, on a group or an object.
 
 Values are kept exactly: dtype, width, byte order and shape. A `str` comes back as `str`, bytes as
-`numpy.bytes_`, a scalar as numpy's scalar, a sequence as an array. A 0-d array of foreign byte order
+`numpy.bytes_`, a scalar as numpy's scalar, a sequence as an array. A 0-d array of other byte order
 comes back as one, since numpy has no such scalars.
 """
 

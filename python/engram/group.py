@@ -38,7 +38,7 @@ class Group(Handle, MutableMapping[str, "Group | Array | Blob"]):
     """A group: a mapping of names to members, iterating names in byte order.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
-    namespace's root. What is created makes the groups above it. `g[name] = x` puts an array (bytes: a
+    namespace's root. What is created makes groups above it. `g[name] = x` puts an array (bytes: a
     blob), replacing what was there by a new object.
 
     Raises

@@ -23,7 +23,7 @@ makers: dict[int, Callable[["Realm", int, Any, Any], Any]] = {}
 """How to make a handle of what the natives find; each class enters itself."""
 
 reopen: list[Callable[[str, str, str], "Realm"]] = []
-"""How an unpickled handle gets its realm: path of the pool, mode, namespace. Set by `engram.pool`."""
+"""How an unpickled handle gets its realm: pool, mode, namespace. Set by `engram.pool`."""
 
 
 def make(realm: "Realm", found: "_Found") -> Any:

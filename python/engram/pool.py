@@ -101,8 +101,8 @@ class Pool(Namespace):
     ) -> Namespace:
         """Create a namespace of `mode` (0o770: its group writes too; 0o700: its owner alone).
 
-        `group` is a Unix group, by name or number (default: this process's); `size` the bound on its arrays and
-        blobs (default: the pool's).
+        `group` is a Unix group, by name or number (default: this process's); `size` the bound on
+        its arrays and blobs (default: the pool's).
 
         Raises
         ------

@@ -432,7 +432,7 @@ fn over<'py>(
     Ok(view::array_over(py, &Py::new(py, view)?, dtype, shape)?.into_any())
 }
 
-/// For a write into part of the value: (array, None) on the pool's own memory, or (copy, generation)
+/// For a write into part of the value: (array, None) on the pool's memory, or (copy, generation)
 /// of a value that lies in the catalog, to be handed to `replace`.
 #[pyfunction]
 pub fn open_for_write<'py>(

@@ -193,7 +193,7 @@ fn decode_struct<'py>(
     Ok(PyArrayDescr::new(py, spec)?)
 }
 
-/// A descriptor that a handle may keep: the caller's own where nobody can change it, otherwise a new
+/// A descriptor that a handle may keep: the caller's own where nobody can change it, else a new
 /// one without what is not kept.
 pub fn shared<'py>(
     descr: &Bound<'py, PyArrayDescr>,

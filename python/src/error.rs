@@ -1,6 +1,6 @@
 //! Engine errors as Python exceptions: one conversion, by kind, for every native.
 //!
-//! The classes are `engram.errors`'; they are looked up once, by the name that the engine's table of
+//! The classes are `engram.errors`'; looked up once, by the name that the engine's table of
 //! kinds gives. `kinds` hands that table to Python, so that exit codes and errnos have one source.
 
 use engram_engine::{Error, Kind};

@@ -2,7 +2,7 @@
 //! payload, and back.
 //!
 //! The payload of a single string (0-d) is its UTF-8 bytes alone. That of an n-d array is n + 1
-//! offsets (u64, little-endian) into the bytes that follow them: item i is `offset[i]..offset[i + 1]`.
+//! offsets (u64, little-endian) into the bytes that follow: item i is `offset[i]..offset[i + 1]`.
 //! What is read is validated in full before numpy sees any of it.
 
 use pyo3::prelude::*;

@@ -10,7 +10,7 @@
 //! 1. A writer begins (LMDB's writer lock), reads the last page used and the mark.
 //! 2. Each row is admitted against mark, last page, reserve and the bound of `bound.rs`. A row that
 //!    may not fit is refused before it is written, and [`WriteTxn::short_of`] says what is missing.
-//! 3. The writer drops the transaction, calls [`Catalog::extend`], and begins again. Extending takes
+//! 3. The writer drops the transaction, calls [`Catalog::extend`], begins again. Extending takes
 //!    the lock of `growth`, not the writer lock: `fallocate` first, the mark after it. Who dies in
 //!    between leaves blocks that the next extension finds.
 //!

@@ -1,4 +1,4 @@
-//! Reclaim: when space that was freed or reserved is free again (protocol P2, the allocator's side).
+//! Reclaim: when space that was freed or reserved is free again (P2, the allocator's side).
 //!
 //! `extents_pending` holds two kinds of rows: (1, lease, offset) for what a lease has reserved, and
 //! (2, transaction, offset) for what that transaction freed. Only the writer of a transaction

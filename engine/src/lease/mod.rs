@@ -9,7 +9,7 @@
 //! finds the lock free takes it, takes back the reservations, and unlinks the file. A pid is
 //! written for messages, and decides nothing.
 //!
-//! **Look-up (reader).** (1) age = PIN; (2) `SeqCst` fence; (3) begin the catalog's read transaction;
+//! **Look-up (reader).** (1) age = PIN; (2) `SeqCst` fence; (3) begin the read transaction;
 //! (4) age = its id; (5) read the row; (6) for a view, store the pin (release); (7) end; (8) age =
 //! IDLE. The allocator's side, and why one of the two always sees the other, stands above
 //! `extent::reclaim`. Several threads of one process look up at once: the age in the file is the

@@ -341,7 +341,7 @@ def _members(beside: h5py.File) -> list[str]:
 
 
 def _require_dimensions(beside: h5py.File) -> list[str]:
-    """Return the paths of all links, if an HDF5 file was written by netCDF, or has dimension scales.
+    """Return the paths of all links, if netCDF wrote the HDF5 file, or it has dimension scales.
 
     Raises
     ------
