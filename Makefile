@@ -3,7 +3,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-RUST := $(shell find engine/src python/src -name '*.rs') Cargo.toml engine/Cargo.toml python/Cargo.toml
+RUST := Cargo.toml engine/Cargo.toml python/Cargo.toml \
+	$(shell find engine/src python/src -name '*.rs')
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 # $(call step,what it does,command): say it, do it, say how long it took.
@@ -42,7 +43,8 @@ $(BIN)/.installed:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is $$($(PYTHON) -V 2>&1); 3.11 or newer is needed: make PYTHON=..."; exit 1; }
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer"; exit 1; }
-	$(call step,Making .venv (half a minute),$(PYTHON) -m venv .venv && $(BIN)/pip install -q maturin ruff)
+	$(call step,Making .venv (half a minute),\
+		$(PYTHON) -m venv .venv && $(BIN)/pip install -q maturin ruff)
 	@touch $@
 
 $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)

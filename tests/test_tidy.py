@@ -39,7 +39,7 @@ UNSAFE = {
 ON_MEDIA = {"pool.toml", "realm.toml", "namespace.toml", "creating.toml", "destroying.toml"}
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 CODE_SUFFIXES = {".rs", ".py", ".pyi"}
-UNFINISHED = r"todo!\(|unimplemented!\(|NotImplementedError|FIXME|XXX|mark\.xfail|#\[ignore(?! = \"a measure)"
+UNFINISHED = r"todo!\(|unimplemented!\(|NotImplementedError|FIXME|XXX|mark\.xfail|#\[ignore"
 ELSEWHERE = r"/work/|/home/\w|pypi\.org|crates\.io|registry\.npmjs|deb\.debian\.org"
 
 
@@ -109,7 +109,7 @@ def test_each_module_opens_with_a_doc_line() -> None:
 
 def test_lines_fit() -> None:
     names = [*sources(".rs", ".py", ".pyi", ".toml"), "Makefile"]
-    assert not matches(rf"^(?!.*  # noqa).{{{COLUMNS + 1},}}", names)
+    assert not matches(rf"^(?!.*  # noqa|//! \|).{{{COLUMNS + 1},}}", names)
 
 
 def test_files_keep_to_the_ratchet() -> None:

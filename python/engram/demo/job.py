@@ -87,11 +87,12 @@ class Job:
             f"{len(equal)} variables equal the file's, value by value"
             + (f"; not so: {', '.join(unequal)}" if unequal else ""),
         )
+        self.teller.say("computed on it in place:")
         rows = [
             [name, dtype, f"{low:.6g}", f"{mean:.6g}", f"{high:.6g}"]
             for name, dtype, low, mean, high in climatology.summaries(group)
         ]
-        self.teller.table(["computed in place on", "dtype", "least", "mean", "greatest"], rows[:12])
+        self.teller.table(["variable", "dtype", "least", "mean", "greatest"], rows[:12])
         return group.path
 
     def simulate(self, pool: engram.Pool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MIB = 1 << 20
+COLUMNS = 120
 
 
 class Teller:
@@ -20,7 +22,9 @@ class Teller:
 
     def __init__(self, console: Console | None = None) -> None:
         """Tell on `console`, or on standard output."""
-        self.console = console or Console(highlight=False)
+        self.console = console or Console(
+            highlight=False, width=None if sys.stdout.isatty() else COLUMNS
+        )
         self.claims: list[tuple[bool, str]] = []
         self.timings_s: dict[str, float] = {}
 
