@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Blob(Handle):
-    """Bytes in a pool: `b[...]`, `b[10:20]` are bytes, `b.view()` is a uint8 array on its memory."""
+    """Bytes in a pool: `b[...]`, `b[10:20]` are bytes, `b.view()` is uint8 on its memory."""
 
     __slots__ = ("_nbytes",)
 
