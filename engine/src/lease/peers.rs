@@ -71,9 +71,31 @@ impl Peers {
         Ok(())
     }
 
-    /// Reads every age, then every pin, of the live leases and of `own` (the allocator's side of
-    /// P2; the caller holds the writer lock and has refreshed the list).
-    pub(crate) fn floor<'a>(&'a self, own: impl IntoIterator<Item = &'a LeaseFile>) -> Floor {
+    /// What the live leases and this process's `own` ones still look at (the allocator's side of
+    /// P2; the caller holds the writer lock).
+    ///
+    /// A fork moves pins: the child's lease is named and the epoch raised before the parent can
+    /// drop a pin that both have. So if the epoch has moved while the leases were read, a pin may
+    /// have been seen in neither, and they are read again.
+    pub(crate) fn floor<'a>(
+        &mut self,
+        dir: &Path,
+        epoch: impl Fn() -> u64,
+        own_id: u64,
+        own: impl Iterator<Item = &'a LeaseFile> + Clone,
+    ) -> Result<Floor> {
+        loop {
+            let before = epoch();
+            self.refresh(dir, before, own_id)?;
+            let floor = self.read(own.clone());
+            if epoch() == before {
+                return Ok(floor);
+            }
+        }
+    }
+
+    /// Reads every age, then every pin, of the live leases in the list and of `own`.
+    fn read<'a>(&self, own: impl Iterator<Item = &'a LeaseFile>) -> Floor {
         fence(Ordering::SeqCst);
         let mut floor = Floor { age: IDLE, ..Floor::default() };
         for file in own {
@@ -146,5 +168,34 @@ fn sweep(path: &Path) {
         && file.links() > 0
     {
         let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::Peers;
+    use crate::lease::{Hold, Lease, LeaseFile, Spare};
+
+    #[test]
+    fn a_pin_that_a_fork_moves_while_leases_are_read_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = Lease::create(dir.path(), 0o600).unwrap();
+        assert_eq!(parent.pin(4096, 7), Hold::Pinned);
+        let (epoch, child) = (Cell::new(1), Cell::new(None));
+        // The parent forks and drops its pin after the folder was listed, before it is read.
+        let meanwhile = |_| -> Option<&LeaseFile> {
+            if epoch.replace(2) == 1 {
+                let spare = Spare::create(dir.path(), 0o600).unwrap();
+                child.set(Some(parent.fork(spare, dir.path()).unwrap()));
+                parent.unpin(4096, Hold::Pinned);
+            }
+            None
+        };
+        let own = (0..1).filter_map(meanwhile);
+        let mut peers = Peers::default();
+        let floor = peers.floor(dir.path(), || epoch.get(), 0, own).unwrap();
+        assert!(floor.pins.contains(&4096));
     }
 }

@@ -137,9 +137,9 @@ impl Core {
             let mut waiting = 0;
             if some_freed(txn)? {
                 let mut peers = lock(&self.peers);
-                let epoch = inside.catalog().growth().lease_epoch();
-                peers.refresh(&self.setup.leases(), epoch, lease)?;
-                let floor = peers.floor(inside.own_leases().map(crate::lease::Lease::file));
+                let epoch = || inside.catalog().growth().lease_epoch();
+                let own = inside.own_leases().map(crate::lease::Lease::file);
+                let floor = peers.floor(&self.setup.leases(), epoch, lease, own)?;
                 let mut resume = lock(&self.resume);
                 let first = reclaim(txn, &floor, *resume, RECLAIM_ROWS)?;
                 *resume = first.resume;
