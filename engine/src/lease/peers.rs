@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::extent::Floor;
 use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX};
 
@@ -62,8 +62,14 @@ impl Peers {
             }
             if let Some(place) = self.list.iter().position(|peer| peer.id == id) {
                 list.push(self.list.swap_remove(place));
-            } else if let Ok(file) = LeaseFile::open(&path) {
-                list.push(Peer { id, path, file });
+                continue;
+            }
+            match LeaseFile::open(&path) {
+                Ok(file) => list.push(Peer { id, path, file }),
+                // Gone meanwhile, or never one: a lease is whole before it gets its name.
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {}
+                // What cannot be read may pin anything: nothing may be taken.
+                Err(error) => return Err(error),
             }
         }
         self.list = list;
@@ -82,7 +88,7 @@ impl Peers {
         dir: &Path,
         epoch: impl Fn() -> u64,
         own_id: u64,
-        own: impl Iterator<Item = &'a LeaseFile> + Clone,
+        own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
     ) -> Result<Floor> {
         loop {
             let before = epoch();
@@ -138,10 +144,10 @@ impl Peers {
         self.epoch = None;
     }
 
-    /// The owners of the live leases.
-    pub(crate) fn alive(&self) -> Vec<Owner> {
+    /// The live leases' ids and owners.
+    pub(crate) fn alive(&self) -> Vec<(u64, Owner)> {
         let live = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
-        live.map(|peer| Owner::of(&peer.file)).collect()
+        live.map(|peer| (peer.id, Owner::of(&peer.file))).collect()
     }
 }
 
@@ -195,7 +201,7 @@ mod tests {
         };
         let own = (0..1).filter_map(meanwhile);
         let mut peers = Peers::default();
-        let floor = peers.floor(dir.path(), || epoch.get(), 0, own).unwrap();
+        let floor = peers.floor(dir.path(), || epoch.get(), 0, &own).unwrap();
         assert!(floor.pins.contains(&4096));
     }
 }

@@ -212,6 +212,7 @@ pub fn alone(test: &str, work: impl FnOnce()) {
 }
 
 /// As [`alone`]; in the processes that [`spawn`] starts, `spawned` runs instead.
+#[expect(clippy::zombie_processes, reason = "`Peer` waits for it")]
 pub fn alone_with(test: &str, work: impl FnOnce(), spawned: impl FnOnce(&Line)) {
     if let Ok(ends) = std::env::var(LINE) {
         let (from, to) = ends.split_once(',').expect("two descriptors");

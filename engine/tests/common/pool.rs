@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use engram_engine::catalog::{self, Catalog};
 use engram_engine::{
     Class, CreateOptions, DType, Kind, Mode, NewObject, Oid, Payload, Placement, Pool, Realm,
     Report, View,
@@ -164,4 +165,16 @@ pub fn churn(realm: &Realm, rounds: u64) {
         }
         realm.delete(realm.root(), "churn").expect("deleting");
     }
+}
+
+/// The default namespace's catalog, opened beside the engine, by a process that has the pool not
+/// open itself.
+pub fn catalog(fixture: &Fixture) -> Catalog {
+    let options = catalog_options();
+    Catalog::open(&fixture.realm_dir().join("catalog"), &options).expect("the catalog")
+}
+
+/// How a `process` pool opens its catalogs.
+pub fn catalog_options() -> catalog::Options {
+    catalog::Options { file_mode: 0o600, ..catalog::Options::default() }
 }
