@@ -203,8 +203,7 @@ fn a_second_copy_of_the_engine_in_a_process_is_refused() {
         pool.close();
         // And a dead one is nobody.
         drop(held);
-        let _dead = strange_lease(&fixture, std::process::id(), start_time(), pid_namespace());
-        drop(_dead);
+        drop(strange_lease(&fixture, std::process::id(), start_time(), pid_namespace()));
         let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
         assert_eq!(realm.space().unwrap().pids, [std::process::id()]);
     });
@@ -229,7 +228,7 @@ fn another_pid_namespace_is_refused_while_the_first_lives() {
         let child = fork(|line| {
             // The mapping is there, and the view good; using the realm is not.
             assert_eq!(check(&held), (1, 1));
-            let error = realm.lookup(realm.root(), "x").err().expect("a refusal");
+            let error = realm.lookup(realm.root(), "x").expect_err("a refusal");
             assert_eq!(error.kind(), Kind::Unsupported, "{error}");
             assert!(error.message().contains("PID namespace"), "{error}");
             fixture.pool.close();
