@@ -195,6 +195,7 @@ fn a_view_held_for_long_keeps_its_own_extent_and_no_other_space() {
 #[test]
 fn views_beyond_the_pin_list_keep_their_memory_too() {
     const VIEWS: u64 = 8192 + 600;
+    const PART: usize = 16 << 10;
     alone("views_beyond_the_pin_list_keep_their_memory_too", || {
         let fixture = Fixture::new(24 << 20);
         let realm = fixture.realm();
@@ -221,17 +222,20 @@ fn views_beyond_the_pin_list_keep_their_memory_too() {
         realm.delete(realm.root(), "many").unwrap();
         // An age guards all that is freed after it, so what is written to here stays written to.
         let fill = |most: u64| {
-            let more = |_| realm.scratch(MIB as u64, None).ok();
+            let more = |_| realm.scratch(PART as u64, None).ok();
             let parts: Vec<_> = (0..most).map_while(more).collect();
-            // SAFETY: the scratch's own memory.
-            parts.iter().for_each(|part| unsafe { part.as_ptr().write_bytes(0xee, MIB) });
+            for part in &parts {
+                // SAFETY: the scratch's own memory.
+                unsafe { part.as_ptr().write_bytes(0xee, PART) };
+            }
             parts
         };
-        let first = fill(4);
+        // What the views have is freed last, and would be taken first: it fits best.
+        let first = fill(200);
         viewer.line.say(2);
         viewer.line.expect(3);
-        let rest = fill(24);
-        assert!(first.len() == 4 && (4..16).contains(&rest.len()), "{}", rest.len());
+        let rest = fill(2000);
+        assert!(first.len() == 200 && (400..900).contains(&rest.len()), "{}", rest.len());
         viewer.line.say(4);
         viewer.finish();
         drop((first, rest));

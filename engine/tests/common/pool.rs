@@ -1,5 +1,6 @@
 //! A pool for a test, and the short ways to use it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use engram_engine::catalog::{self, Catalog};
@@ -127,10 +128,13 @@ pub fn view(realm: &Realm, path: &str) -> View {
     }
 }
 
-/// Every member below a group: its path from there, and the bytes of objects.
-pub fn map_of(realm: &Realm) -> std::collections::BTreeMap<String, Option<Vec<u8>>> {
-    let mut found = std::collections::BTreeMap::new();
-    let mut groups = vec![(realm.root(), String::new())];
+/// Every member below a group (or the root, `""`): its path, and the bytes of objects.
+pub fn map_of(realm: &Realm, below: &str) -> BTreeMap<String, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut groups = match below {
+        "" => vec![(realm.root(), String::new())],
+        _ => lookup(realm, below).map(|gid| (gid, format!("{below}/"))).into_iter().collect(),
+    };
     while let Some((gid, prefix)) = groups.pop() {
         for (name, member) in realm.list(gid, None, usize::MAX).expect("a listing") {
             let path = format!("{prefix}{name}");
