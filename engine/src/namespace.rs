@@ -311,7 +311,7 @@ pub(crate) fn users(realm: &Path) -> Result<Vec<u32>> {
     }
     let mut peers = Peers::default();
     peers.refresh(&leases, 0, 0)?;
-    Ok(peers.alive().iter().map(|owner| owner.pid).collect())
+    Ok(peers.alive().iter().map(|(_, owner)| owner.pid).collect())
 }
 
 /// Refuses what `remove` would refuse, before this process lets go of the namespace.

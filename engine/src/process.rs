@@ -52,6 +52,8 @@ pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
     let mut slot = registry();
     let registry = slot.get_or_insert_default();
     if let Some(core) = registry.get(&key) {
+        // In a forked child the catalog is opened here, and may be refused.
+        core.enter()?;
         core.add_user();
         return Ok(Arc::clone(core));
     }

@@ -92,6 +92,7 @@ fn readmit(core: &Core) -> Result<()> {
     let growth = inside.catalog().growth();
     if alone && inside.catalog().poisoned() {
         inside.catalog().clear_poison();
+        core.take_back_dead(&inside)?;
     }
     if alone && growth.boot_id() != boot_id() {
         growth.set_boot_id(boot_id());

@@ -398,6 +398,14 @@ impl Catalog {
     }
 }
 
+/// Raises the lease epoch of a catalog that this process does not have open: a forked child that
+/// forks before it has used the realm.
+pub(crate) fn raise_lease_epoch(dir: &Path, options: &Options) -> Result<()> {
+    let growth = Growth::open(&dir.join("growth"), page_bytes(), options.map_size)?;
+    growth.raise_lease_epoch();
+    Ok(())
+}
+
 /// LMDB's page size in a new environment: the system's, up to LMDB's greatest.
 fn page_bytes() -> u64 {
     growth::system_page_bytes().min(1 << 15)

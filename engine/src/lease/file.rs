@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::media::map::MappedFile;
 
@@ -83,9 +83,15 @@ impl LeaseFile {
         let file = File::options()
             .read(true)
             .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
             .open(path)
-            .map_err(|e| Error::os(format!("opening the lease {}", path.display()), &e))?;
+            .map_err(|e| match e.raw_os_error() {
+                Some(libc::EISDIR | libc::ELOOP | libc::ENXIO) => Error::new(
+                    Kind::Corrupt,
+                    format!("{} is no lease, and no plain file", path.display()),
+                ),
+                _ => Error::os(format!("opening the lease {}", path.display()), &e),
+            })?;
         let meta = file
             .metadata()
             .map_err(|e| Error::os(format!("reading the lease {}", path.display()), &e))?;

@@ -4,7 +4,8 @@
 //!
 //! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
 //!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
-//!   every pin, from the spare; without a spare, or on any error, the lease will be frozen.
+//!   every pin, from the spare, and raise the epoch; without a spare, or on any error, the lease
+//!   will be frozen.
 //! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
 //! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
 //!   inherited catalog without ending its read transactions (that would write the parent's reader
@@ -17,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
+use crate::catalog::raise_lease_epoch;
 use crate::lease::{Lease, Peers, Spare};
 use crate::process::{self, Registry};
 use crate::realm::{Core, IdBlock, State, lock};
@@ -70,13 +72,29 @@ fn hold(core: Arc<Core>) -> Held {
         (Some(lease), Some(spare)) => lease.fork(spare, &leases).ok(),
         _ => None,
     };
-    if let (Some(_), Some(catalog)) = (&child, &state.catalog) {
-        catalog.growth().raise_lease_epoch();
-    }
+    let child = child.and_then(|child| announce(&core, &state, child));
     if state.spare.is_none() {
         state.spare = Spare::create(&leases, mode).ok();
     }
     Held { core, state, child }
+}
+
+/// Raises the epoch, so that allocators come to know the child's lease; `None` if that fails.
+/// (A child that forks before it has used the realm has no catalog open.)
+fn announce(core: &Core, state: &State, child: Lease) -> Option<Lease> {
+    let raised = match &state.catalog {
+        Some(catalog) => {
+            catalog.growth().raise_lease_epoch();
+            Ok(())
+        }
+        None => raise_lease_epoch(&core.setup.catalog(), &core.setup.catalog_options()),
+    };
+    if raised.is_ok() {
+        Some(child)
+    } else {
+        child.end();
+        None
+    }
 }
 
 extern "C" fn parent() {

@@ -36,6 +36,8 @@
 mod file;
 pub(crate) mod fork;
 mod peers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::extent::Floor;
 use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX};
 
@@ -62,8 +62,14 @@ impl Peers {
             }
             if let Some(place) = self.list.iter().position(|peer| peer.id == id) {
                 list.push(self.list.swap_remove(place));
-            } else if let Ok(file) = LeaseFile::open(&path) {
-                list.push(Peer { id, path, file });
+                continue;
+            }
+            match LeaseFile::open(&path) {
+                Ok(file) => list.push(Peer { id, path, file }),
+                // Gone meanwhile, or never one: a lease is whole before it gets its name.
+                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {}
+                // What cannot be read may pin anything: nothing may be taken.
+                Err(error) => return Err(error),
             }
         }
         self.list = list;
@@ -71,9 +77,31 @@ impl Peers {
         Ok(())
     }
 
-    /// Reads every age, then every pin, of the live leases and of `own` (the allocator's side of
-    /// P2; the caller holds the writer lock and has refreshed the list).
-    pub(crate) fn floor<'a>(&'a self, own: impl IntoIterator<Item = &'a LeaseFile>) -> Floor {
+    /// What the live leases and this process's `own` ones still look at (the allocator's side of
+    /// P2; the caller holds the writer lock).
+    ///
+    /// A fork moves pins: the child's lease is named and the epoch raised before the parent can
+    /// drop a pin that both have. So if the epoch has moved while the leases were read, a pin may
+    /// have been seen in neither, and they are read again.
+    pub(crate) fn floor<'a>(
+        &mut self,
+        dir: &Path,
+        epoch: impl Fn() -> u64,
+        own_id: u64,
+        own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
+    ) -> Result<Floor> {
+        loop {
+            let before = epoch();
+            self.refresh(dir, before, own_id)?;
+            let floor = self.read(own.clone());
+            if epoch() == before {
+                return Ok(floor);
+            }
+        }
+    }
+
+    /// Reads every age, then every pin, of the live leases in the list and of `own`.
+    fn read<'a>(&self, own: impl Iterator<Item = &'a LeaseFile>) -> Floor {
         fence(Ordering::SeqCst);
         let mut floor = Floor { age: IDLE, ..Floor::default() };
         for file in own {
@@ -116,10 +144,10 @@ impl Peers {
         self.epoch = None;
     }
 
-    /// The owners of the live leases.
-    pub(crate) fn alive(&self) -> Vec<Owner> {
+    /// The live leases' ids and owners.
+    pub(crate) fn alive(&self) -> Vec<(u64, Owner)> {
         let live = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
-        live.map(|peer| Owner::of(&peer.file)).collect()
+        live.map(|peer| (peer.id, Owner::of(&peer.file))).collect()
     }
 }
 
@@ -146,5 +174,34 @@ fn sweep(path: &Path) {
         && file.links() > 0
     {
         let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::Peers;
+    use crate::lease::{Hold, Lease, LeaseFile, Spare};
+
+    #[test]
+    fn a_pin_that_a_fork_moves_while_leases_are_read_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = Lease::create(dir.path(), 0o600).unwrap();
+        assert_eq!(parent.pin(4096, 7), Hold::Pinned);
+        let (epoch, child) = (Cell::new(1), Cell::new(None));
+        // The parent forks and drops its pin after the folder was listed, before it is read.
+        let meanwhile = |_| -> Option<&LeaseFile> {
+            if epoch.replace(2) == 1 {
+                let spare = Spare::create(dir.path(), 0o600).unwrap();
+                child.set(Some(parent.fork(spare, dir.path()).unwrap()));
+                parent.unpin(4096, Hold::Pinned);
+            }
+            None
+        };
+        let own = (0..1).filter_map(meanwhile);
+        let mut peers = Peers::default();
+        let floor = peers.floor(dir.path(), || epoch.get(), 0, &own).unwrap();
+        assert!(floor.pins.contains(&4096));
     }
 }

@@ -146,7 +146,7 @@ impl Inside<'_> {
     }
 
     /// All leases of this process, frozen ones included.
-    pub(crate) fn own_leases(&self) -> impl Iterator<Item = &Lease> {
+    pub(crate) fn own_leases(&self) -> impl Iterator<Item = &Lease> + Clone {
         self.state.lease.iter().chain(&self.state.frozen)
     }
 

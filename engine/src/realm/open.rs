@@ -60,7 +60,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
 fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
     let leases = setup.leases();
     let lease = Lease::create(&leases, setup.file_mode)?;
-    let opened = refuse_strangers(setup, &lease)
+    let opened = refuse_strangers(setup, &[lease.id()])
         .and_then(|()| Catalog::open(&setup.catalog(), &setup.catalog_options()));
     match opened {
         Ok(catalog) => {
@@ -74,11 +74,16 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
     }
 }
 
-fn refuse_strangers(setup: &Setup, lease: &Lease) -> Result<()> {
+/// Refuses where a live lease, other than those in `ours`, is of another PID namespace or of another
+/// copy of the engine in this process.
+fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
     let mut peers = Peers::default();
-    peers.refresh(&setup.leases(), 0, lease.id())?;
+    peers.refresh(&setup.leases(), 0, 0)?;
     let own = Owner::current();
-    for owner in peers.alive() {
+    for (id, owner) in peers.alive() {
+        if ours.contains(&id) {
+            continue;
+        }
         if owner.pid_namespace != own.pid_namespace {
             fail!(
                 Unsupported,
@@ -157,6 +162,9 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
     }
     let setup = &core.setup;
     if state.catalog.is_none() {
+        // A child may have been born into another PID namespace.
+        let ours: Vec<u64> = state.lease.iter().chain(&state.frozen).map(Lease::id).collect();
+        refuse_strangers(setup, &ours)?;
         state.catalog = Some(Catalog::open(&setup.catalog(), &setup.catalog_options())?);
     }
     if state.lease.is_none() {
@@ -172,16 +180,20 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
 
 /// Shuts the core; the caller holds the registry, and nobody uses it.
 pub(crate) fn shut(core: &Arc<Core>) {
+    let mut returned = false;
     if let Ok(inside) = core.enter() {
         let lease = inside.lease().id();
-        let _ = core.commit(&inside, Headroom::Relief, |rows| take_back(rows.txn(), lease));
+        let taken = core.commit(&inside, Headroom::Relief, |rows| take_back(rows.txn(), lease));
+        returned = taken.is_ok();
         let _ = mark_synced_close(core, &inside);
     }
     let mut state = core.state.write().unwrap_or_else(PoisonError::into_inner);
     state.shut = true;
     drop(state.catalog.take());
-    if let Some(lease) = state.lease.take() {
-        lease.end();
+    match state.lease.take() {
+        Some(lease) if returned => lease.end(),
+        // Its reservations stand: unlocked and with its name, it is a dead one's, for others.
+        lease => drop(lease),
     }
     if let Some(spare) = state.spare.take() {
         spare.end();

@@ -137,9 +137,9 @@ impl Core {
             let mut waiting = 0;
             if some_freed(txn)? {
                 let mut peers = lock(&self.peers);
-                let epoch = inside.catalog().growth().lease_epoch();
-                peers.refresh(&self.setup.leases(), epoch, lease)?;
-                let floor = peers.floor(inside.own_leases().map(crate::lease::Lease::file));
+                let epoch = || inside.catalog().growth().lease_epoch();
+                let own = inside.own_leases().map(crate::lease::Lease::file);
+                let floor = peers.floor(&self.setup.leases(), epoch, lease, &own)?;
                 let mut resume = lock(&self.resume);
                 let first = reclaim(txn, &floor, *resume, RECLAIM_ROWS)?;
                 *resume = first.resume;
@@ -320,14 +320,21 @@ impl Core {
         });
     }
 
-    /// Takes back what dead processes had reserved, and removes their leases.
+    /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
+    /// which may not be written to, they stay as they are.
     pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
+        if inside.catalog().poisoned() {
+            return Ok(());
+        }
         let dead = {
             let mut peers = lock(&self.peers);
             let epoch = inside.catalog().growth().lease_epoch();
             peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
             peers.dead()
         };
+        if dead.is_empty() {
+            return Ok(());
+        }
         for lease in dead {
             let taken =
                 self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
@@ -339,7 +346,14 @@ impl Core {
                 }
             }
         }
-        Ok(())
+        // Listing the folder anew removes the spares of the dead.
+        let mut peers = lock(&self.peers);
+        peers.forget();
+        peers.refresh(
+            &self.setup.leases(),
+            inside.catalog().growth().lease_epoch(),
+            inside.lease().id(),
+        )
     }
 
     /// The pids of the other processes that have the realm open.
@@ -347,7 +361,9 @@ impl Core {
         let mut peers = lock(&self.peers);
         let epoch = inside.catalog().growth().lease_epoch();
         peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-        Ok(peers.alive().iter().map(|owner| owner.pid).collect())
+        let frozen: Vec<u64> = inside.own_leases().map(crate::lease::Lease::id).collect();
+        let others = peers.alive().into_iter().filter(|(id, _)| !frozen.contains(id));
+        Ok(others.map(|(_, owner)| owner.pid).collect())
     }
 
     /// Makes an extent's bytes durable, where the realm promises that.

@@ -1,0 +1,23 @@
+//! What the tests of several processes share: pools, processes, and arrays that prove themselves.
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
+
+mod data;
+mod peer;
+mod pool;
+
+pub use data::{Random, check, filled, seed, words_of};
+pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn};
+pub use pool::{
+    Fixture, KEEP, OVER, attach, blob, bytes_of, catalog, churn, contents, floats, lookup, map_of,
+    put, put_new, read, report_of, sound, view,
+};
+
+/// Whether the tests may mount, enter namespaces and become others; says so if not.
+pub fn is_root(test: &str) -> bool {
+    // SAFETY: asks for a number.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        println!("{test} is skipped: it takes root");
+    }
+    root
+}

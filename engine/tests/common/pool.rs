@@ -1,0 +1,184 @@
+//! A pool for a test, and the short ways to use it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use engram_engine::catalog::{self, Catalog};
+use engram_engine::{
+    Class, CreateOptions, DType, Kind, Mode, NewObject, Oid, Payload, Placement, Pool, Realm,
+    Report, View,
+};
+
+/// Refuse what exists.
+pub const KEEP: Placement = Placement { overwrite: false, device: None };
+/// Replace what exists.
+pub const OVER: Placement = Placement { overwrite: true, device: None };
+
+/// A pool on tmpfs that goes with the test.
+pub struct Fixture {
+    pub dir: tempfile::TempDir,
+    pub path: PathBuf,
+    pub pool: Pool,
+}
+
+impl Fixture {
+    pub fn new(size: u64) -> Self {
+        let dir = tempfile::tempdir_in("/dev/shm").expect("a tmpfs at /dev/shm");
+        Self::within(dir, size)
+    }
+
+    /// In a folder of any filesystem.
+    pub fn within(dir: tempfile::TempDir, size: u64) -> Self {
+        let path = dir.path().join("pool");
+        let options = CreateOptions { size, force: true, ..CreateOptions::default() };
+        let pool = Pool::create(&path, &options).expect("a new pool");
+        Fixture { dir, path, pool }
+    }
+
+    pub fn realm(&self) -> Realm {
+        self.pool.realm("default").expect("the default namespace")
+    }
+
+    /// The folder of the default namespace's realm.
+    pub fn realm_dir(&self) -> PathBuf {
+        self.path.join("ns/default/shared")
+    }
+
+    /// The names of the lease files that there are.
+    pub fn leases(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.realm_dir().join("leases")).expect("leases");
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+/// Opens the pool at `path` as another program would, and its default namespace.
+pub fn attach(path: &Path, mode: Mode) -> (Pool, Realm) {
+    let pool = Pool::open(path, mode, true).expect("an open pool");
+    let realm = pool.realm("default").expect("the default namespace");
+    (pool, realm)
+}
+
+/// What verify says of the pool.
+pub fn report_of(path: &Path) -> Report {
+    Pool::verify(path).expect("a walk")
+}
+
+/// Verifies that nothing is wrong.
+pub fn sound(path: &Path) -> Report {
+    let report = report_of(path);
+    assert_eq!(report.problems, Vec::<String>::new());
+    report
+}
+
+pub fn floats(shape: &[u64]) -> NewObject {
+    NewObject {
+        class: Class::Array,
+        dtype: DType::Scalar { kind: b'f', order: b'<', size: 8, unit: None },
+        shape: shape.to_vec(),
+        dims: None,
+        attrs: Vec::new(),
+        origin: Vec::new(),
+    }
+}
+
+pub fn blob() -> NewObject {
+    NewObject { class: Class::Blob, dtype: DType::bytes(), shape: Vec::new(), ..floats(&[]) }
+}
+
+pub fn bytes_of(byte: u8, len: usize) -> Vec<u8> {
+    vec![byte; len]
+}
+
+/// Puts an array of 8-byte items, replacing what has the name.
+pub fn put(realm: &Realm, path: &str, data: &[u8]) -> Oid {
+    let new = floats(&[data.len() as u64 / 8]);
+    realm.put(realm.root(), path, &new, data, OVER).expect("put")
+}
+
+/// Puts an array of 8-byte items under a new name.
+pub fn put_new(realm: &Realm, path: &str, data: &[u8]) -> engram_engine::Result<Oid> {
+    realm.put(realm.root(), path, &floats(&[data.len() as u64 / 8]), data, KEEP)
+}
+
+pub fn lookup(realm: &Realm, path: &str) -> Option<Oid> {
+    realm.lookup(realm.root(), path).expect("a look-up").map(engram_engine::Member::id)
+}
+
+/// A copy of the value at a path.
+pub fn read(realm: &Realm, path: &str) -> Vec<u8> {
+    let oid = lookup(realm, path).unwrap_or_else(|| panic!("{path} is gone"));
+    match realm.payload(oid).expect("a payload").0 {
+        Payload::Inline(bytes) => bytes,
+        Payload::Extent(view) => contents(&view),
+    }
+}
+
+/// A copy of what a view shows.
+pub fn contents(view: &View) -> Vec<u8> {
+    // SAFETY: a live view of `len` bytes that nobody writes to meanwhile.
+    unsafe { std::slice::from_raw_parts(view.as_ptr(), view.len()) }.to_vec()
+}
+
+/// A view of the array at a path.
+pub fn view(realm: &Realm, path: &str) -> View {
+    let oid = lookup(realm, path).unwrap_or_else(|| panic!("{path} is gone"));
+    match realm.view(oid, false).expect("a view") {
+        Payload::Extent(view) => view,
+        Payload::Inline(_) => panic!("{path} is inline"),
+    }
+}
+
+/// Every member below a group (or the root, `""`): its path, and the bytes of objects.
+pub fn map_of(realm: &Realm, below: &str) -> BTreeMap<String, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut groups = match below {
+        "" => vec![(realm.root(), String::new())],
+        _ => lookup(realm, below).map(|gid| (gid, format!("{below}/"))).into_iter().collect(),
+    };
+    while let Some((gid, prefix)) = groups.pop() {
+        for (name, member) in realm.list(gid, None, usize::MAX).expect("a listing") {
+            let path = format!("{prefix}{name}");
+            assert_eq!(realm.path_of(member).expect("a path"), path);
+            match member {
+                engram_engine::Member::Group(inner) => {
+                    groups.push((inner, format!("{path}/")));
+                    found.insert(path, None);
+                }
+                engram_engine::Member::Object(_) => {
+                    let bytes = read(realm, &path);
+                    found.insert(path, Some(bytes));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Writes to every byte that can be had, in arrays of 1 MiB, and deletes them: what somebody still
+/// looks at must survive that.
+pub fn churn(realm: &Realm, rounds: u64) {
+    const MIB: usize = 1 << 20;
+    let data = super::filled(77, 77, MIB / 8);
+    for _ in 0..rounds {
+        for index in 0.. {
+            match put_new(realm, &format!("churn/{index}"), &data) {
+                Ok(_) => {}
+                Err(error) if error.kind() == Kind::PoolFull && index > 0 => break,
+                Err(error) => panic!("churning: {error}"),
+            }
+        }
+        realm.delete(realm.root(), "churn").expect("deleting");
+    }
+}
+
+/// The default namespace's catalog, opened beside the engine, by a process that has the pool not
+/// open itself.
+pub fn catalog(fixture: &Fixture) -> Catalog {
+    let options = catalog_options();
+    Catalog::open(&fixture.realm_dir().join("catalog"), &options).expect("the catalog")
+}
+
+/// How a `process` pool opens its catalogs.
+pub fn catalog_options() -> catalog::Options {
+    catalog::Options { file_mode: 0o600, ..catalog::Options::default() }
+}
