@@ -299,7 +299,12 @@ pub(crate) fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
     let place = folder(pool).join(name);
     let meta = fs::metadata(&place)
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
-    let mode = read_toml::<NamespaceFile>(&place.join("namespace.toml"))?.mode;
+    let mode = match read_toml::<NamespaceFile>(&place.join("namespace.toml")) {
+        Ok(file) => file.mode,
+        // Who may not enter still sees the folder, which has the same mode.
+        Err(error) if error.kind() == Kind::Access => meta.mode() & 0o777,
+        Err(error) => return Err(error),
+    };
     Ok(NamespaceInfo { name: name.to_owned(), owner: meta.uid(), group: meta.gid(), mode })
 }
 

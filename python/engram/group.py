@@ -131,7 +131,7 @@ class Group(Handle, MutableMapping[str, Any]):
     # Creating
 
     def create_group(
-        self, path: str, *, attrs: Mapping[str, Any] | None = None, _origin: bytes = b""
+        self, name: str, *, attrs: Mapping[str, Any] | None = None, _origin: bytes = b""
     ) -> "Group":
         """Create a group, and the groups above it.
 
@@ -141,11 +141,11 @@ class Group(Handle, MutableMapping[str, Any]):
             If the name is taken.
 
         """
-        gid = _engram.create_group(self._realm, self._id, path, attrs, _origin, False)
+        gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
         return Group(self._realm, gid)
 
-    def require_group(self, path: str) -> "Group":
-        """Give the group at `path`, created if it is not there.
+    def require_group(self, name: str) -> "Group":
+        """Give the group at `name`, created if it is not there.
 
         Raises
         ------
@@ -154,12 +154,12 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         return Group(
-            self._realm, _engram.create_group(self._realm, self._id, path, None, b"", True)
+            self._realm, _engram.create_group(self._realm, self._id, name, None, b"", True)
         )
 
     def create_array(
         self,
-        path: str,
+        name: str,
         data: ArrayLike | None = None,
         *,
         shape: "ShapeLike | None" = None,
@@ -190,13 +190,13 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, dtype, shape = _engram.put_array(
-            realm, self._id, path, data, shape, dtype, attrs, dims, overwrite, device, _origin
+            realm, self._id, name, data, shape, dtype, attrs, dims, overwrite, device, _origin
         )
         return Array(realm, oid, dtype, shape)
 
     def allocate(
         self,
-        path: str,
+        name: str,
         *,
         shape: "ShapeLike",
         dtype: DTypeLike | None = None,
@@ -227,7 +227,7 @@ class Group(Handle, MutableMapping[str, Any]):
             (
                 self._realm,
                 self._id,
-                path,
+                name,
                 shape,
                 dtype,
                 attrs,
@@ -240,7 +240,7 @@ class Group(Handle, MutableMapping[str, Any]):
 
     def require_array(
         self,
-        path: str,
+        name: str,
         shape: "ShapeLike",
         dtype: DTypeLike | None = None,
         *,
@@ -248,7 +248,7 @@ class Group(Handle, MutableMapping[str, Any]):
         data: ArrayLike | None = None,
         **more: Any,
     ) -> Array:
-        """Give the array at `path`, created as by `create_array` if it is not there.
+        """Give the array at `name`, created as by `create_array` if it is not there.
 
         One that is there must have this shape, and a dtype that values of `dtype` can be written
         to safely; with `exact`, just `dtype`.
@@ -259,28 +259,28 @@ class Group(Handle, MutableMapping[str, Any]):
             If what is there does not fit.
 
         """
-        if path not in self:
+        if name not in self:
             try:
-                return self.create_array(path, data, shape=shape, dtype=dtype, **more)
+                return self.create_array(name, data, shape=shape, dtype=dtype, **more)
             except ExistsError:  # somebody else was faster
-                if path not in self:
+                if name not in self:
                     raise
-        there = self[path]
+        there = self[name]
         if not isinstance(there, Array):
-            raise ArgumentError(f"{path!r} is no array: {there!r}")
+            raise ArgumentError(f"{name!r} is no array: {there!r}")
         asked = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
         wanted = np.dtype(dtype)
         fits = wanted == there.dtype if exact else np.can_cast(wanted, there.dtype)
         if there.shape != asked or not fits:
             raise ArgumentError(
-                f"{path!r} has shape {there.shape} and dtype {there.dtype}, not {asked} and "
+                f"{name!r} has shape {there.shape} and dtype {there.dtype}, not {asked} and "
                 f"{wanted}: replace it with create_array(..., overwrite=True), or use another name"
             )
         return there
 
     def create_blob(
         self,
-        path: str,
+        name: str,
         data: bytes | bytearray | memoryview,
         *,
         attrs: Mapping[str, Any] | None = None,
@@ -298,7 +298,7 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, nbytes = _engram.put_blob(
-            realm, self._id, path, data, attrs, overwrite, device, _origin
+            realm, self._id, name, data, attrs, overwrite, device, _origin
         )
         return Blob(realm, oid, None, (nbytes,))
 

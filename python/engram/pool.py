@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from engram import _engram, size
 from engram._engram import DeviceInfo
-from engram.errors import AccessError, ArgumentError, NotFoundError
+from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
 from engram.namespace import Namespace, Namespaces
 
@@ -148,11 +148,14 @@ class Pool(Namespace):
         return _reopen_pool, (self.path, self.mode)
 
     def __repr__(self) -> str:
-        if not self:
-            return f"<engram.Pool '{self.path}' (closed)>"
-        space = self.space
-        used = f"{_human(space.used)} of {_human(space.size)}"
-        return f"<engram.Pool '{self.path}' mode {self.mode!r}, {used}, {len(self)} members>"
+        shown = f"engram.Pool '{self.path}' mode {self.mode!r}"
+        try:
+            space = self.space
+            used = f"{_human(space.used)} of {_human(space.size)}"
+            return f"<{shown}, {used}, {len(self)} members>"
+        except EngramError:
+            state = "default namespace not ours" if self else "closed"
+            return f"<{shown} ({state})>"
 
 
 _parse_size = size.parse

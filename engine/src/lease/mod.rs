@@ -291,8 +291,14 @@ impl Lease {
     }
 
     /// Ends the lease in good order: its reservations are taken back already.
+    ///
+    /// Where the mount was too full for a spare, the file becomes the realm's spare, so that the
+    /// next process finds one.
     pub(crate) fn end(self) {
-        let _ = std::fs::remove_file(&self.path);
+        let spare = self.path.with_file_name("spare");
+        if spare.exists() || std::fs::rename(&self.path, &spare).is_err() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     fn change(&self, edit: impl FnOnce(&mut Local)) {
