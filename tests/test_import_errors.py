@@ -15,17 +15,10 @@ import engram
 from same import assert_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from engram.formats import Progress
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[engram.Pool]:
-    """Give a pool of 64 MiB."""
-    with engram.create(tmp_path / "pool", size="64 MiB") as made:
-        yield made
 
 
 def write(path: Path, make: Callable[[h5py.File], object]) -> Path:

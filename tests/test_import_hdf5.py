@@ -20,7 +20,6 @@ from engram.formats.blocks import BLOCK_BYTES, regions
 from same import assert_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from engram.formats import ImportReport, Progress
@@ -30,13 +29,6 @@ Maker = Callable[[h5py.File], object] if TYPE_CHECKING else object
 INNER = np.dtype([("a", "<i2"), ("b", ">f8")])
 OUTER = np.dtype([("id", "<u4"), ("inner", INNER), ("tag", "S6"), ("grid", "<f4", (2, 3))])
 CLOUDS = h5py.enum_dtype({"clear": 0, "cumulus": 3, "stratus": 7}, basetype="u1")
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[engram.Pool]:
-    """Give a pool of 64 MiB."""
-    with engram.create(tmp_path / "pool", size="64 MiB") as made:
-        yield made
 
 
 def write(path: Path, make: Callable[[h5py.File], object]) -> Path:

@@ -19,7 +19,7 @@ from engram.formats.blocks import BLOCK_BYTES
 from same import assert_same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from engram.formats import ImportReport, Progress
 
@@ -42,13 +42,6 @@ def data_files() -> list[Path]:
 
 
 DATA_FILES = data_files()
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Iterator[engram.Pool]:
-    """Give a pool of 128 MiB."""
-    with engram.create(tmp_path / "pool", size="128 MiB") as made:
-        yield made
 
 
 def write(
@@ -235,6 +228,30 @@ def test_how_netcdf4_stores_is_kept_in_origin_and_never_in_attributes(
     assert "netcdf" in origin(pool)["provenance"]
 
 
+def test_an_attribute_that_netcdf4_has_in_a_form_of_its_own_arrives_in_that_form(
+    pool: Any, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = np.arange(3.0)
+        file["x"].make_scale()
+        attrs = file["x"].attrs
+        attrs["one"] = np.array([7], ">i4")
+        attrs["words"] = np.array([b"a", b"bcd"])
+        attrs["word"] = np.array([b"abc"])
+        attrs["fixed"] = np.bytes_(b"K\0")
+        attrs["latin"] = np.bytes_(b"\xb0C")
+        attrs["empty"] = h5py.Empty("f4")
+    report = engram.import_file(tmp_path / "x.h5", pool)
+    assert report.format == "NETCDF4"
+    with netCDF4.Dataset(tmp_path / "x.h5") as file:
+        variable = file["x"]
+        assert set(pool["x"].attrs) == set(variable.ncattrs())
+        for name in ("one", "words", "word", "fixed", "empty"):
+            assert_same(pool["x"].attrs[name], variable.getncattr(name))
+    assert pool["x"].attrs["latin"] == np.bytes_(b"\xb0C")
+    assert [(e.path, e.what) for e in report.noted] == [("/x", "attribute latin")]
+
+
 def test_variable_length_numbers_are_named_in_the_report(pool: Any, tmp_path: Path) -> None:
     def make(file: netCDF4.Dataset) -> None:
         file.createDimension("x", 2)
@@ -283,7 +300,7 @@ def test_an_hdf5_file_with_dimension_scales_is_read_as_netcdf(pool: Any, tmp_pat
     assert [e.path for e in report.left_out] == ["/refs"]
 
 
-@pytest.mark.parametrize("hindrance", ["soft", "external", "cycle", "null", "matrix"])
+@pytest.mark.parametrize("hindrance", ["soft", "external", "cycle", "null", "matrix", "texts"])
 def test_what_misleads_netcdfs_library_is_read_as_hdf5_with_the_same_dims(
     pool: Any, tmp_path: Path, hindrance: str
 ) -> None:
@@ -300,8 +317,10 @@ def test_what_misleads_netcdfs_library_is_read_as_hdf5_with_the_same_dims(
             file.create_group("g")["up"] = file["/"]
         elif hindrance == "null":
             file["a"] = h5py.Empty("f4")
-        else:
+        elif hindrance == "matrix":
             file["T"].attrs["matrix"] = np.eye(2)
+        else:
+            file["T"].attrs["matrix"] = [["a", "b"], ["c", "d"]]
     engram.import_file(tmp_path / "x.h5", pool)
     assert pool["T"].dims == pool["lat"].dims == ("lat",)
     assert set(pool["T"].attrs) <= {"matrix"}

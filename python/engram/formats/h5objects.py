@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5d, h5ds
+from h5py import h5a, h5d, h5ds, h5t
 
 from engram.formats import h5types, text
 from engram.formats.blocks import regions
@@ -40,7 +40,7 @@ def is_bare_dimension(dataset: h5py.Dataset) -> bool:
 
 
 def attributes(
-    source: Source, obj: h5py.Group | h5py.Dataset, path: str, *, skip: frozenset[str] = frozenset()
+    source: Source, obj: h5py.Group | h5py.Dataset, path: str
 ) -> tuple[Attributes, dict[str, Any]]:
     """Read an object's attributes.
 
@@ -52,15 +52,13 @@ def attributes(
         The group or dataset.
     path
         Its path, for the report.
-    skip
-        Names not to look at.
 
     Returns
     -------
     The values by name, and what of their types only `origin` can hold, by name.
 
     """
-    hidden = _structural(obj) | skip
+    hidden = _structural(obj)
     values: Attributes = {}
     types: dict[str, Any] = {}
     for name in obj.attrs:
@@ -69,8 +67,8 @@ def attributes(
             continue
         if name in hidden:
             continue
+        attr = obj.attrs.get_id(name)
         try:
-            attr = obj.attrs.get_id(name)
             dtype = attr.dtype
         except TypeError as error:
             source.leave_out(path, f"attribute {name}", f"its type has no like here: {error}")
@@ -79,7 +77,7 @@ def attributes(
         if why is not None:
             source.leave_out(path, f"attribute {name}", why)
             continue
-        values[name], exact = _attribute(obj.attrs[name], dtype)
+        values[name], exact = _attribute(attr, dtype)
         if not exact:
             source.note(path, f"attribute {name}", text.NOT_UTF8)
         kind = h5types.describe(attr.get_type()) or {}
@@ -90,7 +88,15 @@ def attributes(
     return values, types
 
 
-def _structural(obj: h5py.Group | h5py.Dataset) -> frozenset[str]:
+def leave_out_attributes(source: Source, obj: h5py.Dataset | h5py.Datatype, path: str) -> None:
+    """Name the attributes of what does not become an object, so that they go with it."""
+    hidden = _structural(obj)
+    for name in obj.attrs:
+        if name not in hidden:
+            source.leave_out(path, f"attribute {name}", "belongs to what is no object here")
+
+
+def _structural(obj: h5py.Group | h5py.Dataset | h5py.Datatype) -> frozenset[str]:
     """Return the attributes that are the file's structure, told as dimensions instead."""
     if not isinstance(obj, h5py.Dataset):
         return NETCDF_ATTRIBUTES
@@ -98,19 +104,21 @@ def _structural(obj: h5py.Group | h5py.Dataset) -> frozenset[str]:
     return hidden | _SCALE_ATTRIBUTES if is_scale(obj) else hidden
 
 
-def _attribute(value: Any, dtype: np.dtype[Any]) -> tuple[Any, bool]:
+def _attribute(attr: h5a.AttrID, dtype: np.dtype[Any]) -> tuple[Any, bool]:
     """Return an attribute's value as ours, and whether its text is UTF-8."""
-    if isinstance(value, h5py.Empty):
-        kind = text.string_dtype() if h5types.is_text(dtype) else h5types.plain(dtype.base)
+    is_text = h5types.is_text(dtype)
+    kind = text.string_dtype() if is_text else h5types.plain(dtype.base)
+    if attr.shape is None:
         return np.empty((0,), kind), True
-    if not h5types.is_text(dtype):
-        # Scalars lose their byte order, and trailing NULs: an array of no dimensions keeps them.
-        base = dtype.base if dtype.subdtype is not None else dtype
-        return np.asarray(value, dtype=h5types.plain(base)), True
-    if isinstance(value, str):
-        return text.text_value(value.encode("utf-8", "surrogateescape"))
-    shape = value.shape
-    return text.text_array([v.encode("utf-8", "surrogateescape") for v in value.flat], shape)
+    inner = dtype.shape  # of an array type
+    value = np.zeros((*attr.shape, *inner), dtype.base)
+    attr.read(value, mtype=h5t.py_create(dtype))
+    if not is_text:
+        # An array even of no dimensions: scalars lose their byte order, and trailing NULs.
+        return value.astype(kind, copy=False), True
+    if value.ndim == 0:
+        return text.text_value(bytes(value[()]))
+    return text.text_array(list(value.flat), value.shape)
 
 
 def dimensions(source: Source, dataset: h5py.Dataset, path: str) -> tuple[str, ...] | None:

@@ -160,6 +160,7 @@ class HDF5Source(Source):
             unlimited = dataset.maxshape[0] is None
             fact = {"size": dataset.shape[0], "unlimited": unlimited}
             self._keep(path, "dimensions", name, fact)
+            h5objects.leave_out_attributes(self, dataset, inner)
             return
         first = self._met.setdefault(_address(dataset), inner)
         if first != inner:
@@ -189,8 +190,7 @@ class HDF5Source(Source):
         self._keep(path, "types", name, h5types.describe_named(named.id))
         why = "no object: a type stands with the arrays that use it, and in its group's origin"
         self.leave_out(inner, "named datatype", why)
-        for attribute in named.attrs:
-            self.leave_out(inner, f"attribute {attribute}", "belongs to a named datatype")
+        h5objects.leave_out_attributes(self, named, inner)
 
     def _describe(self, group: h5py.Group, path: str) -> tuple[Attributes, Origin]:
         """Read a group's attributes and origin."""

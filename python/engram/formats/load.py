@@ -24,7 +24,7 @@ from engram.formats import origin, text
 from engram.formats.blocks import regions
 from engram.formats.names import key_problem
 from engram.formats.report import Entry, ImportReport, Progress
-from engram.formats.source import ArrayNode, GroupNode, Node, TextNode
+from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Node, TextNode
 from engram.group import Group
 from engram.pool import Pool
 
@@ -231,7 +231,7 @@ class Loader:
             yield
         except EngramError:
             raise
-        except (OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError) as error:
+        except READ_ERRORS as error:
             message = (
                 f"cannot be read: {error}. The file may be damaged, or need a filter that is not "
                 "installed (hdf5plugin has many); nothing was imported"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from engram.errors import AccessError, EngramError, FormatError, NotFoundError
-from engram.formats.source import Declined
+from engram.formats.source import READ_ERRORS, Declined
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,13 @@ _HEAD_BYTES = 32
 @functools.cache
 def formats() -> tuple[Format, ...]:
     """Return the registered formats, in the order in which they are asked."""
-    found: list[Format] = [entry.load() for entry in metadata.entry_points(group=GROUP)]
+    found: list[Format] = []
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            found.append(entry.load())
+        except ImportError as error:
+            # A format that lacks its library must not keep the others from their files.
+            warnings.warn(f"the format {entry.name!r} cannot be loaded: {error}", stacklevel=2)
     return tuple(sorted(found, key=lambda f: (f.rank, f.name)))
 
 
@@ -62,6 +69,13 @@ def open_source(path: Path) -> Source:
             return candidate.open(path)
         except Declined as answer:
             declined.append(f"{candidate.name}: {answer}")
+        except EngramError:
+            raise
+        except READ_ERRORS as error:
+            message = (
+                f"{path}: its structure cannot be read: {error}. The file is damaged: get it again"
+            )
+            raise FormatError(message) from error
     if declined:
         message = f"{path}: no format reads this file ({'; '.join(declined)})"
         raise FormatError(message)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from engram.formats.blocks import Region
 
+READ_ERRORS = (OSError, RuntimeError, ValueError, LookupError, TypeError, ArithmeticError)
+"""What the libraries of file formats raise where a file is damaged."""
+
 Attributes = dict[str, Any]
 Origin = dict[str, Any]
 
