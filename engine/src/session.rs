@@ -36,7 +36,11 @@ impl Session {
 
     /// The core of a realm; opened at its first use in this process.
     pub(crate) fn core(&self, setup: Setup) -> Result<Arc<Core>> {
-        let core = process::core_of(setup, Purpose::Use)?;
+        let purpose = match self.mode {
+            Mode::Read => Purpose::Look,
+            Mode::ReadWrite => Purpose::Use,
+        };
+        let core = process::core_of(setup, purpose)?;
         let kept = between_forks(|| {
             let mut cores = lock(&self.cores);
             let open = self.is_open();

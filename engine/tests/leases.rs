@@ -338,7 +338,7 @@ fn a_process_that_could_give_nothing_back_leaves_its_lease_for_others() {
             pool.close();
         });
         peer.line.expect(1);
-        let catalog = common::catalog(&fixture);
+        let catalog = common::catalog_of(&fixture);
         catalog.poison();
         peer.line.say(2);
         peer.finish();

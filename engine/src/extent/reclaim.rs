@@ -111,6 +111,13 @@ pub(crate) fn freed_row(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
     txn.put(Table::ExtentsPending, &key, &extent.len.to_le_bytes())
 }
 
+/// Whether `lease` has anything reserved.
+pub(crate) fn has_reserved(txn: &ReadTxn<'_>, lease: u64) -> Result<bool> {
+    let first = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, lease, 0))?.next()?;
+    let holder = first.map(|(key, value)| parse_pending(key, value)).transpose()?;
+    Ok(matches!(holder, Some((Holder::Lease(by), _)) if by == lease))
+}
+
 /// Turns what `lease` has reserved into freed extents (a child may still pin them).
 /// Returns the bytes taken back.
 pub(crate) fn take_back(txn: &mut WriteTxn<'_>, lease: u64) -> Result<u64> {

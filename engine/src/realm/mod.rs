@@ -82,9 +82,14 @@ impl Realm {
         self.session.is_open()
     }
 
-    /// Where the space is.
+    /// Where the space is. Who may write takes back first what dead processes had reserved; to a
+    /// reader that counts as pending.
     pub fn space(&self) -> Result<Space> {
-        self.readable()?.space()
+        let core = self.readable()?;
+        if self.mode() == Mode::ReadWrite {
+            core.take_back_dead(&core.enter()?)?;
+        }
+        core.space()
     }
 
     /// Sets the bound of the arena, rounded up to 2 MiB.

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 
 use crate::catalog::{Catalog, Headroom};
 use crate::error::Result;
-use crate::extent::{Arena, take_back};
+use crate::extent::{Arena, has_reserved, take_back};
 use crate::fail;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
@@ -25,6 +25,8 @@ const RANGE_PER_SIZE: u64 = 16;
 /// Why a realm is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
+    /// To look at it; that waits for no writer (P6), so what the dead left is left to others.
+    Look,
     /// To work with it.
     Use,
     /// To verify it, which may look at what `Use` refuses.
@@ -52,7 +54,9 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         shut: false,
     };
     let core = Core::new(setup, state, arena);
-    core.enter().and_then(|inside| core.take_back_dead(&inside))?;
+    if purpose == Purpose::Use {
+        core.enter().and_then(|inside| core.take_back_dead(&inside))?;
+    }
     Ok(core)
 }
 
@@ -118,7 +122,7 @@ fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
     if growth.boot_id() == boot {
         return Ok(());
     }
-    if !growth.clean() && purpose == Purpose::Use {
+    if !growth.clean() && purpose != Purpose::Verify {
         fail!(
             Corrupt,
             "{} has durability \"process\" on a disk, and the machine was restarted without a \
@@ -182,9 +186,7 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
 pub(crate) fn shut(core: &Arc<Core>) {
     let mut returned = false;
     if let Ok(inside) = core.enter() {
-        let lease = inside.lease().id();
-        let taken = core.commit(&inside, Headroom::Relief, |rows| take_back(rows.txn(), lease));
-        returned = taken.is_ok();
+        returned = give_all_back(core, &inside).is_ok();
         let _ = mark_synced_close(core, &inside);
     }
     let mut state = core.state.write().unwrap_or_else(PoisonError::into_inner);
@@ -199,6 +201,15 @@ pub(crate) fn shut(core: &Arc<Core>) {
         spare.end();
     }
     state.frozen.clear();
+}
+
+/// Gives back what this process has reserved. Who has nothing waits for no writer.
+fn give_all_back(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    let lease = inside.lease().id();
+    if has_reserved(&inside.read()?, lease)? {
+        core.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
+    }
+    Ok(())
 }
 
 /// Says on media that everything was written back, if this was the last process.

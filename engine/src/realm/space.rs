@@ -417,7 +417,6 @@ impl Core {
     /// The accounts.
     pub(crate) fn space(&self) -> Result<Space> {
         let inside = self.enter()?;
-        self.take_back_dead(&inside)?;
         let mut pids = self.others_of(&inside)?;
         pids.push(std::process::id());
         let txn = inside.read()?;

@@ -173,7 +173,7 @@ pub fn churn(realm: &Realm, rounds: u64) {
 
 /// The default namespace's catalog, opened beside the engine, by a process that has the pool not
 /// open itself.
-pub fn catalog(fixture: &Fixture) -> Catalog {
+pub fn catalog_of(fixture: &Fixture) -> Catalog {
     let options = catalog_options();
     Catalog::open(&fixture.realm_dir().join("catalog"), &options).expect("the catalog")
 }
