@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::catalog::{ReadTxn, Table};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
 use crate::id::{NameKey, split_name_key};
@@ -185,7 +185,10 @@ pub(crate) fn with<T>(
         discard_inherited(slot);
         match slot {
             Some(running) if Arc::ptr_eq(&running.core, core) => {
-                with(&mut running.overlay).map(Some)
+                let done = with(&mut running.overlay);
+                // Damage on media may have stopped an operation half-way in the list.
+                running.failed |= done.as_ref().is_err_and(|e| e.kind() == Kind::Corrupt);
+                done.map(Some)
             }
             Some(running) => other_realm(running),
             None => Ok(None),

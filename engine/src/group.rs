@@ -103,7 +103,8 @@ fn require(rows: &mut impl Rows, target: &Target<'_>, text: &str) -> Result<(Gid
     fail!(NotFound, "there is no {text:?} in this group: list its members with keys() or tree()")
 }
 
-/// The group to link in; missing parents are made, with the ids that `new_id` gives.
+/// The group to link in; missing parents are made, with the ids that `new_id` gives. What fails
+/// here or finds the name taken later has made none: the first missing one ends all finding.
 fn ensure_parent(
     rows: &mut impl RowsMut,
     target: &Target<'_>,
@@ -308,6 +309,16 @@ pub(crate) fn rename(
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
     let (old_parent, member) = require(rows, old, old_text)?;
+    // Every check comes before the first change: a batch goes on after an operation that failed.
+    if let Member::Group(moved) = member {
+        let mut above = deepest(rows, new)?;
+        while above != 0 {
+            if above == moved {
+                fail!(Argument, "{old_text:?} cannot be moved into itself");
+            }
+            above = record_parent(rows, above)?;
+        }
+    }
     let parent = ensure_parent(rows, new, stamp, new_id)?;
     let name = new.path.last.as_str();
     if let Some(there) = child(rows, parent, name)? {
@@ -315,15 +326,6 @@ pub(crate) fn rename(
             return Ok(());
         }
         return taken(name, there);
-    }
-    if let Member::Group(moved) = member {
-        let mut above = parent;
-        while above != 0 {
-            if above == moved {
-                fail!(Argument, "{old_text:?} cannot be moved into itself");
-            }
-            above = record_parent(rows, above)?;
-        }
     }
     let (table, key) = table_of(member);
     let row = match rows.get(table, &key)? {
@@ -333,6 +335,18 @@ pub(crate) fn rename(
     rows.put(table, &key, &row)?;
     rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
+}
+
+/// The last group on a path that is there already.
+fn deepest(rows: &mut impl Rows, target: &Target<'_>) -> Result<Gid> {
+    let mut group = target.start();
+    for name in &target.path.parents {
+        match child(rows, group, name.as_str())? {
+            Some(Member::Group(gid)) => group = gid,
+            _ => break,
+        }
+    }
+    Ok(group)
 }
 
 fn record_parent(rows: &mut impl Rows, gid: Gid) -> Result<Gid> {

@@ -244,6 +244,20 @@ fn a_group_moves_with_all_that_is_in_it_but_not_into_itself() {
 }
 
 #[test]
+fn an_operation_that_fails_in_a_batch_leaves_nothing_in_it() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    realm.begin_batch().unwrap();
+    realm.create_group(root, "b", &[], &[], false).unwrap();
+    assert_eq!(realm.rename(root, "b", root, "b/a/a").unwrap_err().kind(), Kind::Argument);
+    let b = realm.lookup(root, "b").unwrap().unwrap();
+    assert_eq!(realm.count(b.id()).unwrap(), 0);
+    realm.commit_batch().unwrap();
+    assert_eq!(fixture.assert_sound().groups, 2);
+}
+
+#[test]
 fn compare_and_swap_sees_every_change() {
     let fixture = Fixture::new(64 << 20);
     let realm = fixture.realm();
