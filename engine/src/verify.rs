@@ -15,7 +15,7 @@ use std::path::Path;
 
 use crate::attrs;
 use crate::catalog::{ReadTxn, Table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::extent::{Extent, Span, parse_free, parse_size_key, pending_rows};
 use crate::fail;
 use crate::id::{Gid, Member, split_name_key};
@@ -32,6 +32,8 @@ use crate::rows::Snapshot;
 pub struct Report {
     /// What does not agree; empty for a sound pool.
     pub problems: Vec<String>,
+    /// Namespaces that this user may not open.
+    pub skipped: Vec<String>,
     /// Namespaces walked.
     pub namespaces: u64,
     /// Groups, roots included.
@@ -67,8 +69,16 @@ impl Pool {
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         for name in namespace::names(path)? {
-            let setup = namespace::setup(path, &file, mount.clone(), &name)?;
-            let core = process::core_of(setup, Purpose::Verify)?;
+            let opened = namespace::setup(path, &file, mount.clone(), &name)
+                .and_then(|setup| process::core_of(setup, Purpose::Verify));
+            let core = match opened {
+                Ok(core) => core,
+                Err(error) if error.kind() == Kind::Access => {
+                    report.skipped.push(name);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let before = report.problems.len();
             let mut walk = Walk { core: &core, name: &name, report: &mut report };
             let walked = walk.run();

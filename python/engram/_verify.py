@@ -11,8 +11,8 @@ def main(path: str) -> None:
     """Walk every namespace of the pool, and print what was found."""
     found: dict[str, object]
     try:
-        problems, counts = _engram.verify(path)
-        found = {"problems": problems, "counts": dict(counts)}
+        problems, counts, skipped = _engram.verify(path)
+        found = {"problems": problems, "counts": dict(counts), "skipped": skipped}
     except EngramError as error:
         found = {"error": type(error).__name__, "message": str(error)}
     json.dump(found, sys.stdout)

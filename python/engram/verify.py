@@ -30,6 +30,9 @@ class Report:
     problems: list[str] = field(default_factory=list)
     """What is wrong, in sentences."""
 
+    skipped: list[str] = field(default_factory=list)
+    """Namespaces that this user may not open, and that were not walked."""
+
     def __bool__(self) -> bool:
         return not self.problems
 
@@ -76,7 +79,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
         return Report(absolute, problems=[found["message"]])
     if "error" in found:
         raise _error(found["error"], found["message"])
-    return Report(absolute, found["counts"], found["problems"])
+    return Report(absolute, found["counts"], found["problems"], found["skipped"])
 
 
 def _error(name: str, message: str) -> EngramError:

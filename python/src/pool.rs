@@ -183,10 +183,10 @@ impl Pool {
     }
 }
 
-/// What a walk found: problems, and counts of what was walked.
-type Walked = (Vec<String>, Vec<(&'static str, u64)>);
+/// What a walk found: problems, counts of what was walked, namespaces not to be opened.
+type Walked = (Vec<String>, Vec<(&'static str, u64)>, Vec<String>);
 
-/// Walks a pool; a damaged catalog may kill the process. Returns problems, and counts.
+/// Walks a pool; a damaged catalog may kill the process. Returns what it found.
 #[pyfunction]
 pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
     let report =
@@ -202,7 +202,7 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
         ("pending", report.pending),
         ("arena", report.arena),
     ];
-    Ok((report.problems, counts))
+    Ok((report.problems, counts, report.skipped))
 }
 
 /// Destroys a pool that nobody has open.

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use crate::batch;
 use crate::catalog::{Headroom, Table, WriteTxn};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::realm::core::{Core, Inside};
 use crate::rows::{Reserved, Row, Rows, RowsMut};
@@ -45,7 +45,7 @@ impl Core {
             match (changed, rows.txn.short_of()) {
                 (_, Some(pages)) => {
                     drop(rows);
-                    catalog.extend(pages)?;
+                    catalog.extend(pages).map_err(|error| self.no_rows(&error))?;
                 }
                 (Err(error), None) => return Err(error),
                 (Ok(value), None) => {
@@ -56,6 +56,21 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+impl Core {
+    /// The error of a catalog that cannot grow.
+    fn no_rows(&self, error: &Error) -> Error {
+        let place = self.setup.pool.display();
+        let advice = "delete some objects (small ones give the catalog room), or free space there";
+        Error::new(
+            error.kind(),
+            format!(
+                "the catalog of {:?} in {place} cannot grow: {error}; {advice}",
+                self.setup.namespace
+            ),
+        )
     }
 }
 

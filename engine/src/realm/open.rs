@@ -78,8 +78,8 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
     }
 }
 
-/// Refuses where a live lease, other than those in `ours`, is of another PID namespace or of another
-/// copy of the engine in this process.
+/// Refuses where a live lease, other than those in `ours`, is of another PID namespace or of
+/// another copy of the engine in this process.
 fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
     let mut peers = Peers::default();
     peers.refresh(&setup.leases(), 0, 0)?;

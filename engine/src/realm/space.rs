@@ -476,7 +476,14 @@ impl Core {
             .collect();
         let reserved =
             if reserved.is_empty() { "0 reserved".to_owned() } else { reserved.join(", ") };
-        Ok(format!("{used} in objects, {reserved}, {freed} deleted but still viewed"))
+        let largest = match txn.last(Table::ExtentsBySize)? {
+            Some((key, _)) => crate::extent::parse_size_key(&key)?.len,
+            None => 0,
+        };
+        Ok(format!(
+            "{used} in objects, {reserved}, {freed} deleted but still viewed, the largest free \
+             piece {largest}"
+        ))
     }
 }
 

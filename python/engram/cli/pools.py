@@ -109,6 +109,8 @@ def verify(pool: PoolArgument, *, json: JsonOption = False) -> None:
         terminal.say(f"{report.path}: {told}")
         for problem in report.problems:
             terminal.say(f"  wrong: {problem}")
+        for name in report.skipped:
+            terminal.say(f"  not walked: namespace {name}, which this user may not open")
         if report:
             terminal.say("all of it is whole")
     report.check()
