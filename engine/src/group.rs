@@ -85,6 +85,18 @@ fn parent_of(rows: &mut impl Rows, target: &Target<'_>) -> Result<Option<Gid>> {
     Ok(Some(group))
 }
 
+/// The last group along a path's parents that is there.
+fn nearest(rows: &mut impl Rows, target: &Target<'_>) -> Result<Gid> {
+    let mut group = target.start();
+    for name in &target.path.parents {
+        match child(rows, group, name.as_str())? {
+            Some(Member::Group(gid)) => group = gid,
+            _ => break,
+        }
+    }
+    Ok(group)
+}
+
 /// The member at a path.
 pub(crate) fn resolve(rows: &mut impl Rows, target: &Target<'_>) -> Result<Option<Member>> {
     match parent_of(rows, target)? {
@@ -308,16 +320,16 @@ pub(crate) fn rename(
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
     let (old_parent, member) = require(rows, old, old_text)?;
-    let parent = ensure_parent(rows, new, stamp, new_id)?;
     let name = new.path.last.as_str();
-    if let Some(there) = child(rows, parent, name)? {
+    // All that can be refused is, before the first row changes: a batch goes on after an error.
+    if let Some(there) = resolve(rows, new)? {
         if there == member {
             return Ok(());
         }
         return taken(name, there);
     }
     if let Member::Group(moved) = member {
-        let mut above = parent;
+        let mut above = nearest(rows, new)?;
         while above != 0 {
             if above == moved {
                 fail!(Argument, "{old_text:?} cannot be moved into itself");
@@ -325,6 +337,7 @@ pub(crate) fn rename(
             above = record_parent(rows, above)?;
         }
     }
+    let parent = ensure_parent(rows, new, stamp, new_id)?;
     let (table, key) = table_of(member);
     let row = match rows.get(table, &key)? {
         Some(row) => Record { parent, name, modified: stamp.now, ..Record::parse(&row)? }.encode(),

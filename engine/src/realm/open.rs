@@ -78,7 +78,7 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
     }
 }
 
-/// Refuses where a live lease, other than those in `ours`, is of another PID namespace or of another
+/// Refuses where a live lease, other than those in `ours`, is of another PID namespace or another
 /// copy of the engine in this process.
 fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
     let mut peers = Peers::default();
