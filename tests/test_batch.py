@@ -121,6 +121,15 @@ def test_a_batch_belongs_to_its_thread(pool: engram.Pool) -> None:
     assert list(pool) == ["mine", "other"]
 
 
+def test_an_operation_that_fails_in_a_batch_leaves_nothing_of_itself(pool: engram.Pool) -> None:
+    with pool.batch():
+        pool["b/a"] = 1
+        with pytest.raises(engram.ArgumentError, match="into itself"):
+            pool.move("b", "b/new/parents/b")
+        assert list(pool.get("b")) == ["a"]
+    assert list(pool.get("b")) == ["a"]
+
+
 def test_a_conflict_raises_at_the_end_and_undoes_all(pool: engram.Pool) -> None:
     def other() -> None:
         pool["x"] = "theirs"

@@ -40,6 +40,7 @@ STEPS = 240
 SPARE = 1.3
 VICTIM = "north"
 MASS_TOLERANCE = 1e-12
+PICTURE = "vorticity.png"
 
 
 class Job:
@@ -226,6 +227,16 @@ class Job:
         drift = float(np.abs(mass / mass[0] - 1).max())
         self.teller.claim(drift < MASS_TOLERANCE, f"mass is conserved to {drift:.1e}")
 
+    def draw(self, pool: engram.Pool) -> None:
+        """Draw the picture from the pool as it has been opened again."""
+        path = self.out / PICTURE
+        try:
+            picture.draw(pool, self.steps, (VICTIM, self.died_at), path)
+        except ModuleNotFoundError as missing:
+            self.teller.claim(False, f"the picture needs {missing.name}: pip install engram[demo]")
+        else:
+            self.teller.claim(path.stat().st_size > 0, f"a new look at the pool gave {path}")
+
     def same_without_death(self, pool: engram.Pool) -> bool:
         """Whether the whole channel in one piece goes the same way around the step of the death."""
         rows = slice(0, CHANNEL.ny)
@@ -310,9 +321,7 @@ def run(
             problems = engram.verify(job.pool_path).problems
             teller.claim(not problems, f"engram verify finds {len(problems)} problems")
         with teller.step("Draw the last field"), engram.open(job.pool_path, "r") as again:
-            path = out / "vorticity.png"
-            picture.draw(again, steps, (VICTIM, job.died_at), path)
-            teller.claim(path.stat().st_size > 0, f"a new look at the pool gave {path}")
+            job.draw(again)
     finally:
         job.stop()
     tell_results(job, time.perf_counter() - start)
@@ -336,7 +345,7 @@ def tell_results(job: Job, took_s: float) -> None:
     teller.console.print(
         f"\n[bold {colour}]{held} of {len(teller.claims)} claims held[/], in {took_s:.1f} s"
     )
-    teller.say(f"picture  {job.out / 'vorticity.png'}")
+    teller.say(f"picture  {job.out / PICTURE}")
     teller.say(f"report   {report}")
     teller.say(f"pool     {job.pool_path}   (engram ls {job.pool_path} {RUN})")
     teller.say(f"remove   engram destroy {job.pool_path}")
