@@ -321,7 +321,6 @@ pub(crate) fn rename(
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
     let (old_parent, member) = require(rows, old, old_text)?;
-<<<<<<< HEAD
     // Every check comes before the first change: a batch goes on after an operation that failed.
     if let Member::Group(moved) = member {
         let mut above = deepest(rows, new)?;
@@ -333,29 +332,13 @@ pub(crate) fn rename(
         }
     }
     let parent = ensure_parent(rows, new, stamp, new_id)?;
-=======
->>>>>>> h4
     let name = new.path.last.as_str();
-    // All that can be refused is, before the first row changes: a batch goes on after an error.
-    if let Some(there) = resolve(rows, new)? {
+    if let Some(there) = child(rows, parent, name)? {
         if there == member {
             return Ok(());
         }
         return taken(name, there);
     }
-<<<<<<< HEAD
-=======
-    if let Member::Group(moved) = member {
-        let mut above = nearest(rows, new)?;
-        while above != 0 {
-            if above == moved {
-                fail!(Argument, "{old_text:?} cannot be moved into itself");
-            }
-            above = record_parent(rows, above)?;
-        }
-    }
-    let parent = ensure_parent(rows, new, stamp, new_id)?;
->>>>>>> h4
     let (table, key) = table_of(member);
     let row = match rows.get(table, &key)? {
         Some(row) => Record { parent, name, modified: stamp.now, ..Record::parse(&row)? }.encode(),

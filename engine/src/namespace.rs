@@ -21,6 +21,7 @@ use crate::lease::{self, Peers};
 use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
 use crate::pool::{FORMAT, PoolFile};
+use crate::process;
 use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
 
 /// The namespace that every pool starts with.
@@ -308,7 +309,8 @@ pub(crate) fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
     Ok(NamespaceInfo { name: name.to_owned(), owner: meta.uid(), group: meta.gid(), mode })
 }
 
-/// The pids that have a realm open, this process's own among them.
+/// The pids that have a realm open. This process is among them if it has it open, not if it has
+/// views of it alone: those keep their memory when the files go.
 pub(crate) fn users(realm: &Path) -> Result<Vec<u32>> {
     let leases = realm.join("leases");
     if !leases.is_dir() {
@@ -316,7 +318,9 @@ pub(crate) fn users(realm: &Path) -> Result<Vec<u32>> {
     }
     let mut peers = Peers::default();
     peers.refresh(&leases, 0, 0)?;
-    Ok(peers.alive().iter().map(|(_, owner)| owner.pid).collect())
+    let views = process::leases_of_views(realm);
+    let users = peers.alive().into_iter().filter(|(id, _)| !views.contains(id));
+    Ok(users.map(|(_, owner)| owner.pid).collect())
 }
 
 /// Refuses what `remove` would refuse, before this process lets go of the namespace.
@@ -347,6 +351,7 @@ pub(crate) fn remove(pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
         fs::rename(&away, &place).map_err(|e| Error::os(format!("putting back {name:?}"), &e))?;
         fail!(Busy, "namespace {name:?} is open in process {users:?}: close it there first");
     }
+    process::detach(&away.join(SHARED));
     for device in &file.devices {
         let spans = device.join(&file.uuid).join(name);
         if spans.exists() {

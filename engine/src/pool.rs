@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder, read_toml, write_toml};
+use crate::process;
 use crate::realm::{Mode, Realm};
 use crate::session::Session;
 
@@ -278,6 +279,9 @@ impl Pool {
             fs::rename(&away, path.join(marker))
                 .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
             fail!(Busy, "{} is open in process {users:?}: close it there first", path.display());
+        }
+        for name in namespace::names(path).unwrap_or_default() {
+            process::detach(&namespace::realm_folder(path, &name));
         }
         for device in &file.devices {
             let spans = device.join(&file.uuid);

@@ -46,20 +46,41 @@ fn key_of(dir: &Path) -> Result<Key> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// This process's core of a realm, with one user more: the caller. Opened if it is not yet.
+/// This process's core of a realm, with one session more: the caller's. Opened if it is not yet.
 pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
     let key = key_of(&setup.dir)?;
     let mut slot = registry();
     let registry = slot.get_or_insert_default();
-    if let Some(core) = registry.get(&key) {
+    // A folder that was removed by hand may have left its inode to another realm.
+    let same =
+        |core: &Arc<Core>| (core.setup.birth, &core.setup.uuid) == (setup.birth, &setup.uuid);
+    if let Some(core) = registry.get(&key).filter(|core| same(core)) {
         // In a forked child the catalog is opened here, and may be refused.
         core.enter()?;
-        core.add_user();
+        core.add_session();
         return Ok(Arc::clone(core));
     }
     let core = Arc::new(open(setup, purpose)?);
     registry.insert(key, Arc::clone(&core));
     Ok(core)
+}
+
+/// The leases of this process in a realm that only views hold, if any: no session has it open.
+pub(crate) fn leases_of_views(dir: &Path) -> Vec<u64> {
+    let Ok(key) = key_of(dir) else { return Vec::new() };
+    match registry().get_or_insert_default().get(&key) {
+        Some(core) if core.sessions() == 0 => core.leases(),
+        _ => Vec::new(),
+    }
+}
+
+/// Ends this process's part in a realm that is being removed. Views of it keep their memory.
+pub(crate) fn detach(dir: &Path) {
+    let Ok(key) = key_of(dir) else { return };
+    let mut slot = registry();
+    if let Some(core) = slot.get_or_insert_default().remove(&key) {
+        shut(&core);
+    }
 }
 
 /// Shuts a core that nobody uses any more, unless somebody has come since.

@@ -53,7 +53,7 @@ impl Session {
         match kept {
             (true, false) => Ok(core),
             (open, _) => {
-                core.remove_user();
+                core.remove_session();
                 if !open {
                     fail!(
                         Argument,
@@ -66,24 +66,24 @@ impl Session {
         }
     }
 
-    /// Lets go of the realm in this folder, if it has it. `BusyError` if it is not alone in it.
+    /// Lets go of the realm in this folder, if it has it. `BusyError` if another session has it.
     pub(crate) fn forget(&self, dir: &std::path::Path) -> Result<()> {
         let forgotten = between_forks(|| {
             let mut cores = lock(&self.cores);
             let Some(place) = cores.iter().position(|core| core.setup.dir == dir) else {
                 return Ok(None);
             };
-            if cores[place].shared() {
+            if cores[place].sessions() > 1 {
                 fail!(
                     Busy,
-                    "namespace {:?} has views or another opening in this process: let go of them",
+                    "namespace {:?} has another opening in this process: close it first",
                     cores[place].setup.namespace
                 );
             }
             Ok(Some(cores.swap_remove(place)))
         })?;
         if let Some(core) = forgotten {
-            core.remove_user();
+            core.remove_session();
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Session {
         self.open.store(false, Ordering::Release);
         let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
         for core in cores {
-            core.remove_user();
+            core.remove_session();
         }
     }
 }

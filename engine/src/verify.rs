@@ -88,7 +88,7 @@ impl Pool {
             report.namespaces += 1;
             let sound = report.problems.len() == before;
             let readmitted = if sound { readmit(&core) } else { Ok(()) };
-            core.remove_user();
+            core.remove_session();
             readmitted?;
         }
         Ok(report)

@@ -162,6 +162,26 @@ fn delete_keeps_live_views_intact_and_their_space_alone() {
 }
 
 #[test]
+fn a_pool_is_destroyed_under_views_that_keep_their_memory() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let oid = put(&realm, "x", 5, 1 << 20);
+    let (kept, scratch) = (view(&realm, oid), realm.scratch(4096, None).unwrap());
+    assert_eq!(Pool::destroy(&fixture.path).unwrap_err().kind(), Kind::Busy);
+    fixture.pool.close();
+    Pool::destroy(&fixture.path).unwrap();
+    assert!(!fixture.path.exists());
+    // Another pool takes its place while the views live on.
+    let options = CreateOptions { size: 64 << 20, ..CreateOptions::default() };
+    let again = Pool::create(&fixture.path, &options).unwrap();
+    put(&again.realm("default").unwrap(), "x", 6, 1 << 20);
+    assert_eq!(contents(&kept), bytes_of(5, 8 << 20));
+    drop((kept, scratch));
+    assert_eq!(read(&again.realm("default").unwrap(), "x"), bytes_of(6, 8 << 20));
+    fixture.assert_sound();
+}
+
+#[test]
 fn a_full_pool_is_an_error_and_deleting_makes_room() {
     let fixture = Fixture::new(32 << 20);
     let realm = fixture.realm();

@@ -119,6 +119,7 @@ pub(crate) struct Core {
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
     warm: Mutex<VecDeque<Extent>>,
     users: AtomicUsize,
+    sessions: AtomicUsize,
     /// The user that opened the realm: the owner of what this process makes.
     pub(crate) user: u32,
 }
@@ -198,7 +199,7 @@ impl Drop for Look<'_> {
 }
 
 impl Core {
-    /// A core around what `open` has brought up, with one user: the caller.
+    /// A core around what `open` has brought up, with one session: the caller's.
     pub(crate) fn new(setup: Setup, state: State, arena: Arena) -> Self {
         Core {
             setup,
@@ -211,6 +212,7 @@ impl Core {
             resume: Mutex::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
+            sessions: AtomicUsize::new(1),
             user: lease::user(),
         }
     }
@@ -247,9 +249,21 @@ impl Core {
         self.users.load(Ordering::Acquire) > 0
     }
 
-    /// Whether it has more than one user: another open pool, or a claim.
-    pub(crate) fn shared(&self) -> bool {
-        self.users.load(Ordering::Acquire) > 1
+    /// One more open pool.
+    pub(crate) fn add_session(&self) {
+        self.sessions.fetch_add(1, Ordering::AcqRel);
+        self.add_user();
+    }
+
+    /// One less.
+    pub(crate) fn remove_session(self: &Arc<Self>) {
+        self.sessions.fetch_sub(1, Ordering::AcqRel);
+        self.remove_user();
+    }
+
+    /// How many open pools it has in this process; without any, it has views at most.
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.load(Ordering::Acquire)
     }
 
     /// Remembers that this process's page table has this extent.
@@ -271,6 +285,12 @@ impl Core {
             return Vec::new();
         }
         lock(&self.warm).iter().copied().collect()
+    }
+
+    /// The ids of this process's leases.
+    pub(crate) fn leases(&self) -> Vec<u64> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.lease.iter().chain(&state.frozen).map(Lease::id).collect()
     }
 
     /// Gives up a hold.
