@@ -323,7 +323,7 @@ pub(crate) fn rename(
     let (old_parent, member) = require(rows, old, old_text)?;
     // Every check comes before the first change: a batch goes on after an operation that failed.
     if let Member::Group(moved) = member {
-        let mut above = deepest(rows, new)?;
+        let mut above = nearest(rows, new)?;
         while above != 0 {
             if above == moved {
                 fail!(Argument, "{old_text:?} cannot be moved into itself");
@@ -347,18 +347,6 @@ pub(crate) fn rename(
     rows.put(table, &key, &row)?;
     rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
-}
-
-/// The last group on a path that is there already.
-fn deepest(rows: &mut impl Rows, target: &Target<'_>) -> Result<Gid> {
-    let mut group = target.start();
-    for name in &target.path.parents {
-        match child(rows, group, name.as_str())? {
-            Some(Member::Group(gid)) => group = gid,
-            _ => break,
-        }
-    }
-    Ok(group)
 }
 
 fn record_parent(rows: &mut impl Rows, gid: Gid) -> Result<Gid> {
