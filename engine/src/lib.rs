@@ -25,6 +25,7 @@ mod process;
 mod realm;
 mod rows;
 mod session;
+mod turn;
 mod varint;
 mod verify;
 

@@ -28,6 +28,9 @@ use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
 pub const DEFAULT: &str = "default";
 
 const NAMESPACES: &str = "ns";
+/// What the folder of a namespace that is being made, or removed, is called before its name.
+const MAKING: &str = ".new-";
+const REMOVING: &str = ".gone-";
 const SHARED: &str = "shared";
 const MAP_SIZE: u64 = 64 << 30;
 
@@ -92,7 +95,7 @@ pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<()> {
         .map_err(|e| Error::os(format!("making {}", path.display()), &e))
 }
 
-/// Makes the namespace, whole or not at all.
+/// Makes the namespace, whole or not at all. The caller has the pool's turn.
 pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Result<()> {
     check_namespace(new.name)?;
     if new.mode & !0o777 != 0 || new.mode & 0o700 != 0o700 {
@@ -111,8 +114,8 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
             pool.display()
         );
     }
-    let temporary = folder(pool).join(format!(".new-{}-{}", std::process::id(), new.name));
-    let _ = fs::remove_dir_all(&temporary);
+    clear_left(pool, file)?;
+    let temporary = folder(pool).join(format!("{MAKING}{}", new.name));
     let made = build(pool, &temporary, file, new).and_then(|()| {
         fs::rename(&temporary, &place).map_err(|e| match e.raw_os_error() {
             Some(libc::EEXIST | libc::ENOTEMPTY) => {
@@ -313,8 +316,10 @@ pub(crate) fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
 /// views of it alone: those keep their memory when the files go.
 pub(crate) fn users(realm: &Path) -> Result<Vec<u32>> {
     let leases = realm.join("leases");
-    if !leases.is_dir() {
-        return Ok(Vec::new());
+    match fs::metadata(&leases) {
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Error::os(format!("looking at {}", leases.display()), &e)),
     }
     let mut peers = Peers::default();
     peers.refresh(&leases, 0, 0)?;
@@ -323,43 +328,70 @@ pub(crate) fn users(realm: &Path) -> Result<Vec<u32>> {
     Ok(users.map(|(_, owner)| owner.pid).collect())
 }
 
-/// Refuses what `remove` would refuse, before this process lets go of the namespace.
-pub(crate) fn check_removable(pool: &Path, name: &str) -> Result<()> {
+/// Removes a namespace and all that is in it, unless somebody has it open; `let_go` closes the
+/// caller's own handles. The caller has the pool's turn.
+pub(crate) fn remove(
+    pool: &Path,
+    file: &PoolFile,
+    name: &str,
+    let_go: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     check_namespace(name)?;
     if name == DEFAULT {
         fail!(Argument, "the namespace \"default\" stays as long as its pool: destroy the pool");
     }
-    if !folder(pool).join(name).is_dir() {
+    let place = folder(pool).join(name);
+    if !place.is_dir() {
         fail!(NotFound, "there is no namespace {name:?} in {}", pool.display());
     }
-    let mut others = users(&realm_folder(pool, name))?;
+    clear_left(pool, file)?;
+    let mut others = users(&place.join(SHARED))?;
     others.retain(|&pid| pid != std::process::id());
-    if !others.is_empty() {
-        fail!(Busy, "namespace {name:?} is open in process {others:?}: close it there first");
+    refuse_users(name, &others)?;
+    let_go()?;
+    let away = folder(pool).join(format!("{REMOVING}{name}"));
+    fs::rename(&place, &away).map_err(|e| Error::os(format!("removing {name:?}"), &e))?;
+    // Nobody finds it any more; who had found it before has a lease by now, or fails.
+    let unused = users(&away.join(SHARED)).and_then(|users| refuse_users(name, &users));
+    if let Err(error) = unused {
+        fs::rename(&away, &place).map_err(|e| Error::os(format!("putting back {name:?}"), &e))?;
+        return Err(error);
+    }
+    process::detach(&away.join(SHARED));
+    clear_left(pool, file)
+}
+
+fn refuse_users(name: &str, users: &[u32]) -> Result<()> {
+    if !users.is_empty() {
+        fail!(Busy, "namespace {name:?} is open in process {users:?}: close it there first");
     }
     Ok(())
 }
 
-/// Removes a namespace and all that is in it, unless somebody has it open.
-pub(crate) fn remove(pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
-    let place = folder(pool).join(name);
-    let away = folder(pool).join(format!(".gone-{name}"));
-    fs::rename(&place, &away).map_err(|e| Error::os(format!("removing {name:?}"), &e))?;
-    // Nobody finds it any more; who had found it before has a lease by now, or fails.
-    let users = users(&away.join(SHARED))?;
-    if !users.is_empty() {
-        fs::rename(&away, &place).map_err(|e| Error::os(format!("putting back {name:?}"), &e))?;
-        fail!(Busy, "namespace {name:?} is open in process {users:?}: close it there first");
-    }
-    process::detach(&away.join(SHARED));
-    for device in &file.devices {
-        let spans = device.join(&file.uuid).join(name);
-        if spans.exists() {
-            fs::remove_dir_all(&spans)
-                .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
+/// Clears away namespaces that were removed, or that somebody died making. The caller has the
+/// pool's turn, so nobody is at it now.
+fn clear_left(pool: &Path, file: &PoolFile) -> Result<()> {
+    let remove = |path: &Path| match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::os(format!("removing {}", path.display()), &e))
+        }
+        _ => Ok(()),
+    };
+    let entries = fs::read_dir(folder(pool)).map_err(|e| Error::os("listing namespaces", &e))?;
+    for entry in entries.flatten() {
+        let hidden = entry.file_name();
+        let hidden = hidden.to_string_lossy();
+        if let Some(name) = hidden.strip_prefix(REMOVING) {
+            // Nobody has made a new one of the name: that clears this one away first.
+            for device in &file.devices {
+                remove(&device.join(&file.uuid).join(name))?;
+            }
+            remove(&entry.path())?;
+        } else if hidden.starts_with(MAKING) {
+            remove(&entry.path())?;
         }
     }
-    fs::remove_dir_all(&away).map_err(|e| Error::os(format!("removing {name:?}"), &e))
+    Ok(())
 }
 
 /// Writes a TOML file whole: under another name, synced, then renamed.

@@ -5,27 +5,26 @@
 //! So a folder with `creating` is a half-created pool, which `destroy` clears away; and `destroy`
 //! itself begins by renaming `pool.toml` to `destroying`.
 
+mod file;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
+pub(crate) use self::file::PoolFile;
+use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::media::filesystem::{self, Mount};
-use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder, read_toml, write_toml};
+use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
 use crate::realm::{Mode, Realm};
 use crate::session::Session;
+use crate::turn::Turn;
 
 /// The format version that this engine reads and writes. Until 1.0 there is no migration.
 pub const FORMAT: u32 = 1;
-
-const POOL_FILE: &str = "pool.toml";
-const CREATING: &str = "creating.toml";
-const DESTROYING: &str = "destroying.toml";
 
 /// What a pool survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,89 +75,6 @@ pub struct DeviceInfo {
     pub free: u64,
 }
 
-/// `pool.toml`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PoolFile {
-    pub format: u32,
-    pub uuid: String,
-    pub durability: String,
-    pub size: u64,
-    pub devices: Vec<PathBuf>,
-    /// Features that an engine must know to open the pool.
-    #[serde(default)]
-    pub incompatible: Vec<String>,
-    /// Features that an engine must know to write to it.
-    #[serde(default)]
-    pub read_only: Vec<String>,
-}
-
-impl PoolFile {
-    /// Reads the description of the pool at `path`; says what is there instead if it is none.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let file = path.join(POOL_FILE);
-        match read_toml::<Versioned>(&file) {
-            Ok(found) if found.format > FORMAT => fail!(
-                Format,
-                "{} has format {}, this engine reads up to {FORMAT}: upgrade engram",
-                path.display(),
-                found.format
-            ),
-            Ok(_) => {}
-            Err(error) if error.kind() == Kind::NotFound => return Err(what_is_there(path)),
-            Err(error) if error.kind() == Kind::Os && !path.is_dir() => {
-                return Err(what_is_there(path));
-            }
-            Err(error) => return Err(error),
-        }
-        let pool: PoolFile = read_toml(&file)?;
-        let sound = pool.uuid.len() == 32 && pool.uuid.bytes().all(|b| b.is_ascii_hexdigit());
-        if !sound || !matches!(pool.durability.as_str(), "process" | "system") {
-            fail!(Format, "{} is damaged: uuid or durability cannot be", file.display());
-        }
-        if !pool.incompatible.is_empty() {
-            fail!(
-                Format,
-                "{} uses the features {:?}, which this engine does not know: upgrade engram",
-                path.display(),
-                pool.incompatible
-            );
-        }
-        Ok(pool)
-    }
-}
-
-#[derive(Deserialize)]
-struct Versioned {
-    format: u32,
-}
-
-fn what_is_there(path: &Path) -> Error {
-    let at = path.display();
-    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
-        return Error::new(
-            Kind::Format,
-            format!("{at} is a half-created or half-destroyed pool: run `engram destroy {at}`"),
-        );
-    }
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Error::new(
-            Kind::Format,
-            format!("{at} is a folder, but not a pool (it has no {POOL_FILE}): check the path"),
-        ),
-        Ok(_) => Error::new(
-            Kind::Format,
-            format!("{at} is a file, not a pool: to bring a file in, use `engram import`"),
-        ),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Error::new(
-            Kind::NotFound,
-            format!(
-                "there is no pool at {at}: make one with engram.create or `engram create {at}`"
-            ),
-        ),
-        Err(e) => Error::os(format!("looking at {at}"), &e),
-    }
-}
-
 /// An open pool. Cheap to clone; the clones share one session.
 #[derive(Clone)]
 pub struct Pool {
@@ -174,10 +90,19 @@ impl Pool {
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
         let path = &absolute(path)?;
-        let existed = prepare_folder(path)?;
+        let (_turn, folder_made) = loop {
+            let folder_made = ensure_folder(path)?;
+            match Turn::take(path) {
+                Ok(turn) => break (turn, folder_made),
+                // Whoever had made the folder could not make its pool, and took it away again.
+                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        };
+        check_empty(path)?;
         let made = Self::build(path, options);
         if made.is_err() {
-            clear(path, !existed);
+            clear(path, folder_made);
         }
         made
     }
@@ -205,7 +130,7 @@ impl Pool {
             incompatible: Vec::new(),
             read_only: Vec::new(),
         };
-        write_toml(&path.join(CREATING), &file, 0o644)?;
+        file.write(path, CREATING)?;
         make_folder(&namespace::folder(path), 0o755)?;
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
@@ -260,25 +185,25 @@ impl Pool {
     /// Removes the pool with all that is in it, unless somebody has it open.
     pub fn destroy(path: &Path) -> Result<()> {
         let path = &absolute(path)?;
+        let there = |error| if path.is_dir() { error } else { what_is_there(path) };
+        let _turn = Turn::take(path).map_err(there)?;
         let (file, marker) = match PoolFile::read(path) {
             Ok(file) => (file, POOL_FILE),
             Err(error) => {
                 let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
                 let Some(marker) = left else { return Err(error) };
-                (read_toml(&path.join(marker))?, marker)
+                (PoolFile::load(path, marker)?, marker)
             }
         };
+        refuse_users(path)?;
         let away = path.join(DESTROYING);
         fs::rename(path.join(marker), &away)
             .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
-        let mut users = Vec::new();
-        for name in namespace::names(path).unwrap_or_default() {
-            users.extend(namespace::users(&namespace::realm_folder(path, &name))?);
-        }
-        if !users.is_empty() {
+        // Who opens it from here on fails; who had before has a lease by now.
+        if let Err(error) = refuse_users(path) {
             fs::rename(&away, path.join(marker))
                 .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
-            fail!(Busy, "{} is open in process {users:?}: close it there first", path.display());
+            return Err(error);
         }
         for name in namespace::names(path).unwrap_or_default() {
             process::detach(&namespace::realm_folder(path, &name));
@@ -346,9 +271,7 @@ impl Pool {
     /// Adds a device; every process finds it at its next growth.
     pub fn add_device(&self, path: &Path, force: bool) -> Result<()> {
         self.writable()?;
-        let lock = fs::File::open(&self.path)
-            .map_err(|e| Error::os(format!("opening {}", self.path.display()), &e))?;
-        lock.lock().map_err(|e| Error::os(format!("locking {}", self.path.display()), &e))?;
+        let _turn = Turn::take(&self.path)?;
         let mut file = PoolFile::read(&self.path)?;
         let (device, mount) = admit_device(path, &file.devices, force)?;
         if self.durability() == Durability::System && !mount.durable {
@@ -361,7 +284,7 @@ impl Pool {
             );
         }
         file.devices.push(device);
-        write_toml(&self.path.join(POOL_FILE), &file, 0o644)
+        file.write(&self.path, POOL_FILE)
     }
 
     /// The shared realm of a namespace.
@@ -387,7 +310,9 @@ impl Pool {
         if size == 0 {
             fail!(Argument, "size 0 leaves no room for data in namespace {name:?}");
         }
-        namespace::create(&self.path, &self.file, &NewNamespace { name, mode, group, size })?;
+        let _turn = Turn::take(&self.path)?;
+        let file = PoolFile::read(&self.path)?;
+        namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
         self.realm(name)
     }
 
@@ -400,10 +325,15 @@ impl Pool {
     /// Removes a namespace with all that is in it, unless somebody has it open.
     pub fn remove_namespace(&self, name: &str) -> Result<()> {
         self.writable()?;
+        let _turn = Turn::take(&self.path)?;
         let file = PoolFile::read(&self.path)?;
-        namespace::check_removable(&self.path, name)?;
-        self.session.forget(&namespace::realm_folder(&self.path, name))?;
-        namespace::remove(&self.path, &file, name)
+        let realm = namespace::realm_folder(&self.path, name);
+        let removed = namespace::remove(&self.path, &file, name, || self.session.forget(&realm));
+        if removed.is_err() && realm.is_dir() {
+            // This session's handles go on, if something in this process still uses the realm.
+            let _ = self.realm(name);
+        }
+        removed
     }
 
     fn writable(&self) -> Result<()> {
@@ -460,49 +390,64 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
 }
 
-/// Makes the pool's folder; returns whether it was there (and empty) before.
-fn prepare_folder(path: &Path) -> Result<bool> {
-    match fs::read_dir(path) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(true),
-            Some(_) if path.join(POOL_FILE).exists() => {
-                fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display())
-            }
-            Some(_) if path.join(CREATING).exists() || path.join(DESTROYING).exists() => {
-                Err(what_is_there(path))
-            }
-            Some(_) => fail!(
-                Exists,
-                "{} is a folder with other files in it: choose a path that does not exist",
-                path.display()
-            ),
-        },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let made = make_folder(path, 0o755);
-            made.map_err(|error| match error.kind() {
-                Kind::NotFound => Error::new(
-                    Kind::NotFound,
-                    format!("the folder above {} does not exist: make it first", path.display()),
-                ),
-                _ => error,
-            })?;
-            Ok(false)
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
-            fail!(Exists, "{} is a file: choose a path that does not exist", path.display())
-        }
-        Err(e) => Err(Error::os(format!("looking at {}", path.display()), &e)),
+/// Makes the pool's folder if it is not there; returns whether it did.
+fn ensure_folder(path: &Path) -> Result<bool> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => return Ok(false),
+        Ok(_) => fail!(Exists, "{} is a file: choose a path that does not exist", path.display()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
     }
+    match make_folder(path, 0o755) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
+        Err(error) if error.kind() == Kind::NotFound => {
+            fail!(NotFound, "the folder above {} does not exist: make it first", path.display())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a pool can be made in the folder; the caller has the turn.
+fn check_empty(path: &Path) -> Result<()> {
+    let _ = fs::remove_file(path.join(CREATING).with_extension("toml.new"));
+    let mut entries =
+        fs::read_dir(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+    if entries.next().is_none() {
+        return Ok(());
+    }
+    if path.join(POOL_FILE).exists() {
+        fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());
+    }
+    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
+        return Err(what_is_there(path));
+    }
+    fail!(
+        Exists,
+        "{} is a folder with other files in it: choose a path that does not exist",
+        path.display()
+    )
+}
+
+/// Refuses to take a pool away that somebody has open.
+fn refuse_users(path: &Path) -> Result<()> {
+    let names = match namespace::names(path) {
+        Err(error) if error.kind() == Kind::NotFound => Vec::new(),
+        names => names?,
+    };
+    for name in names {
+        let users = namespace::users(&namespace::realm_folder(path, &name))?;
+        if !users.is_empty() {
+            fail!(Busy, "{} is open in process {users:?}: close it there first", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// Removes what is ours in the pool's folder, and the folder itself if nothing else is in it.
 fn clear(path: &Path, folder_too: bool) {
-    if let Ok(file) = read_toml::<PoolFile>(&path.join(CREATING)) {
-        for device in &file.devices {
-            let _ = fs::remove_dir_all(device.join(&file.uuid));
-        }
-    }
-    if let Ok(file) = read_toml::<PoolFile>(&path.join(POOL_FILE)) {
+    for marker in [CREATING, POOL_FILE] {
+        let Ok(file) = PoolFile::load(path, marker) else { continue };
         for device in &file.devices {
             let _ = fs::remove_dir_all(device.join(&file.uuid));
         }

@@ -107,10 +107,10 @@ fn imagine(model: &mut Model, step: &Step) {
         }
         Step::Delete { name } => drop(model.remove(name)),
         Step::Rename { old, new } => {
-            if !model.contains_key(new) {
-                if let Some(moved) = model.remove(old) {
-                    model.insert(new.clone(), moved);
-                }
+            if !model.contains_key(new)
+                && let Some(moved) = model.remove(old)
+            {
+                model.insert(new.clone(), moved);
             }
         }
         Step::Annotate { name, version } => {
@@ -212,12 +212,10 @@ fn killed_writers_lose_nothing_acknowledged_and_leave_nothing_behind() {
                 let seed = random.next();
                 let version = round << 32;
                 let steps = || Steps { random: Random(seed), writer, version };
-                let peer = fork(|line| match &opened {
-                    Some((_pool, realm)) => write_for_ever(realm, line, steps()),
-                    None => {
-                        let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
-                        write_for_ever(&realm, line, steps());
-                    }
+                let peer = fork(|line| {
+                    let fresh = || attach(&fixture.path, Mode::ReadWrite);
+                    let (_pool, realm) = opened.clone().unwrap_or_else(fresh);
+                    write_for_ever(&realm, line, steps());
                 });
                 Writer { peer, steps: steps(), seed }
             });

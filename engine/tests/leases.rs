@@ -275,6 +275,8 @@ fn garbage_among_the_leases_is_passed_over() {
         churn(&realm, 1);
         churn(&realm, 1);
         assert_eq!(realm.space().unwrap().pids, [std::process::id()]);
+        assert!(!leases.join("new-00000000000000cc").exists(), "it was cut off while made");
+        assert!(leases.join("README").exists());
         sound(&fixture.path);
     });
 }

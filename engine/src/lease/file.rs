@@ -137,9 +137,26 @@ impl LeaseFile {
     /// Takes the lock if nobody has it. The kernel drops it with the last descriptor of this open
     /// file description, however its holders die.
     pub(crate) fn try_lock(&self) -> Result<bool> {
+        Self::try_lock_file(&self.file)
+    }
+
+    /// Removes a file that somebody made for a lease and did not live to name, whole or not. One
+    /// that is being made now may go too: its maker sees that, and makes another.
+    pub(crate) fn remove_unnamed(path: &Path) {
+        use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+        let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        let opened = File::options().read(true).write(true).custom_flags(flags).open(path);
+        let Ok(file) = opened else { return };
+        let free = Self::try_lock_file(&file).unwrap_or(false);
+        if free && file.metadata().is_ok_and(|meta| meta.nlink() > 0) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    fn try_lock_file(file: &File) -> Result<bool> {
         let lock = whole_file(libc::F_WRLCK);
         // SAFETY: a plain fcntl on our own descriptor with a valid struct.
-        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
         if done == 0 {
             return Ok(true);
         }
@@ -156,6 +173,16 @@ impl LeaseFile {
         let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut lock) };
         // On an error the owner counts as alive: nothing of its is taken.
         done != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+
+    /// Whether the name stands for this file.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let place = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        match (self.file.metadata(), std::fs::symlink_metadata(path)) {
+            (Ok(ours), Ok(there)) => place(ours) == place(there),
+            _ => false,
+        }
     }
 
     /// The names this file still has; zero once it is unlinked.

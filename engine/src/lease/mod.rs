@@ -172,7 +172,14 @@ impl Lease {
         head.age.store(IDLE, Ordering::Relaxed);
         owner.write(&file);
         match std::fs::rename(from, &path) {
-            Ok(()) => Ok(Some(Lease { id, path, file, local: Mutex::default() })),
+            Ok(()) if file.is_at(&path) => {
+                Ok(Some(Lease { id, path, file, local: Mutex::default() }))
+            }
+            // The realm's spare was taken and made anew since we opened it: not ours to name.
+            Ok(()) => {
+                let _ = std::fs::remove_file(&path);
+                Ok(None)
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::os(format!("naming the lease {}", path.display()), &e)),
         }
@@ -384,7 +391,9 @@ pub(crate) fn ensure_spare(dir: &Path, mode: u32) {
     }
     let Ok(id) = random_id() else { return };
     let fresh = dir.join(format!("new-{id:016x}"));
-    if LeaseFile::create(&fresh, mode).is_ok() && std::fs::rename(&fresh, &spare).is_err() {
+    if LeaseFile::create(&fresh, mode).is_ok() {
+        // Linked, not renamed: the spare that another process is just taking is not replaced.
+        let _ = std::fs::hard_link(&fresh, &spare);
         let _ = std::fs::remove_file(&fresh);
     }
 }

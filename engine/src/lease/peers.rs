@@ -166,14 +166,8 @@ fn add(floor: &mut Floor, file: &LeaseFile) {
 /// Removes a file that a process made for a lease and did not live to name.
 fn sweep(path: &Path) {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    if !(name.starts_with("new-") || name.starts_with("spare-")) {
-        return;
-    }
-    if let Ok(file) = LeaseFile::open(path)
-        && file.try_lock().unwrap_or(false)
-        && file.links() > 0
-    {
-        let _ = std::fs::remove_file(path);
+    if name.starts_with("new-") || name.starts_with("spare-") {
+        LeaseFile::remove_unnamed(path);
     }
 }
 

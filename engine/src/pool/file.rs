@@ -1,0 +1,128 @@
+//! What a pool is, in a file: `pool.toml`, and what stands in its place while it comes and goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::FORMAT;
+use crate::error::{Error, Kind, Result};
+use crate::fail;
+use crate::namespace::{read_toml, write_toml};
+
+/// The description of a whole pool.
+pub(super) const POOL_FILE: &str = "pool.toml";
+/// Its name until the pool is whole.
+pub(super) const CREATING: &str = "creating.toml";
+/// Its name from when the pool is whole no more.
+pub(super) const DESTROYING: &str = "destroying.toml";
+
+/// `pool.toml`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PoolFile {
+    pub format: u32,
+    pub uuid: String,
+    pub durability: String,
+    pub size: u64,
+    pub devices: Vec<PathBuf>,
+    /// Features that an engine must know to open the pool.
+    #[serde(default)]
+    pub incompatible: Vec<String>,
+    /// Features that an engine must know to write to it.
+    #[serde(default)]
+    pub read_only: Vec<String>,
+}
+
+impl PoolFile {
+    /// Reads the description of the pool at `path`; says what is there instead if it is none.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = path.join(POOL_FILE);
+        match read_toml::<Versioned>(&file) {
+            Ok(found) if found.format < FORMAT => fail!(
+                Format,
+                "{} has format {}, this engine reads {FORMAT} alone: use the engram that made it",
+                path.display(),
+                found.format
+            ),
+            Ok(found) if found.format > FORMAT => fail!(
+                Format,
+                "{} has format {}, this engine reads up to {FORMAT}: upgrade engram",
+                path.display(),
+                found.format
+            ),
+            Ok(_) => {}
+            Err(error) if error.kind() == Kind::NotFound => return Err(what_is_there(path)),
+            Err(error) if error.kind() == Kind::Os && !path.is_dir() => {
+                return Err(what_is_there(path));
+            }
+            Err(error) => return Err(error),
+        }
+        let pool = Self::load(path, POOL_FILE)?;
+        let sound = pool.uuid.len() == 32 && pool.uuid.bytes().all(|b| b.is_ascii_hexdigit());
+        if !sound || !matches!(pool.durability.as_str(), "process" | "system") {
+            fail!(Format, "{} is damaged: uuid or durability cannot be", file.display());
+        }
+        if !pool.incompatible.is_empty() {
+            fail!(
+                Format,
+                "{} uses the features {:?}, which this engine does not know: upgrade engram",
+                path.display(),
+                pool.incompatible
+            );
+        }
+        Ok(pool)
+    }
+
+    /// Reads the description under this name. The first device is the pool's own folder, wherever
+    /// that has been moved or copied to.
+    pub(super) fn load(path: &Path, name: &str) -> Result<Self> {
+        let mut file: PoolFile = read_toml(&path.join(name))?;
+        match file.devices.first_mut() {
+            Some(own) => path.clone_into(own),
+            None => fail!(Format, "{} is damaged: it lists no device", path.join(name).display()),
+        }
+        Ok(file)
+    }
+
+    /// Writes the description under this name.
+    pub(super) fn write(&self, path: &Path, name: &str) -> Result<()> {
+        let mut file = self.clone();
+        if let Some(own) = file.devices.first_mut() {
+            *own = PathBuf::from(".");
+        }
+        write_toml(&path.join(name), &file, 0o644)
+    }
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    format: u32,
+}
+
+/// Says what is at a path where no pool is.
+pub(super) fn what_is_there(path: &Path) -> Error {
+    let at = path.display();
+    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
+        return Error::new(
+            Kind::Format,
+            format!("{at} is a half-created or half-destroyed pool: run `engram destroy {at}`"),
+        );
+    }
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Error::new(
+            Kind::Format,
+            format!("{at} is a folder, but not a pool (it has no {POOL_FILE}): check the path"),
+        ),
+        Ok(_) => Error::new(
+            Kind::Format,
+            format!("{at} is a file, not a pool: to bring a file in, use `engram import`"),
+        ),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Error::new(
+            Kind::NotFound,
+            format!(
+                "there is no pool at {at}: make one with engram.create or `engram create {at}`"
+            ),
+        ),
+        Err(e) => Error::os(format!("looking at {at}"), &e),
+    }
+}
