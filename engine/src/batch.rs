@@ -10,61 +10,21 @@
 //! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
 //! its thread and to one realm; inner batches join it. A forked child does not inherit it.
 
+mod layer;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
+use self::layer::{Change, Guard, Layer, Seen};
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
 use crate::id::{NameKey, split_name_key};
+use crate::object::Record;
 use crate::realm::{Changes, Core};
 use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
-
-/// What an operation relied on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Guard {
-    Absent,
-    Present,
-    Equals(Vec<u8>),
-}
-
-/// One row, as the list knows it: what it relies on, and what becomes of it.
-#[derive(Default)]
-struct Entry {
-    guard: Option<Guard>,
-    change: Option<Change>,
-}
-
-/// What becomes of a row.
-enum Change {
-    Put(Vec<u8>),
-    Remove,
-}
-
-/// How the batch sees a row.
-enum Seen<'a> {
-    Row(&'a [u8]),
-    Nothing,
-    /// Only the catalog knows.
-    Below,
-}
-
-impl Entry {
-    fn seen(&self) -> Seen<'_> {
-        match (&self.change, &self.guard) {
-            (Some(Change::Put(row)), _) | (None, Some(Guard::Equals(row))) => Seen::Row(row),
-            (Some(Change::Remove), _) | (None, Some(Guard::Absent)) => Seen::Nothing,
-            (None, Some(Guard::Present) | None) => Seen::Below,
-        }
-    }
-}
-
-/// One table's part of the list.
-type Layer = BTreeMap<Vec<u8>, Entry>;
 
 /// The list.
 #[derive(Default)]
@@ -226,8 +186,7 @@ impl Overlay {
 
     /// Whether the list itself makes this row.
     pub(crate) fn makes(&self, table: Table, key: &[u8]) -> bool {
-        let entry = self.layers[table as usize].get(key);
-        entry.is_some_and(|entry| matches!(entry.change, Some(Change::Put(_))))
+        matches!(self.layers[table as usize].change(key), Some(Change::Put(_)))
     }
 
     /// A commit of this thread that no guard can notice.
@@ -243,10 +202,10 @@ impl Overlay {
             self.check_guards(rows)?;
         }
         for table in Table::ALL {
-            for (key, entry) in &self.layers[table as usize] {
-                match &entry.change {
-                    Some(Change::Put(value)) => rows.put(table, key, value)?,
-                    Some(Change::Remove) => rows.remove(table, key)?,
+            for row in self.layers[table as usize].in_order() {
+                match row.change {
+                    Some(Change::Put(value)) => rows.put(table, row.key, value)?,
+                    Some(Change::Remove) => rows.remove(table, row.key)?,
                     None => {}
                 }
             }
@@ -263,16 +222,16 @@ impl Overlay {
 
     fn check_guards(&self, rows: &mut Changes<'_>) -> Result<()> {
         for table in Table::ALL {
-            for (key, entry) in &self.layers[table as usize] {
-                let Some(guard) = &entry.guard else { continue };
-                let now = rows.get(table, key)?;
+            for row in self.layers[table as usize].in_order() {
+                let Some(guard) = row.guard else { continue };
+                let now = rows.get(table, row.key)?;
                 let holds = match guard {
                     Guard::Absent => now.is_none(),
                     Guard::Present => now.is_some(),
-                    Guard::Equals(bytes) => now.as_deref() == Some(bytes.as_slice()),
+                    Guard::Equals(bytes) => now.as_deref() == Some(bytes),
                 };
                 if !holds {
-                    return conflict(table, key);
+                    return conflict(table, row.key);
                 }
             }
         }
@@ -281,11 +240,9 @@ impl Overlay {
 
     /// A group that the list deletes must hold nothing that somebody has put there since.
     fn check_emptied(&self, rows: &mut Changes<'_>) -> Result<()> {
-        for (key, entry) in &self.layers[Table::Groups as usize] {
-            let Ok(gid) = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes) else {
-                continue;
-            };
-            if matches!(entry.change, Some(Change::Remove)) {
+        for row in self.layers[Table::Groups as usize].in_order() {
+            let Ok(gid) = <[u8; 8]>::try_from(row.key).map(u64::from_be_bytes) else { continue };
+            if matches!(row.change, Some(Change::Remove)) {
                 let first = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?;
                 if let Some((name, _)) = first
                     && split_name_key(&name)?.0 == gid
@@ -322,88 +279,74 @@ impl Layered<'_, '_> {
         &mut self.over.layers[table as usize]
     }
 
-    fn guard(&mut self, table: Table, key: &[u8], guard: Guard) {
+    fn guard(&mut self, table: Table, key: &[u8], guard: Guard<&[u8]>) {
         if self.guarding {
-            self.layer(table).entry(key.to_vec()).or_default().guard.get_or_insert(guard);
-        }
-    }
-
-    fn change(&mut self, table: Table, key: &[u8], change: Change) {
-        if let Some(entry) = self.layer(table).get_mut(key) {
-            entry.change = Some(change);
-        } else {
-            let entry = Entry { guard: None, change: Some(change) };
-            self.layer(table).insert(key.to_vec(), entry);
+            self.layer(table).guard(key, guard);
         }
     }
 }
 
 impl Rows for Layered<'_, '_> {
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let below = |entry: &Entry| matches!(entry.seen(), Seen::Below);
-        if !self.layer(table).get(key).is_none_or(below) {
-            return Ok(match self.over.layers[table as usize][key].seen() {
-                Seen::Row(row) => Some(Cow::Borrowed(row)),
-                _ => None,
-            });
+        let layer = &mut self.over.layers[table as usize];
+        if let Seen::Below | Seen::Something = layer.seen(key) {
+            let row = self.base.get(table, key)?;
+            if !self.guarding {
+                return Ok(row.map(|row| Cow::Owned(row.into_owned())));
+            }
+            layer.guard(key, row.as_deref().map_or(Guard::Absent, Guard::Equals));
         }
-        let row = self.base.get(table, key)?.map(Cow::into_owned);
-        self.guard(table, key, row.clone().map_or(Guard::Absent, Guard::Equals));
-        Ok(row.map(Cow::Owned))
+        match layer.seen(key) {
+            Seen::Row(row) => Ok(Some(Cow::Borrowed(row))),
+            _ => Ok(None),
+        }
     }
 
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        if let Some(entry) = self.layer(table).get(key) {
-            match entry.seen() {
-                Seen::Row(_) => return Ok(true),
-                Seen::Nothing => return Ok(false),
-                Seen::Below if entry.guard.is_some() => return Ok(true),
-                Seen::Below => {}
+        match self.layer(table).seen(key) {
+            Seen::Row(_) | Seen::Something => Ok(true),
+            Seen::Nothing => Ok(false),
+            Seen::Below => {
+                let has = self.base.has(table, key)?;
+                self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
+                Ok(has)
             }
         }
-        let has = self.base.has(table, key)?;
-        self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
-        Ok(has)
     }
 
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         let mut below_from = from.to_vec();
-        loop {
+        let below = loop {
             let below = self.base.first_from(table, &below_from)?;
-            let layer = &self.over.layers[table as usize];
-            let changed = |key: &Vec<u8>| layer.get(key).is_some_and(|e| e.change.is_some());
-            if let Some((key, _)) = below.as_ref().filter(|(key, _)| changed(key)) {
-                below_from.clone_from(key);
-                below_from.push(0);
-                continue;
+            let changed = |key: &[u8]| self.over.layers[table as usize].change(key).is_some();
+            match &below {
+                Some((key, _)) if changed(key) => {
+                    below_from.clone_from(key);
+                    below_from.push(0);
+                }
+                _ => break below,
             }
-            let from_here = (Bound::Included(from), Bound::Unbounded);
-            let above =
-                layer.range::<[u8], _>(from_here).find_map(|(key, entry)| match &entry.change {
-                    Some(Change::Put(value)) => Some((key.clone(), value.clone())),
-                    _ => None,
-                });
-            return Ok(match (below, above) {
-                (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
-                (below, above) => below.or(above),
-            });
-        }
+        };
+        Ok(match (below, self.layer(table).first_put(from)) {
+            (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
+            (below, above) => below.or(above),
+        })
     }
 }
 
 impl RowsMut for Layered<'_, '_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change(table, key, Change::Put(value.to_vec()));
+        self.layer(table).put(key, |bytes| bytes.extend(value));
         Ok(())
     }
 
-    fn put_owned(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
-        self.change(table, key, Change::Put(value));
+    fn put_record(&mut self, table: Table, key: &[u8], record: &Record<'_>) -> Result<()> {
+        self.layer(table).put(key, |bytes| record.encode_to(bytes));
         Ok(())
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        self.change(table, key, Change::Remove);
+        self.layer(table).remove(key);
         Ok(())
     }
 

@@ -231,6 +231,29 @@ fn a_batch_that_conflicts_is_undone() {
 }
 
 #[test]
+fn a_batch_that_wrote_into_a_group_does_not_lose_anothers_attribute_of_it() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let group = realm.create_group(realm.root(), "g", &[], &[], false).unwrap();
+    let attr = |key: &str| {
+        vec![(key.to_owned(), Value { dtype: DType::bytes(), shape: vec![], data: vec![1] })]
+    };
+    realm.begin_batch().unwrap();
+    put(&realm, "g/x", 1, 4);
+    realm.put(group, "y", &floats(&[1]), &[0; 8], Placement::default()).unwrap();
+    realm.set_attrs(Member::Group(group), &attr("mine")).unwrap();
+    let other = realm.clone();
+    let theirs = attr("theirs");
+    std::thread::spawn(move || other.set_attrs(Member::Group(group), &theirs).unwrap())
+        .join()
+        .unwrap();
+    assert_eq!(realm.commit_batch().unwrap_err().kind(), Kind::Busy);
+    let attrs = realm.attrs(Member::Group(group)).unwrap();
+    assert_eq!(attrs.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["theirs"]);
+    fixture.assert_sound();
+}
+
+#[test]
 fn a_group_moves_with_all_that_is_in_it_but_not_into_itself() {
     let fixture = Fixture::new(64 << 20);
     let realm = fixture.realm();
