@@ -10,14 +10,16 @@
 //! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
 //! its thread and to one realm; inner batches join it. A forked child does not inherit it.
 
+mod below;
 mod layer;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use self::below::{Below, Gaps};
 use self::layer::{Change, Guard, Layer, Seen};
-use crate::catalog::{ReadTxn, Table};
+use crate::catalog::{Catalog, ReadTxn, Table, forks};
 use crate::error::Result;
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
@@ -30,6 +32,7 @@ use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
 #[derive(Default)]
 pub(crate) struct Overlay {
     layers: [Layer; Table::COUNT],
+    gaps: Gaps,
     /// Extents of rows from below that the list removes.
     released: Vec<Extent>,
     /// Reservations that rows of the list point to.
@@ -44,8 +47,8 @@ pub(crate) struct Overlay {
 /// A batch that is running in a thread.
 struct Running {
     core: Arc<Core>,
-    /// The process it began in: a child of a fork has no part in it.
-    pid: u32,
+    /// How many forks lay behind the process it began in: a child has no part in it.
+    forks: u64,
     depth: u32,
     failed: bool,
     overlay: Overlay,
@@ -65,7 +68,7 @@ pub(crate) fn begin(core: &Arc<Core>) -> Result<()> {
             None => {
                 *slot = Some(Running {
                     core: Arc::clone(core),
-                    pid: std::process::id(),
+                    forks: forks(),
                     depth: 1,
                     failed: false,
                     overlay: Overlay::default(),
@@ -87,7 +90,7 @@ fn other_realm<T>(running: &Running) -> Result<T> {
 }
 
 fn discard_inherited(slot: &mut Option<Running>) {
-    if slot.as_ref().is_some_and(|running| running.pid != std::process::id()) {
+    if slot.as_ref().is_some_and(|running| running.forks != forks()) {
         *slot = None;
     }
 }
@@ -168,20 +171,24 @@ pub(crate) fn helped(core: &Core, id: u64) {
 /// Whether this thread runs a batch on this realm.
 pub(crate) fn runs(core: &Arc<Core>) -> bool {
     RUNNING.with_borrow(|slot| {
-        slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.pid == std::process::id())
+        slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.forks == forks())
     })
 }
 
 impl Overlay {
-    /// The list on top of a snapshot, for an operation: what it reads becomes a guard.
-    pub(crate) fn on<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
-        self.holds_at.get_or_insert(txn.id());
-        Layered { base: Snapshot(txn), over: self, guarding: true }
+    /// The list on top of the catalog, for an operation: what it reads becomes a guard.
+    pub(crate) fn on<'a>(&'a mut self, catalog: &'a Catalog) -> Layered<'a> {
+        Layered { below: Below::Catalog(catalog), over: self, guarding: true }
     }
 
     /// The same for a look-up, which relies on nothing.
-    pub(crate) fn look<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
-        Layered { base: Snapshot(txn), over: self, guarding: false }
+    pub(crate) fn look<'a>(&'a mut self, catalog: &'a Catalog) -> Layered<'a> {
+        Layered { below: Below::Catalog(catalog), over: self, guarding: false }
+    }
+
+    /// The same for a look-up that has a snapshot.
+    pub(crate) fn look_at<'a>(&'a mut self, txn: &'a ReadTxn<'a>) -> Layered<'a> {
+        Layered { below: Below::Given(txn), over: self, guarding: false }
     }
 
     /// Whether the list itself makes this row.
@@ -267,16 +274,20 @@ fn conflict(table: Table, key: &[u8]) -> Result<()> {
     )
 }
 
-/// A list on top of a snapshot.
-pub(crate) struct Layered<'a, 'env> {
-    base: Snapshot<'a, 'env>,
+/// A list on top of the catalog.
+pub(crate) struct Layered<'a> {
+    below: Below<'a>,
     over: &'a mut Overlay,
     guarding: bool,
 }
 
-impl Layered<'_, '_> {
+impl Layered<'_> {
     fn layer(&mut self, table: Table) -> &mut Layer {
         &mut self.over.layers[table as usize]
+    }
+
+    fn below(&mut self) -> Result<Snapshot<'_, '_>> {
+        snapshot(&mut self.below, &mut self.over.holds_at, self.guarding).map(Snapshot)
     }
 
     fn guard(&mut self, table: Table, key: &[u8], guard: Guard<&[u8]>) {
@@ -284,19 +295,53 @@ impl Layered<'_, '_> {
             self.layer(table).guard(key, guard);
         }
     }
+
+    /// Whether a name is known to be free without a look.
+    fn is_free(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        if !matches!(table, Table::Names) {
+            return Ok(false);
+        }
+        let shown = self.over.gaps.show_free(key, &self.below)?;
+        if let (Some(id), true) = (shown, self.guarding) {
+            self.over.holds_at.get_or_insert(id);
+        }
+        Ok(shown.is_some())
+    }
 }
 
-impl Rows for Layered<'_, '_> {
+/// The snapshot, to read what the list does not know; the first that an operation uses is the one
+/// that the guards hold at.
+fn snapshot<'b, 'a>(
+    below: &'b mut Below<'a>,
+    holds_at: &mut Option<u64>,
+    guarding: bool,
+) -> Result<&'b ReadTxn<'a>> {
+    let txn = below.txn()?;
+    if guarding {
+        holds_at.get_or_insert(txn.id());
+    }
+    Ok(txn)
+}
+
+impl Rows for Layered<'_> {
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let layer = &mut self.over.layers[table as usize];
-        if let Seen::Below | Seen::Something = layer.seen(key) {
-            let row = self.base.get(table, key)?;
-            if !self.guarding {
-                return Ok(row.map(|row| Cow::Owned(row.into_owned())));
+        if let Seen::Below | Seen::Something = self.layer(table).seen(key) {
+            if self.is_free(table, key)? {
+                self.guard(table, key, Guard::Absent);
+                return Ok(None);
             }
-            layer.guard(key, row.as_deref().map_or(Guard::Absent, Guard::Equals));
+            let txn = snapshot(&mut self.below, &mut self.over.holds_at, self.guarding)?;
+            let row = txn.get(table, key)?;
+            if row.is_none() && matches!(table, Table::Names) {
+                self.over.gaps.note(key, txn)?;
+            }
+            if !self.guarding {
+                return Ok(row.map(|row| Cow::Owned(row.to_vec())));
+            }
+            let guard = row.map_or(Guard::Absent, Guard::Equals);
+            self.over.layers[table as usize].guard(key, guard);
         }
-        match layer.seen(key) {
+        match self.layer(table).seen(key) {
             Seen::Row(row) => Ok(Some(Cow::Borrowed(row))),
             _ => Ok(None),
         }
@@ -307,7 +352,7 @@ impl Rows for Layered<'_, '_> {
             Seen::Row(_) | Seen::Something => Ok(true),
             Seen::Nothing => Ok(false),
             Seen::Below => {
-                let has = self.base.has(table, key)?;
+                let has = self.below()?.has(table, key)?;
                 self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
                 Ok(has)
             }
@@ -317,7 +362,7 @@ impl Rows for Layered<'_, '_> {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         let mut below_from = from.to_vec();
         let below = loop {
-            let below = self.base.first_from(table, &below_from)?;
+            let below = self.below()?.first_from(table, &below_from)?;
             let changed = |key: &[u8]| self.over.layers[table as usize].change(key).is_some();
             match &below {
                 Some((key, _)) if changed(key) => {
@@ -334,7 +379,7 @@ impl Rows for Layered<'_, '_> {
     }
 }
 
-impl RowsMut for Layered<'_, '_> {
+impl RowsMut for Layered<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.layer(table).put(key, |bytes| bytes.extend(value));
         Ok(())
