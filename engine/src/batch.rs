@@ -10,66 +10,29 @@
 //! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
 //! its thread and to one realm; inner batches join it. A forked child does not inherit it.
 
+mod below;
+mod layer;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::catalog::{ReadTxn, Table};
+use self::below::{Below, Gaps};
+use self::layer::{Change, Guard, Layer, Seen};
+use crate::catalog::{Catalog, ReadTxn, Table, forks};
 use crate::error::{Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
 use crate::id::{NameKey, split_name_key};
+use crate::object::Record;
 use crate::realm::{Changes, Core};
 use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
-
-/// What an operation relied on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Guard {
-    Absent,
-    Present,
-    Equals(Vec<u8>),
-}
-
-/// One row, as the list knows it: what it relies on, and what becomes of it.
-#[derive(Default)]
-struct Entry {
-    guard: Option<Guard>,
-    change: Option<Change>,
-}
-
-/// What becomes of a row.
-enum Change {
-    Put(Vec<u8>),
-    Remove,
-}
-
-/// How the batch sees a row.
-enum Seen<'a> {
-    Row(&'a [u8]),
-    Nothing,
-    /// Only the catalog knows.
-    Below,
-}
-
-impl Entry {
-    fn seen(&self) -> Seen<'_> {
-        match (&self.change, &self.guard) {
-            (Some(Change::Put(row)), _) | (None, Some(Guard::Equals(row))) => Seen::Row(row),
-            (Some(Change::Remove), _) | (None, Some(Guard::Absent)) => Seen::Nothing,
-            (None, Some(Guard::Present) | None) => Seen::Below,
-        }
-    }
-}
-
-/// One table's part of the list.
-type Layer = BTreeMap<Vec<u8>, Entry>;
 
 /// The list.
 #[derive(Default)]
 pub(crate) struct Overlay {
     layers: [Layer; Table::COUNT],
+    gaps: Gaps,
     /// Extents of rows from below that the list removes.
     released: Vec<Extent>,
     /// Reservations that rows of the list point to.
@@ -84,8 +47,8 @@ pub(crate) struct Overlay {
 /// A batch that is running in a thread.
 struct Running {
     core: Arc<Core>,
-    /// The process it began in: a child of a fork has no part in it.
-    pid: u32,
+    /// How many forks lay behind the process it began in: a child has no part in it.
+    forks: u64,
     depth: u32,
     failed: bool,
     overlay: Overlay,
@@ -105,7 +68,7 @@ pub(crate) fn begin(core: &Arc<Core>) -> Result<()> {
             None => {
                 *slot = Some(Running {
                     core: Arc::clone(core),
-                    pid: std::process::id(),
+                    forks: forks(),
                     depth: 1,
                     failed: false,
                     overlay: Overlay::default(),
@@ -127,7 +90,7 @@ fn other_realm<T>(running: &Running) -> Result<T> {
 }
 
 fn discard_inherited(slot: &mut Option<Running>) {
-    if slot.as_ref().is_some_and(|running| running.pid != std::process::id()) {
+    if slot.as_ref().is_some_and(|running| running.forks != forks()) {
         *slot = None;
     }
 }
@@ -211,26 +174,29 @@ pub(crate) fn helped(core: &Core, id: u64) {
 /// Whether this thread runs a batch on this realm.
 pub(crate) fn runs(core: &Arc<Core>) -> bool {
     RUNNING.with_borrow(|slot| {
-        slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.pid == std::process::id())
+        slot.as_ref().is_some_and(|r| Arc::ptr_eq(&r.core, core) && r.forks == forks())
     })
 }
 
 impl Overlay {
-    /// The list on top of a snapshot, for an operation: what it reads becomes a guard.
-    pub(crate) fn on<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
-        self.holds_at.get_or_insert(txn.id());
-        Layered { base: Snapshot(txn), over: self, guarding: true }
+    /// The list on top of the catalog, for an operation: what it reads becomes a guard.
+    pub(crate) fn on<'a>(&'a mut self, catalog: &'a Catalog) -> Layered<'a> {
+        Layered { below: Below::Catalog(catalog), over: self, guarding: true }
     }
 
     /// The same for a look-up, which relies on nothing.
-    pub(crate) fn look<'a, 'env>(&'a mut self, txn: &'a ReadTxn<'env>) -> Layered<'a, 'env> {
-        Layered { base: Snapshot(txn), over: self, guarding: false }
+    pub(crate) fn look<'a>(&'a mut self, catalog: &'a Catalog) -> Layered<'a> {
+        Layered { below: Below::Catalog(catalog), over: self, guarding: false }
+    }
+
+    /// The same for a look-up that has a snapshot.
+    pub(crate) fn look_at<'a>(&'a mut self, txn: &'a ReadTxn<'a>) -> Layered<'a> {
+        Layered { below: Below::Given(txn), over: self, guarding: false }
     }
 
     /// Whether the list itself makes this row.
     pub(crate) fn makes(&self, table: Table, key: &[u8]) -> bool {
-        let entry = self.layers[table as usize].get(key);
-        entry.is_some_and(|entry| matches!(entry.change, Some(Change::Put(_))))
+        matches!(self.layers[table as usize].change(key), Some(Change::Put(_)))
     }
 
     /// A commit of this thread that no guard can notice.
@@ -246,10 +212,10 @@ impl Overlay {
             self.check_guards(rows)?;
         }
         for table in Table::ALL {
-            for (key, entry) in &self.layers[table as usize] {
-                match &entry.change {
-                    Some(Change::Put(value)) => rows.put(table, key, value)?,
-                    Some(Change::Remove) => rows.remove(table, key)?,
+            for row in self.layers[table as usize].in_order() {
+                match row.change {
+                    Some(Change::Put(value)) => rows.put(table, row.key, value)?,
+                    Some(Change::Remove) => rows.remove(table, row.key)?,
                     None => {}
                 }
             }
@@ -266,16 +232,16 @@ impl Overlay {
 
     fn check_guards(&self, rows: &mut Changes<'_>) -> Result<()> {
         for table in Table::ALL {
-            for (key, entry) in &self.layers[table as usize] {
-                let Some(guard) = &entry.guard else { continue };
-                let now = rows.get(table, key)?;
+            for row in self.layers[table as usize].in_order() {
+                let Some(guard) = row.guard else { continue };
+                let now = rows.get(table, row.key)?;
                 let holds = match guard {
                     Guard::Absent => now.is_none(),
                     Guard::Present => now.is_some(),
-                    Guard::Equals(bytes) => now.as_deref() == Some(bytes.as_slice()),
+                    Guard::Equals(bytes) => now.as_deref() == Some(bytes),
                 };
                 if !holds {
-                    return conflict(table, key);
+                    return conflict(table, row.key);
                 }
             }
         }
@@ -284,11 +250,9 @@ impl Overlay {
 
     /// A group that the list deletes must hold nothing that somebody has put there since.
     fn check_emptied(&self, rows: &mut Changes<'_>) -> Result<()> {
-        for (key, entry) in &self.layers[Table::Groups as usize] {
-            let Ok(gid) = <[u8; 8]>::try_from(key.as_slice()).map(u64::from_be_bytes) else {
-                continue;
-            };
-            if matches!(entry.change, Some(Change::Remove)) {
+        for row in self.layers[Table::Groups as usize].in_order() {
+            let Ok(gid) = <[u8; 8]>::try_from(row.key).map(u64::from_be_bytes) else { continue };
+            if matches!(row.change, Some(Change::Remove)) {
                 let first = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?;
                 if let Some((name, _)) = first
                     && split_name_key(&name)?.0 == gid
@@ -313,100 +277,124 @@ fn conflict(table: Table, key: &[u8]) -> Result<()> {
     )
 }
 
-/// A list on top of a snapshot.
-pub(crate) struct Layered<'a, 'env> {
-    base: Snapshot<'a, 'env>,
+/// A list on top of the catalog.
+pub(crate) struct Layered<'a> {
+    below: Below<'a>,
     over: &'a mut Overlay,
     guarding: bool,
 }
 
-impl Layered<'_, '_> {
+impl Layered<'_> {
     fn layer(&mut self, table: Table) -> &mut Layer {
         &mut self.over.layers[table as usize]
     }
 
-    fn guard(&mut self, table: Table, key: &[u8], guard: Guard) {
+    fn below(&mut self) -> Result<Snapshot<'_, '_>> {
+        snapshot(&mut self.below, &mut self.over.holds_at, self.guarding).map(Snapshot)
+    }
+
+    fn guard(&mut self, table: Table, key: &[u8], guard: Guard<&[u8]>) {
         if self.guarding {
-            self.layer(table).entry(key.to_vec()).or_default().guard.get_or_insert(guard);
+            self.layer(table).guard(key, guard);
         }
     }
 
-    fn change(&mut self, table: Table, key: &[u8], change: Change) {
-        if let Some(entry) = self.layer(table).get_mut(key) {
-            entry.change = Some(change);
-        } else {
-            let entry = Entry { guard: None, change: Some(change) };
-            self.layer(table).insert(key.to_vec(), entry);
+    /// Whether a name is known to be free without a look.
+    fn is_free(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        if !matches!(table, Table::Names) {
+            return Ok(false);
         }
+        let shown = self.over.gaps.show_free(key, &self.below)?;
+        if let (Some(id), true) = (shown, self.guarding) {
+            self.over.holds_at.get_or_insert(id);
+        }
+        Ok(shown.is_some())
     }
 }
 
-impl Rows for Layered<'_, '_> {
+/// The snapshot, to read what the list does not know; the first that an operation uses is the one
+/// that the guards hold at.
+fn snapshot<'b, 'a>(
+    below: &'b mut Below<'a>,
+    holds_at: &mut Option<u64>,
+    guarding: bool,
+) -> Result<&'b ReadTxn<'a>> {
+    let txn = below.txn()?;
+    if guarding {
+        holds_at.get_or_insert(txn.id());
+    }
+    Ok(txn)
+}
+
+impl Rows for Layered<'_> {
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let below = |entry: &Entry| matches!(entry.seen(), Seen::Below);
-        if !self.layer(table).get(key).is_none_or(below) {
-            return Ok(match self.over.layers[table as usize][key].seen() {
-                Seen::Row(row) => Some(Cow::Borrowed(row)),
-                _ => None,
-            });
+        if let Seen::Below | Seen::Something = self.layer(table).seen(key) {
+            if self.is_free(table, key)? {
+                self.guard(table, key, Guard::Absent);
+                return Ok(None);
+            }
+            let txn = snapshot(&mut self.below, &mut self.over.holds_at, self.guarding)?;
+            let row = txn.get(table, key)?;
+            if row.is_none() && matches!(table, Table::Names) {
+                self.over.gaps.note(key, txn)?;
+            }
+            if !self.guarding {
+                return Ok(row.map(|row| Cow::Owned(row.to_vec())));
+            }
+            let guard = row.map_or(Guard::Absent, Guard::Equals);
+            self.over.layers[table as usize].guard(key, guard);
         }
-        let row = self.base.get(table, key)?.map(Cow::into_owned);
-        self.guard(table, key, row.clone().map_or(Guard::Absent, Guard::Equals));
-        Ok(row.map(Cow::Owned))
+        match self.layer(table).seen(key) {
+            Seen::Row(row) => Ok(Some(Cow::Borrowed(row))),
+            _ => Ok(None),
+        }
     }
 
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        if let Some(entry) = self.layer(table).get(key) {
-            match entry.seen() {
-                Seen::Row(_) => return Ok(true),
-                Seen::Nothing => return Ok(false),
-                Seen::Below if entry.guard.is_some() => return Ok(true),
-                Seen::Below => {}
+        match self.layer(table).seen(key) {
+            Seen::Row(_) | Seen::Something => Ok(true),
+            Seen::Nothing => Ok(false),
+            Seen::Below => {
+                let has = self.below()?.has(table, key)?;
+                self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
+                Ok(has)
             }
         }
-        let has = self.base.has(table, key)?;
-        self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
-        Ok(has)
     }
 
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         let mut below_from = from.to_vec();
-        loop {
-            let below = self.base.first_from(table, &below_from)?;
-            let layer = &self.over.layers[table as usize];
-            let changed = |key: &Vec<u8>| layer.get(key).is_some_and(|e| e.change.is_some());
-            if let Some((key, _)) = below.as_ref().filter(|(key, _)| changed(key)) {
-                below_from.clone_from(key);
-                below_from.push(0);
-                continue;
+        let below = loop {
+            let below = self.below()?.first_from(table, &below_from)?;
+            let changed = |key: &[u8]| self.over.layers[table as usize].change(key).is_some();
+            match &below {
+                Some((key, _)) if changed(key) => {
+                    below_from.clone_from(key);
+                    below_from.push(0);
+                }
+                _ => break below,
             }
-            let from_here = (Bound::Included(from), Bound::Unbounded);
-            let above =
-                layer.range::<[u8], _>(from_here).find_map(|(key, entry)| match &entry.change {
-                    Some(Change::Put(value)) => Some((key.clone(), value.clone())),
-                    _ => None,
-                });
-            return Ok(match (below, above) {
-                (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
-                (below, above) => below.or(above),
-            });
-        }
+        };
+        Ok(match (below, self.layer(table).first_put(from)) {
+            (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
+            (below, above) => below.or(above),
+        })
     }
 }
 
-impl RowsMut for Layered<'_, '_> {
+impl RowsMut for Layered<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change(table, key, Change::Put(value.to_vec()));
+        self.layer(table).put(key, |bytes| bytes.extend(value));
         Ok(())
     }
 
-    fn put_owned(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
-        self.change(table, key, Change::Put(value));
+    fn put_record(&mut self, table: Table, key: &[u8], record: &Record<'_>) -> Result<()> {
+        self.layer(table).put(key, |bytes| record.encode_to(bytes));
         Ok(())
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        self.change(table, key, Change::Remove);
+        self.layer(table).remove(key);
         Ok(())
     }
 

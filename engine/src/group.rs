@@ -155,7 +155,7 @@ fn put_group(
     origin: &[u8],
 ) -> Result<()> {
     let record = group_record(parent, name, stamp, attrs, origin);
-    rows.put_owned(Table::Groups, &id_key(gid), record.encode())?;
+    rows.put_record(Table::Groups, &id_key(gid), &record)?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &Member::Group(gid).to_row())
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn link(
         None => {}
     }
     let record = Record { parent, name, ..new.record };
-    rows.put_owned(Table::Objects, &id_key(new.oid), record.encode())?;
+    rows.put_record(Table::Objects, &id_key(new.oid), &record)?;
     rows.put(
         Table::Names,
         NameKey::new(parent, name).as_bytes(),

@@ -163,6 +163,13 @@ impl<'a> Record<'a> {
 
     /// The row that `parse` reads.
     pub fn encode(&self) -> Vec<u8> {
+        let mut row = Vec::new();
+        self.encode_to(&mut row);
+        row
+    }
+
+    /// Appends the row that `parse` reads.
+    pub fn encode_to(&self, row: &mut Vec<u8>) {
         let payload = match &self.stored {
             Stored::Inline(bytes) => bytes.len(),
             Stored::Contiguous { .. } => CONTIGUOUS_BYTES,
@@ -173,7 +180,7 @@ impl<'a> Record<'a> {
             + self.dims.len()
             + self.attrs.len()
             + self.origin.len();
-        let mut row = Vec::with_capacity(HEAD_BYTES + 32 + sections + payload);
+        row.reserve(HEAD_BYTES + 32 + sections + payload);
         let layout = match self.stored {
             Stored::Inline(_) => LAYOUT_INLINE,
             Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
@@ -188,7 +195,7 @@ impl<'a> Record<'a> {
         row.push(self.ndim);
         row.extend_from_slice(self.shape);
         for section in [self.name.as_bytes(), self.dtype, self.dims, self.attrs, self.origin] {
-            varint::push(&mut row, section.len() as u64);
+            varint::push(row, section.len() as u64);
             row.extend_from_slice(section);
         }
         match &self.stored {
@@ -199,7 +206,6 @@ impl<'a> Record<'a> {
                 }
             }
         }
-        row
     }
 
     /// The extent that the record points to.

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::extent::Extent;
+use crate::object::Record;
 
 /// A key and its value, copied out.
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
@@ -28,9 +29,9 @@ pub(crate) trait Rows {
 pub(crate) trait RowsMut: Rows {
     /// Sets a row.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
-    /// Sets a row to a value that is not needed any more.
-    fn put_owned(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<()> {
-        self.put(table, key, &value)
+    /// Sets a row to a record.
+    fn put_record(&mut self, table: Table, key: &[u8], record: &Record<'_>) -> Result<()> {
+        self.put(table, key, &record.encode())
     }
     /// Removes a row that is known to exist.
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()>;

@@ -251,6 +251,61 @@ fn a_batch_that_conflicts_is_undone() {
 }
 
 #[test]
+fn a_batch_sees_what_others_put_between_its_own_names() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let other = |name: &'static str| {
+        let other = realm.clone();
+        std::thread::spawn(move || put(&other, name, 2, 4)).join().unwrap();
+    };
+    realm.begin_batch().unwrap();
+    put(&realm, "b", 1, 4);
+    put(&realm, "c", 1, 4);
+    other("d");
+    let refused = realm.put(realm.root(), "d", &floats(&[1]), &[0; 8], Placement::default());
+    assert_eq!(refused.unwrap_err().kind(), Kind::Exists);
+    put(&realm, "a", 1, 4);
+    assert_eq!(realm.count(realm.root()).unwrap(), 4);
+    // What it makes from what it saw is still checked at the end.
+    put(&realm, "e", 1, 4);
+    other("e");
+    assert_eq!(realm.commit_batch().unwrap_err().kind(), Kind::Busy);
+    assert_eq!(realm.count(realm.root()).unwrap(), 2);
+
+    realm.begin_batch().unwrap();
+    for name in ["z", "y", "x", "w", "f", "g/h", "g/i"] {
+        put(&realm, name, 3, 4);
+    }
+    other("v");
+    realm.commit_batch().unwrap();
+    assert_eq!(realm.count(realm.root()).unwrap(), 9);
+    fixture.assert_sound();
+}
+
+#[test]
+fn a_batch_that_wrote_into_a_group_does_not_lose_anothers_attribute_of_it() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let group = realm.create_group(realm.root(), "g", &[], &[], false).unwrap();
+    let attr = |key: &str| {
+        vec![(key.to_owned(), Value { dtype: DType::bytes(), shape: vec![], data: vec![1] })]
+    };
+    realm.begin_batch().unwrap();
+    put(&realm, "g/x", 1, 4);
+    realm.put(group, "y", &floats(&[1]), &[0; 8], Placement::default()).unwrap();
+    realm.set_attrs(Member::Group(group), &attr("mine")).unwrap();
+    let other = realm.clone();
+    let theirs = attr("theirs");
+    std::thread::spawn(move || other.set_attrs(Member::Group(group), &theirs).unwrap())
+        .join()
+        .unwrap();
+    assert_eq!(realm.commit_batch().unwrap_err().kind(), Kind::Busy);
+    let attrs = realm.attrs(Member::Group(group)).unwrap();
+    assert_eq!(attrs.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["theirs"]);
+    fixture.assert_sound();
+}
+
+#[test]
 fn a_group_moves_with_all_that_is_in_it_but_not_into_itself() {
     let fixture = Fixture::new(64 << 20);
     let realm = fixture.realm();

@@ -36,7 +36,7 @@
 mod txn;
 
 pub use txn::Cursor;
-pub(super) use txn::{Read, Row, Tree, Write, check_key, check_value};
+pub(super) use txn::{Around, Read, Row, Tree, Write, check_key, check_value};
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -63,6 +63,11 @@ static FORKS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many forks lie between the program's start and this process.
+pub(crate) fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
 }
 
 /// Sees to it, once, that a forked child knows that it is one.
@@ -120,7 +125,7 @@ impl Env {
             page_bytes: 0,
             kept: Mutex::new(Vec::new()),
             writer: AtomicUsize::new(0),
-            born: FORKS.load(Ordering::Relaxed),
+            born: forks(),
             abandoned: false,
         };
         env.open_files(&path, options).map_err(|error| {
@@ -212,22 +217,22 @@ impl Env {
     /// How many reader slots have ever been in use at once, over all processes.
     #[cfg(test)]
     pub(super) fn readers_ever(&self) -> Result<u32> {
-        let mut info = ffi::MDB_envinfo {
-            me_mapaddr: ptr::null_mut(),
-            me_mapsize: 0,
-            me_last_pgno: 0,
-            me_last_txnid: 0,
-            me_maxreaders: 0,
-            me_numreaders: 0,
-        };
-        // SAFETY: the environment is open, `info` a valid place.
-        check("mdb_env_info", unsafe { ffi::mdb_env_info(self.raw.as_ptr(), &raw mut info) })?;
-        Ok(info.me_numreaders)
+        self.info().map(|info| info.me_numreaders)
     }
 
     /// The last page that the last committed transaction uses. Under the writer lock: that the
     /// one now writing has begun from.
     pub(super) fn last_page(&self) -> Result<u64> {
+        self.info().map(|info| info.me_last_pgno as u64)
+    }
+
+    /// The id of the last committed transaction: two loads, and no lock.
+    pub(super) fn last_id(&self) -> Result<u64> {
+        self.check_process()?;
+        self.info().map(|info| info.me_last_txnid as u64)
+    }
+
+    fn info(&self) -> Result<ffi::MDB_envinfo> {
         let mut info = ffi::MDB_envinfo {
             me_mapaddr: ptr::null_mut(),
             me_mapsize: 0,
@@ -238,7 +243,7 @@ impl Env {
         };
         // SAFETY: the environment is open and `info` is a valid place.
         check("mdb_env_info", unsafe { ffi::mdb_env_info(self.raw.as_ptr(), &raw mut info) })?;
-        Ok(info.me_last_pgno as u64)
+        Ok(info)
     }
 
     /// Writes every committed page to the medium.
@@ -352,7 +357,7 @@ impl Env {
 
     /// Whether this process inherited the environment from the one that opened it.
     fn is_inherited(&self) -> bool {
-        FORKS.load(Ordering::Relaxed) != self.born
+        forks() != self.born
     }
 
     /// Refuses a forked child what the parent has opened.

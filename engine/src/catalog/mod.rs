@@ -62,6 +62,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use growth::Growth;
 pub use lmdb::Cursor;
+pub(crate) use lmdb::forks;
 pub use table::Table;
 pub use txn::{Headroom, ReadTxn, WriteTxn};
 
@@ -231,6 +232,12 @@ impl Catalog {
     /// A snapshot to read from. Waits for no writer.
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         self.env.read().map(ReadTxn::new)
+    }
+
+    /// The id of the last committed transaction: a snapshot with this id is the newest there is.
+    /// Far cheaper than beginning one.
+    pub fn last_id(&self) -> Result<u64> {
+        self.env.last_id()
     }
 
     /// Waits for the writer lock and begins the write transaction.

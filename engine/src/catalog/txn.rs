@@ -53,6 +53,12 @@ impl<'c> ReadTxn<'c> {
     pub fn last(&self, table: Table) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         Ok(self.raw.last(table)?.map(owned))
     }
+
+    /// The keys on both sides of an absent `key`: every other key between them is absent too.
+    /// `None` stands for the table's end.
+    pub(crate) fn around(&self, table: Table, key: &[u8]) -> Result<lmdb::Around<'_>> {
+        self.raw.around(table, key)
+    }
 }
 
 /// The one write transaction at a time. Dropping it undoes it.

@@ -31,14 +31,14 @@ pub enum Payload {
 /// Runs the same look-up on a snapshot, or on this thread's list above one.
 macro_rules! look {
     ($core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
-        let txn = $inside.read()?;
         match batch::runs($core) {
             false => {
+                let txn = $inside.read()?;
                 let $rows = &mut Snapshot(&txn);
                 $body
             }
             true => batch::with($core, |overlay| {
-                let $rows = &mut overlay.look(&txn);
+                let $rows = &mut overlay.look($inside.catalog());
                 $body
             })?
             .map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok),
@@ -228,7 +228,7 @@ impl Core {
         let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
         let found = if batch::runs(self) {
             batch::with(self, |overlay| {
-                group::with_record(&mut overlay.look(look.txn()), Member::Object(oid), parts)
+                group::with_record(&mut overlay.look_at(look.txn()), Member::Object(oid), parts)
             })?
             .expect("a batch runs in this thread")
         } else {

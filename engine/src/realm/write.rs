@@ -67,8 +67,7 @@ impl Ids {
 macro_rules! change {
     ($core:expr, $inside:expr, $headroom:expr, |$rows:ident| $body:expr) => {{
         match batch::with($core, |overlay| {
-            let txn = $inside.read()?;
-            let $rows = &mut overlay.on(&txn);
+            let $rows = &mut overlay.on($inside.catalog());
             $body
         })? {
             Some(done) => Ok(done),
@@ -342,13 +341,12 @@ impl Core {
         let parsed = Path::new(&link.path)?;
         let target = Target { from: link.from, root: self.setup.root(), path: &parsed };
         let inside = &self.enter()?;
-        let txn = inside.read()?;
         let checked = batch::with(self, |overlay: &mut Overlay| {
-            group::check_free(&mut overlay.look(&txn), &target, link.overwrite)
+            group::check_free(&mut overlay.look(inside.catalog()), &target, link.overwrite)
         })?;
         match checked {
             Some(()) => Ok(()),
-            None => group::check_free(&mut Snapshot(&txn), &target, link.overwrite),
+            None => group::check_free(&mut Snapshot(&inside.read()?), &target, link.overwrite),
         }
     }
 

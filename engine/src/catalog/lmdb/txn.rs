@@ -16,6 +16,9 @@ use crate::fail;
 /// A key and its value.
 pub(in crate::catalog) type Row<'t> = (&'t [u8], &'t [u8]);
 
+/// The keys before and after a gap.
+pub(in crate::catalog) type Around<'t> = (Option<&'t [u8]>, Option<&'t [u8]>);
+
 /// How large a table's tree is: levels, and pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::catalog) struct Tree {
@@ -101,6 +104,16 @@ impl Txn<'_> {
             Some(_) => cursor.step(&[], ffi::MDB_PREV),
             None => cursor.step(&[], ffi::MDB_LAST),
         }
+    }
+
+    /// The keys on both sides of an absent `key`; `None` where the table ends.
+    pub(in crate::catalog) fn around(&self, table: Table, key: &[u8]) -> Result<Around<'_>> {
+        check_key(key)?;
+        let mut cursor = self.open_cursor(self.env.tables[table as usize])?;
+        let after = cursor.step(key, ffi::MDB_SET_RANGE)?;
+        let to = if after.is_some() { ffi::MDB_PREV } else { ffi::MDB_LAST };
+        let before = cursor.step(&[], to)?;
+        Ok((before.map(|(key, _)| key), after.map(|(key, _)| key)))
     }
 
     fn open_cursor(&self, table: ffi::MDB_dbi) -> Result<Cursor<'_>> {
