@@ -114,7 +114,7 @@ pub(crate) fn push(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<(
     }
     varint::push(section, u64::from(key));
     section.push(value.shape.len() as u8);
-    section.extend_from_slice(&object::encode_shape(&value.shape));
+    object::encode_shape(&value.shape, section);
     for part in [&dtype, &value.data] {
         varint::push(section, part.len() as u64);
         section.extend_from_slice(part);

@@ -199,6 +199,11 @@ impl Overlay {
         matches!(self.layers[table as usize].change(key), Some(Change::Put(_)))
     }
 
+    /// The bytes that the list will put into the catalog, about.
+    pub(crate) fn bytes_put(&self) -> u64 {
+        self.layers.iter().map(Layer::bytes_put).sum()
+    }
+
     /// A commit of this thread that no guard can notice.
     fn helped(&mut self, id: u64) {
         if self.holds_at.is_some_and(|last| last + 1 == id) {

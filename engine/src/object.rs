@@ -299,13 +299,11 @@ pub fn value_bytes(dtype: &DType, shape: &[u64]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// A shape as a record's section.
-pub fn encode_shape(shape: &[u64]) -> Vec<u8> {
-    let mut section = Vec::with_capacity(shape.len() * 2);
+/// Appends a shape as a record's section.
+pub fn encode_shape(shape: &[u64], section: &mut Vec<u8>) {
     for &length in shape {
-        varint::push(&mut section, length);
+        varint::push(section, length);
     }
-    section
 }
 
 /// The shape of a section that `take_shape` has taken.

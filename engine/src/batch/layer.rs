@@ -20,6 +20,9 @@ use crate::rows::Row;
 /// Left-over bytes that are not worth the work.
 const WASTE_BYTES_MIN: usize = 64 << 10;
 
+/// What LMDB keeps beside a key and its value.
+const NODE_BYTES: usize = 10;
+
 /// What an operation relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard<B> {
@@ -151,6 +154,15 @@ impl Layer {
         let mut entries = self.entries.clone();
         entries.sort_unstable_by(|a, b| self.slice(a.key).cmp(self.slice(b.key)));
         entries.into_iter().map(|entry| self.listed(entry))
+    }
+
+    /// The bytes that the list's rows will take in the catalog, about.
+    pub(super) fn bytes_put(&self) -> u64 {
+        let bytes = self.entries.iter().map(|entry| match entry.change {
+            Some(Change::Put(row)) => NODE_BYTES + entry.key.len + row.len,
+            _ => 0,
+        });
+        bytes.sum::<usize>() as u64
     }
 
     fn listed(&self, entry: Entry) -> Listed<'_> {

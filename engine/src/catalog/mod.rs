@@ -79,6 +79,10 @@ const FIRST_PAGES: u64 = 2 * RESERVE_PAGES;
 const LEAST_STEP_BYTES: u64 = 1 << 20;
 const GREATEST_STEP_BYTES: u64 = 64 << 20;
 
+/// Pages that a transaction is expected to take beside those for its rows: copies, and the list of
+/// free pages.
+const EXPECTED_BESIDE: u64 = 64;
+
 /// Room in `lock.mdb` for what LMDB keeps beside its readers, and for one reader.
 const LOCK_HEAD_BYTES: u64 = 4096;
 const LOCK_READER_BYTES: u64 = 64;
@@ -267,6 +271,23 @@ impl Catalog {
         };
         let bound = Bound::new(self.env.page_bytes(), raw.free_tree()?, room, reusable);
         Ok(WriteTxn::new(self, raw, bound, turn))
+    }
+
+    /// Makes room ahead for a transaction that will put about so many bytes, which would otherwise
+    /// find out row by row and begin again. A full filesystem is left for it to meet.
+    pub fn expect(&self, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let pages = bytes / self.env.page_bytes() * 9 / 8 + EXPECTED_BESIDE;
+        let used = self.env.last_page()? + 1 + RESERVE_PAGES;
+        if used + pages <= self.growth.allocated_pages() {
+            return Ok(());
+        }
+        match self.extend(pages) {
+            Err(error) if error.kind() != Kind::PoolFull => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Gives the catalog blocks for `pages` pages more than are used now and held in reserve.

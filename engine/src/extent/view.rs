@@ -105,7 +105,7 @@ pub struct Allocation {
     core: Arc<Core>,
     claim: Arc<Claim>,
     reserved: Reserved,
-    link: Link,
+    link: Link<'static>,
     nbytes: u64,
     published: bool,
 }
@@ -115,7 +115,7 @@ impl Allocation {
         core: Arc<Core>,
         claim: Claim,
         reserved: Reserved,
-        link: Link,
+        link: Link<'static>,
         nbytes: u64,
     ) -> Self {
         Allocation { core, claim: Arc::new(claim), reserved, link, nbytes, published: false }

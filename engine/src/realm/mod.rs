@@ -7,10 +7,12 @@
 //! | `commit` | the write path: the one place where rows change |
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
+//! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
 
 mod commit;
 mod core;
+mod link;
 mod look;
 mod open;
 mod space;
@@ -20,11 +22,11 @@ use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
 pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub(crate) use self::link::Link;
 pub use self::look::Payload;
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
-pub(crate) use self::write::Link;
 use crate::error::Result;
 use crate::fail;
 use crate::id::Gid;

@@ -23,28 +23,10 @@ use crate::object::{
 };
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside, lock};
+use crate::realm::link::Link;
 use crate::realm::look::gone_is_busy;
 use crate::realm::space::{NEXT_ID, meta_u64};
 use crate::rows::{Reserved, RowsMut, Snapshot};
-
-/// A new object's sections, encoded once.
-pub(crate) struct Encoded {
-    class: Class,
-    dtype: Vec<u8>,
-    ndim: u8,
-    shape: Vec<u8>,
-    dims: Vec<u8>,
-    attrs: Vec<u8>,
-    origin: Vec<u8>,
-}
-
-/// An object to be linked: where, what, how.
-pub(crate) struct Link {
-    from: Gid,
-    path: String,
-    encoded: Encoded,
-    overwrite: bool,
-}
 
 /// Ids taken for one operation, which may run again with the same.
 #[derive(Clone, Copy)]
@@ -156,7 +138,7 @@ impl Realm {
         let link = core.link_of(parent, path, new, placement.overwrite)?;
         core.check_free(&link)?;
         let (reserved, claim) = core.reserve(nbytes, placement.device)?;
-        Ok(Allocation::new(Arc::clone(core), claim, reserved, link, nbytes))
+        Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
     }
 
     /// Unnamed memory of the pool, gone with its last reference or its process.
@@ -275,59 +257,24 @@ fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
     Ok(())
 }
 
-impl Link {
-    fn record<'a>(&'a self, stored: Stored<'a>, stamp: Stamp) -> Record<'a> {
-        Record {
-            class: self.encoded.class,
-            generation: 0,
-            owner: stamp.owner,
-            parent: 0,
-            created: stamp.now,
-            modified: stamp.now,
-            name: "",
-            dtype: &self.encoded.dtype,
-            ndim: self.encoded.ndim,
-            shape: &self.encoded.shape,
-            dims: &self.encoded.dims,
-            attrs: &self.encoded.attrs,
-            origin: &self.encoded.origin,
-            stored,
-        }
-    }
-}
-
 impl Core {
     fn stamp(&self) -> Stamp {
         Stamp::now(self.user)
     }
 
-    fn link_of(&self, from: Gid, path: &str, new: &NewObject, overwrite: bool) -> Result<Link> {
-        let mut dtype = Vec::with_capacity(16);
-        if new.class != Class::Blob {
-            new.dtype.encode(&mut dtype);
-        }
-        if dtype.len() > usize::from(u16::MAX) {
-            fail!(Argument, "the dtype takes {} bytes to describe; at most 65535 fit", dtype.len());
-        }
+    fn link_of<'a>(
+        &self,
+        from: Gid,
+        path: &'a str,
+        new: &'a NewObject,
+        overwrite: bool,
+    ) -> Result<Link<'a>> {
         let attrs = if new.attrs.is_empty() {
             Vec::new()
         } else {
             self.encode_attrs(&self.enter()?, &new.attrs)?
         };
-        Ok(Link {
-            from,
-            path: path.to_owned(),
-            encoded: Encoded {
-                class: new.class,
-                dtype,
-                ndim: new.shape.len() as u8,
-                shape: object::encode_shape(&new.shape),
-                dims: object::encode_dims(new.dims.as_deref(), new.shape.len())?,
-                attrs,
-                origin: new.origin.clone(),
-            },
-            overwrite,
-        })
+        Link::new((from, path), new, attrs, overwrite)
     }
 
     fn encode_attrs(&self, inside: &Inside<'_>, attrs: &[(String, Value)]) -> Result<Vec<u8>> {
@@ -337,7 +284,7 @@ impl Core {
         attrs::merge(&[], &changes)
     }
 
-    fn check_free(self: &Arc<Self>, link: &Link) -> Result<()> {
+    fn check_free(self: &Arc<Self>, link: &Link<'_>) -> Result<()> {
         let parsed = Path::new(&link.path)?;
         let target = Target { from: link.from, root: self.setup.root(), path: &parsed };
         let inside = &self.enter()?;
@@ -350,14 +297,14 @@ impl Core {
         }
     }
 
-    fn link_inline(self: &Arc<Self>, link: &Link, data: &[u8]) -> Result<Oid> {
+    fn link_inline(self: &Arc<Self>, link: &Link<'_>, data: &[u8]) -> Result<Oid> {
         self.link(link, Stored::Inline(data), None)
     }
 
     /// Links an object whose value lies in reserved space, written and flushed (P1).
     pub(crate) fn link_reserved(
         self: &Arc<Self>,
-        link: &Link,
+        link: &Link<'_>,
         reserved: Reserved,
         nbytes: u64,
     ) -> Result<Oid> {
@@ -367,7 +314,7 @@ impl Core {
 
     fn link(
         self: &Arc<Self>,
-        link: &Link,
+        link: &Link<'_>,
         stored: Stored<'_>,
         reserved: Option<Reserved>,
     ) -> Result<Oid> {
@@ -466,6 +413,7 @@ impl Core {
     /// Applies a batch's list in one commit.
     pub(crate) fn apply(&self, overlay: &Overlay) -> Result<()> {
         let inside = &self.enter()?;
+        inside.catalog().expect(overlay.bytes_put())?;
         self.commit(inside, Headroom::Normal, |rows| overlay.apply(rows))
     }
 

@@ -1,0 +1,90 @@
+//! An object to be linked: what `put` was told, encoded before any lock is taken.
+
+use std::borrow::Cow;
+
+use crate::error::Result;
+use crate::fail;
+use crate::group::Stamp;
+use crate::id::Gid;
+use crate::object::{self, Class, NewObject, Record, Stored};
+
+/// A new object's sections, encoded once.
+struct Encoded<'a> {
+    class: Class,
+    /// The dtype, then the shape.
+    sections: Vec<u8>,
+    shape_at: usize,
+    ndim: u8,
+    dims: Vec<u8>,
+    attrs: Vec<u8>,
+    origin: Cow<'a, [u8]>,
+}
+
+/// An object to be linked: where, what, how.
+pub(crate) struct Link<'a> {
+    pub from: Gid,
+    pub path: Cow<'a, str>,
+    encoded: Encoded<'a>,
+    pub overwrite: bool,
+}
+
+impl<'a> Link<'a> {
+    /// Encodes all but the value.
+    pub(super) fn new(
+        (from, path): (Gid, &'a str),
+        new: &'a NewObject,
+        attrs: Vec<u8>,
+        overwrite: bool,
+    ) -> Result<Self> {
+        let mut sections = Vec::with_capacity(32);
+        if new.class != Class::Blob {
+            new.dtype.encode(&mut sections);
+        }
+        let shape_at = sections.len();
+        if shape_at > usize::from(u16::MAX) {
+            fail!(Argument, "the dtype takes {shape_at} bytes to describe; at most 65535 fit");
+        }
+        object::encode_shape(&new.shape, &mut sections);
+        let encoded = Encoded {
+            class: new.class,
+            sections,
+            shape_at,
+            ndim: new.shape.len() as u8,
+            dims: object::encode_dims(new.dims.as_deref(), new.shape.len())?,
+            attrs,
+            origin: new.origin.as_slice().into(),
+        };
+        Ok(Link { from, path: path.into(), encoded, overwrite })
+    }
+
+    /// The same, for keeps.
+    pub(super) fn into_owned(self) -> Link<'static> {
+        let origin = Cow::Owned(self.encoded.origin.into_owned());
+        Link {
+            path: Cow::Owned(self.path.into_owned()),
+            encoded: Encoded { origin, ..self.encoded },
+            ..self
+        }
+    }
+
+    /// The record, without parent and name.
+    pub(super) fn record<'r>(&'r self, stored: Stored<'r>, stamp: Stamp) -> Record<'r> {
+        let (dtype, shape) = self.encoded.sections.split_at(self.encoded.shape_at);
+        Record {
+            class: self.encoded.class,
+            generation: 0,
+            owner: stamp.owner,
+            parent: 0,
+            created: stamp.now,
+            modified: stamp.now,
+            name: "",
+            dtype,
+            ndim: self.encoded.ndim,
+            shape,
+            dims: &self.encoded.dims,
+            attrs: &self.encoded.attrs,
+            origin: &self.encoded.origin,
+            stored,
+        }
+    }
+}
