@@ -9,7 +9,7 @@ use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
-use crate::name::Path;
+use crate::name::{Name, Path};
 use crate::object::{Class, Record, Stored};
 use crate::rows::{Reserved, Rows, RowsMut};
 
@@ -85,18 +85,6 @@ fn parent_of(rows: &mut impl Rows, target: &Target<'_>) -> Result<Option<Gid>> {
     Ok(Some(group))
 }
 
-/// The last group along a path's parents that is there.
-fn nearest(rows: &mut impl Rows, target: &Target<'_>) -> Result<Gid> {
-    let mut group = target.start();
-    for name in &target.path.parents {
-        match child(rows, group, name.as_str())? {
-            Some(Member::Group(gid)) => group = gid,
-            _ => break,
-        }
-    }
-    Ok(group)
-}
-
 /// The member at a path.
 pub(crate) fn resolve(rows: &mut impl Rows, target: &Target<'_>) -> Result<Option<Member>> {
     match parent_of(rows, target)? {
@@ -115,34 +103,52 @@ fn require(rows: &mut impl Rows, target: &Target<'_>, text: &str) -> Result<(Gid
     fail!(NotFound, "there is no {text:?} in this group: list its members with keys() or tree()")
 }
 
-/// The group to link in; missing parents are made, with the ids that `new_id` gives. What fails
-/// here or finds the name taken later has made none: the first missing one ends all finding.
+/// The last group on the way to a path that is there, and the names after it that are not.
+fn reach<'p>(rows: &mut impl Rows, target: &Target<'p>) -> Result<(Gid, &'p [Name<'p>])> {
+    let mut group = target.start();
+    let mut missing = target.path.parents.as_slice();
+    while let Some((name, rest)) = missing.split_first() {
+        match child(rows, group, name.as_str())? {
+            Some(Member::Group(gid)) => (group, missing) = (gid, rest),
+            Some(Member::Object(_)) => fail!(
+                Exists,
+                "{:?} is an object, not a group: nothing can be made below it",
+                name.as_str()
+            ),
+            None => break,
+        }
+    }
+    // Who was found as a member is there; the group that a handle stands for may be gone.
+    if group == target.start() && !rows.has(Table::Groups, &id_key(group))? {
+        fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
+    }
+    Ok((group, missing))
+}
+
+/// Makes the groups that `reach` found missing, with the ids that `new_id` gives.
+fn make_parents(
+    rows: &mut impl RowsMut,
+    (mut group, missing): (Gid, &[Name<'_>]),
+    stamp: Stamp,
+    new_id: &mut dyn FnMut() -> u64,
+) -> Result<Gid> {
+    for name in missing {
+        let gid = new_id();
+        put_group(rows, gid, group, name.as_str(), stamp, &[], &[])?;
+        group = gid;
+    }
+    Ok(group)
+}
+
+/// The group to link in; missing parents are made.
 fn ensure_parent(
     rows: &mut impl RowsMut,
     target: &Target<'_>,
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<Gid> {
-    let mut group = target.start();
-    if target.path.parents.is_empty() && !rows.has(Table::Groups, &id_key(group))? {
-        fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
-    }
-    for name in &target.path.parents {
-        group = match child(rows, group, name.as_str())? {
-            Some(Member::Group(gid)) => gid,
-            Some(Member::Object(_)) => fail!(
-                Exists,
-                "{:?} is an object, not a group: nothing can be made below it",
-                name.as_str()
-            ),
-            None => {
-                let gid = new_id();
-                put_group(rows, gid, group, name.as_str(), stamp, &[], &[])?;
-                gid
-            }
-        };
-    }
-    Ok(group)
+    let reached = reach(rows, target)?;
+    make_parents(rows, reached, stamp, new_id)
 }
 
 fn put_group(
@@ -249,21 +255,9 @@ pub(crate) fn link(
 
 /// Whether `link` would be refused now; asked before bulk data is copied.
 pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: bool) -> Result<()> {
-    let start = target.start();
-    if target.path.parents.is_empty() && !rows.has(Table::Groups, &id_key(start))? {
-        fail!(NotFound, "the group {start:#x} was deleted: open it again by its path");
-    }
-    let mut group = start;
-    for name in &target.path.parents {
-        match child(rows, group, name.as_str())? {
-            Some(Member::Group(gid)) => group = gid,
-            Some(Member::Object(_)) => fail!(
-                Exists,
-                "{:?} is an object, not a group: nothing can be made below it",
-                name.as_str()
-            ),
-            None => return Ok(()),
-        }
+    let (group, missing) = reach(rows, target)?;
+    if !missing.is_empty() {
+        return Ok(());
     }
     match child(rows, group, target.path.last.as_str())? {
         None => Ok(()),
@@ -321,9 +315,16 @@ pub(crate) fn rename(
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
     let (old_parent, member) = require(rows, old, old_text)?;
-    // Every check comes before the first change: a batch goes on after an operation that failed.
+    let (reached, missing) = reach(rows, new)?;
+    let name = new.path.last.as_str();
+    // Every refusal comes before the first change: in a batch what was changed would stay.
+    if missing.is_empty()
+        && let Some(there) = child(rows, reached, name)?
+    {
+        return if there == member { Ok(()) } else { taken(name, there) };
+    }
     if let Member::Group(moved) = member {
-        let mut above = nearest(rows, new)?;
+        let mut above = reached;
         while above != 0 {
             if above == moved {
                 fail!(Argument, "{old_text:?} cannot be moved into itself");
@@ -331,14 +332,7 @@ pub(crate) fn rename(
             above = record_parent(rows, above)?;
         }
     }
-    let parent = ensure_parent(rows, new, stamp, new_id)?;
-    let name = new.path.last.as_str();
-    if let Some(there) = child(rows, parent, name)? {
-        if there == member {
-            return Ok(());
-        }
-        return taken(name, there);
-    }
+    let parent = make_parents(rows, (reached, missing), stamp, new_id)?;
     let (table, key) = table_of(member);
     let row = match rows.get(table, &key)? {
         Some(row) => Record { parent, name, modified: stamp.now, ..Record::parse(&row)? }.encode(),

@@ -149,6 +149,8 @@ pub struct Catalog {
     map_pages: u64,
     /// Growing has failed since it last succeeded: free pages are counted.
     tight: AtomicBool,
+    /// A commit has failed.
+    spent: AtomicBool,
     /// One writer at a time in this process, if durable: see the essay.
     turn: Mutex<()>,
 }
@@ -229,6 +231,7 @@ impl Catalog {
             durable: options.durable,
             map_pages,
             tight: AtomicBool::new(false),
+            spent: AtomicBool::new(false),
             turn: Mutex::new(()),
         })
     }
@@ -244,12 +247,7 @@ impl Catalog {
         self.env.last_id()
     }
 
-    /// Waits for the writer lock and begins the write transaction.
-    pub fn write(&self, headroom: Headroom) -> Result<WriteTxn<'_>> {
-        // Before any lock that this thread may have.
-        self.env.check_not_writing()?;
-        let turn = self.durable.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        let raw = self.env.write()?;
+    fn refuse_poisoned(&self) -> Result<()> {
         if self.poisoned() {
             fail!(
                 Corrupt,
@@ -257,6 +255,23 @@ impl Catalog {
                 self.data_path.display()
             );
         }
+        Ok(())
+    }
+
+    /// Whether a commit has failed here: LMDB may refuse to read in this environment from then on,
+    /// and it has to be opened anew.
+    pub fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Acquire)
+    }
+
+    /// Waits for the writer lock and begins the write transaction.
+    pub fn write(&self, headroom: Headroom) -> Result<WriteTxn<'_>> {
+        // Before any lock that this thread may have.
+        self.env.check_not_writing()?;
+        let turn = self.durable.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        self.refuse_poisoned()?;
+        let raw = self.env.write()?;
+        self.refuse_poisoned()?;
         let kept_back = match headroom {
             Headroom::Normal => RESERVE_PAGES,
             Headroom::Relief => 0,

@@ -1,6 +1,7 @@
 //! Transactions on the catalog.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use super::bound::Bound;
 use super::lmdb::{self, Cursor, check_key, check_value};
@@ -178,6 +179,7 @@ impl<'c> WriteTxn<'c> {
             catalog.growth.sync()?;
         }
         if let Err(error) = raw.commit() {
+            catalog.spent.store(true, Ordering::Release);
             if catalog.durable {
                 catalog.poison();
             }

@@ -52,6 +52,9 @@ use crate::fail;
 
 /// No look-up runs.
 pub(crate) const IDLE: u64 = u64::MAX;
+/// The realm's spare, and how often one asks for it while somebody else has its lock.
+const SPARE: &str = "spare";
+const SPARE_TRIES: u32 = 1000;
 /// A look-up is about to begin, on a snapshot not yet known.
 pub(crate) const PIN: u64 = 0;
 
@@ -302,10 +305,7 @@ impl Lease {
     /// Where the mount was too full for a spare, the file becomes the realm's spare, so that the
     /// next process finds one.
     pub(crate) fn end(self) {
-        let spare = self.path.with_file_name("spare");
-        if spare.exists() || std::fs::rename(&self.path, &spare).is_err() {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        give_up(&self.path);
     }
 
     fn change(&self, edit: impl FnOnce(&mut Local)) {
@@ -373,19 +373,33 @@ fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf
     match LeaseFile::create(&fresh, mode) {
         Ok(file) => Ok(file.try_lock()?.then_some((file, fresh))),
         Err(error) if error.kind() == Kind::PoolFull => {
-            let spare = dir.join("spare");
-            match LeaseFile::open(&spare) {
-                Ok(file) if file.try_lock()? && file.links() > 0 => Ok(Some((file, spare))),
-                _ => Err(error),
+            let spare = dir.join(SPARE);
+            for _ in 0..SPARE_TRIES {
+                match LeaseFile::open(&spare) {
+                    Ok(file) if file.try_lock()? && file.is_at(&spare) => {
+                        return Ok(Some((file, spare)));
+                    }
+                    // Its last owner is about to let go of it, or somebody looks whether it lives.
+                    Ok(_) => std::thread::yield_now(),
+                    Err(_) => break,
+                }
             }
+            Err(error)
         }
         Err(error) => Err(error),
     }
 }
 
+/// Takes a lease's name away. On a full mount its blocks are the only ones for the next: they
+/// become the realm's spare, if it has none. (Linked, not renamed: no spare is replaced.)
+fn give_up(path: &Path) {
+    let _ = std::fs::hard_link(path, path.with_file_name(SPARE));
+    let _ = std::fs::remove_file(path);
+}
+
 /// Sees to it that the realm has a spare, if there is room for one.
 pub(crate) fn ensure_spare(dir: &Path, mode: u32) {
-    let spare = dir.join("spare");
+    let spare = dir.join(SPARE);
     if spare.exists() {
         return;
     }

@@ -36,7 +36,7 @@ pub(crate) struct Dead {
 impl Dead {
     /// Removes the file; the reservations are taken back already.
     pub(crate) fn bury(self) {
-        let _ = std::fs::remove_file(&self.path);
+        super::give_up(&self.path);
     }
 }
 
@@ -124,7 +124,8 @@ impl Peers {
             let peer = &self.list[place];
             if !peer.file.is_locked_elsewhere() && peer.file.try_lock().unwrap_or(false) {
                 let peer = self.list.swap_remove(place);
-                if peer.file.links() > 0 {
+                // Somebody may have buried it before, and another taken the file for its own.
+                if peer.file.is_at(&peer.path) {
                     dead.push(Dead { id: peer.id, path: peer.path, _lock: peer.file });
                 }
             }

@@ -217,14 +217,16 @@ impl Core {
         }
     }
 
-    /// Holds the state for an operation; brings a forked child's catalog and lease up first.
+    /// Holds the state for an operation; brings a forked child's catalog and lease up first, and a
+    /// catalog that failed to commit up again.
     pub(crate) fn enter(&self) -> Result<Inside<'_>> {
         loop {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
             if state.shut {
                 fail!(Argument, "the pool {} is closed: open it again", self.setup.pool.display());
             }
-            if state.catalog.is_some() && state.lease.is_some() {
+            let ready = state.catalog.as_ref().is_some_and(|catalog| !catalog.is_spent());
+            if ready && state.lease.is_some() {
                 return Ok(Inside { state, arena: &self.arena });
             }
             drop(state);

@@ -165,6 +165,10 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
         return Ok(());
     }
     let setup = &core.setup;
+    if state.catalog.as_ref().is_some_and(Catalog::is_spent) {
+        // Closed before it is opened again: one environment at a time.
+        drop(state.catalog.take());
+    }
     if state.catalog.is_none() {
         // A child may have been born into another PID namespace.
         let ours: Vec<u64> = state.lease.iter().chain(&state.frozen).map(Lease::id).collect();

@@ -240,6 +240,20 @@ impl Stamp {
     }
 }
 
+/// An array keeps its dtype and shape: another value has as many bytes.
+fn check_fits(record: &Record<'_>, stored: &Stored<'_>) -> Result<()> {
+    if record.class == Class::Array && record.stored.nbytes() != stored.nbytes() {
+        fail!(
+            Argument,
+            "{:?} takes {} bytes of data, {} were given",
+            record.name,
+            record.stored.nbytes(),
+            stored.nbytes()
+        );
+    }
+    Ok(())
+}
+
 fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
     if new.shape.len() > NDIM_MAX {
         fail!(Argument, "{} dimensions were given; at most {NDIM_MAX} fit", new.shape.len());
@@ -381,6 +395,7 @@ impl Core {
                 if record.generation != generation {
                     return Ok(None);
                 }
+                check_fits(record, &stored)?;
                 let generation = generation.wrapping_add(1);
                 let row = Record { stored, generation, modified: stamp.now, ..*record }.encode();
                 Ok(Some((row, record.extent())))

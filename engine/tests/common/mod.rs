@@ -8,8 +8,8 @@ mod pool;
 pub use data::{Random, check, filled, seed, words_of};
 pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn};
 pub use pool::{
-    Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, churn, contents, floats, lookup,
-    map_of, put, put_new, read, report_of, sound, view,
+    Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, churn, contents, fill_up, floats,
+    lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, view,
 };
 
 /// Whether the tests may mount, enter namespaces and become others; says so if not.

@@ -182,3 +182,34 @@ pub fn catalog_of(fixture: &Fixture) -> Catalog {
 pub fn catalog_options() -> catalog::Options {
     catalog::Options { file_mode: 0o600, ..catalog::Options::default() }
 }
+
+/// A tmpfs of so many bytes, seen by this process and its children alone. Takes root: says that
+/// the test is skipped, and is `None`, without.
+pub fn small_tmpfs(test: &str, bytes: u64) -> Option<tempfile::TempDir> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |path: &Path| std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let (point, options) = (path(dir.path()), path(format!("size={bytes}").as_ref()));
+    let tmpfs = c"tmpfs".as_ptr();
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    // SAFETY: strings that end in NUL; only this process's own mount namespace changes.
+    let mounted = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(tmpfs, c"/".as_ptr(), tmpfs, private, std::ptr::null()) == 0
+            && libc::mount(tmpfs, point.as_ptr(), tmpfs, 0, options.as_ptr().cast()) == 0
+    };
+    if !mounted {
+        println!("{test} is skipped: no mounting here: {}", std::io::Error::last_os_error());
+    }
+    mounted.then_some(dir)
+}
+
+/// Takes every byte that is free where `dir` lies, in a file that can be removed.
+pub fn fill_up(dir: &Path) -> PathBuf {
+    use std::io::Write;
+    let path = dir.join("filler");
+    let mut file = std::fs::File::create(&path).expect("a filler");
+    for bytes in [1 << 20, 1 << 12, 1] {
+        while file.write_all(&vec![0xff; bytes]).is_ok() {}
+    }
+    path
+}

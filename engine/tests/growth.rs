@@ -1,0 +1,215 @@
+//! Growing: arena and catalog while others write and read (protocol P5), and having no room at all.
+
+mod common;
+
+use common::{
+    Fixture, KEEP, Peer, Random, alone, attach, check, fill_up, filled, floats, fork, lookup, put,
+    put_new, read, small_tmpfs, sound, view,
+};
+use engram_engine::{CreateOptions, Kind, Mode, Pool, Realm};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn processes_that_grow_the_arena_at_once_share_it_without_overlap() {
+    alone("processes_that_grow_the_arena_at_once_share_it_without_overlap", || {
+        let fixture = Fixture::new(96 << 20);
+        fixture.pool.close();
+        let writers: Vec<Peer> = (0..3)
+            .map(|writer| {
+                fork(|line| {
+                    let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+                    let mut random = Random(writer);
+                    line.expect(1);
+                    for version in 0.. {
+                        let words = (1 + random.below(4 * MIB as u64) / 8) as usize + 200;
+                        let name = format!("w{writer}/{version}");
+                        match put_new(&realm, &name, &filled(writer, version, words)) {
+                            Ok(_) => {}
+                            Err(error) if error.kind() == Kind::PoolFull => return,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.iter().map(|writer| &writer.line).for_each(|line| line.say(1));
+        writers.into_iter().for_each(Peer::finish);
+        let (_pool, realm) = attach(&fixture.path, Mode::Read);
+        let mut found = 0;
+        for writer in 0..3 {
+            for version in 0.. {
+                let name = format!("w{writer}/{version}");
+                if lookup(&realm, &name).is_none() {
+                    break;
+                }
+                assert_eq!(check(&view(&realm, &name)), (writer, version));
+                found += 1;
+            }
+        }
+        let report = sound(&fixture.path);
+        assert_eq!(report.objects, found);
+        assert_eq!(report.arena, 96 << 20, "every byte of the size could be had");
+        assert!(report.used > 88 << 20, "{}", report.used);
+    });
+}
+
+/// Reads random objects of the first `many` until the line breaks.
+fn read_at_random(realm: &Realm, seed: u64, many: u64, line: &common::Line) {
+    let mut random = Random(seed);
+    let mut rounds = 0_u64;
+    while !line.is_ready() {
+        let tag = random.below(many);
+        assert_eq!(read(realm, &format!("base/{tag}")), filled(tag, 1, 16));
+        rounds += 1;
+    }
+    line.say(rounds);
+}
+
+#[test]
+fn the_catalog_grows_while_others_read_and_write() {
+    alone("the_catalog_grows_while_others_read_and_write", || {
+        const BASE: u64 = 200;
+        let fixture = Fixture::new(32 << 20);
+        let realm = fixture.realm();
+        for tag in 0..BASE {
+            put(&realm, &format!("base/{tag}"), &filled(tag, 1, 16));
+        }
+        let before = realm.space().unwrap().catalog;
+        let readers = [1, 2].map(|seed| {
+            fork(|line| {
+                fixture.pool.close();
+                let (_pool, realm) = attach(&fixture.path, Mode::Read);
+                read_at_random(&realm, seed, BASE, line);
+            })
+        });
+        let write = |realm: &Realm, writer: u64| {
+            for batch in 0..12 {
+                realm.begin_batch().unwrap();
+                for index in 0..400 {
+                    put(realm, &format!("w{writer}/{batch}/{index}"), &filled(index, batch, 100));
+                }
+                realm.commit_batch().unwrap();
+                for index in 0..20 {
+                    put(realm, &format!("s{writer}/{batch}/{index}"), &filled(index, batch, 100));
+                }
+            }
+        };
+        let other = fork(|_| write(&realm, 1));
+        write(&realm, 2);
+        other.finish();
+        for reader in readers {
+            reader.line.say(0);
+            assert!(reader.line.hear() > 0);
+            reader.finish();
+        }
+        assert!(realm.space().unwrap().catalog > before + (4 << 20));
+        for writer in [1, 2] {
+            assert_eq!(read(&realm, &format!("w{writer}/11/399")), filled(399, 11, 100));
+        }
+        assert_eq!(sound(&fixture.path).objects, BASE + 2 * 12 * 420);
+    });
+}
+
+/// Everything that takes room is refused by name, and everything that makes room goes on.
+#[test]
+fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
+    let test = "a_full_mount_refuses_by_name_and_deleting_makes_room";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        let root = realm.root();
+        for index in 0..3 {
+            put(&realm, &format!("large/{index}"), &filled(1, index, MIB / 2));
+        }
+        put(&realm, "small", &filled(2, 2, 16));
+        fill_up(&mount);
+        let full = |what: &str, error: engram_engine::Error| {
+            assert_eq!(error.kind(), Kind::PoolFull, "{what}: {error}");
+        };
+        let new = floats(&[4 * MIB as u64]);
+        let most = 32 * MIB as u64;
+        full("put", put_new(&realm, "x", &filled(3, 3, 4 * MIB)).unwrap_err());
+        full("allocate", realm.allocate(root, "x", &new, most, KEEP).err().unwrap());
+        full("zeroed", realm.create_zeroed(root, "x", &new, KEEP).unwrap_err());
+        full("scratch", realm.scratch(most, None).err().unwrap());
+        let made = fixture.pool.create_namespace("x", 0o700, None, None);
+        full("namespace", made.err().unwrap());
+        assert_eq!(fixture.pool.namespaces().unwrap().len(), 1);
+        let options = CreateOptions { size: 1 << 20, ..CreateOptions::default() };
+        let second = mount.join("second");
+        full("pool", Pool::create(&second, &options).err().unwrap());
+        assert!(!second.exists());
+        // Small objects go on until the catalog's own blocks are used up; then they are refused.
+        let mut small = 0;
+        loop {
+            match put_new(&realm, &format!("small{small}"), &filled(small, 1, 100)) {
+                Ok(_) => small += 1,
+                Err(error) => break full("small", error),
+            }
+        }
+        assert!(small > 0);
+        realm.begin_batch().unwrap();
+        let put_all = (0..300).try_for_each(|index| {
+            put_new(&realm, &format!("batch/{index}"), &filled(index, 1, 100)).map(drop)
+        });
+        full("batch", put_all.and(realm.commit_batch()).unwrap_err());
+        let _ = realm.abort_batch();
+        assert_eq!(lookup(&realm, "batch"), None);
+        // Another process opens it all the same, reads, and deletes; so does a forked child.
+        fork(|_| {
+            assert_eq!(read(&realm, "large/1"), filled(1, 1, MIB / 2));
+            realm.delete(root, "large/1").unwrap();
+        })
+        .finish();
+        fork(|_| {
+            fixture.pool.close();
+            let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            assert_eq!(read(&realm, "large/2"), filled(1, 2, MIB / 2));
+            realm.delete(root, "large/2").unwrap();
+        })
+        .finish();
+        // What was deleted is room, for values and for rows.
+        for index in 0..small {
+            realm.delete(root, &format!("small{index}")).unwrap();
+        }
+        put(&realm, "again", &filled(4, 4, MIB / 2));
+        for index in 0..small / 2 {
+            put(&realm, &format!("small{index}"), &filled(index, 2, 100));
+        }
+        assert_eq!(read(&realm, "again"), filled(4, 4, MIB / 2));
+        assert_eq!(read(&realm, "small"), filled(2, 2, 16));
+        sound(&fixture.path);
+    });
+}
+
+/// On a full mount a process can be opened again and again, since the realm's spare stands ready.
+#[test]
+fn a_full_mount_can_be_opened_closed_and_emptied() {
+    let test = "a_full_mount_can_be_opened_closed_and_emptied";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        put(&fixture.realm(), "x", &filled(1, 1, MIB / 2));
+        put(&fixture.realm(), "y", &filled(1, 1, MIB / 8));
+        fixture.pool.close();
+        let filler = fill_up(&mount);
+        for _ in 0..5 {
+            let (pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            assert_eq!(check(&view(&realm, "x")), (1, 1));
+            drop(realm);
+            pool.close();
+            // What closing has given up of the mount is taken at once.
+            let mut file = std::fs::File::options().append(true).open(&filler).unwrap();
+            while std::io::Write::write_all(&mut file, &[0xff; 512]).is_ok() {}
+        }
+        let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+        realm.delete(realm.root(), "x").unwrap();
+        put(&realm, "z", &filled(2, 2, MIB / 2));
+        assert_eq!(check(&view(&realm, "z")), (2, 2));
+        sound(&fixture.path);
+    });
+}
