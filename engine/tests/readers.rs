@@ -1,4 +1,4 @@
-//! Readers wait for no other process (protocol P6), and a failed sync ends writing, not reading (P7).
+//! Readers wait for no other process (P6), and a failed sync ends writing, not reading (P7).
 
 mod common;
 
