@@ -112,8 +112,8 @@ pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
         if running.depth > 0 {
             return Ok(None);
         }
-        let running = slot.take().expect("present");
-        Ok(Some((running.overlay, running.failed)))
+        let mut running = slot.take().expect("present");
+        Ok(Some((std::mem::take(&mut running.overlay), running.failed)))
     })?;
     let Some((overlay, failed)) = overlay else { return Ok(()) };
     let applied = match (failed, keep) {
@@ -122,11 +122,18 @@ pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
         (true, true) => inner_failed(),
     };
     if failed || applied.is_err() {
-        for reserved in overlay.adopted.iter().chain(&overlay.orphaned) {
-            core.give_back(*reserved);
-        }
+        overlay.give_back(core);
     }
     applied
+}
+
+/// A thread that ends without ending its batch undoes it.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.forks == forks() {
+            self.overlay.give_back(&self.core);
+        }
+    }
 }
 
 fn inner_failed() -> Result<()> {
@@ -161,7 +168,8 @@ pub(crate) fn with<T>(
 
 /// Notes a commit that this thread made beside its batch, for nothing that a guard relies on.
 pub(crate) fn helped(core: &Core, id: u64) {
-    RUNNING.with(|slot| {
+    // Where the thread ends without having ended its batch, there is none any more.
+    let _ = RUNNING.try_with(|slot| {
         // Borrowed while an operation runs: whatever it commits then is the batch itself.
         if let Ok(mut slot) = slot.try_borrow_mut()
             && let Some(running) = slot.as_mut().filter(|r| std::ptr::eq(&raw const *r.core, core))
@@ -192,6 +200,13 @@ impl Overlay {
     /// The same for a look-up that has a snapshot.
     pub(crate) fn look_at<'a>(&'a mut self, txn: &'a ReadTxn<'a>) -> Layered<'a> {
         Layered { below: Below::Given(txn), over: self, guarding: false }
+    }
+
+    /// Gives back the space that the list has reserved, where the list is not applied.
+    fn give_back(&self, core: &Core) {
+        for reserved in self.adopted.iter().chain(&self.orphaned) {
+            core.give_back(*reserved);
+        }
     }
 
     /// Whether the list itself makes this row.

@@ -32,6 +32,9 @@ pub struct GroupInfo {
     pub origin: Vec<u8>,
 }
 
+/// A chain of groups longer than any that somebody would make is a loop on media.
+const DEPTH_MAX: u32 = 1 << 16;
+
 /// Who does it, and when: what new records carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
@@ -301,6 +304,10 @@ pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -
                 Member::Object(oid) => remove_object(rows, oid)?,
             }
         }
+        // Read, so that a batch conflicts with whoever moves an inner group out meanwhile.
+        if rows.get(Table::Groups, &id_key(gid))?.is_none() {
+            fail!(Corrupt, "a name stands for group {gid:#x}, which has no record: run verify");
+        }
         rows.remove(Table::Groups, &id_key(gid))?;
     }
     Ok(())
@@ -324,12 +331,16 @@ pub(crate) fn rename(
         return if there == member { Ok(()) } else { taken(name, there) };
     }
     if let Member::Group(moved) = member {
-        let mut above = reached;
+        let (mut above, mut steps) = (reached, 0);
         while above != 0 {
             if above == moved {
                 fail!(Argument, "{old_text:?} cannot be moved into itself");
             }
             above = record_parent(rows, above)?;
+            steps += 1;
+            if steps > DEPTH_MAX {
+                fail!(Corrupt, "the groups above {reached:#x} form a loop: run verify");
+            }
         }
     }
     let parent = make_parents(rows, (reached, missing), stamp, new_id)?;
@@ -403,8 +414,7 @@ pub(crate) fn keep_origin(rows: &mut impl RowsMut, gid: Gid, origin: &[u8]) -> R
 pub(crate) fn path_of(rows: &mut impl Rows, member: Member) -> Result<String> {
     let (mut parent, mut path) =
         with_record(rows, member, |record| Ok((record.parent, record.name.to_owned())))?;
-    // A chain longer than any path that could be written is a loop on media.
-    for _ in 0..4096 {
+    for _ in 0..DEPTH_MAX {
         if parent == 0 {
             return Ok(path);
         }

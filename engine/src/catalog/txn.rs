@@ -75,6 +75,7 @@ pub struct WriteTxn<'c> {
     raw: lmdb::Write<'c>,
     bound: Bound,
     short: Option<u64>,
+    changed: bool,
     catalog: &'c Catalog,
     _turn: Option<MutexGuard<'c, ()>>,
 }
@@ -86,7 +87,12 @@ impl<'c> WriteTxn<'c> {
         bound: Bound,
         turn: Option<MutexGuard<'c, ()>>,
     ) -> Self {
-        WriteTxn { raw, bound, short: None, catalog, _turn: turn }
+        WriteTxn { raw, bound, short: None, changed: false, catalog, _turn: turn }
+    }
+
+    /// Whether any row was changed; if not, committing uses up no id.
+    pub fn is_changed(&self) -> bool {
+        self.changed
     }
 
     /// The id that the transaction will have when it is committed.
@@ -121,6 +127,7 @@ impl<'c> WriteTxn<'c> {
         self.meet(table)?;
         let overflow = self.bound.overflow(key.len(), value.len());
         self.admit(self.bound.refuses_put(table, overflow))?;
+        self.changed = true;
         self.raw.put(table, key, value)?;
         self.bound.did_put(table, overflow, self.raw.tree(table)?);
         Ok(())
@@ -133,6 +140,7 @@ impl<'c> WriteTxn<'c> {
         self.meet(table)?;
         self.admit(self.bound.refuses_delete(table))?;
         let found = self.raw.delete(table, key)?;
+        self.changed |= found;
         if found {
             let now = self.raw.tree(table)?;
             self.bound.did_delete(table, now);

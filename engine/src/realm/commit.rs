@@ -50,8 +50,12 @@ impl Core {
                 (Err(error), None) => return Err(error),
                 (Ok(value), None) => {
                     // commit: durable here where the realm is; visible to everyone from here on.
+                    let changed = rows.txn.is_changed();
                     let id = rows.txn.commit()?;
-                    batch::helped(self, id);
+                    // A transaction without changes has no id: the next one gets it.
+                    if changed {
+                        batch::helped(self, id);
+                    }
                     return Ok(value);
                 }
             }
