@@ -1,5 +1,6 @@
 """A batch happens all at once, or not at all."""
 
+import os
 import threading
 from typing import Any
 
@@ -203,3 +204,20 @@ def test_the_same_batch_may_begin_again(pool: engram.Pool) -> None:
         with batch:
             pool[f"x{n}"] = n
     assert list(pool) == ["x0", "x1"]
+
+
+def test_a_forked_child_has_no_part_in_the_batch(pool: engram.Pool) -> None:
+    with pool.batch():
+        pool["x"] = 1
+        child = os.fork()
+        if child == 0:
+            alone = list(pool) == []
+            pool["from child"] = 2
+            os._exit(0 if alone and list(pool) == ["from child"] else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        with pytest.raises(engram.ExistsError):
+            pool.create_array("from child", data=3)
+        pool["y"] = 4
+    assert list(pool) == ["from child", "x", "y"]
+    assert pool["from child"][()] == 2

@@ -395,10 +395,10 @@ impl Rows for Layered<'_> {
                 _ => break below,
             }
         };
-        Ok(match (below, self.layer(table).first_put(from)) {
-            (Some(below), Some(above)) => Some(if above.0 < below.0 { above } else { below }),
-            (below, above) => below.or(above),
-        })
+        // Only what comes before the catalog's row matters: removed rows beyond are not walked over.
+        let end = below.as_ref().map(|(key, _)| key.as_slice());
+        let above = self.layer(table).first_put(from, end);
+        Ok(above.or(below))
     }
 }
 

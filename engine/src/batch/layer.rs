@@ -134,12 +134,15 @@ impl Layer {
         self.replace(place, Change::Remove);
     }
 
-    /// The first row from `from` on that the list puts.
-    pub(super) fn first_put(&mut self, from: &[u8]) -> Option<Row> {
+    /// The first row from `from` on, and before `end`, that the list puts.
+    pub(super) fn first_put(&mut self, from: &[u8], end: Option<&[u8]>) -> Option<Row> {
         let ordered = self.ordered.take().unwrap_or_else(|| {
             (0..).zip(&self.entries).map(|(place, e)| (self.slice(e.key).into(), place)).collect()
         });
-        let range = ordered.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
+        let range = ordered.range::<[u8], _>((
+            Bound::Included(from),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        ));
         let first =
             range.into_iter().find_map(|(key, &place)| match self.entries[place as usize].change {
                 Some(Change::Put(row)) => Some((key.to_vec(), self.slice(row).to_vec())),
@@ -281,12 +284,14 @@ mod tests {
         for key in [b"d", b"b", b"c"] {
             put(&mut layer, key, key);
         }
-        assert_eq!(layer.first_put(b"a").unwrap().0, b"b");
+        assert_eq!(layer.first_put(b"a", None).unwrap().0, b"b");
         put(&mut layer, b"a", b"");
         layer.remove(b"b");
-        assert_eq!(layer.first_put(b"a").unwrap().0, b"a");
-        assert_eq!(layer.first_put(b"b").unwrap().0, b"c");
-        assert_eq!(layer.first_put(b"e"), None);
+        assert_eq!(layer.first_put(b"a", None).unwrap().0, b"a");
+        assert_eq!(layer.first_put(b"b", None).unwrap().0, b"c");
+        assert_eq!(layer.first_put(b"b", Some(b"c")), None);
+        assert_eq!(layer.first_put(b"c", Some(b"c")), None);
+        assert_eq!(layer.first_put(b"e", None), None);
         let keys: Vec<_> = layer.in_order().map(|listed| listed.key).collect();
         assert_eq!(keys, [b"a", b"b", b"c", b"d"]);
     }
