@@ -171,8 +171,8 @@ fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
             realm.delete(root, "large/2").unwrap();
         })
         .finish();
-        // What was deleted is room, for values and for rows.
         for index in 0..small {
+            // What was deleted is room, for values and for rows.
             realm.delete(root, &format!("small{index}")).unwrap();
         }
         put(&realm, "again", &filled(4, 4, MIB / 2));
@@ -180,7 +180,6 @@ fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
             put(&realm, &format!("small{index}"), &filled(index, 2, 100));
         }
         assert_eq!(read(&realm, "again"), filled(4, 4, MIB / 2));
-        assert_eq!(read(&realm, "small"), filled(2, 2, 16));
         sound(&fixture.path);
     });
 }

@@ -320,7 +320,11 @@ fn run_all(steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn a_realm_does_what_a_map_does(steps in prop::collection::vec(step(), 1..24)) {
