@@ -36,7 +36,7 @@ def run(*arguments: object) -> dict[str, Any]:
 
 def small(setting: Setting) -> Iterator[Line]:
     """Create 256 B arrays from Rust, beside bare LMDB putting the same rows."""
-    answer = run("small", setting.folder, setting.scaled(20_000), setting.rounds)
+    answer = run("small", setting.folder, setting.scaled(6_000), 3 * setting.rounds)
     for kind, title in (("single", "one commit each"), ("batched", "batches of 1000")):
         bounds = [Bound("engram", "bare LMDB", "time", 1.5)]
         yield Line(f"from Rust: create a 256 B array, {title}", "us", bounds, answer[kind])
@@ -51,9 +51,9 @@ def small(setting: Setting) -> Iterator[Line]:
 def growth(setting: Setting) -> Iterator[Line]:
     """Create arrays where there are very many already, beside where there are few."""
     few, many = setting.scaled(FEW), setting.scaled(MANY)
-    puts = setting.scaled(2_000)
+    puts = setting.scaled(500)
     for names, title in (("ordered", "ordered names"), ("random", "random names")):
-        answer = run("growth", setting.folder, names, few, many, puts, setting.rounds)
+        answer = run("growth", setting.folder, names, few, many, puts, 3 * setting.rounds)
         line = Line(f"create at {many:,} objects against {few:,}, {title}", "us", [])
         line.samples.update(answer["samples"])
         line.bounds.append(Bound("bare LMDB, many", "bare LMDB, few", "show"))

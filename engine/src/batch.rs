@@ -395,7 +395,7 @@ impl Rows for Layered<'_> {
                 _ => break below,
             }
         };
-        // Only what comes before the catalog's row matters: removed rows beyond are not walked over.
+        // Only what comes before the catalog's row matters: removed rows beyond are not walked.
         let end = below.as_ref().map(|(key, _)| key.as_slice());
         let above = self.layer(table).first_put(from, end);
         Ok(above.or(below))

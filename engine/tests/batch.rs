@@ -50,13 +50,22 @@ fn group(realm: &Realm, path: &str) {
     realm.create_group(realm.root(), path, &[], &[], true).unwrap();
 }
 
+fn delete(realm: &Realm, path: &str) -> Result<()> {
+    realm.delete(realm.root(), path)
+}
+
+fn rename(realm: &Realm, old: &str, new: &str) -> Result<()> {
+    let root = realm.root();
+    realm.rename(root, old, root, new)
+}
+
+fn annotate(realm: &Realm, key: &str) -> Result<()> {
+    let member = Member::Object(lookup(realm, "x").unwrap());
+    realm.set_attrs(member, &[(key.into(), Value::text("v"))])
+}
+
 #[test]
 fn a_batch_that_relied_on_what_others_have_changed_is_not_applied() {
-    let delete = |realm: &Realm, path: &str| realm.delete(realm.root(), path);
-    let rename = |realm: &Realm, old: &str, new: &str| {
-        let root = realm.root();
-        realm.rename(root, old, root, new)
-    };
     conflicts("both make a name", |_| (), |r| large(r, "x"), |r| small(r, "x"));
     conflicts("both make a parent", |_| (), |r| small(r, "g/x"), |r| small(r, "g/y"));
     conflicts("the group goes", |r| group(r, "g"), |r| large(r, "g/x"), |r| delete(r, "g"));
@@ -114,10 +123,6 @@ fn a_batch_that_relied_on_what_others_have_changed_is_not_applied() {
         |r| r.put(r.root(), "x", &floats(&[5000]), &filled(2, 2, 5000), OVER).map(drop),
         |r| r.put(r.root(), "x", &floats(&[5000]), &filled(3, 3, 5000), OVER).map(drop),
     );
-    let annotate = |r: &Realm, key: &str| {
-        let member = Member::Object(lookup(r, "x").unwrap());
-        r.set_attrs(member, &[(key.into(), Value::text("v"))])
-    };
     conflicts(
         "both annotate",
         |r| small(r, "x").unwrap(),
