@@ -28,6 +28,10 @@ static WITNESS: Mutex<Option<Witness>> = Mutex::new(None);
 /// # Safety
 ///
 /// As of the system call.
+///
+/// # Panics
+///
+/// After another panic within it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msync(at: *mut libc::c_void, len: usize, flags: i32) -> i32 {
     if let Some(witness) = WITNESS.lock().unwrap().as_ref() {
@@ -180,7 +184,8 @@ fn a_sync_that_fails_ends_writing_for_every_process() {
         put(&fixture.realm(), "inline", &filled(1, 1, 8));
         fixture.pool.close();
         // In the bytes, in the commit's pages, in its meta page; in place.
-        let works: [(&str, &dyn Fn(&Realm) -> engram_engine::Result<()>); 3] = [
+        type Work = dyn Fn(&Realm) -> engram_engine::Result<()>;
+        let works: [(&str, &Work); 3] = [
             ("put", &|realm| {
                 let new = floats(&[WORDS as u64]);
                 realm.put(realm.root(), "new", &new, &filled(2, 2, WORDS), OVER).map(drop)
