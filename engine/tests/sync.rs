@@ -174,6 +174,8 @@ fn assert_poisoned(realm: &Realm, when: &str) {
     assert_eq!(check(&view(realm, "kept")), (1, 1), "{when}");
 }
 
+type Work = dyn Fn(&Realm) -> engram_engine::Result<()>;
+
 #[test]
 fn a_sync_that_fails_ends_writing_for_every_process() {
     let test = "a_sync_that_fails_ends_writing_for_every_process";
@@ -184,7 +186,6 @@ fn a_sync_that_fails_ends_writing_for_every_process() {
         put(&fixture.realm(), "inline", &filled(1, 1, 8));
         fixture.pool.close();
         // In the bytes, in the commit's pages, in its meta page; in place.
-        type Work = dyn Fn(&Realm) -> engram_engine::Result<()>;
         let works: [(&str, &Work); 3] = [
             ("put", &|realm| {
                 let new = floats(&[WORDS as u64]);

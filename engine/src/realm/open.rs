@@ -211,7 +211,12 @@ pub(crate) fn shut(core: &Arc<Core>) {
 }
 
 /// Gives back what this process has reserved. Who has nothing waits for no writer.
+///
+/// In a poisoned realm nobody knows what is reserved: a commit that failed may yet be seen.
 fn give_all_back(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    if inside.catalog().poisoned() {
+        fail!(Corrupt, "{} is poisoned: what is reserved in it stays so", core.setup.dir.display());
+    }
     let lease = inside.lease().id();
     if has_reserved(&inside.read()?, lease)? {
         core.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
