@@ -416,8 +416,12 @@ pub(crate) fn write_toml<T: Serialize>(path: &Path, value: &T, mode: u32) -> Res
 
 /// Reads a TOML file; what does not parse is `FormatError`.
 pub(crate) fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read_to_string(path)
-        .map_err(|e| Error::os(format!("reading {}", path.display()), &e))?;
+    let text = fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => {
+            Error::new(Kind::Format, format!("{} is damaged: it is no text", path.display()))
+        }
+        _ => Error::os(format!("reading {}", path.display()), &e),
+    })?;
     toml::from_str(&text).map_err(|e| {
         Error::new(Kind::Format, format!("{} is damaged: {}", path.display(), e.message()))
     })

@@ -272,7 +272,9 @@ fn parse_payload(layout: u8, rest: &[u8]) -> Result<Stored<'_>> {
             }
             let extent = Extent { offset: u64_at(rest, 0), len: u64_at(rest, 8) };
             let nbytes = u64_at(rest, 16);
-            if nbytes > extent.len || extent.offset.checked_add(extent.len).is_none() {
+            let aligned = (extent.offset | extent.len).is_multiple_of(crate::extent::LINE);
+            let ends = extent.offset.checked_add(extent.len);
+            if nbytes > extent.len || !aligned || ends.is_none_or(|end| end > i64::MAX as u64) {
                 fail!(Corrupt, "a record's value of {nbytes} bytes does not fit {extent:?}");
             }
             Ok(Stored::Contiguous { extent, nbytes })

@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub(crate) use self::file::PoolFile;
 use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
+use crate::extent::SIZE_MAX;
 use crate::fail;
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
@@ -108,9 +109,7 @@ impl Pool {
     }
 
     fn build(path: &Path, options: &CreateOptions) -> Result<Pool> {
-        if options.size == 0 {
-            fail!(Argument, "size 0 leaves no room for data: give for example \"4 GiB\"");
-        }
+        check_size(options.size)?;
         let mut devices = vec![path.to_owned()];
         let mut mount = filesystem::admit(path, options.force)?;
         for device in &options.devices {
@@ -307,9 +306,7 @@ impl Pool {
     ) -> Result<Realm> {
         self.writable()?;
         let size = size.unwrap_or(self.file.size);
-        if size == 0 {
-            fail!(Argument, "size 0 leaves no room for data in namespace {name:?}");
-        }
+        check_size(size)?;
         let _turn = Turn::take(&self.path)?;
         let file = PoolFile::read(&self.path)?;
         namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
@@ -349,6 +346,17 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// Whether a realm can be of this size.
+pub(crate) fn check_size(size: u64) -> Result<()> {
+    if size == 0 {
+        fail!(Argument, "size 0 leaves no room for data: give for example \"4 GiB\"");
+    }
+    if size > SIZE_MAX {
+        fail!(Argument, "size {size} is more than can be addressed: at most {SIZE_MAX} bytes can");
+    }
+    Ok(())
 }
 
 /// The durability of a pool whose weakest device lies on `mount`.

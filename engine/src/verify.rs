@@ -3,29 +3,32 @@
 //! Checked: every row decodes; every name has a record that says the same name and parent, and
 //! every record has a name; every chain of parents ends at the root; no two extents overlap,
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
-//! in use + reserved + freed + free = arena; the accounts in `meta` are right; every span has its
-//! file, of its length. LMDB trusts its own pages, so a damaged one can kill the process that
+//! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
+//! are right; no id will be given out twice; every span has its file, of its length. LMDB trusts its own pages, so a damaged one can kill the process that
 //! walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
 //! one snapshot, so it needs no lock for that.
 
-use std::collections::{BTreeMap, HashMap};
+mod space;
+mod tree;
+
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::attrs;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::{Error, Kind, Result};
-use crate::extent::{Extent, Span, parse_free, parse_size_key, pending_rows};
+use crate::extent::Extent;
 use crate::fail;
 use crate::id::{Gid, Member, split_name_key};
-use crate::media::{filesystem, span};
+use crate::media::filesystem;
+use crate::name::Name;
 use crate::namespace;
 use crate::object::{Class, Record};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
-use crate::realm::{Core, Purpose, USED, boot_id, meta_u64};
-use crate::rows::Snapshot;
+use crate::realm::{Core, Purpose, boot_id, meta_u64};
 
 /// What a walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +83,8 @@ impl Pool {
                 Err(error) => return Err(error),
             };
             let before = report.problems.len();
-            let mut walk = Walk { core: &core, name: &name, report: &mut report };
+            let mut walk =
+                Walk { core: &core, name: &name, report: &mut report, leases: HashSet::new() };
             let walked = walk.run();
             if let Err(error) = walked {
                 report.problems.push(format!("namespace {name:?}: {error}"));
@@ -115,6 +119,8 @@ struct Walk<'a> {
     core: &'a Core,
     name: &'a str,
     report: &'a mut Report,
+    /// The leases that there were before the walk's snapshot.
+    leases: HashSet<u64>,
 }
 
 /// What a record says of itself.
@@ -134,6 +140,7 @@ impl Walk<'_> {
     fn run(&mut self) -> Result<()> {
         let core = self.core;
         let inside = core.enter()?;
+        self.leases = space::lease_ids(core)?;
         let txn = inside.read()?;
         let keys = self.keys(&txn)?;
         let mut extents = Vec::new();
@@ -141,6 +148,7 @@ impl Walk<'_> {
         let mut objects = self.records(&txn, Table::Objects, keys, &mut extents)?;
         self.names(&txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
+        self.ids(&txn, groups.keys().chain(objects.keys()))?;
         self.space(&txn, extents)
     }
 
@@ -160,7 +168,11 @@ impl Walk<'_> {
                 _ => None,
             };
             let back = other.and_then(|other| txn.get(Table::Keys, &other).transpose());
-            if back.transpose()?.is_none() {
+            let says = back.transpose()?.map(|back| match key[0] {
+                b'k' => back == &key[1..],
+                _ => back.iter().rev().eq(&key[1..]),
+            });
+            if says != Some(true) {
                 wrong.push(format!("attribute key row {key:02x?} has no counterpart"));
             }
         }
@@ -250,6 +262,9 @@ impl Walk<'_> {
                 Member::Group(gid) => groups.get_mut(&gid),
                 Member::Object(oid) => objects.get_mut(&oid),
             };
+            if let Err(error) = Name::new(name) {
+                self.problem(error);
+            }
             match known {
                 None => self.problem(format!("the name {name:?} stands for a missing {member:?}")),
                 Some(known) if known.named => {
@@ -266,113 +281,5 @@ impl Walk<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Every record has a name, and hangs from the root.
-    fn tree(&mut self, groups: &HashMap<u64, Known>, objects: &HashMap<u64, Known>) {
-        let root = self.core.setup.root();
-        if !groups.contains_key(&root) {
-            self.problem("the root group is missing");
-        }
-        let mut problems = Vec::new();
-        for (id, known) in groups.iter().chain(objects) {
-            if *id != root && !known.named {
-                problems.push(format!("{id:#x} {:?} has a record, but no name", known.name));
-            }
-        }
-        for (gid, known) in groups {
-            let (mut above, mut steps) = (known.parent, 0);
-            while above != 0 && steps <= groups.len() {
-                steps += 1;
-                above = groups.get(&above).map_or(0, |group| group.parent);
-            }
-            if above != 0 {
-                problems.push(format!("the groups above {gid:#x} form a loop"));
-            }
-        }
-        for what in problems {
-            self.problem(what);
-        }
-    }
-
-    /// Every byte of the arena is accounted for, once.
-    fn space(&mut self, txn: &ReadTxn<'_>, in_use: Vec<(Extent, String)>) -> Result<()> {
-        let spans = Span::all(&mut Snapshot(txn))?;
-        let arena = spans.last().map_or(0, |last| last.range.end());
-        for one in &spans {
-            if let Err(error) =
-                self.core.span_path(*one).and_then(|path| span::open(&path, one.range.len, false))
-            {
-                self.problem(format!("span {}: {error}", one.number));
-            }
-        }
-        let used: u64 = in_use.iter().map(|(extent, _)| extent.len).sum();
-        let account = meta_u64(txn.get(Table::Meta, USED)?)?;
-        if used != account {
-            self.problem(format!("objects take {used} bytes, the account says {account}"));
-        }
-        self.report.extents += in_use.len() as u64;
-        let pending = pending_rows(txn)?;
-        let pending_bytes: u64 = pending.iter().map(|(_, extent)| extent.len).sum();
-        let free = self.free(txn)?;
-        let free_bytes: u64 = free.iter().map(|extent| extent.len).sum();
-        let all = in_use
-            .into_iter()
-            .chain(pending.into_iter().map(|(holder, extent)| (extent, format!("{holder:?}"))))
-            .chain(free.into_iter().map(|extent| (extent, "free".to_owned())));
-        self.overlaps(all.collect(), arena);
-        if used + pending_bytes + free_bytes != arena {
-            self.problem(format!(
-                "{used} in use + {pending_bytes} pending + {free_bytes} free is not the arena's \
-                 {arena} bytes"
-            ));
-        }
-        self.report.used += used;
-        self.report.pending += pending_bytes;
-        self.report.free += free_bytes;
-        self.report.arena += arena;
-        Ok(())
-    }
-
-    /// The free extents; both tables must have the same, and no two may touch.
-    fn free(&mut self, txn: &ReadTxn<'_>) -> Result<Vec<Extent>> {
-        let mut by_size = BTreeMap::new();
-        let mut cursor = txn.seek(Table::ExtentsBySize, &[])?;
-        while let Some((key, _)) = cursor.next()? {
-            let extent = parse_size_key(key)?;
-            by_size.insert(extent.offset, extent.len);
-        }
-        let mut free: Vec<Extent> = Vec::new();
-        let mut cursor = txn.seek(Table::ExtentsByOffset, &[])?;
-        while let Some((key, value)) = cursor.next()? {
-            let extent = parse_free(key, value)?;
-            if by_size.remove(&extent.offset) != Some(extent.len) {
-                self.problem(format!("free {extent:?} is not in `extents_by_size`"));
-            }
-            if free.last().is_some_and(|before| before.end() == extent.offset) {
-                self.problem(format!("free {extent:?} touches the one before it"));
-            }
-            free.push(extent);
-        }
-        for (offset, len) in by_size {
-            self.problem(format!("free {len} bytes at {offset} are not in `extents_by_offset`"));
-        }
-        Ok(free)
-    }
-
-    fn overlaps(&mut self, mut all: Vec<(Extent, String)>, arena: u64) {
-        all.sort();
-        let mut end = 0;
-        let mut last = String::new();
-        for (extent, what) in all {
-            if extent.offset < end {
-                self.problem(format!("{extent:?} ({what}) overlaps the one before it ({last})"));
-            }
-            if extent.end() > arena {
-                self.problem(format!("{extent:?} ({what}) goes beyond the arena's {arena} bytes"));
-            }
-            end = end.max(extent.end());
-            last = what;
-        }
     }
 }

@@ -6,8 +6,8 @@
 
 mod common;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use common::{Fixture, KEEP, OVER, alone, attach, check, filled, floats, fork, put, sound, view};
 use engram_engine::catalog::{Catalog, Options, Table};
@@ -19,9 +19,6 @@ const WORDS: usize = 40_000;
 static SYNCED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 /// Which of the next calls fails: counted down to zero.
 static FAILS_IN: AtomicI64 = AtomicI64::new(i64::MAX);
-/// What is tried, by name.
-type Work<'a> = (&'a str, &'a dyn Fn(&Realm) -> engram_engine::Result<()>);
-
 /// Asked at each call, before it is done.
 type Witness = Box<dyn Fn(usize, usize) + Send>;
 static WITNESS: Mutex<Option<Witness>> = Mutex::new(None);
@@ -31,12 +28,16 @@ static WITNESS: Mutex<Option<Witness>> = Mutex::new(None);
 /// # Safety
 ///
 /// As of the system call.
+///
+/// # Panics
+///
+/// After another panic within it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msync(at: *mut libc::c_void, len: usize, flags: i32) -> i32 {
-    if let Some(witness) = WITNESS.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+    if let Some(witness) = WITNESS.lock().unwrap().as_ref() {
         witness(at as usize, len);
     }
-    SYNCED.lock().unwrap_or_else(PoisonError::into_inner).push((at as usize, len));
+    SYNCED.lock().unwrap().push((at as usize, len));
     if FAILS_IN.fetch_sub(1, Ordering::SeqCst) == 1 {
         // SAFETY: this thread's own errno.
         unsafe { *libc::__errno_location() = libc::EIO };
@@ -173,6 +174,8 @@ fn assert_poisoned(realm: &Realm, when: &str) {
     assert_eq!(check(&view(realm, "kept")), (1, 1), "{when}");
 }
 
+type Work = dyn Fn(&Realm) -> engram_engine::Result<()>;
+
 #[test]
 fn a_sync_that_fails_ends_writing_for_every_process() {
     let test = "a_sync_that_fails_ends_writing_for_every_process";
@@ -183,7 +186,7 @@ fn a_sync_that_fails_ends_writing_for_every_process() {
         put(&fixture.realm(), "inline", &filled(1, 1, 8));
         fixture.pool.close();
         // In the bytes, in the commit's pages, in its meta page; in place.
-        let works: [Work<'_>; 3] = [
+        let works: [(&str, &Work); 3] = [
             ("put", &|realm| {
                 let new = floats(&[WORDS as u64]);
                 realm.put(realm.root(), "new", &new, &filled(2, 2, WORDS), OVER).map(drop)

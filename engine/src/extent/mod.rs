@@ -31,6 +31,10 @@ pub(crate) const HUGE: u64 = 2 << 20;
 /// A cache line: the alignment of every extent.
 pub(crate) const LINE: u64 = 64;
 
+/// The most bytes that an arena may be asked for: beyond what processors address, and far from
+/// where sums of a few of these would overflow.
+pub(crate) const SIZE_MAX: u64 = 1 << 52;
+
 /// A contiguous run of bytes in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 
 use crate::catalog::{Catalog, Headroom};
 use crate::error::Result;
-use crate::extent::{Arena, has_reserved, take_back};
+use crate::extent::{Arena, SIZE_MAX, has_reserved, take_back};
 use crate::fail;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
@@ -154,6 +154,9 @@ pub(crate) fn boot_id() -> [u8; 16] {
 
 fn reserve_arena(catalog: &Catalog) -> Result<Arena> {
     let limit = super::space::read_limit(&catalog.read()?)?;
+    if limit > SIZE_MAX {
+        fail!(Corrupt, "the realm's size cannot be {limit} bytes: restore the pool from a copy");
+    }
     Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit)
 }
 
@@ -208,7 +211,12 @@ pub(crate) fn shut(core: &Arc<Core>) {
 }
 
 /// Gives back what this process has reserved. Who has nothing waits for no writer.
+///
+/// In a poisoned realm nobody knows what is reserved: a commit that failed may yet be seen.
 fn give_all_back(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    if inside.catalog().poisoned() {
+        fail!(Corrupt, "{} is poisoned: what is reserved in it stays so", core.setup.dir.display());
+    }
     let lease = inside.lease().id();
     if has_reserved(&inside.read()?, lease)? {
         core.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;

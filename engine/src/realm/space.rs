@@ -12,8 +12,9 @@ use std::sync::Arc;
 use crate::catalog::{Headroom, ReadTxn, Table};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{
-    Claim, Extent, Growing, HUGE, PAGE, Span, Wanted, allocate, best_align, end_reservation,
-    extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row, round_up, take_back,
+    Claim, Extent, Growing, HUGE, PAGE, SIZE_MAX, Span, Wanted, allocate, best_align,
+    end_reservation, extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row,
+    round_up, take_back,
 };
 use crate::fail;
 use crate::media::{filesystem, span};
@@ -91,6 +92,10 @@ impl Core {
         device: Option<u32>,
     ) -> Result<(Reserved, Claim)> {
         let inside = self.enter()?;
+        if nbytes > SIZE_MAX {
+            let limit = read_limit(&inside.read()?)?;
+            return Err(self.full(&inside, nbytes, limit));
+        }
         let len = extent_len(nbytes);
         let mut waits = 0;
         let mut dead_asked = false;
@@ -392,6 +397,7 @@ impl Core {
     /// Sets the bound of the arena.
     pub(crate) fn resize(&self, size: u64) -> Result<()> {
         let inside = self.enter()?;
+        crate::pool::check_size(size)?;
         let size = round_up(size, HUGE);
         let reserved = inside.arena().reserved();
         if size > reserved {

@@ -1,0 +1,65 @@
+//! Names and parents: every record is reached from the root, by one way.
+
+use std::collections::HashMap;
+
+use super::{Known, Walk};
+use crate::catalog::{ReadTxn, Table};
+use crate::error::Result;
+use crate::id::COUNTER_BITS;
+use crate::realm::{NEXT_ID, meta_u64};
+
+impl Walk<'_> {
+    /// Every record has a name, and hangs from the root.
+    pub(super) fn tree(&mut self, groups: &HashMap<u64, Known>, objects: &HashMap<u64, Known>) {
+        let root = self.core.setup.root();
+        match groups.get(&root) {
+            None => self.problem("the root group is missing"),
+            Some(known) if known.parent != 0 || known.named => {
+                self.problem("the root group lies in a group");
+            }
+            Some(_) => {}
+        }
+        let mut problems = Vec::new();
+        for (id, known) in groups.iter().chain(objects) {
+            if *id == root {
+                continue;
+            }
+            if !known.named {
+                problems.push(format!("{id:#x} {:?} has a record, but no name", known.name));
+            }
+            if !groups.contains_key(&known.parent) {
+                let parent = known.parent;
+                problems.push(format!("{id:#x} {:?} lies in {parent:#x}, no group", known.name));
+            }
+        }
+        for (gid, known) in groups {
+            let (mut above, mut steps) = (Some(known), 0);
+            while let Some(group) = above.filter(|_| steps <= groups.len()) {
+                steps += 1;
+                above = groups.get(&group.parent);
+            }
+            if above.is_some() {
+                problems.push(format!("the groups above {gid:#x} form a loop"));
+            }
+        }
+        for what in problems {
+            self.problem(what);
+        }
+    }
+
+    /// The ids to come are none that were given out.
+    pub(super) fn ids<'i>(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        ids: impl Iterator<Item = &'i u64>,
+    ) -> Result<()> {
+        let next = meta_u64(txn.get(Table::Meta, NEXT_ID)?)?;
+        let counter = (1 << COUNTER_BITS) - 1;
+        let born_here = ids.filter(|&id| id >> COUNTER_BITS == self.core.setup.birth);
+        let greatest = born_here.map(|id| id & counter).max().unwrap_or(0);
+        if greatest >= next {
+            self.problem(format!("id {greatest:#x} is in use, and {next:#x} would be given out"));
+        }
+        Ok(())
+    }
+}

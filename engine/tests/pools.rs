@@ -1,0 +1,243 @@
+//! What stands where a pool should: half of one, another version of one, a damaged one, a copy.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{
+    Fixture, KEEP, OVER, alone, attach, blob, check, churn, filled, floats, fork, put, read, sound,
+    view,
+};
+use engram_engine::{CreateOptions, Kind, Mode, Pool};
+
+/// A closed pool with one large and one small array.
+fn closed() -> Fixture {
+    let fixture = Fixture::new(16 << 20);
+    put(&fixture.realm(), "large", &filled(1, 1, 50_000));
+    put(&fixture.realm(), "small", &filled(2, 2, 10));
+    fixture.pool.close();
+    fixture
+}
+
+/// Opens and uses all of it; every error on the way is returned.
+fn use_all(path: &Path, mode: Mode) -> engram_engine::Result<()> {
+    let pool = Pool::open(path, mode, false)?;
+    let realm = pool.realm("default")?;
+    for name in ["large", "small"] {
+        let Some(member) = realm.lookup(realm.root(), name)? else { continue };
+        realm.payload(member.id())?;
+    }
+    realm.list(realm.root(), None, 10)?;
+    if mode == Mode::ReadWrite {
+        realm.put(realm.root(), "new", &floats(&[5000]), &filled(3, 3, 5000), OVER)?;
+    }
+    Ok(())
+}
+
+/// What opening and using it says, in both modes alike.
+fn refusal(path: &Path) -> (Kind, String) {
+    let [read, write] = [Mode::Read, Mode::ReadWrite].map(|mode| {
+        let error = use_all(path, mode).expect_err("a refusal");
+        (error.kind(), error.message().to_owned())
+    });
+    assert_eq!(read.0, write.0, "{read:?} {write:?}");
+    read
+}
+
+/// Replaces `from` in a file.
+fn edit(path: PathBuf, from: &str, to: &str) {
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(path, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn what_is_no_pool_is_refused_by_what_it_is() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let at = |name: &str| dir.path().join(name);
+    assert_eq!(refusal(&at("missing")).0, Kind::NotFound);
+    std::fs::create_dir(at("folder")).unwrap();
+    assert_eq!(refusal(&at("folder")).0, Kind::Format);
+    std::fs::write(at("file"), b"\x89HDF\r\n").unwrap();
+    let (kind, message) = refusal(&at("file"));
+    assert!(kind == Kind::Format && message.contains("import"), "{message}");
+    let options = CreateOptions { size: 1 << 20, ..CreateOptions::default() };
+    assert_eq!(Pool::create(&at("file"), &options).err().unwrap().kind(), Kind::Exists);
+    std::fs::write(at("folder/other"), b"").unwrap();
+    assert_eq!(Pool::create(&at("folder"), &options).err().unwrap().kind(), Kind::Exists);
+    assert_eq!(Pool::create(&at("no/parent"), &options).err().unwrap().kind(), Kind::NotFound);
+    for (path, kind) in [("missing", Kind::NotFound), ("folder", Kind::Format)] {
+        assert_eq!(Pool::destroy(&at(path)).unwrap_err().kind(), kind);
+    }
+    assert!(at("folder/other").exists());
+    for size in [0, u64::MAX, 1 << 60] {
+        let options = CreateOptions { size, ..CreateOptions::default() };
+        let error = Pool::create(&at("sized"), &options).err().unwrap();
+        assert_eq!(error.kind(), Kind::Argument, "{error}");
+        assert!(!at("sized").exists());
+    }
+}
+
+#[test]
+fn a_half_created_pool_is_refused_and_cleared_away() {
+    for half in ["creating.toml", "destroying.toml"] {
+        let fixture = closed();
+        let path = &fixture.path;
+        std::fs::rename(path.join("pool.toml"), path.join(half)).unwrap();
+        let (kind, message) = refusal(path);
+        assert!(kind == Kind::Format && message.contains("destroy"), "{message}");
+        let options = CreateOptions { size: 1 << 20, ..CreateOptions::default() };
+        assert_eq!(Pool::create(path, &options).err().unwrap().kind(), Kind::Format);
+        Pool::destroy(path).unwrap();
+        assert!(!path.exists());
+    }
+    // Killed before the first word of it was written.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::write(dir.path().join("creating.toml.new"), b"").unwrap();
+    let options = CreateOptions { size: 1 << 20, ..CreateOptions::default() };
+    Pool::create(dir.path(), &options).unwrap().close();
+    Pool::destroy(dir.path()).unwrap();
+}
+
+#[test]
+fn another_version_is_refused_by_name() {
+    type Edit = (&'static str, &'static str, &'static str, Kind, &'static str);
+    let realm = "ns/default/shared/realm.toml";
+    let edits: [Edit; 10] = [
+        ("pool.toml", "format = 1", "format = 2", Kind::Format, "upgrade"),
+        ("pool.toml", "format = 1", "format = 0", Kind::Format, "format 0"),
+        ("pool.toml", "format = 1", "format = \"x\"", Kind::Format, "damaged"),
+        ("pool.toml", "incompatible = []", "incompatible = [\"warp\"]", Kind::Format, "warp"),
+        ("pool.toml", "durability = \"process\"", "durability = \"\"", Kind::Format, "damaged"),
+        ("pool.toml", "uuid = \"", "uuid = \"../", Kind::Format, "damaged"),
+        ("pool.toml", "devices = [\".\"]", "devices = []", Kind::Format, "device"),
+        (realm, "format = 1", "format = 2", Kind::Format, "upgrade"),
+        (realm, "incompatible = []", "incompatible = [\"warp\"]", Kind::Format, "warp"),
+        (realm, "birth = ", "birth = -", Kind::Format, "damaged"),
+    ];
+    for (file, from, to, kind, word) in edits {
+        let fixture = closed();
+        edit(fixture.path.join(file), from, to);
+        let refused = refusal(&fixture.path);
+        assert_eq!(refused.0, kind, "{to}: {}", refused.1);
+        assert!(refused.1.contains(word), "{to}: {}", refused.1);
+    }
+    // A feature that older engines may read: they read.
+    let fixture = closed();
+    edit(fixture.path.join("pool.toml"), "read_only = []", "read_only = [\"trails\"]");
+    use_all(&fixture.path, Mode::Read).unwrap();
+    assert_eq!(use_all(&fixture.path, Mode::ReadWrite).unwrap_err().kind(), Kind::ReadOnly);
+}
+
+/// Damages one file of a pool in one way; using it must be refused, never crash.
+#[test]
+fn damaged_files_are_refused_by_name() {
+    alone("damaged_files_are_refused_by_name", || {
+        let files = [
+            "pool.toml",
+            "ns/default/shared/realm.toml",
+            "ns/default/shared/catalog/data.mdb",
+            "ns/default/shared/catalog/lock.mdb",
+            "ns/default/shared/catalog/growth",
+            "span-0",
+        ];
+        for (file, damage) in files
+            .into_iter()
+            .flat_map(|file| ["gone", "empty", "short", "noise"].map(|d| (file, d)))
+        {
+            let fixture = closed();
+            let path = match file {
+                "span-0" => fixture.path.join(fixture.pool.uuid()).join("default/shared/span-0"),
+                _ => fixture.path.join(file),
+            };
+            let len = std::fs::metadata(&path).unwrap().len();
+            match damage {
+                "gone" => std::fs::remove_file(&path).unwrap(),
+                "empty" => std::fs::write(&path, b"").unwrap(),
+                "short" => {
+                    let file = std::fs::File::options().write(true).open(&path).unwrap();
+                    file.set_len(len / 2 + 1).unwrap();
+                }
+                // LMDB's lock file and the values in a span have no form that could be broken.
+                _ if file.contains("span") || file.contains("lock") => continue,
+                _ => {
+                    use std::os::unix::fs::FileExt;
+                    let noise = filled(13, 13, 2048);
+                    let file = std::fs::File::options().write(true).open(&path).unwrap();
+                    file.write_all_at(&noise[..noise.len().min(len as usize)], 0).unwrap();
+                }
+            }
+            // In a process of its own: LMDB may die of noise, but for its first pages.
+            fork(|_| {
+                let (kind, message) = refusal(&fixture.path);
+                let named = [Kind::Corrupt, Kind::Format, Kind::NotFound];
+                assert!(named.contains(&kind), "{file} {damage}: {kind:?} {message}");
+            })
+            .finish();
+        }
+    });
+}
+
+/// A pool is where it is: moved or copied with all its files it is a pool of its own.
+#[test]
+fn a_pool_that_was_moved_or_copied_uses_its_own_files() {
+    alone("a_pool_that_was_moved_or_copied_uses_its_own_files", || {
+        let fixture = closed();
+        let copy = fixture.dir.path().join("copy");
+        let moved = fixture.dir.path().join("moved");
+        let status = std::process::Command::new("cp")
+            .arg("-r")
+            .args([&fixture.path, &copy])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        {
+            let (pool, realm) = attach(&copy, Mode::ReadWrite);
+            assert_eq!(check(&view(&realm, "large")), (1, 1));
+            put(&realm, "large", &filled(9, 9, 50_000));
+            put(&realm, "more", &filled(9, 9, 700_000));
+            churn(&realm, 1);
+            pool.close();
+        }
+        std::fs::rename(&fixture.path, &moved).unwrap();
+        let (pool, realm) = attach(&moved, Mode::ReadWrite);
+        assert_eq!(check(&view(&realm, "large")), (1, 1));
+        put(&realm, "more", &filled(1, 2, 700_000));
+        assert_eq!(pool.devices().unwrap()[0].path, moved);
+        drop(realm);
+        pool.close();
+        let (pool, realm) = attach(&copy, Mode::Read);
+        assert_eq!(check(&view(&realm, "large")), (9, 9));
+        drop(realm);
+        pool.close();
+        sound(&moved);
+        Pool::destroy(&copy).unwrap();
+        sound(&moved);
+        let (_pool, realm) = attach(&moved, Mode::Read);
+        assert_eq!(check(&view(&realm, "more")), (1, 2));
+        assert_eq!(read(&realm, "small"), filled(2, 2, 10));
+    });
+}
+
+/// Numbers that no arena can have are refused, in whatever they come.
+#[test]
+fn sizes_beyond_all_bounds_are_refused() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    let root = realm.root();
+    for nbytes in [u64::MAX, u64::MAX - 4095, 1 << 63, (1 << 63) - 1, 1 << 62, 1 << 50] {
+        let refused = realm.scratch(nbytes, None).err().expect("a refusal");
+        assert_eq!(refused.kind(), Kind::PoolFull, "{nbytes}: {refused}");
+        let refused = realm.allocate(root, "x", &blob(), nbytes, KEEP).err().expect("a refusal");
+        assert_eq!(refused.kind(), Kind::PoolFull, "{nbytes}: {refused}");
+        assert_eq!(realm.resize(nbytes).expect_err("a refusal").kind(), Kind::Argument);
+    }
+    for shape in [vec![u64::MAX], vec![1 << 32, 1 << 32], vec![1 << 60, 0, 1 << 60]] {
+        let refused = realm.create_zeroed(root, "x", &floats(&shape), KEEP).expect_err("a refusal");
+        assert_eq!(refused.kind(), Kind::Argument, "{shape:?}: {refused}");
+    }
+    assert_eq!(realm.resize(0).unwrap_err().kind(), Kind::Argument);
+    put(&realm, "x", &filled(1, 1, 5));
+    churn(&Fixture::new(4 << 20).realm(), 1);
+    sound(&fixture.path);
+}
