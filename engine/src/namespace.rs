@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
-use crate::extent::HUGE;
+use crate::extent::{Growing, HUGE};
 use crate::fail;
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, id_key};
 use crate::lease::{self, Peers};
 use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
-use crate::pool::{FORMAT, PoolFile};
+use crate::pool::{FORMAT, PoolFile, make_span_folder};
 use crate::process;
 use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
 
@@ -126,8 +126,29 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
     });
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
+        for device in &file.devices {
+            let _ = fs::remove_dir_all(device.join(&file.uuid).join(new.name));
+        }
     }
     made
+}
+
+/// Where the spans of a namespace's shared realm lie on a device.
+pub(crate) fn span_folder(device: &Path, file: &PoolFile, name: &str) -> PathBuf {
+    device.join(&file.uuid).join(name).join(SHARED)
+}
+
+/// Makes the folders for spans on a device that is being added.
+pub(crate) fn add_device(pool: &Path, file: &PoolFile, device: &Path) -> Result<()> {
+    for name in names(pool)? {
+        let realm = realm_folder(pool, &name);
+        match make_span_folder(&realm, &span_folder(device, file, &name)) {
+            // Another's namespace: its owner makes the folder when it is needed.
+            Err(error) if error.kind() == Kind::Access => {}
+            made => made?,
+        }
+    }
+    Ok(())
 }
 
 fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Result<()> {
@@ -158,6 +179,12 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     }
     for inner in ["catalog", "leases"] {
         make_folder(&realm.join(inner), folder_mode)?;
+    }
+    // What members of the group will use is made now, with the realm's own mode and group: none of
+    // them could make it for the others.
+    Growing::prepare(&realm, file_mode)?;
+    for device in &file.devices {
+        make_span_folder(&realm, &span_folder(device, file, new.name))?;
     }
     let birth = draw_birth(pool)?;
     let toml = RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, incompatible: Vec::new() };

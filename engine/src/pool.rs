@@ -282,6 +282,7 @@ impl Pool {
                 mount.name
             );
         }
+        namespace::add_device(&self.path, &file, &device)?;
         file.devices.push(device);
         file.write(&self.path, POOL_FILE)
     }

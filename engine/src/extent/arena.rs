@@ -11,7 +11,8 @@
 //! without a row is what a crash between (2) and (3) leaves: nobody knows it, and the next grower,
 //! who wants the same number, removes it.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -142,16 +143,20 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
+    /// Makes the file of the lock, with exactly this mode; `dir` is the realm's.
+    pub(crate) fn prepare(dir: &Path, mode: u32) -> Result<()> {
+        let path = dir.join("growing");
+        File::create_new(&path)
+            .and_then(|file| file.set_permissions(Permissions::from_mode(mode)))
+            .map_err(|e| Error::os(format!("making {}", path.display()), &e))
+    }
+
     /// Waits for the growth lock; `dir` is the realm's.
-    pub(crate) fn begin(dir: &Path, mode: u32) -> Result<Self> {
-        use std::os::unix::fs::OpenOptionsExt;
+    pub(crate) fn begin(dir: &Path) -> Result<Self> {
         let path = dir.join("growing");
         let lock = File::options()
             .read(true)
             .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(mode)
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;

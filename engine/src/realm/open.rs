@@ -55,7 +55,12 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
     };
     let core = Core::new(setup, state, arena);
     if purpose == Purpose::Use {
-        core.enter().and_then(|inside| core.take_back_dead(&inside))?;
+        core.enter().and_then(|inside| {
+            // A lease taken over on a full mount may have reservations already.
+            let own = inside.lease().id();
+            core.commit(&inside, Headroom::Relief, |rows| take_back(rows.txn(), own))?;
+            core.take_back_dead(&inside)
+        })?;
     }
     Ok(core)
 }

@@ -201,7 +201,7 @@ impl Core {
         device: Option<u32>,
         arena_end: u64,
     ) -> Result<()> {
-        let _growing = Growing::begin(&self.setup.dir, self.setup.file_mode)?;
+        let _growing = Growing::begin(&self.setup.dir)?;
         let (spans, limit, tail) = {
             let txn = inside.read()?;
             let spans = Span::all(&mut Snapshot(&txn))?;
@@ -304,7 +304,7 @@ impl Core {
             if end >= limit {
                 return inside.arena().prefault(Extent { offset: 0, len: end });
             }
-            let _growing = Growing::begin(&self.setup.dir, self.setup.file_mode)?;
+            let _growing = Growing::begin(&self.setup.dir)?;
             let txn = inside.read()?;
             let mut number = Span::all(&mut Snapshot(&txn))?.len() as u32;
             drop(txn);
