@@ -17,6 +17,7 @@ use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
+use crate::lease;
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
@@ -215,6 +216,19 @@ impl Pool {
             }
         }
         clear(path, true);
+        Ok(())
+    }
+
+    /// As `close`, but refuses while this thread runs a batch: it would be dropped without a word.
+    pub fn try_close(&self) -> Result<()> {
+        if self.session.runs_batch() {
+            fail!(
+                Busy,
+                "this thread runs a batch on {}: end it before the pool is closed",
+                self.path.display()
+            );
+        }
+        self.close();
         Ok(())
     }
 
@@ -488,6 +502,7 @@ pub(crate) fn make_span_folder(realm: &Path, folder: &Path) -> Result<()> {
         Err(error) if error.kind() == Kind::Exists => return Ok(()),
         made => made?,
     }
+    lease::hand_over(folder, realm);
     chown(folder, None, Some(meta.gid()))
         .and_then(|()| {
             fs::set_permissions(folder, fs::Permissions::from_mode(meta.mode() & 0o7777))

@@ -73,6 +73,7 @@ impl LeaseFile {
             let _ = std::fs::remove_file(path);
         }
         let made = built?;
+        super::hand_over(path, path.parent().unwrap_or(path));
         made.head().magic.store(MAGIC, std::sync::atomic::Ordering::Release);
         Ok(made)
     }

@@ -17,6 +17,7 @@ use crate::extent::{
     round_up, take_back,
 };
 use crate::fail;
+use crate::lease;
 use crate::media::{filesystem, span};
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
@@ -283,6 +284,7 @@ impl Core {
         crate::pool::make_span_folder(&setup.dir, folder)?;
         let mount = filesystem::admit(folder, true)?;
         span::create(&path, len, setup.file_mode, &mount)?;
+        lease::hand_over(&path, &setup.dir);
         self.commit(inside, Headroom::Relief, |rows| {
             span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
             rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;
