@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
-use crate::extent::HUGE;
+use crate::extent::{Growing, HUGE};
 use crate::fail;
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, id_key};
@@ -126,6 +126,9 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
     });
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
+        for device in &file.devices {
+            let _ = fs::remove_dir_all(device.join(&file.uuid).join(new.name));
+        }
     }
     made
 }
@@ -158,6 +161,13 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     }
     for inner in ["catalog", "leases"] {
         make_folder(&realm.join(inner), folder_mode)?;
+    }
+    Growing::make(&realm, file_mode)?;
+    for device in &file.devices {
+        let spans = crate::folder::of_spans(device, &file.uuid, new.name);
+        // One that was left by somebody who died making a namespace of the name.
+        let _ = fs::remove_dir_all(spans.parent().expect("of the namespace"));
+        crate::folder::make_for_spans(&realm, &spans)?;
     }
     let birth = draw_birth(pool)?;
     let toml = RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, incompatible: Vec::new() };

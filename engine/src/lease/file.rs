@@ -67,6 +67,7 @@ impl LeaseFile {
         let built = file
             .set_permissions(std::fs::Permissions::from_mode(mode))
             .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))
+            .and_then(|()| crate::folder::hand_over(&file, path))
             .and_then(|()| allocate_blocks(&file, path))
             .and_then(|()| Self::map(file, path));
         if built.is_err() {
