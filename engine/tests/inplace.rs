@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Fixture, KEEP, Line, Peer, alone, attach, blob, check, contents, filled, floats, fork, lookup,
-    put, put_new, read, sound, view,
+    Fixture, KEEP, Line, Peer, alone, attach, blob, bytes_of, check, contents, filled, floats,
+    fork, lookup, put, put_new, read, sound, view,
 };
 use engram_engine::{Kind, Mode, Payload, Realm, View};
 
@@ -56,7 +56,10 @@ fn what_one_process_writes_in_place_others_see_until_it_is_replaced() {
         // Replaced: a write into nothing is refused; the memory itself is still ours.
         assert_eq!(realm.flush(oid).unwrap_err().kind(), Kind::Busy);
         assert_eq!(realm.view(oid, true).err().unwrap().kind(), Kind::NotFound);
-        assert_eq!(realm.replace_payload(oid, 0, &[0; 72_000]).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(
+            realm.replace_payload(oid, 0, &bytes_of(0, 72_000)).unwrap_err().kind(),
+            Kind::Busy
+        );
         write_through(&held, &filled(1, 3, 9000));
         other.line.say(4);
         other.finish();
@@ -187,7 +190,10 @@ fn a_batch_writes_in_place_only_to_what_it_has_made() {
     let made = put(&realm, "made", &filled(2, 2, 9000));
     let small = put(&realm, "small", &filled(3, 3, 16));
     assert_eq!(realm.view(before, true).err().unwrap().kind(), Kind::Busy);
-    assert_eq!(realm.replace_payload(before, 0, &[0; 72_000]).unwrap_err().kind(), Kind::Busy);
+    assert_eq!(
+        realm.replace_payload(before, 0, &bytes_of(0, 72_000)).unwrap_err().kind(),
+        Kind::Busy
+    );
     write_through(&writable(&realm, "made"), &filled(2, 3, 9000));
     write_through(&writable(&realm, "small"), &filled(3, 4, 16));
     assert!(realm.payload(made).is_ok() && realm.payload(small).is_ok());
