@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -158,3 +160,27 @@ def test_scratch_and_batches_are_a_namespaces_own(pool: engram.Pool) -> None:
     with ns.batch():
         ns["y"] = 1
     assert list(ns) == ["y"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_members_of_a_group_grow_their_namespace_by_turns(pool: engram.Pool, home: Path) -> None:
+    home.chmod(0o755)
+    pool.create_namespace("proj", mode=0o770, group=2000)
+    code = (
+        "import os, sys, engram, numpy as np\n"
+        "os.setgroups([]); os.setgid(2000); os.setuid(int(sys.argv[2])); os.umask(0o022)\n"
+        "with engram.open(sys.argv[1]) as pool:\n"
+        "    proj = pool.namespaces['proj']\n"
+        "    proj[sys.argv[3]] = np.ones(3_000_000)\n"
+        "    assert all(a.view().sum() == 3_000_000 for a in proj.values())\n"
+    )
+    for name, user in enumerate(["1001", "1002", "1001"]):
+        child = subprocess.run(
+            [sys.executable, "-c", code, pool.path, user, str(name)],
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+        assert child.returncode == 0, child.stderr
+    assert sorted(pool.namespaces["proj"]) == ["0", "1", "2"]
+    assert not engram.verify(pool.path).problems

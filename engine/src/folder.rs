@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
 use crate::namespace::make_folder;
@@ -23,11 +23,6 @@ pub(crate) fn hand_over(file: &File, path: &Path) -> Result<()> {
         fchown(file, Some(folder.uid()), Some(folder.gid())).map_err(refused)?;
     }
     Ok(())
-}
-
-/// Where a realm's spans lie on a device.
-pub(crate) fn of_spans(device: &Path, uuid: &str, namespace: &str) -> PathBuf {
-    device.join(uuid).join(namespace).join("shared")
 }
 
 /// Makes the folder of a realm's spans on a device, with the realm's own owner, group and mode.

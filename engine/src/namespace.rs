@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{Growing, HUGE};
 use crate::fail;
+use crate::folder::make_for_spans;
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, id_key};
 use crate::lease::{self, Peers};
@@ -133,6 +134,24 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
     made
 }
 
+/// Where the spans of a namespace's shared realm lie on a device.
+pub(crate) fn span_folder(device: &Path, file: &PoolFile, name: &str) -> PathBuf {
+    device.join(&file.uuid).join(name).join(SHARED)
+}
+
+/// Makes the folders for spans on a device that is being added.
+pub(crate) fn add_device(pool: &Path, file: &PoolFile, device: &Path) -> Result<()> {
+    for name in names(pool)? {
+        let realm = realm_folder(pool, &name);
+        match make_for_spans(&realm, &span_folder(device, file, &name)) {
+            // Another's namespace: its owner makes the folder when it is needed.
+            Err(error) if error.kind() == Kind::Access => {}
+            made => made?,
+        }
+    }
+    Ok(())
+}
+
 fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Result<()> {
     let (folder_mode, file_mode) = modes(new.mode);
     // The namespace's own folder may be entered by whom the mode admits; the realm may not.
@@ -162,12 +181,14 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     for inner in ["catalog", "leases"] {
         make_folder(&realm.join(inner), folder_mode)?;
     }
-    Growing::make(&realm, file_mode)?;
+    // What members of the group will use is made now, with the realm's own mode and group: none of
+    // them could make it for the others.
+    Growing::prepare(&realm, file_mode)?;
     for device in &file.devices {
-        let spans = crate::folder::of_spans(device, &file.uuid, new.name);
+        let spans = span_folder(device, file, new.name);
         // One that was left by somebody who died making a namespace of the name.
         let _ = fs::remove_dir_all(spans.parent().expect("of the namespace"));
-        crate::folder::make_for_spans(&realm, &spans)?;
+        make_for_spans(&realm, &spans)?;
     }
     let birth = draw_birth(pool)?;
     let toml = RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, incompatible: Vec::new() };

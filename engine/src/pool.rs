@@ -16,7 +16,6 @@ use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
-use crate::folder;
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
@@ -282,11 +281,7 @@ impl Pool {
                 mount.name
             );
         }
-        for name in namespace::names(&self.path)? {
-            // Another user's namespace makes its own, if it may.
-            let folder = folder::of_spans(&device, &file.uuid, &name);
-            let _ = folder::make_for_spans(&namespace::realm_folder(&self.path, &name), &folder);
-        }
+        namespace::add_device(&self.path, &file, &device)?;
         file.devices.push(device);
         file.write(&self.path, POOL_FILE)
     }

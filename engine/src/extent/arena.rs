@@ -11,13 +11,13 @@
 //! without a row is what a crash between (2) and (3) leaves: nobody knows it, and the next grower,
 //! who wants the same number, removes it.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::Table;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::extent::Extent;
 use crate::fail;
 use crate::media::map::Range;
@@ -143,36 +143,25 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// Waits for the growth lock; `dir` is the realm's.
-    pub(crate) fn begin(dir: &Path, mode: u32) -> Result<Self> {
+    /// Makes the file of the lock, with exactly this mode; `dir` is the realm's.
+    pub(crate) fn prepare(dir: &Path, mode: u32) -> Result<()> {
         let path = dir.join("growing");
-        let lock = match Self::open(&path) {
-            Err(error) if error.kind() == Kind::NotFound => Self::make(dir, mode)?,
-            opened => opened?,
-        };
+        let made = File::create_new(&path)
+            .and_then(|file| file.set_permissions(Permissions::from_mode(mode)).map(|()| file))
+            .map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
+        crate::folder::hand_over(&made, &path)
+    }
+
+    /// Waits for the growth lock; `dir` is the realm's.
+    pub(crate) fn begin(dir: &Path) -> Result<Self> {
+        let path = dir.join("growing");
+        let lock = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
         lock.lock().map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
         Ok(Growing { _lock: lock })
-    }
-
-    /// Makes the lock's file, which comes with the realm.
-    pub(crate) fn make(dir: &Path, mode: u32) -> Result<File> {
-        let path = dir.join("growing");
-        let made = Self::options().create(true).mode(mode).open(&path);
-        let file = made.map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
-        crate::folder::hand_over(&file, &path)?;
-        file.set_permissions(std::fs::Permissions::from_mode(mode))
-            .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))?;
-        Ok(file)
-    }
-
-    fn open(path: &Path) -> Result<File> {
-        let opened = Self::options().open(path);
-        opened.map_err(|e| Error::os(format!("opening {}", path.display()), &e))
-    }
-
-    fn options() -> std::fs::OpenOptions {
-        let mut options = File::options();
-        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW);
-        options
     }
 }

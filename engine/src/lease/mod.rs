@@ -152,13 +152,42 @@ impl Lease {
         let owner = Owner::current();
         loop {
             let id = random_id()?;
-            let Some((file, from)) = prepared(dir, mode, id)? else { continue };
+            let (file, from) = match prepared(dir, mode, id) {
+                Ok(Some(prepared)) => prepared,
+                Ok(None) => continue,
+                Err(error) if error.kind() == Kind::PoolFull => {
+                    return Self::of_the_dead(dir, owner)?.ok_or(error);
+                }
+                Err(error) => return Err(error),
+            };
             let path = dir.join(format!("{id:016x}"));
             if let Some(lease) = Self::name(file, &from, path, id, owner)? {
                 ensure_spare(dir, mode);
                 return Ok(lease);
             }
         }
+    }
+
+    /// On a full mount without a spare: takes over the lease of a process that is gone, under its
+    /// name. What it had reserved is this process's to take back then, which `realm::open` does.
+    fn of_the_dead(dir: &Path, owner: Owner) -> Result<Option<Self>> {
+        let entries = std::fs::read_dir(dir)
+            .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let Some(id) = entry.file_name().to_str().and_then(|n| u64::from_str_radix(n, 16).ok())
+            else {
+                continue;
+            };
+            let Ok(file) = LeaseFile::open(&path) else { continue };
+            if file.try_lock()? && file.is_at(&path) {
+                file.head().age.store(IDLE, Ordering::Relaxed);
+                file.head().pins_used.store(0, Ordering::Relaxed);
+                owner.write(&file);
+                return Ok(Some(Lease { id, path, file, local: Mutex::default() }));
+            }
+        }
+        Ok(None)
     }
 
     /// Gives a locked file its name; `None` when somebody removed it meanwhile.

@@ -55,7 +55,13 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
     };
     let core = Core::new(setup, state, arena);
     if purpose == Purpose::Use {
-        core.enter().and_then(|inside| core.take_back_dead(&inside))?;
+        core.enter().and_then(|inside| {
+            // A lease taken over on a full mount may have reservations already.
+            if !inside.catalog().poisoned() {
+                give_all_back(&core, &inside)?;
+            }
+            core.take_back_dead(&inside)
+        })?;
     }
     Ok(core)
 }

@@ -190,7 +190,7 @@ impl Core {
                 devices.len()
             )
         };
-        let folder = folder::of_spans(device, &setup.uuid, &setup.namespace);
+        let folder = device.join(&setup.uuid).join(&setup.namespace).join("shared");
         Ok(folder.join(format!("span-{}", span.number)))
     }
 
@@ -202,7 +202,7 @@ impl Core {
         device: Option<u32>,
         arena_end: u64,
     ) -> Result<()> {
-        let _growing = Growing::begin(&self.setup.dir, self.setup.file_mode)?;
+        let _growing = Growing::begin(&self.setup.dir)?;
         let (spans, limit, tail) = {
             let txn = inside.read()?;
             let spans = Span::all(&mut Snapshot(&txn))?;
@@ -306,7 +306,7 @@ impl Core {
             if end >= limit {
                 return inside.arena().prefault(Extent { offset: 0, len: end });
             }
-            let _growing = Growing::begin(&self.setup.dir, self.setup.file_mode)?;
+            let _growing = Growing::begin(&self.setup.dir)?;
             let txn = inside.read()?;
             let mut number = Span::all(&mut Snapshot(&txn))?.len() as u32;
             drop(txn);
