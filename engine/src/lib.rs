@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod dtype;
 pub mod error;
 mod extent;
+mod folder;
 mod group;
 mod id;
 mod lease;

@@ -15,12 +15,13 @@ use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{Growing, HUGE};
 use crate::fail;
+use crate::folder::make_for_spans;
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, id_key};
 use crate::lease::{self, Peers};
 use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
-use crate::pool::{FORMAT, PoolFile, make_span_folder};
+use crate::pool::{FORMAT, PoolFile};
 use crate::process;
 use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
 
@@ -142,7 +143,7 @@ pub(crate) fn span_folder(device: &Path, file: &PoolFile, name: &str) -> PathBuf
 pub(crate) fn add_device(pool: &Path, file: &PoolFile, device: &Path) -> Result<()> {
     for name in names(pool)? {
         let realm = realm_folder(pool, &name);
-        match make_span_folder(&realm, &span_folder(device, file, &name)) {
+        match make_for_spans(&realm, &span_folder(device, file, &name)) {
             // Another's namespace: its owner makes the folder when it is needed.
             Err(error) if error.kind() == Kind::Access => {}
             made => made?,
@@ -184,7 +185,10 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     // them could make it for the others.
     Growing::prepare(&realm, file_mode)?;
     for device in &file.devices {
-        make_span_folder(&realm, &span_folder(device, file, new.name))?;
+        let spans = span_folder(device, file, new.name);
+        // One that was left by somebody who died making a namespace of the name.
+        let _ = fs::remove_dir_all(spans.parent().expect("of the namespace"));
+        make_for_spans(&realm, &spans)?;
     }
     let birth = draw_birth(pool)?;
     let toml = RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, incompatible: Vec::new() };

@@ -8,7 +8,6 @@
 mod file;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +16,6 @@ use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
-use crate::lease;
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
@@ -482,32 +480,6 @@ fn clear(path: &Path, folder_too: bool) {
     if folder_too {
         let _ = fs::remove_dir(path);
     }
-}
-
-/// Makes the folder of a realm's spans on a device, with the realm's own mode and group.
-pub(crate) fn make_span_folder(realm: &Path, folder: &Path) -> Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let outer = folder.parent().expect("<device>/<uuid>/<namespace>/shared");
-    for above in [outer.parent().expect("as above"), outer] {
-        match make_folder(above, 0o755) {
-            Err(error) if error.kind() == Kind::Exists => {}
-            made => made?,
-        }
-    }
-    let meta = fs::metadata(realm)
-        .map_err(|e| Error::os(format!("looking at {}", realm.display()), &e))?;
-    match make_folder(folder, 0o700) {
-        Err(error) if error.kind() == Kind::Exists => return Ok(()),
-        made => made?,
-    }
-    lease::hand_over(folder, realm);
-    chown(folder, None, Some(meta.gid()))
-        .and_then(|()| {
-            fs::set_permissions(folder, fs::Permissions::from_mode(meta.mode() & 0o7777))
-        })
-        .map_err(|e| Error::os(format!("setting the mode of {}", folder.display()), &e))
 }
 
 fn new_uuid() -> Result<String> {

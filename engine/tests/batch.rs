@@ -219,11 +219,13 @@ fn a_batch_that_nobody_ends_goes_with_its_thread() {
     let fixture = Fixture::new(16 << 20);
     let realm = fixture.realm();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let leave_it = || {
             realm.begin_batch().unwrap();
             large(&realm, "x").unwrap();
             small(&realm, "y").unwrap();
-        });
+        };
+        // Joined by name: a scope alone does not wait until a thread is gone altogether.
+        scope.spawn(leave_it).join().unwrap();
     });
     assert!(common::map_of(&realm, "").is_empty());
     drop(realm.scratch(16 << 20, None).unwrap());

@@ -205,6 +205,18 @@ fn a_full_mount_can_be_opened_closed_and_emptied() {
             let mut file = std::fs::File::options().append(true).open(&filler).unwrap();
             while std::io::Write::write_all(&mut file, &[0xff; 512]).is_ok() {}
         }
+        // Nor does it take one that is closed: of the dead, the lease is there.
+        for _ in 0..3 {
+            let dying = fork(|line| {
+                let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+                let reserved = realm.scratch(1 << 10, None).unwrap();
+                line.say(1);
+                line.hear();
+                drop(reserved);
+            });
+            dying.line.expect(1);
+            dying.kill();
+        }
         let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
         realm.delete(realm.root(), "x").unwrap();
         put(&realm, "z", &filled(2, 2, MIB / 2));

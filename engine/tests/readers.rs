@@ -168,10 +168,11 @@ fn a_poisoned_realm_is_read_and_not_written_until_it_is_verified() {
         peer.kill();
         drop(realm);
         fixture.pool.close();
-        let (pool, realm) = attach(&fixture.path, Mode::Read);
-        read_everything(&realm, 1);
-        drop(realm);
-        pool.close();
+        for mode in [Mode::Read, Mode::ReadWrite] {
+            let (pool, realm) = attach(&fixture.path, mode);
+            read_everything(&realm, 1);
+            pool.close();
+        }
         assert_eq!(Pool::verify(&fixture.path).unwrap().problems, Vec::<String>::new());
         let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
         write_everything(&realm, 2);

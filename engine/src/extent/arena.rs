@@ -151,9 +151,10 @@ impl Growing {
     /// Makes the file of the lock, with exactly this mode; `dir` is the realm's.
     pub(crate) fn prepare(dir: &Path, mode: u32) -> Result<()> {
         let path = dir.join("growing");
-        File::create_new(&path)
-            .and_then(|file| file.set_permissions(Permissions::from_mode(mode)))
-            .map_err(|e| Error::os(format!("making {}", path.display()), &e))
+        let made = File::create_new(&path)
+            .and_then(|file| file.set_permissions(Permissions::from_mode(mode)).map(|()| file))
+            .map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
+        crate::folder::hand_over(&made, &path)
     }
 
     /// Waits for the growth lock; `dir` is the realm's.

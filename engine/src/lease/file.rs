@@ -67,13 +67,13 @@ impl LeaseFile {
         let built = file
             .set_permissions(std::fs::Permissions::from_mode(mode))
             .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))
+            .and_then(|()| crate::folder::hand_over(&file, path))
             .and_then(|()| allocate_blocks(&file, path))
             .and_then(|()| Self::map(file, path));
         if built.is_err() {
             let _ = std::fs::remove_file(path);
         }
         let made = built?;
-        super::hand_over(path, path.parent().unwrap_or(path));
         made.head().magic.store(MAGIC, std::sync::atomic::Ordering::Release);
         Ok(made)
     }

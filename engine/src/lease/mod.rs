@@ -72,18 +72,6 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// What root makes in a realm belongs to the realm's owner, who could not use it otherwise.
-pub(crate) fn hand_over(path: &Path, realm: &Path) {
-    use std::os::unix::fs::{MetadataExt, lchown};
-    if user() == 0
-        && let Ok(owner) = std::fs::metadata(realm)
-        && owner.uid() != 0
-    {
-        // If even root may not, the file stays root's, and what is refused then says so.
-        let _ = lchown(path, Some(owner.uid()), Some(owner.gid()));
-    }
-}
-
 /// Who this process is, as leases record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {

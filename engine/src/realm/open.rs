@@ -58,8 +58,9 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
     if purpose == Purpose::Use {
         core.enter().and_then(|inside| {
             // A lease taken over on a full mount may have reservations already.
-            let own = inside.lease().id();
-            core.commit(&inside, Headroom::Relief, |rows| take_back(rows.txn(), own))?;
+            if !inside.catalog().poisoned() {
+                give_all_back(&core, &inside)?;
+            }
             core.take_back_dead(&inside)
         })?;
     }

@@ -17,7 +17,7 @@ use crate::extent::{
     round_up, take_back,
 };
 use crate::fail;
-use crate::lease;
+use crate::folder;
 use crate::media::{filesystem, span};
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
@@ -281,10 +281,10 @@ impl Core {
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
-        crate::pool::make_span_folder(&setup.dir, folder)?;
+        folder::make_for_spans(&setup.dir, folder)?;
         let mount = filesystem::admit(folder, true)?;
-        span::create(&path, len, setup.file_mode, &mount)?;
-        lease::hand_over(&path, &setup.dir);
+        let file = span::create(&path, len, setup.file_mode, &mount)?;
+        folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         self.commit(inside, Headroom::Relief, |rows| {
             span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
             rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 const ALONE: &str = "ENGRAM_TEST_ALONE";
 const LINE: &str = "ENGRAM_TEST_LINE";
 
-/// When a test that has not ended has failed.
+/// When a test that has not ended has failed: `ENGRAM_TEST_SECONDS` from now.
 pub fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(100)
+    let seconds = std::env::var("ENGRAM_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
+    Instant::now() + Duration::from_secs(seconds.unwrap_or(100))
 }
 
 /// One end of a conversation between two processes, a word at a time.

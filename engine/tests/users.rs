@@ -1,0 +1,154 @@
+//! Several users of one pool: what one makes in a realm, the others of the realm can use.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use common::{Line, alone, check, churn, filled, fork, is_root, put, view};
+use engram_engine::{CreateOptions, Kind, Mode, Pool, Realm};
+
+const ALICE: u32 = 40_001;
+const BOB: u32 = 40_002;
+const TEAM: u32 = 40_100;
+const MIB: usize = 1 << 20;
+
+/// Becomes a user, with this group beside its own.
+fn become_user(uid: u32, group: u32) {
+    // SAFETY: this process, which has one thread, gives its rights away.
+    unsafe {
+        assert_eq!(libc::setgroups(1, &raw const group), 0);
+        assert_eq!(libc::setgid(uid), 0);
+        assert_eq!(libc::setuid(uid), 0);
+        libc::umask(0o077);
+        // Becoming another clears it.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+}
+
+/// A folder that is a user's own.
+fn folder_of(uid: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    chown(dir.path(), Some(uid), Some(uid)).unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+fn realm_of(path: &Path, namespace: &str) -> (Pool, Realm) {
+    let pool = Pool::open(path, Mode::ReadWrite, false).unwrap();
+    let realm = pool.realm(namespace).unwrap();
+    (pool, realm)
+}
+
+/// Uses a realm in every way that makes files in it.
+fn use_all(realm: &Realm, tag: u64) {
+    put(realm, &format!("large{tag}"), &filled(tag, 1, 3 * MIB / 8));
+    for index in 0..2000 {
+        put(realm, &format!("small{tag}/{index}"), &filled(tag, index, 60));
+    }
+    realm.delete(realm.root(), &format!("small{tag}")).unwrap();
+    churn(realm, 1);
+}
+
+/// Whoever is root uses a user's realm and leaves nothing in it that the user cannot use.
+#[test]
+fn what_root_makes_in_a_users_realm_is_the_users() {
+    let test = "what_root_makes_in_a_users_realm_is_the_users";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+        let alice = fork(|line: &Line| {
+            become_user(ALICE, ALICE);
+            let pool = Pool::create(&path, &options).unwrap();
+            let realm = pool.realm("default").unwrap();
+            put(&realm, "mine", &filled(1, 1, MIB / 8));
+            line.say(1);
+            line.expect(2);
+            // Root looks at this one, and has a lease; its arrays are there to be read.
+            put(&realm, "mine", &filled(1, 2, MIB / 8));
+            assert_eq!(check(&view(&realm, "large7")), (7, 1));
+            use_all(&realm, 8);
+            line.say(3);
+            line.expect(4);
+            drop(realm);
+            pool.close();
+            let (_pool, realm) = realm_of(&path, "default");
+            assert_eq!(check(&view(&realm, "large7")), (7, 1));
+            use_all(&realm, 9);
+        });
+        alice.line.expect(1);
+        let (pool, realm) = realm_of(&path, "default");
+        let held = view(&realm, "mine");
+        use_all(&realm, 7);
+        alice.line.say(2);
+        alice.line.expect(3);
+        assert_eq!(check(&held), (1, 1), "root's view is safe from the user's allocator");
+        drop(held);
+        drop(realm);
+        pool.close();
+        alice.line.say(4);
+        alice.finish();
+        let mut all = vec![path.clone()];
+        while let Some(next) = all.pop() {
+            let meta = std::fs::symlink_metadata(&next).unwrap();
+            assert_eq!(meta.uid(), ALICE, "{}", next.display());
+            if meta.is_dir() {
+                all.extend(std::fs::read_dir(&next).unwrap().map(|e| e.unwrap().path()));
+            }
+        }
+    });
+}
+
+/// The members of a namespace's group use it like its owner, whatever their umask; others do not.
+#[test]
+fn the_group_of_a_namespace_uses_it_like_its_owner() {
+    let test = "the_group_of_a_namespace_uses_it_like_its_owner";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+        let alice = fork(|line: &Line| {
+            become_user(ALICE, TEAM);
+            let pool = Pool::create(&path, &options).unwrap();
+            let team = pool.create_namespace("team", 0o770, Some(TEAM), None).unwrap();
+            line.say(1);
+            line.expect(2);
+            assert_eq!(check(&view(&team, "large2")), (2, 1));
+            use_all(&team, 1);
+            line.say(3);
+            line.expect(4);
+        });
+        alice.line.expect(1);
+        let bob = fork(|line: &Line| {
+            become_user(BOB, TEAM);
+            // The first to grow the arena is not the owner.
+            let (_pool, team) = realm_of(&path, "team");
+            use_all(&team, 2);
+            line.say(1);
+            line.expect(2);
+            assert_eq!(check(&view(&team, "large1")), (1, 1));
+            use_all(&team, 3);
+        });
+        bob.line.expect(1);
+        alice.line.say(2);
+        alice.line.expect(3);
+        bob.line.say(2);
+        bob.finish();
+        alice.line.say(4);
+        alice.finish();
+        fork(|_| {
+            become_user(BOB, BOB);
+            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
+            let refused = pool.realm("team").err().expect("a refusal");
+            assert_eq!(refused.kind(), Kind::Access, "{refused}");
+        })
+        .finish();
+    });
+}
