@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import engram
+from engram import _engram
 
 
 class _Deleting:
@@ -81,3 +82,31 @@ def test_an_object_deleted_by_the_value_is_not_written_to(pool: engram.Pool) -> 
     with pytest.raises(engram.BusyError, match="nothing was written"):
         pool["a"][...] = _Deleting(pool, "a")
     assert not there.any()
+
+
+# Messages
+
+
+def test_a_missing_name_is_told_without_looking_at_all_the_others(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(engram.NotFoundError, match="it is empty"):
+        pool["x"]
+    for n in range(100):
+        pool[f"x{n:03}"] = n
+    pool["temperature"] = 0
+    monkeypatch.setattr(_engram, "count", None)
+    listed: list[int] = []
+    names = _engram.names
+
+    def few(*arguments: Any) -> list[str]:
+        found = names(*arguments)
+        listed.append(len(found))
+        return found
+
+    monkeypatch.setattr(_engram, "names", few)
+    with pytest.raises(engram.NotFoundError, match="it has 'x051', .*, ...$"):
+        pool["x051b"]
+    with pytest.raises(engram.NotFoundError, match="it has 'temperature', ...$"):
+        pool["tempersture"]
+    assert sum(listed) < 100
