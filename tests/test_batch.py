@@ -1,7 +1,10 @@
 """A batch happens all at once, or not at all."""
 
+import contextlib
 import os
+import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -187,17 +190,6 @@ def test_a_batch_that_finds_no_room_leaves_nothing(pool: engram.Pool) -> None:
     pool["fits"] = np.zeros(1 << 18)
 
 
-def test_closing_the_pool_within_a_batch_keeps_nothing(pool: engram.Pool) -> None:
-    path = pool.path
-    with pytest.raises(engram.ArgumentError), pool.batch():
-        pool["x"] = 1
-        pool.close()
-        pool["y"] = 2
-    with engram.open(path) as again:
-        assert list(again) == []
-        again["z"] = 1
-
-
 def test_the_same_batch_may_begin_again(pool: engram.Pool) -> None:
     batch = pool.batch()
     for n in range(2):
@@ -221,3 +213,64 @@ def test_a_forked_child_has_no_part_in_the_batch(pool: engram.Pool) -> None:
         pool["y"] = 4
     assert list(pool) == ["from child", "x", "y"]
     assert pool["from child"][()] == 2
+
+
+def test_a_batch_that_is_dropped_swallows_nothing_that_comes_after_it(pool: engram.Pool) -> None:
+    batch = pool.batch()
+    batch.__enter__()
+    pool["of the batch"] = np.ones(100_000)
+    del batch
+    pool["after"] = 1
+    with engram.open(pool.path) as other:
+        assert list(other) == ["after"]
+    assert not engram.verify(pool.path).problems
+
+
+def test_a_batch_ended_in_another_thread_is_undone(pool: engram.Pool) -> None:
+    def rows() -> Iterator[None]:
+        with pool.batch():
+            pool["row"] = 1
+            yield
+
+    waiting = rows()
+    next(waiting)
+    other = threading.Thread(target=waiting.close)  # type: ignore[attr-defined]
+    other.start()
+    other.join()
+    del waiting
+    pool["after"] = 1
+    with engram.open(pool.path) as again:
+        assert list(again) == ["after"]
+
+
+def test_a_pool_is_not_closed_within_a_batch(pool: engram.Pool) -> None:
+    with pool.batch():
+        pool["x"] = 1
+        with pytest.raises(engram.BusyError, match="batch"):
+            pool.close()
+    assert list(pool) == ["x"]
+
+
+def test_a_signal_never_leaves_a_batch_behind(pool: engram.Pool) -> None:
+    class Rung(Exception):  # noqa: N818 - no error
+        pass
+
+    def ring(_number: int, _frame: object) -> None:
+        raise Rung
+
+    before = signal.signal(signal.SIGALRM, ring)
+    rounds = 0
+    try:
+        while rounds < 300:
+            rounds += 1
+            signal.setitimer(signal.ITIMER_REAL, 0.0002)
+            with contextlib.suppress(Rung, engram.BusyError):
+                while True:
+                    with pool.batch():
+                        pool["b"] = rounds
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    pool["final"] = 1
+    with engram.open(pool.path) as other:
+        assert "final" in other

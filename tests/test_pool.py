@@ -380,3 +380,31 @@ def test_sizes_are_written_as_people_read_them(nbytes: int, text: str) -> None:
 @given(st.integers(0, 2**62))
 def test_a_size_that_is_written_reads_as_nearly_itself(nbytes: int) -> None:
     assert size.parse(size.human(nbytes)) == pytest.approx(nbytes, rel=0.06)
+
+
+def test_destroying_gives_the_memory_back_while_the_closed_pool_is_named(home: Path) -> None:
+    pool = engram.create(home / "large", size="128 MiB", force=True)
+    pool["x"] = np.ones(8_000_000)
+    view = pool["x"].view()
+    pool.close()
+    free = os.statvfs(home).f_bfree
+    engram.destroy(home / "large")
+    assert view.sum() == 8_000_000
+    del view
+    came_back = (os.statvfs(home).f_bfree - free) * os.statvfs(home).f_frsize
+    assert came_back > 32 << 20
+    assert not pool
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_what_root_adds_to_anothers_pool_stays_the_others(home: Path) -> None:
+    home.chmod(0o777)
+    code = "import os, sys, engram, numpy as np; os.setgid(1001); os.setuid(1001)\n"
+    make = code + "engram.create(sys.argv[1], size='64 MiB', force=True).close()"
+    use = code + "with engram.open(sys.argv[1]) as pool: pool['y'] = pool['x'][...] + 1"
+    path = str(home / "theirs")
+    subprocess.run([sys.executable, "-c", make, path], check=True)
+    with engram.open(path, force=True) as pool:
+        pool["x"] = np.ones(1_000_000)
+        subprocess.run([sys.executable, "-c", use, path], check=True)
+        assert pool["y"].view()[0] == 2

@@ -124,7 +124,7 @@ def test_killing_a_writer_within_a_batch_leaves_none_of_it(pool: engram.Pool) ->
     code = (
         "import sys, engram, numpy as np\n"
         "pool = engram.open(sys.argv[1])\n"
-        "pool.batch().__enter__()\n"
+        "batch = pool.batch().__enter__()\n"
         "for n in range(100): pool[f'x{n}'] = np.zeros(5000)\n"
         "print('filled', flush=True)\n"
         "sys.stdin.readline()\n"

@@ -117,7 +117,7 @@ def lines(setting: Setting) -> Iterator[Line]:
         Contestant("memcpy", asking("copy", 2 * PUTS)),
     ]
     line = Line("two processes putting 64 MiB", "ms", [Bound("engram", "memcpy", "speed", 0.9)])
-    yield measure(line, contestants, setting.rounds)
+    yield measure(line, contestants, 2 * setting.rounds)
 
     contestants = [
         Contestant("engram", asking("create", 2 * CREATES)),
@@ -125,7 +125,7 @@ def lines(setting: Setting) -> Iterator[Line]:
     ]
     line = Line("two processes creating 256 B arrays", "us", [])
     line.bounds.append(Bound("engram", "one process", "show"))
-    yield measure(line, contestants, setting.rounds)
+    yield measure(line, contestants, 2 * setting.rounds)
     pair.close()
     own.close()
 

@@ -39,7 +39,7 @@ def create(setting: Setting) -> Iterator[Line]:
         bounds = [Bound("engram", "h5py", "speed", limit)]
         bounds += [Bound("engram", store.name, "show") for store in stores[2:]]
         contestants = [Contestant(s.name, creating(setting, s, batched)) for s in stores]
-        yield measure(Line(title, "us", bounds), contestants, setting.rounds)
+        yield measure(Line(title, "us", bounds), contestants, 2 * setting.rounds)
         for store in stores:
             store.close()
 
@@ -77,7 +77,7 @@ def read(setting: Setting) -> Iterator[Line]:
     bounds = [Bound("engram", "h5py", "speed", 15.0)]
     bounds += [Bound("engram", store.name, "show") for store in stores[2:]]
     line = Line("read a 256 B array by path", "us", bounds)
-    yield measure(line, contestants, setting.rounds)
+    yield measure(line, contestants, 2 * setting.rounds)
     for store in stores:
         store.close()
 

@@ -15,7 +15,7 @@ mod layer;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use self::below::{Below, Gaps};
 use self::layer::{Change, Guard, Layer, Seen};
@@ -49,7 +49,8 @@ struct Running {
     core: Arc<Core>,
     /// How many forks lay behind the process it began in: a child has no part in it.
     forks: u64,
-    depth: u32,
+    /// Who began it and who joined it, innermost last; `None` for those without a guard.
+    holders: Vec<Option<Weak<()>>>,
     failed: bool,
     overlay: Overlay,
 }
@@ -58,18 +59,75 @@ thread_local! {
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 
+/// A batch, as its maker holds it. It belongs to the thread that began it; one that is dropped
+/// without an end, wherever that happens, is undone when its thread next looks.
+pub struct Batch {
+    core: Arc<Core>,
+    holder: Arc<()>,
+}
+
+impl Batch {
+    pub(crate) fn begin(core: &Arc<Core>) -> Result<Self> {
+        let holder = Arc::new(());
+        begin(core, Some(Arc::downgrade(&holder)))?;
+        Ok(Batch { core: Arc::clone(core), holder })
+    }
+
+    /// Ends it; the outermost commits.
+    ///
+    /// On error nothing of the whole batch is visible, and its space has gone back.
+    pub fn commit(self) -> Result<()> {
+        end(&self.core, Some(&self.holder), true)
+    }
+
+    /// Ends it with an error: nothing of the whole batch will be kept.
+    pub fn abort(self) -> Result<()> {
+        end(&self.core, Some(&self.holder), false)
+    }
+}
+
+impl Running {
+    /// Where this holder stands; without one it is whoever came last.
+    fn place_of(&self, holder: Option<&Arc<()>>) -> Option<usize> {
+        match holder {
+            None => self.holders.len().checked_sub(1),
+            Some(holder) => {
+                let holder = Arc::downgrade(holder);
+                let is_it = |known: &Weak<()>| known.ptr_eq(&holder);
+                self.holders.iter().position(|known| known.as_ref().is_some_and(is_it))
+            }
+        }
+    }
+
+    /// Whether somebody has let go of the batch without ending it.
+    fn is_abandoned(&self) -> bool {
+        self.holders.iter().flatten().any(|holder| holder.strong_count() == 0)
+    }
+}
+
+/// Undoes a batch that nobody can end any more. Called before an operation enters: giving back
+/// what the batch has reserved enters, too.
+pub(crate) fn bury() {
+    let dead = RUNNING.with_borrow_mut(|slot| {
+        let dead =
+            slot.as_ref().is_some_and(|running| running.forks != forks() || running.is_abandoned());
+        if dead { slot.take() } else { None }
+    });
+    drop(dead);
+}
+
 /// Begins a batch in this thread, or joins the one that runs.
-pub(crate) fn begin(core: &Arc<Core>) -> Result<()> {
+pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
     RUNNING.with_borrow_mut(|slot| {
         discard_inherited(slot);
         match slot {
-            Some(running) if Arc::ptr_eq(&running.core, core) => running.depth += 1,
+            Some(running) if Arc::ptr_eq(&running.core, core) => running.holders.push(holder),
             Some(running) => return other_realm(running),
             None => {
                 *slot = Some(Running {
                     core: Arc::clone(core),
                     forks: forks(),
-                    depth: 1,
+                    holders: vec![holder],
                     failed: false,
                     overlay: Overlay::default(),
                 });
@@ -98,7 +156,7 @@ fn discard_inherited(slot: &mut Option<Running>) {
 /// Ends the innermost batch. Only the outermost one applies the list, or drops it.
 ///
 /// On error nothing of the batch is visible, and its space has gone back.
-pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
+pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Result<()> {
     let overlay = RUNNING.with_borrow_mut(|slot| {
         discard_inherited(slot);
         let Some(running) = slot.as_mut().filter(|running| Arc::ptr_eq(&running.core, core)) else {
@@ -107,9 +165,13 @@ pub(crate) fn end(core: &Arc<Core>, keep: bool) -> Result<()> {
                 "no batch on this namespace runs in this thread (or it was begun before a fork)"
             )
         };
-        running.depth -= 1;
-        running.failed |= !keep;
-        if running.depth > 0 {
+        let Some(place) = running.place_of(holder) else {
+            fail!(Busy, "this batch was begun in another thread: only that one can end it")
+        };
+        // One that ends before what joined it cannot know what it would keep.
+        running.failed |= !keep || place + 1 < running.holders.len();
+        running.holders.remove(place);
+        if !running.holders.is_empty() {
             return Ok(None);
         }
         let mut running = slot.take().expect("present");

@@ -217,6 +217,19 @@ impl Pool {
         Ok(())
     }
 
+    /// As `close`, but refuses while this thread runs a batch: it would be dropped without a word.
+    pub fn try_close(&self) -> Result<()> {
+        if self.session.runs_batch() {
+            fail!(
+                Busy,
+                "this thread runs a batch on {}: end it before the pool is closed",
+                self.path.display()
+            );
+        }
+        self.close();
+        Ok(())
+    }
+
     /// Ends this session's handles. Views stay valid.
     pub fn close(&self) {
         self.session.close();

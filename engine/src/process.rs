@@ -95,4 +95,5 @@ pub(crate) fn retire(core: &Arc<Core>) {
     if registry.len() < before {
         shut(core);
     }
+    core.arena.release();
 }

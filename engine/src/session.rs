@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::batch;
 use crate::error::Result;
 use crate::fail;
 use crate::process::{self, between_forks};
@@ -86,6 +87,12 @@ impl Session {
             core.remove_session();
         }
         Ok(())
+    }
+
+    /// Whether this thread runs a batch on one of the realms.
+    pub(crate) fn runs_batch(&self) -> bool {
+        batch::bury();
+        between_forks(|| lock(&self.cores).iter().any(batch::runs))
     }
 
     /// Ends the handles. Views stay.

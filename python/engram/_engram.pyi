@@ -2,13 +2,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from types import TracebackType
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "Allocation",
+    "Batch",
     "DeviceInfo",
     "GroupInfo",
     "NamespaceInfo",
@@ -129,9 +131,18 @@ class Realm:
     def same_pool(self, other: Realm) -> bool: ...
     def space(self) -> Space: ...
     def resize(self, size: int) -> None: ...
-    def begin_batch(self) -> None: ...
-    def commit_batch(self) -> None: ...
-    def abort_batch(self) -> None: ...
+
+@final
+class Batch:
+    def __new__(cls, realm: Realm) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+        /,
+    ) -> None: ...
 
 @final
 class Space:

@@ -113,6 +113,10 @@ class Array(Handle):
 
         """
         _check_basic(key, self._dtype)
+        try:
+            value = self._converted(key, value)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self._unfit(key, error) from error
         while True:
             array, generation = _engram.open_for_write(
                 self._realm, self._id, self._dtype, self._shape
@@ -120,14 +124,34 @@ class Array(Handle):
             try:
                 array[key] = value
             except (ValueError, TypeError, OverflowError) as error:
-                raise ArgumentError(
-                    f"the value does not fit into [{key}] of an array of shape {self._shape} and "
-                    f"dtype {self._dtype}: {error}"
-                ) from error
+                raise self._unfit(key, error) from error
             if generation is None or not array.nbytes:
                 return
             if _engram.replace(self._realm, self._id, generation, array):
                 return
+
+    def _converted(self, key: Any, value: Any) -> NDArray[Any]:
+        """Make of `value` what can be copied to `[key]` item by item without a refusal.
+
+        So a value that is refused has written nothing, and no code of the value's own runs between
+        the look-up of the object and the write. What copies safely as it is, is not copied here.
+        """
+        dtype = self._dtype[key].base if isinstance(key, str) else self._dtype
+        if not isinstance(value, np.ndarray) and _is_item(key, len(self._shape)):
+            item = np.empty(1, dtype)
+            item[0] = value
+            return item.reshape(())
+        if isinstance(value, Array):
+            value = np.asarray(value)
+        if isinstance(value, np.ndarray) and _copies_safely(value.dtype, dtype):
+            return value
+        return np.asarray(value, dtype)
+
+    def _unfit(self, key: Any, error: Exception) -> ArgumentError:
+        return ArgumentError(
+            f"the value does not fit into [{key}] of an array of shape {self._shape} and dtype "
+            f"{self._dtype}: {error}"
+        )
 
     def view(self, mode: str = "r") -> NDArray[Any]:
         """Give a numpy array on the pool's own memory.
@@ -207,6 +231,20 @@ def _check_basic(key: Any, dtype: np.dtype[Any]) -> None:
             f"an array in a pool cannot be written at {part!r}: use integers, slices and ..., or "
             'write to view("r+")'
         )
+
+
+def _is_item(key: Any, ndim: int) -> bool:
+    """Whether a basic index selects a single item, and not a part."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return len(parts) == ndim and all(isinstance(part, int | np.integer) for part in parts)
+
+
+def _copies_safely(given: np.dtype[Any], kept: np.dtype[Any]) -> bool:
+    """Whether every item of one dtype can be written as one of the other."""
+    if given == kept:
+        return not given.hasobject or given.kind == "T"
+    numbers = given.kind in "biufc" and kept.kind in "biufc"
+    return (numbers or given.kind == kept.kind in "SU") and np.can_cast(given, kept)
 
 
 class Allocation:

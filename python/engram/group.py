@@ -33,6 +33,9 @@ T = TypeVar("T")
 _PAGE = 1024
 """Names are listed this many at a time, each page as it is at one moment."""
 
+_FEW = 16
+"""As many names are looked at for the message of a missing one, however many there are."""
+
 
 class Group(Handle, MutableMapping[str, Any]):
     """A group: a mapping of names to members (groups, arrays, blobs), in byte order of the names.
@@ -369,10 +372,13 @@ class Group(Handle, MutableMapping[str, Any]):
     def _missing(self, path: str) -> str:
         at = _engram.path_of(self._realm, True, self._id)
         where = f"group {at!r}" if at else f"namespace {self.namespace!r}"
-        there = _engram.names(self._realm, self._id, None, _PAGE)
-        near = get_close_matches(path, there, n=3) or there[:5]
-        hint = f"there are {len(self)} members, such as " + ", ".join(map(repr, near))
-        return f"there is no {path!r} in {where}: {hint if near else 'it is empty'}"
+        first = _engram.names(self._realm, self._id, None, _FEW)
+        start = path.strip("/").split("/")[0][:-2] or None  # names that begin alike come next
+        alike = _engram.names(self._realm, self._id, start, _FEW) if start else []
+        near = get_close_matches(path, {*first, *alike}, n=3)
+        hint = f"it has {', '.join(map(repr, near or first[:5]))}" if first else "it is empty"
+        more = ", ..." if len(first) > len(near or first[:5]) else ""
+        return f"there is no {path!r} in {where}: {hint}{more}"
 
     def __repr__(self) -> str:
         try:

@@ -7,6 +7,7 @@
 
 mod array;
 mod attrs;
+mod batch;
 mod blob;
 mod dtype;
 mod error;
@@ -28,6 +29,8 @@ mod _engram {
     };
     #[pymodule_export]
     use crate::attrs::{attr_delete, attr_get, attr_items, attr_names, attr_set};
+    #[pymodule_export]
+    use crate::batch::Batch;
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
     #[pymodule_export]

@@ -83,8 +83,8 @@ impl Pool {
     }
 
     /// Ends this opening's handles; views live on.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.engine.close());
+    fn close(&self, py: Python<'_>) -> Result<()> {
+        Ok(py.detach(|| self.engine.try_close())?)
     }
 
     /// Whether this opening is open still.

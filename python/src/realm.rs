@@ -139,19 +139,4 @@ impl Realm {
     fn resize(&self, py: Python<'_>, size: u64) -> Result<()> {
         Ok(py.detach(|| self.engine.resize(size))?)
     }
-
-    /// Begins a batch of the calling thread's; within another, joins it.
-    fn begin_batch(&self, py: Python<'_>) -> Result<()> {
-        Ok(py.detach(|| self.engine.begin_batch())?)
-    }
-
-    /// Commits the batch, if this ends the outermost.
-    fn commit_batch(&self, py: Python<'_>) -> Result<()> {
-        Ok(py.detach(|| self.engine.commit_batch())?)
-    }
-
-    /// Drops the batch.
-    fn abort_batch(&self, py: Python<'_>) -> Result<()> {
-        Ok(py.detach(|| self.engine.abort_batch())?)
-    }
 }

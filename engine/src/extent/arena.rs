@@ -121,6 +121,11 @@ impl Arena {
         Memory::new(&self.range, extent.offset, extent.len)
     }
 
+    /// Lets go of the spans, unless somebody still holds memory in them.
+    pub(crate) fn release(&self) {
+        Range::release(&self.range);
+    }
+
     /// Makes the first `nbytes` of an extent durable.
     pub(crate) fn flush(&self, extent: Extent, nbytes: u64) -> Result<()> {
         self.range.flush(extent.offset, nbytes.min(extent.len))

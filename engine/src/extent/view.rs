@@ -20,7 +20,8 @@ pub(crate) struct Claim {
     core: Arc<Core>,
     extent: Extent,
     hold: Hold,
-    memory: Memory,
+    /// `None` only while it is dropped.
+    memory: Option<Memory>,
     /// A scratch extent: the reservation ends with the claim.
     scratch: Option<Reserved>,
 }
@@ -30,7 +31,7 @@ impl Claim {
     pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
         core.add_user();
         core.touched(extent);
-        Claim { core: Arc::clone(core), extent, hold, memory, scratch: None }
+        Claim { core: Arc::clone(core), extent, hold, memory: Some(memory), scratch: None }
     }
 
     /// The extent.
@@ -40,7 +41,7 @@ impl Claim {
 
     /// The extent's memory.
     pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
+        self.memory.as_ref().expect("present until drop")
     }
 }
 
@@ -50,6 +51,8 @@ impl Drop for Claim {
         if let Some(reserved) = self.scratch {
             self.core.give_back(reserved);
         }
+        // Before the last user leaves: the arena lets go of what nobody holds.
+        drop(self.memory.take());
         self.core.remove_user();
     }
 }
@@ -76,7 +79,7 @@ impl View {
 
     /// The first byte; valid for `len()` bytes as long as this view or a clone of it lives.
     pub fn as_ptr(&self) -> *mut u8 {
-        self.claim.memory.as_ptr()
+        self.claim.memory().as_ptr()
     }
 
     /// The extent behind it.

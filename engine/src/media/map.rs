@@ -169,6 +169,29 @@ impl Range {
         self.base.as_ptr()
     }
 
+    /// Lets go of every file, so that removed ones give their memory back. The addresses stay
+    /// reserved, and nothing can be attached any more.
+    ///
+    /// Only for who has the range alone: it takes `Arc`'s word for that.
+    pub fn release(this: &std::sync::Arc<Range>) {
+        if std::sync::Arc::strong_count(this) > 1 {
+            return;
+        }
+        // SAFETY: nobody else holds the range, so nobody has a pointer into it; the mapping
+        // replaces pages of the range itself by addresses without memory.
+        unsafe {
+            libc::mmap(
+                this.base.as_ptr().cast(),
+                this.reserved as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            );
+        }
+        this.attached.store(0, Ordering::Release);
+    }
+
     /// How many bytes are mapped, from the start on.
     pub fn attached(&self) -> u64 {
         self.attached.load(Ordering::Acquire)

@@ -27,6 +27,7 @@ pub use self::look::Payload;
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+use crate::batch;
 use crate::error::Result;
 use crate::fail;
 use crate::id::Gid;
@@ -106,6 +107,7 @@ impl Realm {
 
     /// The core, for reading.
     fn readable(&self) -> Result<&Arc<Core>> {
+        batch::bury();
         if !self.is_open() {
             fail!(
                 Argument,

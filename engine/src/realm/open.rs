@@ -18,8 +18,9 @@ use crate::fail;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
 
-/// The least address space of an arena, and how many times the pool's size it is.
-const RANGE_BYTES_MIN: u64 = 1 << 40;
+/// The least address space of an arena, and how many times the pool's size it is. A process has
+/// 128 TiB, and may have some hundred namespaces open.
+const RANGE_BYTES_MIN: u64 = 1 << 39;
 const RANGE_PER_SIZE: u64 = 16;
 
 /// Why a realm is opened.

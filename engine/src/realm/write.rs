@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::attrs::{self, KeyId, Value};
-use crate::batch::{self, Overlay};
+use crate::batch::{self, Batch, Overlay};
 use crate::catalog::{Headroom, Table};
 use crate::error::Result;
 use crate::extent::{Allocation, View};
@@ -216,19 +216,25 @@ impl Realm {
         })
     }
 
-    /// Begins a batch in this thread, or joins the one that runs.
+    /// Begins a batch in this thread, or joins the one that runs. It is undone if the guard goes
+    /// without an end.
+    pub fn batch(&self) -> Result<Batch> {
+        Batch::begin(self.writable()?)
+    }
+
+    /// Begins a batch in this thread, or joins the one that runs; the caller sees to its end.
     pub fn begin_batch(&self) -> Result<()> {
-        batch::begin(self.writable()?)
+        batch::begin(self.writable()?, None)
     }
 
     /// Ends the innermost batch; the outermost commits.
     pub fn commit_batch(&self) -> Result<()> {
-        batch::end(&self.core, true)
+        batch::end(&self.core, None, true)
     }
 
     /// Ends the innermost batch with an error: nothing of the whole batch will be kept.
     pub fn abort_batch(&self) -> Result<()> {
-        batch::end(&self.core, false)
+        batch::end(&self.core, None, false)
     }
 }
 

@@ -1,0 +1,64 @@
+//! Batches: many operations, one commit.
+//!
+//! The block's two ends are native, so that no signal's exception comes between the batch's own
+//! begin or end and the interpreter's: a batch is begun exactly if its block will be left.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+
+use crate::error::Result;
+use crate::realm::Realm;
+
+/// A with-block whose operations happen all at once when it ends, or not at all if it raises.
+///
+/// A batch belongs to its thread and to one namespace. Reads inside the block see what it has done
+/// so far; nobody else does until it ends. A batch within a batch joins it. A conflict with what
+/// others did meanwhile raises `BusyError` when the block ends, and undoes all of it; so does an
+/// inner batch that raised. A batch that is dropped without an end is undone.
+///
+/// All that its thread writes meanwhile to the namespace is part of it: do not leave a generator or
+/// a coroutine waiting inside the block.
+#[pyclass(frozen, module = "engram")]
+pub struct Batch {
+    realm: engram_engine::Realm,
+    /// Those that were begun and not ended, innermost last.
+    begun: Mutex<Vec<engram_engine::Batch>>,
+}
+
+#[pymethods]
+impl Batch {
+    #[new]
+    fn new(realm: &Realm) -> Self {
+        Batch { realm: realm.engine().clone(), begun: Mutex::default() }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Result<Bound<'_, Self>> {
+        let batch = slf.get().realm.batch()?;
+        slf.get().begun.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        Ok(slf)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<&Bound<'_, PyAny>>,
+        _error: Option<&Bound<'_, PyAny>>,
+        _trace: Option<&Bound<'_, PyAny>>,
+    ) -> Result<()> {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(batch) = begun else { return Ok(()) };
+        if kind.is_none() {
+            return Ok(py.detach(|| batch.commit())?);
+        }
+        // The block's own error is the one to tell.
+        let _ = py.detach(|| batch.abort());
+        Ok(())
+    }
+
+    fn __repr__(&self) -> String {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let state = if begun > 0 { "running" } else { "not running" };
+        format!("<engram.Batch of {:?}, {state}>", self.realm.namespace())
+    }
+}
