@@ -54,6 +54,47 @@ fn processes_that_grow_the_arena_at_once_share_it_without_overlap() {
     });
 }
 
+/// Killed while they make spans: a span without a row is nobody's, and the next grower's.
+#[test]
+fn spans_of_growers_that_were_killed_are_made_anew() {
+    alone("spans_of_growers_that_were_killed_are_made_anew", || {
+        let mut random = Random(common::seed());
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        for round in 0..8 {
+            let path = dir.path().join(format!("pool{round}"));
+            let options = CreateOptions { size: 1 << 30, ..CreateOptions::default() };
+            Pool::create(&path, &options).unwrap().close();
+            let grower = fork(|line| {
+                let (_pool, realm) = attach(&path, Mode::ReadWrite);
+                for version in 0_u64.. {
+                    line.say(version);
+                    // Every second one needs a span more.
+                    let kept = realm.scratch(10 << 20, None).unwrap();
+                    put(&realm, &format!("{version}"), &filled(1, version, 3000));
+                    std::mem::forget(kept);
+                }
+            });
+            for version in 0..=random.below(4) {
+                grower.line.expect(version);
+            }
+            (0..random.below(300_000)).for_each(|_| std::hint::spin_loop());
+            grower.kill();
+            let (pool, realm) = attach(&path, Mode::ReadWrite);
+            let arena = realm.space().unwrap().arena;
+            let more = realm.scratch(arena + (2 << 20), None).unwrap();
+            drop(more);
+            // As many files as spans, and as many bytes.
+            let spans = path.join(pool.uuid()).join("default/shared");
+            let files = std::fs::read_dir(spans).unwrap().map(|e| e.unwrap().metadata().unwrap());
+            assert_eq!(files.map(|m| m.len()).sum::<u64>(), realm.space().unwrap().arena);
+            drop(realm);
+            pool.close();
+            sound(&path);
+            Pool::destroy(&path).unwrap();
+        }
+    });
+}
+
 /// Reads random objects of the first `many` until the line breaks.
 fn read_at_random(realm: &Realm, seed: u64, many: u64, line: &common::Line) {
     let mut random = Random(seed);

@@ -106,6 +106,28 @@ fn no_swap_of_a_value_is_lost() {
     });
 }
 
+/// An array keeps its dtype and shape, so whatever replaces its value has as many bytes.
+#[test]
+fn an_arrays_value_keeps_its_length() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    for (name, words) in [("small", 16), ("large", 9000)] {
+        let oid = put(&realm, name, &filled(1, 1, words));
+        let (_, generation) = realm.payload(oid).unwrap();
+        for wrong in [0, words - 1, words + 1, 20_000] {
+            let data = bytes_of(7, wrong * 8);
+            let refused = realm.replace_payload(oid, generation, &data).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Argument, "{name}: {refused}");
+        }
+        assert_eq!(read(&realm, name), filled(1, 1, words));
+        assert!(realm.replace_payload(oid, generation, &filled(1, 2, words)).unwrap());
+        assert_eq!(read(&realm, name), filled(1, 2, words));
+    }
+    realm.delete(realm.root(), "large").unwrap();
+    drop(realm.scratch(16 << 20, None).unwrap());
+    sound(&fixture.path);
+}
+
 /// A small array moves out of its row once, whoever asks first; everybody writes to the same.
 #[test]
 fn processes_that_write_a_small_array_in_place_write_to_one() {
