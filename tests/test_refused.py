@@ -188,7 +188,7 @@ def test_what_tells_of_a_pool_is_readable(pool: engram.Pool) -> None:
 def test_a_shape_that_numpy_has_not_is_refused(
     pool: engram.Pool, shape: tuple[int, ...], dtype: Any
 ) -> None:
-    calls = [
+    calls: list[Any] = [
         lambda: pool.create_array("e", shape=shape, dtype=dtype),
         lambda: pool.allocate("e", shape=shape, dtype=dtype).__enter__(),
         lambda: pool.scratch(shape, dtype),
