@@ -49,7 +49,7 @@ impl DeviceInfo {
         format!(
             "<engram.DeviceInfo {} {:?} on {}, durable {}, {} bytes free>",
             self.index,
-            self.path,
+            self.path.to_string_lossy(),
             self.filesystem,
             if self.durable { "True" } else { "False" },
             self.free
