@@ -144,6 +144,22 @@ def test_ls_long_shows_dtype_shape_bytes_owner_and_time(
     assert "string" in text
 
 
+def test_ls_of_many_prints_rows_as_they_come(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    with engram.open(path) as pool, pool.batch():
+        for i in range(1000):
+            pool[f"many/{i:04}" + "x" * (i // 500)] = np.int16(i)
+    for words in (("ls", "-l"), ("ls", "-lr")):
+        lines = run(*words, path, "many")[1].splitlines()
+        assert len(lines) == 1001
+        assert [line.split()[-1][:4] for line in lines[1:]] == [f"{i:04}" for i in range(1000)]
+        assert len({line.index("int16") for line in lines[1:]}) == 1
+    code, seen = in_terminal("ls", "-l", path, "many")
+    assert (code, len(seen.splitlines())) == (0, 1001)
+    assert len(in_terminal("ls", path, "many")[1].splitlines()) == 1000
+
+
 def test_ls_json_is_complete_and_exact(
     run: Callable[..., tuple[int, str, str]], path: Path
 ) -> None:
