@@ -41,6 +41,14 @@ def out() -> Console:
     return Console(width=width, highlight=False, emoji=False)
 
 
+def plain(text: object) -> str:
+    r"""Return text with what would not show as itself escaped, such as `\x1b` and `\u202e`."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
 def say(message: str) -> None:
     """Print one line for people."""
     out().print(message, soft_wrap=True, markup=False)
