@@ -174,6 +174,45 @@ def test_ls_json_is_complete_and_exact(
     assert by_name["log"] | {"kind": "blob", "nbytes": 5} == by_name["log"]
 
 
+def test_names_reach_the_terminal_with_what_does_not_show_escaped(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    odd, shown = "\x1b[31mred\n\u202etxt\x9b\x7f", r"\x1b[31mred\n\u202etxt\x9b\x7f"
+    with engram.open(path) as pool:
+        array = pool.create_array(odd, data=np.int8(1), attrs={odd: odd, "[bold]x": "[/]"})
+        pool[f"{odd}-group/{odd}"] = np.array(odd, dtype=np.dtypes.StringDType())
+        assert array.name == odd
+    np.save(tmp_path / "x.npy", np.arange(3))
+    (tmp_path / "\x1bx.nc").write_text("no netCDF")
+    commands: list[tuple[object, ...]] = [
+        ("ls", path),
+        ("ls", "-lr", path),
+        ("ls", "-r", "--json", path),
+        ("info", path, odd),
+        ("info", path, f"{odd}-group/{odd}"),
+        ("info", "--json", path, odd),
+        ("info", path, odd + "x"),
+        ("rm", path, f"{odd}-group"),
+        ("put", path, odd, tmp_path / "x.npy"),
+        ("put", path, odd, tmp_path / "x.npy", "--overwrite"),
+        ("get", path, odd, tmp_path / odd),
+        ("get", path, odd, tmp_path / odd),
+        ("ls", path, "-n", odd),
+        ("import", path, "g", tmp_path / "\x1bx.nc"),
+    ]
+    assert "[bold]x" in run("info", path, odd)[1]
+    for words in commands:
+        code, out, err = run(*words)
+        assert (out + err).replace("\n", "").isprintable(), words
+        assert out + err
+        assert code == 0 or err.count("\n") == 1
+    assert run("ls", path)[1].splitlines()[0] == shown
+    assert json.loads(run("ls", "--json", path)[1])[0]["name"] == odd
+    for words in (("ls", path), ("ls", "-l", path), ("info", path)):
+        seen = in_terminal(*words, columns=200)[1]
+        assert seen.replace("\n", "").isprintable()
+
+
 def test_info_shows_a_pool_a_group_an_array_and_a_blob(
     run: Callable[..., tuple[int, str, str]], path: Path
 ) -> None:

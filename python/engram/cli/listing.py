@@ -102,14 +102,11 @@ def info(
         console.print(terminal.facts(_readable(shown)))
         if attributes:
             console.print(Text("attributes", style="bold"))
-            rows = {f"  {k}": Text(attribute_text(v)) for k, v in attributes.items()}
-            table = terminal.facts({})
-            for name, value in rows.items():
-                table.add_row(Text(name), value)
-            console.print(table)
+            rows = {f"  {name}": attribute_text(value) for name, value in attributes.items()}
+            console.print(terminal.facts(rows))
         if first is not None:
             console.print(Text("values", style="bold"))
-            console.print(Text(first))
+            console.print(Text("\n".join(plain(line) for line in first.split("\n"))))
 
 
 def first_values(member: engram.Array | engram.Blob) -> str:
@@ -120,7 +117,7 @@ def first_values(member: engram.Array | engram.Blob) -> str:
     if member.size == 0:
         return "none: a dimension is zero"
     if member.ndim == 0:
-        return str(member[()])
+        return plain(member[()])
     region = (0,) * (member.ndim - 1) + (slice(0, _FIRST_VALUES),)
     line = np.asarray(member[region])
     text = np.array2string(line, max_line_width=terminal.text_width(), separator=" ")

@@ -99,7 +99,9 @@ def get(
     with opened(pool, namespace) as (_, root):
         member = root[name]
         if isinstance(member, engram.Group):
-            message = f"{name}: is a group; name one of its arrays (`engram ls {pool} {name}`)"
+            message = (
+                f"{plain(name)}: is a group; name one of its arrays (`engram ls {pool} {name}`)"
+            )
             raise ArgumentError(message)
         target = file or member.name + ("" if isinstance(member, engram.Blob) else ".npy")
         with (
@@ -130,7 +132,9 @@ def rm(
         for path in paths:
             name = _object_path(path)
             if not recursive and isinstance(root[name], engram.Group) and len(root[name]):
-                message = f"{name}: is a group with members; add -r to delete it with all in it"
+                message = (
+                    f"{plain(name)}: is a group with members; add -r to delete it with all in it"
+                )
                 raise ArgumentError(message)
             del root[name]
 
