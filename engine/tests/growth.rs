@@ -50,7 +50,8 @@ fn processes_that_grow_the_arena_at_once_share_it_without_overlap() {
         let report = sound(&fixture.path);
         assert_eq!(report.objects, found);
         assert_eq!(report.arena, 96 << 20, "every byte of the size could be had");
-        assert!(report.used > 88 << 20, "{}", report.used);
+        // Each writer stops at the first value, of at most 4 MiB, that finds no place.
+        assert!(report.used > (96 - 3 * 5) << 20, "{}", report.used);
     });
 }
 
