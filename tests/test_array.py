@@ -350,7 +350,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({"data": [None]}, "NoneType"),
     "dict": ({"data": {}}, "type dict"),
     "ragged": ({"data": [[1], [1, 2]]}, "cannot be an array"),
-    "huge int": ({"data": 2**70}, "type int"),
+    "huge int": ({"data": 2**70}, "64-bit integer"),
     "unknown dtype": ({"shape": 3, "dtype": "f9"}, "f9"),
     "str without width": ({"shape": 3, "dtype": "U"}, "no width"),
     "negative": ({"shape": (2, -1)}, "-1"),

@@ -144,6 +144,22 @@ def test_ls_long_shows_dtype_shape_bytes_owner_and_time(
     assert "string" in text
 
 
+def test_ls_of_many_prints_rows_as_they_come(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    with engram.open(path) as pool, pool.batch():
+        for i in range(1000):
+            pool[f"many/{i:04}" + "x" * (i // 500)] = np.int16(i)
+    for words in (("ls", "-l"), ("ls", "-lr")):
+        lines = run(*words, path, "many")[1].splitlines()
+        assert len(lines) == 1001
+        assert [line.split()[-1][:4] for line in lines[1:]] == [f"{i:04}" for i in range(1000)]
+        assert len({line.index("int16") for line in lines[1:]}) == 1
+    code, seen = in_terminal("ls", "-l", path, "many")
+    assert (code, len(seen.splitlines())) == (0, 1001)
+    assert len(in_terminal("ls", path, "many")[1].splitlines()) == 1000
+
+
 def test_ls_json_is_complete_and_exact(
     run: Callable[..., tuple[int, str, str]], path: Path
 ) -> None:
@@ -156,6 +172,45 @@ def test_ls_json_is_complete_and_exact(
     assert array["path"] == "run-17/step-0400/T"
     assert by_name["run-17"]["kind"] == "group"
     assert by_name["log"] | {"kind": "blob", "nbytes": 5} == by_name["log"]
+
+
+def test_names_reach_the_terminal_with_what_does_not_show_escaped(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    odd, shown = "\x1b[31mred\n\u202etxt\x9b\x7f", r"\x1b[31mred\n\u202etxt\x9b\x7f"
+    with engram.open(path) as pool:
+        array = pool.create_array(odd, data=np.int8(1), attrs={odd: odd, "[bold]x": "[/]"})
+        pool[f"{odd}-group/{odd}"] = np.array(odd, dtype=np.dtypes.StringDType())
+        assert array.name == odd
+    np.save(tmp_path / "x.npy", np.arange(3))
+    (tmp_path / "\x1bx.nc").write_text("no netCDF")
+    commands: list[tuple[object, ...]] = [
+        ("ls", path),
+        ("ls", "-lr", path),
+        ("ls", "-r", "--json", path),
+        ("info", path, odd),
+        ("info", path, f"{odd}-group/{odd}"),
+        ("info", "--json", path, odd),
+        ("info", path, odd + "x"),
+        ("rm", path, f"{odd}-group"),
+        ("put", path, odd, tmp_path / "x.npy"),
+        ("put", path, odd, tmp_path / "x.npy", "--overwrite"),
+        ("get", path, odd, tmp_path / odd),
+        ("get", path, odd, tmp_path / odd),
+        ("ls", path, "-n", odd),
+        ("import", path, "g", tmp_path / "\x1bx.nc"),
+    ]
+    assert "[bold]x" in run("info", path, odd)[1]
+    for words in commands:
+        code, out, err = run(*words)
+        assert (out + err).replace("\n", "").isprintable(), words
+        assert out + err
+        assert code == 0 or err.count("\n") == 1
+    assert run("ls", path)[1].splitlines()[0] == shown
+    assert json.loads(run("ls", "--json", path)[1])[0]["name"] == odd
+    for words in (("ls", path), ("ls", "-l", path), ("info", path)):
+        seen = in_terminal(*words, columns=200)[1]
+        assert seen.replace("\n", "").isprintable()
 
 
 def test_info_shows_a_pool_a_group_an_array_and_a_blob(
@@ -252,6 +307,58 @@ def test_get_replaces_no_file_unless_asked_and_leaves_no_half_of_one(
     assert target.read_text() == "precious"
     assert run("get", path, "run-17/step-0400/T", target, "--overwrite")[0] == 0
     assert {p.name for p in tmp_path.iterdir()} == {"x.npy"}
+
+
+def test_get_writes_through_a_link_and_keeps_it(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    target = tmp_path / "folder" / "x"
+    for link, to in (("full", target), ("dangling", tmp_path / "folder" / "y")):
+        (tmp_path / link).symlink_to(to)
+    target.write_text("precious")
+    assert run("get", path, "log", tmp_path / "full")[0] == engram.ExistsError.exit_code
+    assert target.read_text() == "precious"
+    assert run("get", path, "log", tmp_path / "full", "--overwrite")[0] == 0
+    assert run("get", path, "log", tmp_path / "dangling")[0] == 0
+    for link in ("full", "dangling"):
+        assert (tmp_path / link).is_symlink()
+        assert (tmp_path / link).read_bytes() == b"hello"
+    assert {p.name for p in target.parent.iterdir()} == {"x", "y"}
+    code, _, err = run("get", path, "log", target.parent, "--overwrite")
+    assert (code, "folder" in err) == (engram.ArgumentError.exit_code, True)
+
+
+def test_get_writes_into_what_is_no_plain_file_and_never_replaces_it(
+    path: Path, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for words in ([], ["--overwrite"]):
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        assert piped("get", path, "log", pipe, *words).returncode == 0
+        assert os.read(reader, 100) == b"hello"
+        os.close(reader)
+        assert pipe.is_fifo()
+    # A link to it, so that a mistake here would cost the link and not the device.
+    (tmp_path / "full").symlink_to("/dev/full")
+    ended = piped("get", path, "log", tmp_path / "full", "--overwrite")
+    assert ended.returncode != 0
+    assert ended.stderr.count(b"\n") == 1
+    assert (tmp_path / "full").is_char_device()
+    assert {p.name for p in tmp_path.iterdir()} == {"pipe", "full"}
+
+
+def test_get_knows_stdout_by_its_other_names(path: Path, tmp_path: Path) -> None:
+    for words in ([], ["--overwrite"]):
+        assert piped("get", path, "log", "/dev/stdout", *words).stdout == b"hello"
+        assert piped("get", path, "log", "/dev/stderr", *words).stderr == b"hello"
+        with (tmp_path / "out").open("wb") as out:
+            out.write(b"before, ")
+            out.flush()
+            command = [sys.executable, "-m", "engram.cli", "get", str(path), "log", "/dev/stdout"]
+            subprocess.run([*command, *words], stdout=out, check=True)
+        assert (tmp_path / "out").read_bytes() == b"before, hello"
 
 
 def test_import_makes_the_group_and_reports(

@@ -277,7 +277,13 @@ class Allocation:
         native, self._native = self._native, None
         if native is None:
             return
-        if kind is None:
+        realm: Realm = self._arguments[0]
+        if kind is None and realm.is_open:
             native.publish()
-        else:
-            native.abandon()
+            return
+        native.abandon()
+        if kind is None:
+            raise ArgumentError(
+                f"{self._arguments[2]!r} was not published: the pool {str(realm.pool_path)!r} was "
+                "closed inside the block; close it after"
+            )

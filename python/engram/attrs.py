@@ -9,7 +9,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engram import _engram
-from engram.errors import NotFoundError
+from engram.errors import EngramError, NotFoundError
 
 if TYPE_CHECKING:
     from engram._engram import Realm
@@ -100,8 +100,9 @@ class Attributes(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         try:
             return repr(self._snapshot())
-        except NotFoundError:
-            return "<attributes of something gone>"
+        except EngramError:
+            state = "something gone" if self._realm.is_open else "a closed pool"
+            return f"<attributes of {state}>"
 
     def _snapshot(self) -> dict[str, Any]:
         return dict(_engram.attr_items(self._realm, self._is_group, self._id))

@@ -9,6 +9,7 @@ the engine's table of kinds.
 from typing import ClassVar
 
 from engram._engram import kinds
+from engram.plain import printable
 
 
 class EngramError(Exception):
@@ -25,7 +26,7 @@ class EngramError(Exception):
             object.__setattr__(self, "errno", self._errno)
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return printable(str(self.args[0])) if self.args else ""
 
 
 class NotFoundError(EngramError, KeyError):

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from engram import _engram
 from engram.array import Allocation, Array
 from engram.blob import Blob
-from engram.errors import ArgumentError, ExistsError, NotFoundError
+from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.tree import Tree
 
@@ -310,6 +310,11 @@ class Group(Handle, MutableMapping[str, Any]):
             _engram.put_blob(self._realm, self._id, path, value, None, True, None, b"")
         elif isinstance(value, Blob):
             _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, b"")
+        elif value is None:
+            raise ArgumentError(
+                f"None cannot be stored as {path!r}: numpy has no value for it; an empty array "
+                "is create_array(name, shape=0), and del removes a member"
+            )
         elif isinstance(value, Group):
             raise ArgumentError(
                 f"{path!r} cannot be a second name of a group: move it with move(old, new)"
@@ -380,10 +385,17 @@ class Group(Handle, MutableMapping[str, Any]):
         more = ", ..." if len(first) > len(near or first[:5]) else ""
         return f"there is no {path!r} in {where}: {hint}{more}"
 
+    def _repr_html_(self) -> str:
+        line = super()._repr_html_()
+        try:
+            return f"{line}{Tree(self, 1, _FEW)._repr_html_()}"
+        except EngramError:  # gone, or closed
+            return line
+
     def __repr__(self) -> str:
         try:
             count = len(self)
-        except (NotFoundError, ArgumentError):
+        except EngramError:
             return self._shown("")
         return self._shown(f"({count} member{'' if count == 1 else 's'})")
 

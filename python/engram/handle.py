@@ -7,11 +7,13 @@ answers `NotFoundError` when that object is deleted or replaced; the pool's clos
 import pwd
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from engram import _engram
 from engram.attrs import Attributes
 from engram.errors import EngramError
+from engram.plain import printable
 
 if TYPE_CHECKING:
     from engram._engram import GroupInfo, ObjectInfo, Realm, _Found
@@ -137,11 +139,14 @@ class Handle:
         mode = "r+" if realm.writable else "r"
         return unpickle, (str(realm.pool_path), mode, realm.namespace, self._kind, self._id)
 
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
+
     def _shown(self, facts: str) -> str:
         """One line: class, path and `facts`; what has become of it, if it is gone."""
         title = f"engram.{type(self).__name__}"
         try:
-            return f"<{title} '{self.path}' {facts}>"
+            return f"<{title} '{printable(self.path)}' {facts}>"
         except EngramError:
             state = "gone" if self._realm.is_open else "closed"
             return f"<{title} {self._id:#x} ({state}) {facts}>"

@@ -7,6 +7,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from engram import _engram, size
 from engram.batch import Batch
+from engram.errors import EngramError
 from engram.group import Group
 
 if TYPE_CHECKING:
@@ -47,7 +48,11 @@ class Namespace(Group):
     def __repr__(self) -> str:
         if not self:
             return f"<engram.Namespace {self.namespace!r} (closed)>"
-        return f"<engram.Namespace {self.namespace!r} ({len(self)} members)>"
+        try:
+            count = len(self)
+        except EngramError:
+            return f"<engram.Namespace {self.namespace!r} (gone)>"
+        return f"<engram.Namespace {self.namespace!r} ({count} member{'' if count == 1 else 's'})>"
 
     def resize(self, size_: str | SupportsIndex, /) -> None:
         """Set the bound on the bytes of its arrays and blobs, such as "8 GiB".
@@ -110,4 +115,8 @@ class Namespaces(Mapping[str, Namespace]):
         raise KeyError(name)
 
     def __repr__(self) -> str:
-        return f"<engram.Namespaces {', '.join(map(repr, self))}>"
+        try:
+            return f"<engram.Namespaces {', '.join(map(repr, self))}>"
+        except EngramError:
+            state = "unreadable" if self._pool.is_open else "closed"
+            return f"<engram.Namespaces of {str(self._pool.path)!r} ({state})>"

@@ -2,6 +2,7 @@
 
 import contextlib
 import grp
+import operator
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +15,16 @@ from engram._engram import DeviceInfo
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
 from engram.namespace import Namespace, Namespaces
+from engram.paths import absolute
+from engram.plain import printable
 
 _MODES = {"r": False, "r+": True}
+
+_MAX_GROUP = 2**32 - 2
+"""The largest group number that POSIX has."""
+
+_ALL_BITS = 0o7777
+"""All bits of a POSIX mode."""
 
 _open_here: WeakValueDictionary[tuple[str, str], _engram.Pool] = WeakValueDictionary()
 """Openings of this process by path and mode, for unpickled handles to share."""
@@ -85,7 +94,7 @@ class Pool(Namespace):
             If it is less durable than the pool, or a device already.
 
         """
-        self._pool.add_device(Path(path).absolute(), force)
+        self._pool.add_device(absolute(path), force)
 
     @property
     def namespaces(self) -> Namespaces:
@@ -114,7 +123,13 @@ class Pool(Namespace):
         """
         bound = None if size is None else _parse_size(size)
         number = _group_number(group)
-        return Namespace(self._pool.create_namespace(name, mode, number, bound))
+        try:
+            bits = operator.index(mode)
+        except TypeError:
+            bits = -1
+        if not 0 <= bits <= _ALL_BITS:
+            raise ArgumentError(f"mode {mode!r} is no POSIX mode: give a number such as 0o770")
+        return Namespace(self._pool.create_namespace(name, bits, number, bound))
 
     def remove_namespace(self, name: str) -> None:
         """Remove a namespace with all that is in it.
@@ -148,7 +163,7 @@ class Pool(Namespace):
         return _reopen_pool, (self.path, self.mode)
 
     def __repr__(self) -> str:
-        shown = f"engram.Pool '{self.path}' mode {self.mode!r}"
+        shown = f"engram.Pool '{printable(self.path)}' mode {self.mode!r}"
         try:
             space = self.space
             used = f"{_human(space.used)} of {_human(space.size)}"
@@ -164,11 +179,19 @@ _human = size.human
 
 def _group_number(group: str | int | None) -> int | None:
     """Look up a Unix group's number."""
+    if group is None:
+        return None
     if not isinstance(group, str):
-        return group
+        try:
+            number = operator.index(group)
+        except TypeError:
+            number = -1
+        if not 0 <= number <= _MAX_GROUP:
+            raise ArgumentError(f"{group!r} is no Unix group: give its name or its number")
+        return number
     try:
         return grp.getgrnam(group).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):  # ValueError: of no encoding, or with NUL
         raise NotFoundError(
             f"this system has no group {group!r}: `getent group` lists those it has"
         ) from None
@@ -212,10 +235,13 @@ def create(  # noqa: PLR0917 - as the contract has it
         If the size or the durability cannot be read, or no device gives that durability.
 
     """
-    others = [Path(device).absolute() for device in devices or ()]
+    others = [absolute(device) for device in devices or ()]
     nbytes = _parse_size(size)
-    absolute = Path(path).absolute()
-    return Pool(_engram.Pool.create(absolute, nbytes, others, durability, prefault, force))
+    if not isinstance(durability, str):
+        raise ArgumentError(
+            f'durability {durability!r} is unknown: use "auto", "process" or "system"'
+        )
+    return Pool(_engram.Pool.create(absolute(path), nbytes, others, durability, prefault, force))
 
 
 def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:
@@ -236,9 +262,9 @@ def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) ->
         If the filesystem, or this PID namespace, cannot carry it.
 
     """
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
-    return Pool(_engram.Pool.open(Path(path).absolute(), _MODES[mode], force))
+    return Pool(_engram.Pool.open(absolute(path), _MODES[mode], force))
 
 
 def destroy(path: str | os.PathLike[str]) -> None:
@@ -252,10 +278,10 @@ def destroy(path: str | os.PathLike[str]) -> None:
         If a process has it open, this one included.
 
     """
-    absolute = Path(path).absolute()
-    for key in [key for key in _kept_here if key[0] == _key(absolute, "")[0]]:
+    full = absolute(path)
+    for key in [key for key in _kept_here if key[0] == _key(full, "")[0]]:
         _kept_here.pop(key).close()
-    _engram.destroy(absolute)
+    _engram.destroy(full)
 
 
 def _key(path: Path, mode: str) -> tuple[str, str]:

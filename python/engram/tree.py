@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engram.array import Array
 from engram.blob import Blob
+from engram.plain import printable
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ class _Node:
     name: str
     facts: str
     below: list["_Node"] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Take the name and the facts as they may be shown: both have parts that users chose."""
+        self.name = printable(self.name)
+        self.facts = printable(self.facts)
 
 
 class Tree:

@@ -10,10 +10,10 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from engram import errors
 from engram.errors import CorruptError, EngramError
+from engram.paths import absolute as absolute_path
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def verify(path: str | os.PathLike[str]) -> Report:
         If it cannot be opened, as `engram.open`.
 
     """
-    absolute = str(Path(path).absolute())
+    absolute = str(absolute_path(path))
     child = subprocess.run(  # noqa: S603 - our own module, no shell
         [sys.executable, "-m", "engram._verify", absolute],
         capture_output=True,

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Result, argument, of_pool};
 use crate::realm::Realm;
+use crate::value::Name;
 
 /// One opening of a pool.
 #[pyclass(frozen, weakref, module = "engram._engram")]
@@ -40,6 +41,30 @@ pub struct NamespaceInfo {
     group: u32,
     /// Its POSIX mode.
     mode: u32,
+}
+
+#[pymethods]
+impl DeviceInfo {
+    fn __repr__(&self) -> String {
+        format!(
+            "<engram.DeviceInfo {} {:?} on {}, durable {}, {} bytes free>",
+            self.index,
+            self.path.to_string_lossy(),
+            self.filesystem,
+            if self.durable { "True" } else { "False" },
+            self.free
+        )
+    }
+}
+
+#[pymethods]
+impl NamespaceInfo {
+    fn __repr__(&self) -> String {
+        format!(
+            "<engram.NamespaceInfo {:?} owner {} group {} mode 0o{:o}>",
+            self.name, self.owner, self.group, self.mode
+        )
+    }
 }
 
 #[pymethods]
@@ -137,8 +162,8 @@ impl Pool {
     }
 
     /// The shared realm of a namespace.
-    fn realm(&self, py: Python<'_>, namespace: &str) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.realm(namespace))?;
+    fn realm(&self, py: Python<'_>, namespace: Name<'_>) -> Result<Realm> {
+        let realm = py.detach(|| self.engine.realm(namespace.0))?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -146,12 +171,12 @@ impl Pool {
     fn create_namespace(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: Name<'_>,
         mode: u32,
         group: Option<u32>,
         size: Option<u64>,
     ) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.create_namespace(name, mode, group, size))?;
+        let realm = py.detach(|| self.engine.create_namespace(name.0, mode, group, size))?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -169,8 +194,8 @@ impl Pool {
     }
 
     /// Removes a namespace with all that is in it.
-    fn remove_namespace(&self, py: Python<'_>, name: &str) -> Result<()> {
-        Ok(py.detach(|| self.engine.remove_namespace(name))?)
+    fn remove_namespace(&self, py: Python<'_>, name: Name<'_>) -> Result<()> {
+        Ok(py.detach(|| self.engine.remove_namespace(name.0))?)
     }
 }
 

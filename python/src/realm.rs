@@ -77,6 +77,18 @@ pub struct Space {
 }
 
 #[pymethods]
+impl Space {
+    fn __repr__(&self) -> String {
+        let Space { size, arena, used, free, pending, largest_free, catalog, .. } = self;
+        format!(
+            "<engram.Space size={size} arena={arena} used={used} free={free} pending={pending} \
+             largest_free={largest_free} catalog={catalog} pids={:?} views={}>",
+            self.pids, self.views
+        )
+    }
+}
+
+#[pymethods]
 impl Realm {
     /// The namespace's name.
     #[getter]

@@ -9,11 +9,16 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
-use crate::error::{Result, argument, corrupt};
+use crate::error::{Failure, Result, argument, corrupt};
+use crate::value;
+
+/// What numpy's array of `StringDType` has for each item, beside the characters.
+const ITEM_BYTES: usize = 16;
 
 /// The payload of an array of `str`, of numpy's dtype `T` or object. `what` names it in errors.
 pub fn encode(what: &str, array: &Bound<'_, PyAny>) -> Result<(Vec<u8>, Vec<u64>)> {
     let shape: Vec<u64> = array.getattr("shape")?.extract()?;
+    crate::view::nbytes_of(ITEM_BYTES, &shape)?;
     let flat = array.call_method1("reshape", (-1,))?.call_method0("tolist")?;
     let items = flat.cast_into::<PyList>()?;
     if shape.is_empty() {
@@ -24,7 +29,8 @@ pub fn encode(what: &str, array: &Bound<'_, PyAny>) -> Result<(Vec<u8>, Vec<u64>
     let mut bytes = Vec::new();
     offsets.extend_from_slice(&0_u64.to_le_bytes());
     for (place, item) in items.iter().enumerate() {
-        bytes.extend_from_slice(text(what, place, &item)?.as_bytes());
+        let kept = text(what, place, &item).map_err(|e| too_large(what, &items).unwrap_or(e))?;
+        bytes.extend_from_slice(kept.as_bytes());
         offsets.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     }
     offsets.append(&mut bytes);
@@ -37,6 +43,13 @@ pub fn empty(shape: &[u64]) -> Result<Vec<u8>> {
         return Ok(Vec::new());
     }
     Ok(vec![0; crate::view::nbytes_of(8, shape)? + 8])
+}
+
+/// The refusal of the first item that is too large an integer, which is why numpy took them all
+/// for objects.
+fn too_large(what: &str, items: &Bound<'_, PyList>) -> Option<Failure> {
+    let mut places = items.iter().enumerate();
+    places.find_map(|(n, item)| value::too_large(&format!("item {n} of {what}"), &item))
 }
 
 fn text<'a>(what: &str, place: usize, item: &'a Bound<'_, PyAny>) -> Result<&'a str> {

@@ -13,7 +13,7 @@ use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyMapping, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyInt, PyMapping, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, intern};
 
 use crate::error::{Failure, Result, argument, refused};
@@ -66,6 +66,10 @@ pub fn source<'py>(
         Ok(array) if dtype.is_none_or(|d| array.dtype().is(d)) => array.clone(),
         _ => as_array(what, data, dtype)?,
     };
+    let array = match of_times(&array, dtype)? {
+        Some(times) => as_array(what, array.as_any(), Some(&times))?,
+        None => array,
+    };
     let descr = array.dtype();
     if descr.kind() == b'O' && !descr.has_fields() || dtype::is_text(&descr) {
         if descr.kind() == b'O' && array.ndim() == 0 {
@@ -107,11 +111,60 @@ fn as_array<'py>(
 }
 
 fn unfit(what: &str, item: &Bound<'_, PyAny>) -> Result<Failure> {
+    if let Some(large) = too_large(what, item) {
+        return Ok(large);
+    }
     let kind = item.get_type().name()?;
     Ok(argument(format!(
         "{what} is of type {kind}, which numpy has no fixed-size dtype for: give a number, bytes, \
-         str, a numpy array or a sequence of them (datetimes as numpy.datetime64)"
+         str, a date or time, a numpy array or a sequence of them"
     )))
+}
+
+/// The refusal of an integer that no dtype has the bits for; None for what is no integer.
+pub fn too_large(what: &str, item: &Bound<'_, PyAny>) -> Option<Failure> {
+    let fits = item.extract::<i64>().is_ok() || item.extract::<u64>().is_ok();
+    (item.is_instance_of::<PyInt>() && !fits).then(|| {
+        let shown = item.repr().map_or_else(|_| "an integer".to_owned(), |r| r.to_string());
+        let shown = if shown.len() > 80 { "an integer".to_owned() } else { shown };
+        argument(format!(
+            "{what} is {shown}, which fits no 64-bit integer: store it as float(n) or as str(n)"
+        ))
+    })
+}
+
+/// The dtype that numpy has for an object array of nothing but dates and times of `datetime`, or
+/// of nothing but its durations.
+fn of_times<'py>(
+    array: &Bound<'py, PyUntypedArray>,
+    asked: Option<&Bound<'py, PyArrayDescr>>,
+) -> Result<Option<Bound<'py, PyArrayDescr>>> {
+    let py = array.py();
+    if asked.is_some() || array.dtype().kind() != b'O' {
+        return Ok(None);
+    }
+    let datetime = py.import(intern!(py, "datetime"))?;
+    let flat = array.call_method1("reshape", (-1,))?;
+    let Ok(first) = flat.get_item(0) else {
+        return Ok(None);
+    };
+    let name = |item: &Bound<'_, PyAny>| -> Result<Option<&'static str>> {
+        for (class, name) in [("datetime", "M8"), ("date", "M8"), ("timedelta", "m8")] {
+            if item.get_type().is(&datetime.getattr(class)?) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    };
+    let found = name(&first)?;
+    if found.is_some() {
+        for item in flat.try_iter()? {
+            if name(&item?)? != found {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(found.map(|name| PyArrayDescr::new(py, name)).transpose()?)
 }
 
 /// A whole shape from Python: an int, or a sequence of ints.

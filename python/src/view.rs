@@ -143,8 +143,10 @@ impl View {
 /// The bytes that an array of this dtype and shape has; an error if no such array can be.
 pub fn nbytes_of(itemsize: usize, shape: &[u64]) -> Result<usize> {
     let bytes = shape.iter().try_fold(itemsize as u64, |n, &d| n.checked_mul(d));
-    // Also where a dimension of 0 makes the product 0, numpy wants the others to fit.
-    let count = shape.iter().filter(|&&d| d != 0).try_fold(1_u64, |n, &d| n.checked_mul(d));
+    // Also where a dimension of 0 makes the product 0, numpy wants the others to fit, and takes an
+    // item without bytes for one character.
+    let item = if itemsize == 0 { 4 } else { itemsize as u64 };
+    let count = shape.iter().filter(|&&d| d != 0).try_fold(item, |n, &d| n.checked_mul(d));
     match (bytes, count) {
         (Some(bytes), Some(count))
             if isize::try_from(bytes.max(count)).is_ok() && shape.len() <= MAX_DIMS =>

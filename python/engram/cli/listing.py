@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import functools
+import itertools
+import pwd
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +18,12 @@ from rich.text import Text
 import engram
 from engram.cli import terminal
 from engram.cli.app import JsonOption, NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.terminal import plain
+from engram.errors import NotFoundError
 from engram.size import human
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engram.group import Group
     from engram.pool import Pool
@@ -25,6 +32,11 @@ if TYPE_CHECKING:
 
 _FIRST_VALUES = 12
 _SHOWN_ATTRIBUTE = 200
+_AT_A_GLANCE = 200
+"""Up to so many rows are laid out together; what is longer is printed as it comes."""
+
+_HEADINGS = ("kind", "dtype", "shape", "bytes", "owner", "modified", "name")
+_RIGHT = ("bytes",)
 
 WhereArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="A group or object in the pool; the root if none.")
@@ -53,9 +65,9 @@ def ls(
     where = clean(path)
     with opened(pool, namespace) as (_, root):
         start: Member = root[where] if where else root
-        found = list(_members(start, where, recursive=recursive))
+        found = _members(start, where, recursive=recursive)
         if json:
-            terminal.print_json([_facts(name, member) for name, member in found])
+            terminal.print_json([facts for _, facts in _told(found)])
         elif long:
             _print_long(found)
         else:
@@ -90,14 +102,11 @@ def info(
         console.print(terminal.facts(_readable(shown)))
         if attributes:
             console.print(Text("attributes", style="bold"))
-            rows = {f"  {k}": Text(attribute_text(v)) for k, v in attributes.items()}
-            table = terminal.facts({})
-            for name, value in rows.items():
-                table.add_row(Text(name), value)
-            console.print(table)
+            rows = {f"  {name}": attribute_text(value) for name, value in attributes.items()}
+            console.print(terminal.facts(rows))
         if first is not None:
             console.print(Text("values", style="bold"))
-            console.print(Text(first))
+            console.print(Text("\n".join(plain(line) for line in first.split("\n"))))
 
 
 def first_values(member: engram.Array | engram.Blob) -> str:
@@ -108,7 +117,7 @@ def first_values(member: engram.Array | engram.Blob) -> str:
     if member.size == 0:
         return "none: a dimension is zero"
     if member.ndim == 0:
-        return str(member[()])
+        return plain(member[()])
     region = (0,) * (member.ndim - 1) + (slice(0, _FIRST_VALUES),)
     line = np.asarray(member[region])
     text = np.array2string(line, max_line_width=terminal.text_width(), separator=" ")
@@ -154,6 +163,7 @@ def _kind(member: Member) -> str:
 
 def _facts(name: str, member: Member) -> dict[str, Any]:
     """Return what is to be told of a member, as plain values."""
+    about = member._info()
     shown: dict[str, Any] = {"name": name, "path": member.path, "kind": _kind(member)}
     if isinstance(member, engram.Group):
         shown["members"] = len(member)
@@ -164,10 +174,31 @@ def _facts(name: str, member: Member) -> dict[str, Any]:
             shown["dims"] = None if member.dims is None else list(member.dims)
         shown["nbytes"] = member.nbytes
         shown["oid"] = member.oid
-    shown["owner"] = member.owner
-    shown["created"] = terminal.iso(member.created)
-    shown["modified"] = terminal.iso(member.modified)
+    shown["owner"] = _user(about.owner)
+    shown["created"] = _time(about.created)
+    shown["modified"] = _time(about.modified)
     return shown
+
+
+def _told(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield members' names and facts, without those that somebody deletes meanwhile."""
+    for name, member in found:
+        with contextlib.suppress(NotFoundError):
+            yield name, _facts(name, member)
+
+
+@functools.cache
+def _user(uid: int) -> str:
+    """Return a user's name, or the uid's digits where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _time(nanoseconds: int) -> str:
+    """Return a time since 1970 as ISO 8601 in local time, to the second."""
+    return terminal.iso(dt.datetime.fromtimestamp(nanoseconds // 10**9, dt.UTC))
 
 
 def _pool_facts(pool: Pool) -> dict[str, Any]:
@@ -220,30 +251,50 @@ def shape_text(shape: list[int]) -> str:
     return " x ".join(str(n) for n in shape) if shape else "scalar"
 
 
-def _print_names(found: list[tuple[str, Member]]) -> None:
-    """Print names alone: in columns on a terminal, else one a line."""
-    names = [name + ("/" if isinstance(m, engram.Group) else "") for name, m in found]
-    if sys.stdout.isatty():
-        terminal.out().print(Columns([Text(n) for n in names], column_first=True, padding=(0, 2)))
-    else:
-        sys.stdout.write("".join(f"{name}\n" for name in names))
+def _print_names(found: Iterable[tuple[str, Member]]) -> None:
+    """Print names alone: in columns on a terminal, else one a line, as they come."""
+    names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
+    first = list(itertools.islice(names, _AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
+    if 0 < len(first) <= _AT_A_GLANCE:
+        terminal.out().print(Columns([Text(n) for n in first], column_first=True, padding=(0, 2)))
+        return
+    for name in itertools.chain(first, names):
+        sys.stdout.write(f"{name}\n")
 
 
-def _print_long(found: list[tuple[str, Member]]) -> None:
-    """Print a line of facts for each."""
-    table = terminal.table(
-        "kind", "dtype", "shape", "bytes", "owner", "modified", "name", right=("bytes",)
-    )
+def _print_long(found: Iterable[tuple[str, Member]]) -> None:
+    """Print a line of facts for each: fitted to a terminal if they are few, else as they come."""
+    rows = _rows(found)
+    first = list(itertools.islice(rows, _AT_A_GLANCE + 1))
+    if sys.stdout.isatty() and len(first) <= _AT_A_GLANCE:
+        table = terminal.table(*_HEADINGS, right=_RIGHT)
+        for row in first:
+            table.add_row(*(Text(word) for word in row))
+        terminal.out().print(table)
+        return
+    # The first rows say how wide the columns are; a later one that is wider sticks out.
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *first, strict=True)]
+    for row in itertools.chain([_HEADINGS], first, rows):
+        words = [
+            word.rjust(width) if heading in _RIGHT else word.ljust(width)
+            for word, width, heading in zip(row[:-1], widths, _HEADINGS, strict=False)
+        ]
+        sys.stdout.write(" ".join([*words, row[-1]]) + "\n")
+
+
+def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:
+    """Yield what `ls -l` shows of each; what somebody deletes meanwhile is left out."""
     for name, member in found:
-        facts = _facts(name, member)
-        is_group = facts["kind"] == "group"
-        table.add_row(
-            facts["kind"],
-            Text(facts.get("dtype", "-")),
-            shape_text(facts["shape"]) if "shape" in facts else "-",
-            "-" if is_group else human(facts["nbytes"]),
-            Text(facts["owner"]),
-            facts["modified"],
-            Text(name + ("/" if is_group else "")),
-        )
-    terminal.out().print(table)
+        with contextlib.suppress(NotFoundError):
+            about = member._info()
+            is_group = isinstance(member, engram.Group)
+            row = (
+                _kind(member),
+                dtype_text(member.dtype) if isinstance(member, engram.Array) else "-",
+                shape_text(list(member.shape)) if isinstance(member, engram.Array) else "-",
+                "-" if isinstance(member, engram.Group) else human(member.nbytes),
+                _user(about.owner),
+                _time(about.modified),
+                name + ("/" if is_group else ""),
+            )
+            yield tuple(map(plain, row))

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import time
@@ -23,6 +24,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,6 +35,7 @@ PATIENCE_S = 1.0
 """A progress bar appears once something has taken so long."""
 
 _PIPE_WIDTH = 100_000
+_UNPRINTABLE = re.compile(r"[^\n -~]")
 
 
 def out() -> Console:
@@ -41,9 +44,17 @@ def out() -> Console:
     return Console(width=width, highlight=False, emoji=False)
 
 
+def plain(text: object) -> str:
+    r"""Return text with what would not show as itself escaped, such as `\x1b` and `\u202e`."""
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+
+
 def say(message: str) -> None:
     """Print one line for people."""
-    out().print(message, soft_wrap=True, markup=False)
+    out().print(plain(message), soft_wrap=True, markup=False)
 
 
 def text_width() -> int:
@@ -55,7 +66,7 @@ def fail(message: str, code: int) -> NoReturn:
     """Say an error on stderr in one line, and exit."""
     if os.environ.get("ENGRAM_TRACEBACK"):
         traceback.print_exc()
-    sys.stderr.write(f"engram: {' '.join(message.split())}\n")
+    sys.stderr.write(f"engram: {plain(' '.join(message.split()))}\n")
     sys.exit(code)
 
 
@@ -83,7 +94,7 @@ def facts(rows: dict[str, Any]) -> Table:
     made.add_column(style="bold")
     made.add_column(overflow="fold")
     for name, value in rows.items():
-        made.add_row(name, str(value))
+        made.add_row(Text(plain(name)), Text(plain(value)))
     return made
 
 
@@ -93,9 +104,17 @@ def iso(when: dt.datetime) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON."""
+    """Print a value as JSON, in which what would not show as itself is escaped."""
     text = json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False)
+    if not text.replace("\n", "").isprintable():
+        text = _UNPRINTABLE.sub(_json_escape, text)
     sys.stdout.write(text + "\n")
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    """Return a character that may not be printable as JSON writes it then."""
+    character = found[0]
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def jsonable(value: object) -> object:
@@ -143,13 +162,13 @@ class Bar:
 
     def update(self, done: int, what: str | None = None, total: int | None = None) -> None:
         """Say that so many bytes are done."""
-        self._what = what or self._what
+        self._what = plain(what or self._what)
         self._total = self._total if total is None else total
         if self._progress is None:
             if not self._console.is_terminal or time.monotonic() < self._shows_from:
                 return
             self._progress = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 DownloadColumn(binary_units=True),
                 TransferSpeedColumn(),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
 
 import numpy as np
 import typer
@@ -15,6 +16,7 @@ import typer
 import engram
 from engram.cli import terminal
 from engram.cli.app import NamespaceOption, PathArgument, PoolArgument, app, clean, examples, opened
+from engram.cli.terminal import plain
 from engram.errors import (
     AccessError,
     ArgumentError,
@@ -97,7 +99,9 @@ def get(
     with opened(pool, namespace) as (_, root):
         member = root[name]
         if isinstance(member, engram.Group):
-            message = f"{name}: is a group; name one of its arrays (`engram ls {pool} {name}`)"
+            message = (
+                f"{plain(name)}: is a group; name one of its arrays (`engram ls {pool} {name}`)"
+            )
             raise ArgumentError(message)
         target = file or member.name + ("" if isinstance(member, engram.Blob) else ".npy")
         with (
@@ -109,7 +113,7 @@ def get(
             else:
                 counted: Any = _Counted(stream, bar)
                 np.lib.format.write_array(counted, _values(member), allow_pickle=False)
-        if target != STDIO:
+        if _standard(target, _status(target)) is None:
             terminal.say(f"{target}: {human(member.nbytes)}")
 
 
@@ -128,7 +132,9 @@ def rm(
         for path in paths:
             name = _object_path(path)
             if not recursive and isinstance(root[name], engram.Group) and len(root[name]):
-                message = f"{name}: is a group with members; add -r to delete it with all in it"
+                message = (
+                    f"{plain(name)}: is a group with members; add -r to delete it with all in it"
+                )
                 raise ArgumentError(message)
             del root[name]
 
@@ -224,22 +230,36 @@ def _values(member: engram.Array) -> np.ndarray[Any, Any]:
 
 @contextlib.contextmanager
 def _writing(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Open a file, or stdout, for writing bytes; a file appears once it is whole."""
-    if target == STDIO:
-        if sys.stdout.isatty():
+    """Open a file, a device, a pipe or stdout for writing bytes; a file appears once it is whole.
+
+    Links are followed. What is there and no regular file is written to; it is never replaced.
+    """
+    there = _status(target)
+    standard = _standard(target, there)
+    if standard is not None:
+        if standard.isatty():
             message = "would write bytes to a terminal; name a file, or pipe it on"
             raise ArgumentError(message)
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield standard.buffer
+        standard.buffer.flush()
         return
-    path = Path(target)
-    if path.exists() and not overwrite:
-        message = f"{target}: exists; add --overwrite to replace it"
+    if there is not None and stat.S_ISDIR(there.st_mode):
+        message = f"{plain(target)}: is a folder; name a file in it"
+        raise ArgumentError(message)
+    # A character device or a pipe holds nothing that could be lost.
+    passes_on = there is not None and (stat.S_ISCHR(there.st_mode) or stat.S_ISFIFO(there.st_mode))
+    if there is not None and not overwrite and not passes_on:
+        message = f"{plain(target)}: exists; add --overwrite to replace it"
         raise ExistsError(message)
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        with os.fdopen(os.open(target, os.O_WRONLY), "wb") as stream:
+            yield stream
+        return
+    path = Path(os.path.realpath(target))
     if not path.parent.is_dir():
-        message = f"{path.parent}: no such folder to write {path.name} into"
+        message = f"{plain(path.parent)}: no such folder to write {plain(path.name)} into"
         raise NotFoundError(message)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".engram-", delete=False) as new:
         try:
             yield new  # type: ignore[misc]
             new.flush()
@@ -248,6 +268,25 @@ def _writing(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
         except BaseException:
             Path(new.name).unlink(missing_ok=True)
             raise
+
+
+def _status(target: str) -> os.stat_result | None:
+    """Return what is at a path, behind all links; None if nothing is."""
+    try:
+        return Path(target).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _standard(target: str, there: os.stat_result | None) -> TextIO | None:
+    """Return stdout or stderr if `target` is it, whatever it is called: -, /dev/stdout, ..."""
+    if target == STDIO:
+        return sys.stdout
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        with contextlib.suppress(OSError):  # it is closed
+            if there is not None and os.path.samestat(there, os.fstat(descriptor)):
+                return stream
+    return None
 
 
 def _umask() -> int:

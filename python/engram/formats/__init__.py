@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.errors import ArgumentError
 from engram.formats.report import Entry, ImportReport, Progress
+from engram.group import Group
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from engram.group import Group
 
 __all__ = ["Entry", "ImportReport", "Progress", "import_file"]
 
@@ -68,5 +69,7 @@ def import_file(
     from engram.formats.load import Loader  # noqa: PLC0415
     from engram.formats.registry import open_source  # noqa: PLC0415
 
+    if not isinstance(group, Group):
+        raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     with open_source(Path(path)) as source:
         return Loader(source, group, overwrite=overwrite, progress=progress).run()

@@ -1,0 +1,19 @@
+"""Paths of pools and devices, as users give them."""
+
+import os
+from pathlib import Path
+
+from engram.errors import ArgumentError, InvalidNameError
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """Give the absolute path of what can be one; the working directory only where it is named."""
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise ArgumentError(f"{path!r} is no path: give a str or a pathlib.Path")
+    if not text or "\0" in text:
+        raise InvalidNameError(f"{text!r} cannot be a path: give the path of a directory")
+    return Path(text).absolute()
