@@ -97,9 +97,13 @@ def destroy(
 @app.command(epilog=examples("engram verify /dev/shm/run", "engram verify /dev/shm/run --json"))
 def verify(pool: PoolArgument, *, json: JsonOption = False) -> None:
     """Walk all of a pool, and say whether it is whole."""
-    if not pool.exists():
+    try:
+        pool.lstat()
+    except FileNotFoundError:
         message = f"there is no pool at {pool}: check the path, or `engram create {pool}` makes one"
-        raise PoolNotFoundError(message)
+        raise PoolNotFoundError(message) from None
+    except OSError:
+        pass  # what opening it says is better
     report = engram.verify(pool)
     if json:
         terminal.print_json(dataclasses.asdict(report))
