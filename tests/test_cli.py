@@ -407,6 +407,45 @@ def test_rm_removes_all_that_is_named_or_nothing(
     assert run("ls", path)[1] == ""
 
 
+def test_rm_tells_what_is_there_and_takes_what_is_named_twice(
+    run: Callable[..., tuple[int, str, str]], home: Path
+) -> None:
+    with engram.create(home / "p", size="1 MiB") as pool:
+        pool["a"] = 1
+        pool["g/x"] = 2
+    code, _, err = run("rm", home / "p", "a", "g/x", "nope")
+    assert code == engram.NotFoundError.exit_code
+    assert "'nope'" in err
+    assert "empty" not in err
+    assert "'a'" in err
+    assert run("ls", home / "p")[1].splitlines() == ["a", "g/"]
+    assert run("rm", home / "p", "g/x", "g", "a", "a")[0] == 0
+    assert run("ls", home / "p")[1] == ""
+    code, _, err = run("rm", home / "p", "nope")
+    assert "empty" in err
+
+
+def test_messages_speak_of_the_command_line_and_count_well(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3))
+    err = run("put", path, "log", tmp_path / "a.npy")[2]
+    assert "add --overwrite to replace it" in err
+    assert "True" not in err
+    for verb in ("verify", "ls"):
+        err = run(verb, tmp_path / "nope")[2]
+        assert f"`engram create {tmp_path / 'nope'}`" in err
+        assert "engram.create" not in err
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["v"] = np.arange(10)
+    assert "1 array, " in run("import", path, "one", tmp_path / "x.h5")[1]
+    err = run("import", path, "one", tmp_path / "x.h5")[2]
+    assert "--overwrite" in err
+    assert "True" not in err
+    assert "1 members" not in run("info", path, "one/nope")[2]
+    assert "engram destroy" in run("demo", "--help")[1]
+
+
 def test_verify_says_that_a_pool_is_whole(
     run: Callable[..., tuple[int, str, str]], path: Path
 ) -> None:

@@ -20,7 +20,11 @@ def demo(
         Path | None, typer.Option(metavar="FILE", help="A netCDF file to import and compute on.")
     ] = None,
 ) -> None:
-    """Run a small simulation in several processes, kill one, and check that nothing is lost."""
+    """Run a small simulation in several processes, kill one, and check that nothing is lost.
+
+    It leaves its pool, whose path it prints with the `engram destroy` that removes it, and the
+    folder of results, demo-out if no other is named: rm -r demo-out removes that.
+    """
     # It needs matplotlib, which nothing else does.
     from engram.demo import run  # noqa: PLC0415
 

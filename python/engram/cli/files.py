@@ -10,6 +10,7 @@ import typer
 import engram
 from engram.cli import terminal
 from engram.cli.app import JsonOption, NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.terminal import counted
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def import_(
 def _tell(report: ImportReport) -> None:
     """Print what was imported, and each thing that was not."""
     terminal.say(
-        f"{report.file} ({report.format}) into /{report.group}: {report.arrays} arrays, "
-        f"{report.groups} groups, {report.attributes} attributes, "
+        f"{report.file} ({report.format}) into /{report.group}: {counted(report.arrays, 'array')}, "
+        f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
         f"{human(report.nbytes)} in {report.seconds:.2f} s"
     )
     for word, entries in (("left out", report.left_out), ("noted", report.noted)):

@@ -13,7 +13,7 @@ import typer
 import engram
 from engram.cli import terminal
 from engram.cli.app import JsonOption, PoolArgument, app, examples
-from engram.errors import ArgumentError, NotFoundError
+from engram.errors import ArgumentError, NotFoundError, PoolNotFoundError
 from engram.size import human
 
 _IN_BYTES = {"used", "free", "pending", "arena"}
@@ -97,6 +97,13 @@ def destroy(
 @app.command(epilog=examples("engram verify /dev/shm/run", "engram verify /dev/shm/run --json"))
 def verify(pool: PoolArgument, *, json: JsonOption = False) -> None:
     """Walk all of a pool, and say whether it is whole."""
+    try:
+        pool.lstat()
+    except FileNotFoundError:
+        message = f"there is no pool at {pool}: check the path, or `engram create {pool}` makes one"
+        raise PoolNotFoundError(message) from None
+    except OSError:
+        pass  # what opening it says is better
     report = engram.verify(pool)
     if json:
         terminal.print_json(dataclasses.asdict(report))

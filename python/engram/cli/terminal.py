@@ -35,6 +35,23 @@ PATIENCE_S = 1.0
 """A progress bar appears once something has taken so long."""
 
 _PIPE_WIDTH = 100_000
+_OUR_WORDS = (
+    (r"pass overwrite=True to", "add --overwrite to"),
+    (r"overwrite=True", "--overwrite"),
+    (
+        r"(nothing was imported\. Import into another group, or|; import) with overwrite$",
+        r"\1 with --overwrite",
+    ),
+    (r"(with |pass )?force=True", "--force"),
+    (
+        r"make one with engram\.create or (`engram create [^`]*`)",
+        r"check the path, or \1 makes one",
+    ),
+    (r"engram\.verify on", "`engram verify` on"),
+    (r"there are 1 members, such as", "there is one member:"),
+)
+"""How the package tells of a remedy in Python, and how the command line does."""
+
 _UNPRINTABLE = re.compile(r"[^\n -~]")
 
 
@@ -57,6 +74,11 @@ def say(message: str) -> None:
     out().print(plain(message), soft_wrap=True, markup=False)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things: 1 array, 2 arrays."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def text_width() -> int:
     """Return the columns of the terminal."""
     return shutil.get_terminal_size().columns
@@ -66,8 +88,15 @@ def fail(message: str, code: int) -> NoReturn:
     """Say an error on stderr in one line, and exit."""
     if os.environ.get("ENGRAM_TRACEBACK"):
         traceback.print_exc()
-    sys.stderr.write(f"engram: {plain(' '.join(message.split()))}\n")
+    sys.stderr.write(f"engram: {plain(in_our_words(' '.join(message.split())))}\n")
     sys.exit(code)
+
+
+def in_our_words(message: str) -> str:
+    """Return a message of the package with its remedies as words of the command line."""
+    for python, ours in _OUR_WORDS:
+        message = re.sub(python, ours, message)
+    return message
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

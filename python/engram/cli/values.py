@@ -129,14 +129,19 @@ def rm(
 ) -> None:
     """Delete objects and groups: all of those named, or none."""
     with opened(pool, namespace, "r+") as (_, root), root.batch():
-        for path in paths:
-            name = _object_path(path)
-            if not recursive and isinstance(root[name], engram.Group) and len(root[name]):
+        names = [_object_path(path) for path in paths]
+        # A name that is missing is told of while everything is there still.
+        for name in names:
+            root[name]
+        for name in names:
+            member = root.get(name)
+            if not recursive and isinstance(member, engram.Group) and len(member):
                 message = (
                     f"{plain(name)}: is a group with members; add -r to delete it with all in it"
                 )
                 raise ArgumentError(message)
-            del root[name]
+            if member is not None:  # else it went with one named before
+                del root[name]
 
 
 def _object_path(path: str) -> str:
