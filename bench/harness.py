@@ -4,6 +4,10 @@ In each round every contestant does the work once, so that a drift of the machin
 them; always in the same order, so that nobody has two turns in a row and finds the processor's
 cache full of what he wrote the turn before. A ratio is the median of the rounds' own ratios. The
 first round warms up and is not counted.
+
+Where pages lie in the machine's memory is luck, stays as it is for as long as a file or an array
+lives, and can change a time by much, a peer's as ours. So what is close is measured in several
+`PLACES`, one after the other.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+PLACES = 3
 
 
 @dataclass(frozen=True)
@@ -77,14 +84,18 @@ class Line:
 
 
 def measure(line: Line, contestants: list[Contestant], rounds: int) -> Line:
-    """Let the contestants do the work by turns for `rounds` rounds after one to warm up."""
+    """Let the contestants do the work by turns for `rounds` rounds after one to warm up.
+
+    Samples that the line has already are kept: a line may be measured in several places.
+    """
     samples: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
     for turn in range(rounds + 1):
         for contestant in contestants:
-            seconds = contestant.run()
+            taken_s = contestant.run()
             if turn > 0:
-                samples[contestant.name].append(seconds)
-    line.samples.update(samples)
+                samples[contestant.name].append(taken_s)
+    for name, seconds in samples.items():
+        line.samples.setdefault(name, []).extend(seconds)
     return line
 
 

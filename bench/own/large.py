@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.compare.memory import Mapping, private
-from bench.harness import Bound, Contestant, Line, measure, timed
+from bench.harness import PLACES, Bound, Contestant, Line, measure, timed
 from bench.own.store import Engram
 
 if TYPE_CHECKING:
@@ -98,36 +99,37 @@ def cold(setting: Setting, values: Values) -> Line:
 
 
 def fill(setting: Setting) -> Iterator[Line]:
-    """Allocate and fill in place, beside filling a private array; both warm.
+    """Allocate and fill in place, beside filling private arrays; both warm.
 
     What is allocated in place of an array is never where that array is. So there are two private
     arrays, filled by turns too: neither side finds in the processor's cache what it wrote last.
     One that is filled in place again and again does, and is shown.
     """
     values = large()
-    alone, same = cycle([private(values), private(values)]), private(values)
-    own = Engram(setting.folder)
-    for _ in range(WARM_UP):
-        own.fill(NAME, values, 1.0)
-    contestants = [
-        Contestant("engram", lambda: timed(lambda: own.fill(NAME, values, 2.0))),
-        Contestant("private array", lambda: timed(lambda: next(alone).fill(2.0))),
-    ]
-    contestants.append(Contestant("same array again", again(same)))
-    bounds = [Bound("engram", "private array", "speed", 0.95)]
-    bounds.append(Bound("engram", "same array again", "show"))
-    yield measure(
-        Line("allocate 64 MiB and fill it", "ms", bounds), contestants, 3 * setting.rounds
-    )
-    own.close()
+    bound = Bound("engram", "private arrays", "speed", 0.95)
+    by_turns = Line("allocate 64 MiB and fill it", "ms", [bound])
+    shown = Bound("engram", "private array", "show")
+    again = Line("the same, beside one array again and again", "ms", [shown])
+    for _ in range(PLACES):
+        own = Engram(setting.folder)
+        for _ in range(WARM_UP):
+            own.fill(NAME, values, 1.0)
+        ours = Contestant("engram", partial(timed, partial(own.fill, NAME, values, 2.0)))
+        for line, arrays in ((by_turns, 2), (again, 1)):
+            alone = cycle([private(values) for _ in range(arrays)])
+            theirs = Contestant(line.bounds[0].peer, filling(alone))
+            measure(line, [ours, theirs], setting.rounds)
+        own.close()
+    yield by_turns
+    yield again
 
 
-def again(values: Values) -> Callable[[], float]:
-    """Return a turn that fills one array twice and times the second."""
+def filling(arrays: Iterator[Values]) -> Callable[[], float]:
+    """Return a turn of filling the next of the arrays."""
 
     def run() -> float:
-        values.fill(1.0)
-        return timed(lambda: values.fill(2.0))
+        array = next(arrays)
+        return timed(lambda: array.fill(2.0))
 
     return run
 

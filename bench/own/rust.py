@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from bench.harness import Bound, Line
+from bench.harness import PLACES, Bound, Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target" / "release" / "engram-bench"
 FEW, MANY = 10_000, 1_000_000
 CATALOG_BYTES = 160
-POOLS = 3
 
 
 def build() -> None:
@@ -70,12 +70,8 @@ def growth(setting: Setting) -> Iterator[Line]:
 
 
 def repeated(*arguments: object) -> dict[str, dict[str, list[float]]]:
-    """Measure on several pools, one after the other; all their samples.
-
-    Where a file's pages lie in the machine's memory is luck, stays as it is for as long as the
-    file lives, and can double the time of a commit, of LMDB's own as of ours.
-    """
-    together, *others = (run(*arguments) for _ in range(POOLS))
+    """Measure on several pools, one after the other; all their samples."""
+    together, *others = (run(*arguments) for _ in range(PLACES))
     for other in others:
         for part, samples in other.items():
             for name, more in samples.items():
@@ -85,10 +81,7 @@ def repeated(*arguments: object) -> dict[str, dict[str, list[float]]]:
 
 def growth_ratio(samples: dict[str, list[float]]) -> Line:
     """How much more Engram's time grows with the number of objects than LMDB's does."""
-    order = ("engram, many", "engram, few", "bare LMDB, many", "bare LMDB, few")
-    rounds = zip(*(samples[name] for name in order), strict=True)
-    ratios = [
-        (many / few) / (their_many / their_few) for many, few, their_many, their_few in rounds
-    ]
+    ours = median(samples["engram, many"]) / median(samples["engram, few"])
+    theirs = median(samples["bare LMDB, many"]) / median(samples["bare LMDB, few"])
     title = "growth of that time over bare LMDB's, random names"
-    return Line(title, "x", [Bound("engram", "", "value", 1.2)], {"engram": ratios})
+    return Line(title, "x", [Bound("engram", "", "value", 1.2)], {"engram": [ours / theirs]})
