@@ -144,8 +144,8 @@ fn a_namespace_is_not_removed_with_the_one_that_had_its_name() {
 }
 
 #[test]
-fn what_others_have_open_is_neither_removed_nor_destroyed() {
-    alone("what_others_have_open_is_neither_removed_nor_destroyed", || {
+fn a_namespace_that_others_have_open_is_not_removed() {
+    alone("a_namespace_that_others_have_open_is_not_removed", || {
         let fixture = Fixture::new(16 << 20);
         let path = &fixture.path;
         let realm = fixture.pool.create_namespace("x", 0o700, None, None).unwrap();
@@ -187,8 +187,14 @@ fn what_others_have_open_is_neither_removed_nor_destroyed() {
         assert!(!path.join("ns/x").exists());
         assert_eq!(fixture.pool.remove_namespace("x").unwrap_err().kind(), Kind::NotFound);
         assert_eq!(realm.space().unwrap_err().kind(), Kind::Argument);
+    });
+}
 
-        // Likewise the pool.
+#[test]
+fn a_pool_that_others_have_open_is_not_destroyed() {
+    alone("a_pool_that_others_have_open_is_not_destroyed", || {
+        let fixture = Fixture::new(16 << 20);
+        let path = &fixture.path;
         put(&fixture.realm(), "b", &filled(2, 2, 5000));
         let viewing = fork(|line| {
             let held = view(&fixture.realm(), "b");
