@@ -35,6 +35,17 @@ def encode(origin: Origin) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def decode(encoded: bytes) -> Origin:
+    """Return an origin that `encode` has made; an empty one for nothing, and for anything else."""
+    if not encoded:
+        return {}
+    try:
+        found = json.loads(encoded)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def raw(value: np.ndarray[Any, Any]) -> str:
     """Return a value's bytes, in its own byte order, as base64."""
     return base64.b64encode(value.tobytes()).decode("ascii")
