@@ -87,10 +87,7 @@ def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
     while waiting:
         at, inner = waiting.pop()
         members = dict(inner._members_if_there())
-        order = origin.decode(inner._origin).get("order")
-        if isinstance(order, list):
-            known = [n for n in order if isinstance(n, str) and n in members]
-            members = {n: members[n] for n in [*dict.fromkeys(known), *members]}
+        members = _in_order(members, origin.decode(inner._origin).get("order"))
         for name, member in members.items():
             yield at + name, member
         waiting += [
@@ -100,10 +97,18 @@ def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
         ]
 
 
+def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
+    """Return a mapping in the order that an origin tells of; what it does not know comes last."""
+    if not isinstance(order, list):
+        return found
+    known = dict.fromkeys(name for name in order if isinstance(name, str) and name in found)
+    return {name: found[name] for name in {**known, **dict.fromkeys(found)}}
+
+
 def _item(path: str, member: Any, selection: Selection) -> Item:
     """Return a member as it is now."""
-    attrs = dict(member.attrs.items())
     facts = origin.decode(member._origin)
+    attrs = _in_order(dict(member.attrs.items()), facts.get("attribute_order"))
     if isinstance(member, Group):
         return GroupItem(path, attrs, facts)
     is_blob = isinstance(member, Blob)

@@ -8,6 +8,7 @@ words mean the same in every format:
     dataspace   "null" for a dataset of no dataspace, which stands here as an empty array
     chunks, filters, layout, maxshape, fill, endian      how an array is stored
     attributes  name -> type, where an attribute's value alone does not say it
+    attribute_order  the names of the attributes in the file's order, where that is not by name
     dimensions  of a group: name -> {"size", "unlimited"}, unused ones included
     types, links, order, source      of a group
 """
