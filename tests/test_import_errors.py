@@ -83,7 +83,7 @@ def test_a_file_of_no_known_format_is_refused_with_a_remedy(
 def test_a_missing_file_and_a_directory_are_refused(pool: Any, tmp_path: Path) -> None:
     assert_nothing_happened(pool, engram.NotFoundError, tmp_path / "none.nc", "no such file")
     (tmp_path / "d.zarr").mkdir()
-    assert_nothing_happened(pool, engram.FormatError, tmp_path / "d.zarr", "directory")
+    assert_nothing_happened(pool, engram.FormatError, tmp_path / "d.zarr", "folder")
 
 
 def test_a_file_that_this_user_may_not_read_is_refused(pool: Any, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import engram
-from engram.formats import classic
 from engram.formats.blocks import BLOCK_BYTES
+from engram.formats.netcdf import classic
 from same import assert_same
 
 if TYPE_CHECKING:

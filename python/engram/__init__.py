@@ -44,7 +44,7 @@ from engram.tree import Tree
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
-    from engram.formats import import_file
+    from engram.formats import export_file, import_file
 
 __version__ = "0.1.0"
 
@@ -79,6 +79,7 @@ __all__ = [
     "UnsupportedError",
     "create",
     "destroy",
+    "export_file",
     "import_file",
     "open",
     "verify",
@@ -86,9 +87,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what reads files only where it is used: h5py and netCDF4 take a second."""
-    if name == "import_file":
-        from engram.formats import import_file  # noqa: PLC0415 - as above
+    """Import what reads and writes files only where it is used: the libraries take a second."""
+    if name in {"export_file", "import_file"}:
+        from engram import formats  # noqa: PLC0415 - as above
 
-        return import_file
+        return getattr(formats, name)
     raise AttributeError(f"module 'engram' has no attribute {name!r}")

@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 
     from rich.progress import TaskID
 
+HEADING = "bold"
+GROUP = "bold blue"
+KIND = "cyan"
+SHAPE = "green"
+FAINT = "dim"
+GOOD = "green"
+MEDIOCRE = "yellow"
+WRONG = "bold red"
+
 PATIENCE_S = 1.0
 """A progress bar appears once something has taken so long."""
 

@@ -1,4 +1,4 @@
-"""Files in: `import_file`, its report, and the formats that register themselves for it."""
+"""Files in and out: `import_file`, `export_file`, their reports, and formats by entry point."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engram.errors import ArgumentError
-from engram.formats.report import Entry, ImportReport, Progress
+from engram.formats.report import Entry, ExportReport, ImportReport, Progress
 from engram.group import Group
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
+    from engram.formats.gather import Exported
+    from engram.formats.select import Patterns, Slices
 
-__all__ = ["Entry", "ImportReport", "Progress", "import_file"]
+__all__ = ["Entry", "ExportReport", "ImportReport", "Progress", "export_file", "import_file"]
 
 
 def import_file(
@@ -73,3 +75,67 @@ def import_file(
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     with open_source(Path(path)) as source:
         return Loader(source, group, overwrite=overwrite, progress=progress).run()
+
+
+def export_file(
+    source: Exported,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    overwrite: bool = False,
+    lossy: bool = False,
+    select: Patterns = None,
+    slices: Slices = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> ExportReport:
+    """Export a group, an array, or objects of a pool as a file: all of it, or none of it.
+
+    What was imported goes out as it came in: values, attributes, dimensions, and how the file
+    stored them. The file appears under its name once it is whole. Each array is as it was at one
+    moment; a group that is being written to meanwhile is not as a whole.
+
+    Parameters
+    ----------
+    source
+        A group (or pool: its root) with all that is in it, an array or blob, or any objects of
+        one namespace, which keep their groups.
+    path
+        The file, or, for formats that are one, the folder.
+    format
+        Its format, such as ``"netcdf4"``; by the path's suffix if none is given.
+    overwrite
+        Replace a file that is there.
+    lossy
+        Leave out what the format cannot hold, and say so in the report, instead of refusing.
+    select
+        Patterns of paths, such as ``"group/var*"``: only these, with the groups they are in.
+    slices
+        Slices of dimensions: ``"time=0:10"``, several of these, or ``{"time": slice(0, 10)}``.
+    progress
+        Called after each piece written.
+
+    Returns
+    -------
+    The report: numbers, what was left out, and what stands there in another way.
+
+    Raises
+    ------
+    ExistsError
+        Something is there already.
+    FormatError
+        The format cannot hold what is to be exported; each such thing is named.
+    ArgumentError
+        The format is unknown, or `source` is nothing of a pool.
+    NotFoundError
+        The folder to write into, or what is selected, is not there.
+    UnsupportedError
+        The format's library is missing; with what to install.
+    AccessError
+        This user may not write there.
+    EngramError
+        Writing failed, as for lack of space; nothing is left of the file.
+
+    """
+    from engram.formats.save import export  # noqa: PLC0415 - as above
+
+    return export(source, Path(path), format, overwrite, lossy, select, slices, progress)

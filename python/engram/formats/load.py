@@ -213,6 +213,8 @@ class Loader:
                 self._source.leave_out(node.path, f"attribute {name[:40]}", why)
                 del attrs[name]
         self._count.attributes += len(attrs)
+        if list(attrs) != sorted(attrs, key=str.encode):  # the pool has them in byte order
+            facts = {**facts, "attribute_order": list(attrs)}
         return attrs, facts
 
     def _dims(self, node: ArrayNode | TextNode) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ words mean the same in every format:
     dataspace   "null" for a dataset of no dataspace, which stands here as an empty array
     chunks, filters, layout, maxshape, fill, endian      how an array is stored
     attributes  name -> type, where an attribute's value alone does not say it
+    attribute_order  the names of the attributes in the file's order, where that is not by name
     dimensions  of a group: name -> {"size", "unlimited"}, unused ones included
     types, links, order, source      of a group
 """
@@ -33,6 +34,17 @@ def encode(origin: Origin) -> bytes:
     stated = {"version": VERSION, **origin}
     text = json.dumps(stated, separators=(",", ":"), ensure_ascii=False, default=_plain)
     return text.encode("utf-8", "backslashreplace")
+
+
+def decode(encoded: bytes) -> Origin:
+    """Return an origin that `encode` has made; an empty one for nothing, and for anything else."""
+    if not encoded:
+        return {}
+    try:
+        found = json.loads(encoded)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def raw(value: np.ndarray[Any, Any]) -> str:

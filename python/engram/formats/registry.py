@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engram.errors import AccessError, EngramError, FormatError, NotFoundError
-from engram.formats.source import READ_ERRORS, Declined
+from engram.errors import AccessError, EngramError, FormatError, NotFoundError, UnsupportedError
+from engram.formats.source import HEAD_BYTES, READ_ERRORS, Declined
+from engram.formats.target import WritableFormat
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +34,6 @@ _KNOWN = (
     (b"<!DOCTYPE", "a web page, perhaps of a failed download"),
     (b"<html", "a web page, perhaps of a failed download"),
 )
-_HEAD_BYTES = 32
 
 
 @functools.cache
@@ -82,23 +83,44 @@ def open_source(path: Path) -> Source:
     raise FormatError(_unknown(path))
 
 
-def _matching(path: Path) -> list[Format]:
-    """Return the formats that the file's content is of."""
-    if path.is_dir():
-        message = (
-            f"{path}: is a directory; import its files one by one "
-            "(a Zarr store has no format installed here)"
-        )
-        raise FormatError(message)
+def writable() -> tuple[WritableFormat, ...]:
+    """Return the formats that can write, in the order in which they are asked."""
+    return tuple(f for f in formats() if isinstance(f, WritableFormat))
+
+
+def library(module: str, extra: str, purpose: str) -> Any:
+    """Import a library that comes as an extra.
+
+    Parameters
+    ----------
+    module
+        The library's module, such as ``"astropy.io.fits"``.
+    extra
+        The extra that installs it.
+    purpose
+        What it is needed for, such as ``"sky.fits: reading FITS"``.
+
+    Raises
+    ------
+    UnsupportedError
+        It is not installed, or cannot be loaded.
+
+    """
     try:
-        with path.open("rb") as file:
-            nbytes = file.seek(0, 2)
-            matching = []
-            for candidate in formats():
-                file.seek(0)
-                if candidate.matches(file, nbytes):
-                    matching.append(candidate)
-            return matching
+        return importlib.import_module(module)
+    except ImportError as error:
+        top = module.partition(".")[0]
+        missing = isinstance(error, ModuleNotFoundError) and error.name == top
+        why = "which is not installed" if missing else f"which cannot be loaded ({error})"
+        message = f"{purpose} needs {top}, {why}: pip install 'engram[{extra}]'"
+        raise UnsupportedError(message) from None
+
+
+def _matching(path: Path) -> list[Format]:
+    """Return the formats that the content at a path is of."""
+    try:
+        head = b"" if path.is_dir() else _head(path)
+        return [candidate for candidate in formats() if candidate.matches(path, head)]
     except FileNotFoundError:
         message = f"{path}: no such file; check the path"
         raise NotFoundError(message) from None
@@ -110,13 +132,20 @@ def _matching(path: Path) -> list[Format]:
         raise EngramError(message) from None
 
 
+def _head(path: Path) -> bytes:
+    """Return a file's first bytes."""
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
+
+
 def _unknown(path: Path) -> str:
     """Say what the file is instead, as well as its first bytes tell."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+    known = ", ".join(f.name for f in formats())
+    if path.is_dir():
+        return f"{path}: is a folder of no known format (formats here: {known}); name its files"
+    head = _head(path)
     if not head:
         return f"{path}: the file is empty"
-    known = ", ".join(f.name for f in formats())
     for magic, what in _KNOWN:
         if head.startswith(magic):
             return f"{path}: is {what} (formats here: {known})"

@@ -1,4 +1,4 @@
-"""What an import did, and what it left out and why."""
+"""What an import or an export did, and what it left out and why."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import is, as its ``progress`` callback is told.
+    """How far an import or export is, as its ``progress`` callback is told.
 
     Attributes
     ----------
     path
-        The variable being read, beginning with ``/``.
+        The variable being read or written, beginning with ``/``.
     done
-        Bytes of values read so far.
+        Bytes of values so far.
     total
         Bytes of values in all.
 
@@ -99,12 +99,7 @@ class ImportReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        for name in ("left_out", "noted"):
-            plain[name] = [
-                {"path": e.path, "what": e.what, "why": e.why} for e in getattr(self, name)
-            ]
-        return plain
+        return _plain(self)
 
     def __str__(self) -> str:
         """Return the report as lines of text: one of numbers, then one for each entry."""
@@ -113,7 +108,84 @@ class ImportReport:
             f"{self.groups} groups, {self.attributes} attributes, {self.nbytes} bytes "
             f"in {self.seconds:.2f} s"
         )
-        lines = [numbers]
-        lines += [f"left out: {entry}" for entry in self.left_out]
-        lines += [f"noted: {entry}" for entry in self.noted]
-        return "\n".join(lines)
+        return _lines(numbers, self)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export wrote.
+
+    Attributes
+    ----------
+    file
+        The file or folder that was written.
+    format
+        What it is: a word as in `ImportReport.format`, or of the format that wrote it.
+    source
+        The path, in its namespace, of what was exported.
+    groups
+        Groups written, the root not counted.
+    arrays
+        Arrays written, blobs included.
+    attributes
+        Attributes written, on groups and arrays.
+    nbytes
+        Bytes of values.
+    file_nbytes
+        Bytes of what was written, compressed as it is.
+    seconds
+        How long it took.
+    left_out
+        What the format cannot hold and was allowed to be left out, each with its reason.
+    noted
+        What is there in another way than the pool has it, each with its reason.
+
+    """
+
+    file: str
+    format: str
+    source: str
+    groups: int
+    arrays: int
+    attributes: int
+    nbytes: int
+    file_nbytes: int
+    seconds: float
+    left_out: tuple[Entry, ...] = field(default=())
+    noted: tuple[Entry, ...] = field(default=())
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for was written."""
+        return not self.left_out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        return _plain(self)
+
+    def __str__(self) -> str:
+        """Return the report as lines of text: one of numbers, then one for each entry."""
+        numbers = (
+            f"/{self.source} to {self.file} ({self.format}): {self.arrays} arrays, "
+            f"{self.groups} groups, {self.attributes} attributes, {self.nbytes} bytes "
+            f"in {self.seconds:.2f} s"
+        )
+        return _lines(numbers, self)
+
+
+def _plain(report: ImportReport | ExportReport) -> dict[str, Any]:
+    """Return a report as plain values."""
+    plain: dict[str, Any] = {name: getattr(report, name) for name in report.__slots__}
+    for name in ("left_out", "noted"):
+        plain[name] = [
+            {"path": e.path, "what": e.what, "why": e.why} for e in getattr(report, name)
+        ]
+    return plain
+
+
+def _lines(numbers: str, report: ImportReport | ExportReport) -> str:
+    """Return a report's numbers and entries as lines."""
+    lines = [numbers]
+    lines += [f"left out: {entry}" for entry in report.left_out]
+    lines += [f"noted: {entry}" for entry in report.noted]
+    return "\n".join(lines)

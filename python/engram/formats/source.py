@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
-    from typing import BinaryIO, Self
+    from typing import Self
 
     import numpy as np
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 READ_ERRORS = (OSError, RuntimeError, ValueError, LookupError, TypeError, ArithmeticError)
 """What the libraries of file formats raise where a file is damaged."""
+
+HEAD_BYTES = 512
+"""So much of a file is shown to each format that is asked whether it is its own."""
 
 Attributes = dict[str, Any]
 Origin = dict[str, Any]
@@ -160,10 +163,14 @@ class Declined(Exception):  # noqa: N818 - an answer between formats, never seen
 class Format(Protocol):
     """A file format, as registered under the entry point group ``engram.formats``.
 
+    The object must be had without the format's own library, which is imported by `open` and
+    `write`, through `engram.formats.registry.library` where it is an extra. A format that can
+    write as well is a `target.WritableFormat`.
+
     Attributes
     ----------
     name
-        Its word in messages.
+        Its word in messages and for ``--format``.
     rank
         Formats that match the same file are asked in this order, least first.
     suffixes
@@ -175,15 +182,15 @@ class Format(Protocol):
     rank: int
     suffixes: Sequence[str]
 
-    def matches(self, file: BinaryIO, nbytes: int) -> bool:
-        """Whether the file's content says that it is of this format.
+    def matches(self, path: Path, head: bytes) -> bool:
+        """Whether the content at `path` is of this format.
 
         Parameters
         ----------
-        file
-            The file, at its beginning, open for reading.
-        nbytes
-            The file's size.
+        path
+            A file or a folder.
+        head
+            The file's first `HEAD_BYTES`; nothing for a folder.
 
         """
         ...
@@ -199,6 +206,8 @@ class Format(Protocol):
             The file is damaged.
         BusyError
             Another process is writing it.
+        UnsupportedError
+            A library is missing.
 
         """
         ...

@@ -59,7 +59,7 @@ _RULES = """
 """
 
 _OURS = ".engram-card" * 3
-"""The cards' class thrice: notebooks have rules for tables and lists of all outputs, of two classes."""
+"""The cards' class thrice: a notebook's rules for all tables and lists are of two classes."""
 
 STYLE = f"<style>{' '.join(_RULES.replace('@', _OURS).split())}</style>"
 """The style sheet as an element, on one line."""

@@ -23,15 +23,17 @@ import numpy as np
 from h5py import h5d, h5ds, h5l, h5o
 
 from engram.errors import FormatError
-from engram.formats import h5objects, h5types, text
+from engram.formats import text
+from engram.formats.hdf5 import objects as h5objects
+from engram.formats.hdf5 import types as h5types
 from engram.formats.names import name_problem
-from engram.formats.netcdf import NetCDFSource, is_text, joined
+from engram.formats.netcdf.read import NetCDFSource, is_text, joined
 from engram.formats.source import READ_ERRORS, Declined
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engram.formats.netcdf import Array, Variable
+    from engram.formats.netcdf.read import Array, Variable
     from engram.formats.source import Attributes, Origin
 
 _RENAMED = "_nc4_non_coord_"

@@ -17,33 +17,18 @@ import h5py
 from h5py import h5o
 
 from engram.errors import BusyError, FormatError
-from engram.formats import h5objects, h5types
+from engram.formats.hdf5 import objects, types
 from engram.formats.names import name_problem
 from engram.formats.source import GroupNode, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
     from engram.formats.source import Attributes, Origin
 
 with contextlib.suppress(ImportError):
     import hdf5plugin  # noqa: F401 - where it is installed, its filters are found
-
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_FIRST_USER_BLOCK = 512
-
-
-def has_signature(file: BinaryIO, nbytes: int) -> bool:
-    """Whether HDF5's signature stands at 0, 512, 1024, 2048 …, after any user block."""
-    offset = 0
-    while offset < nbytes:
-        file.seek(offset)
-        if file.read(len(SIGNATURE)) == SIGNATURE:
-            return True
-        offset = offset * 2 or _FIRST_USER_BLOCK
-    return False
 
 
 def open_file(path: Path) -> h5py.File:
@@ -156,16 +141,16 @@ class HDF5Source(Source):
     def _dataset(self, path: str, name: str, dataset: h5py.Dataset) -> None:
         """Add a dataset, once more for each further name."""
         inner = f"{path}/{name}" if path else name
-        if h5objects.is_bare_dimension(dataset):
+        if objects.is_bare_dimension(dataset):
             unlimited = dataset.maxshape[0] is None
             fact = {"size": dataset.shape[0], "unlimited": unlimited}
             self._keep(path, "dimensions", name, fact)
-            h5objects.leave_out_attributes(self, dataset, inner)
+            objects.leave_out_attributes(self, dataset, inner)
             return
         first = self._met.setdefault(_address(dataset), inner)
         if first != inner:
             self.note(inner, "hard link", f"a copy of /{first}, which is the same object")
-        node = h5objects.dataset_node(self, dataset, inner)
+        node = objects.dataset_node(self, dataset, inner)
         if node is not None:
             self.nodes.append(node)
 
@@ -187,19 +172,19 @@ class HDF5Source(Source):
     def _named_type(self, path: str, name: str, named: h5py.Datatype) -> None:
         """Keep a committed datatype in its group's origin."""
         inner = f"{path}/{name}" if path else name
-        self._keep(path, "types", name, h5types.describe_named(named.id))
+        self._keep(path, "types", name, types.describe_named(named.id))
         why = "no object: a type stands with the arrays that use it, and in its group's origin"
         self.leave_out(inner, "named datatype", why)
-        h5objects.leave_out_attributes(self, named, inner)
+        objects.leave_out_attributes(self, named, inner)
 
     def _describe(self, group: h5py.Group, path: str) -> tuple[Attributes, Origin]:
         """Read a group's attributes and origin."""
-        values, types = h5objects.attributes(self, group, path)
+        values, kinds = objects.attributes(self, group, path)
         origin: Origin = {"format": "HDF5"}
         if not path:
             origin["source"] = self.path.name
-        if types:
-            origin["attributes"] = types
+        if kinds:
+            origin["attributes"] = kinds
         origin.update(self._facts.get(path, {}))
         if group.id.get_create_plist().get_link_creation_order():
             origin["order"] = [name for name in group if isinstance(name, str)]
@@ -211,25 +196,11 @@ def _address(obj: h5py.Group | h5py.Dataset) -> int:
     return int(h5o.get_info(obj.id).addr)
 
 
-class HDF5Format:
-    """HDF5, for what is not netCDF."""
-
-    name = "hdf5"
-    rank = 20
-    suffixes = (".h5", ".hdf5", ".he5", ".hdf")
-
-    def matches(self, file: BinaryIO, nbytes: int) -> bool:
-        """Whether HDF5's signature is there."""
-        return has_signature(file, nbytes)
-
-    def open(self, path: Path) -> Source:
-        """Open and walk the file."""
-        file = open_file(path)
-        try:
-            return HDF5Source(path, file)
-        except BaseException:
-            file.close()
-            raise
-
-
-FORMAT = HDF5Format()
+def open_hdf5(path: Path) -> Source:
+    """Open and walk an HDF5 file."""
+    file = open_file(path)
+    try:
+        return HDF5Source(path, file)
+    except BaseException:
+        file.close()
+        raise

@@ -8,8 +8,9 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5ds, h5t
 
-from engram.formats import h5types, text
+from engram.formats import text
 from engram.formats.blocks import regions
+from engram.formats.hdf5 import types as h5types
 from engram.formats.origin import raw
 from engram.formats.source import ArrayNode, TextNode
 

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import netCDF4
 import numpy as np
 
-from engram.formats import classic, h5types, text
+from engram.formats import text
 from engram.formats.blocks import Region, regions
-from engram.formats.hdf5 import has_signature, open_file
+from engram.formats.hdf5 import types as h5types
+from engram.formats.hdf5.read import open_file
 from engram.formats.names import name_problem
+from engram.formats.netcdf import classic
 from engram.formats.source import ArrayNode, GroupNode, Source, TextNode
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
 
     from engram.formats.source import Attributes, Origin
 
@@ -174,35 +175,18 @@ def _attribute(owner: netCDF4.Dataset | Variable, name: str) -> tuple[Any, bool]
     return value, True
 
 
-class NetCDFFormat:
-    """netCDF: classic, 64-bit offset, 64-bit data, and netCDF-4."""
+def open_netcdf(path: Path) -> Source:
+    """Open and walk a netCDF file of any kind."""
+    with path.open("rb") as file:
+        is_classic = file.read(len(classic.MAGIC)) == classic.MAGIC
+    if is_classic:
+        classic.check_length(path)
+        return NetCDFSource(path, netCDF4.Dataset(str(path.absolute()), "r"))
+    from engram.formats.netcdf.read4 import NetCDF4Source  # noqa: PLC0415 - built on this module
 
-    name = "netcdf"
-    rank = 10
-    suffixes = (".nc", ".nc4", ".cdf", ".netcdf")
-
-    def matches(self, file: BinaryIO, nbytes: int) -> bool:
-        """Whether the signature of classic netCDF or of HDF5 is there."""
-        head = file.read(len(classic.MAGIC) + 1)
-        if head[:-1] == classic.MAGIC and head[-1] in classic.VERSIONS:
-            return True
-        return has_signature(file, nbytes)
-
-    def open(self, path: Path) -> Source:
-        """Open and walk the file."""
-        with path.open("rb") as file:
-            is_classic = file.read(len(classic.MAGIC)) == classic.MAGIC
-        if is_classic:
-            classic.check_length(path)
-            return NetCDFSource(path, netCDF4.Dataset(str(path.absolute()), "r"))
-        from engram.formats.netcdf4 import NetCDF4Source  # noqa: PLC0415 - it is built on this one
-
-        beside = open_file(path)
-        try:
-            return NetCDF4Source(path, beside)
-        except BaseException:
-            beside.close()
-            raise
-
-
-FORMAT = NetCDFFormat()
+    beside = open_file(path)
+    try:
+        return NetCDF4Source(path, beside)
+    except BaseException:
+        beside.close()
+        raise

@@ -1,0 +1,149 @@
+"""From a pool to a tree: what an export is asked for, walked once, each object as it is then.
+
+What is exported is a group with all that is in it, one object, or any objects of one namespace (a
+query's result), which keep the groups that they are in. Objects that are deleted during the walk
+are left out, as if the walk had been later; values of extents are pinned by it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engram.blob import Blob
+from engram.errors import ArgumentError, BusyError, NotFoundError
+from engram.formats import origin
+from engram.formats.target import ArrayItem, GroupItem, Tree
+from engram.group import Group
+from engram.handle import Handle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.array import Array
+    from engram.formats.blocks import Region
+    from engram.formats.select import Selection
+    from engram.formats.target import Item
+
+    Exported = Group | Array | Blob | Iterable[Array | Blob]
+
+
+def gather(source: Exported, selection: Selection) -> Tree:
+    """Return what of `source` the selection wants, as a tree.
+
+    Raises
+    ------
+    ArgumentError
+        `source` is nothing that can be exported.
+    NotFoundError
+        It is gone, or the selection meets nothing.
+
+    """
+    name, members = _members(source)
+    wanted = selection.chosen([path for path, _ in members])
+    items: list[Item] = []
+    for path, member in members:
+        if path not in wanted:
+            continue
+        try:
+            items.append(_item(path, member, selection))
+        except NotFoundError:
+            if not path or member is source:
+                raise
+    selection.check_dims()
+    return Tree(_with_groups(items, wanted), name)
+
+
+def _members(source: Exported) -> tuple[str, list[tuple[str, Any]]]:
+    """Return the name of the whole, and each member with its path, parents first."""
+    if isinstance(source, Group):
+        return source.path or source.namespace, [("", source), *_below(source)]
+    if isinstance(source, Handle):
+        return source.path, [("", source.parent), (source.name, source)]
+    if not isinstance(source, Iterable) or isinstance(source, str | bytes):
+        message = f"{source!r} cannot be exported: give a group, an array, or objects of a pool"
+        raise ArgumentError(message)
+    found: dict[str, Any] = {}
+    for member in source:
+        if not isinstance(member, Handle):
+            message = f"{member!r} cannot be exported: give objects of a pool"
+            raise ArgumentError(message)
+        chain = [member]
+        while chain[-1].path:
+            chain.append(chain[-1].parent)
+        found.update({above.path: above for above in reversed(chain)})
+    if not found:
+        message = "there is nothing to export: the objects given are none"
+        raise ArgumentError(message)
+    return "objects", [(path, found[path]) for path in sorted(found, key=lambda p: p.split("/"))]
+
+
+def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is in a group, all the way down, in the order of the file it came from."""
+    waiting = [(prefix, group)]
+    while waiting:
+        at, inner = waiting.pop()
+        members = dict(inner._members_if_there())
+        members = _in_order(members, origin.decode(inner._origin).get("order"))
+        for name, member in members.items():
+            yield at + name, member
+        waiting += [
+            (f"{at}{name}/", member)
+            for name, member in reversed(members.items())
+            if isinstance(member, Group)
+        ]
+
+
+def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
+    """Return a mapping in the order that an origin tells of; what it does not know comes last."""
+    if not isinstance(order, list):
+        return found
+    known = dict.fromkeys(name for name in order if isinstance(name, str) and name in found)
+    return {name: found[name] for name in {**known, **dict.fromkeys(found)}}
+
+
+def _item(path: str, member: Any, selection: Selection) -> Item:
+    """Return a member as it is now."""
+    facts = origin.decode(member._origin)
+    attrs = _in_order(dict(member.attrs.items()), facts.get("attribute_order"))
+    if isinstance(member, Group):
+        return GroupItem(path, attrs, facts)
+    is_blob = isinstance(member, Blob)
+    dims = None if is_blob else member.dims
+    dtype = np.dtype(np.uint8) if is_blob else member.dtype
+    whole = (member.nbytes,) if is_blob else member.shape
+    region = selection.region(dims, whole)
+    shape = tuple(len(range(*part.indices(n))) for part, n in zip(region, whole, strict=True))
+    if dtype.kind == "T":
+        load = functools.partial(_load_text, member, region)
+    else:
+        values = np.asarray(member)[region]
+        load = functools.partial(np.ndarray.view, values)
+    return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob)
+
+
+def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:
+    """Read strings, which are decoded when they are written and not before."""
+    try:
+        found: np.ndarray[Any, Any] = np.asarray(member[...])[region]
+    except NotFoundError:
+        message = f"{member!r} was replaced while it was exported; export again"
+        raise BusyError(message) from None
+    return found
+
+
+def _with_groups(items: list[Item], wanted: set[str]) -> list[Item]:
+    """Return the items without those whose group is no longer there."""
+    there: set[str] = set()
+    kept: list[Item] = []
+    for item in items:
+        above = item.path.rpartition("/")[0]
+        if item.path and above not in there and above in wanted:
+            continue
+        if isinstance(item, GroupItem):
+            there.add(item.path)
+        kept.append(item)
+    return kept

@@ -1,0 +1,37 @@
+"""netCDF: what tells its files from others. Its library is loaded when one is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engram.formats.hdf5 import has_signature
+from engram.formats.netcdf import classic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engram.formats.source import Source
+
+
+class NetCDFFormat:
+    """netCDF: classic, 64-bit offset, 64-bit data, and netCDF-4."""
+
+    name = "netcdf"
+    rank = 10
+    suffixes = (".nc", ".nc4", ".cdf", ".netcdf")
+
+    def matches(self, path: Path, head: bytes) -> bool:
+        """Whether the signature of classic netCDF or of HDF5 is there."""
+        magic, version = head[: len(classic.MAGIC)], head[len(classic.MAGIC) :][:1]
+        if magic == classic.MAGIC and version and version[0] in classic.VERSIONS:
+            return True
+        return has_signature(path, head)
+
+    def open(self, path: Path) -> Source:
+        """Open and walk the file."""
+        from engram.formats.netcdf import read  # noqa: PLC0415 - netCDF4 is loaded for files alone
+
+        return read.open_netcdf(path)
+
+
+FORMAT = NetCDFFormat()
