@@ -8,7 +8,7 @@ import numpy as np
 from h5py import h5d, h5ds, h5i
 
 from engram.formats import text
-from engram.formats.hdf5 import values as h5values
+from engram.formats.hdf5 import slabs
 from engram.formats.hdf5.low import Dataset, filters
 from engram.formats.origin import raw
 from engram.formats.source import ArrayNode, TextNode
@@ -229,12 +229,12 @@ def dataset_node(source: Source, dataset: Dataset, path: str) -> ArrayNode | Tex
     if kind.is_text:
 
         def load(region: Region) -> Array:
-            return h5values.load_text(source, dataset, path, region, "dataset")
+            return slabs.load_text(source, dataset, path, region, "dataset")
 
         return TextNode(path, shape, dims, describe, load)
 
     def read(out: Array, region: Region) -> None:
-        h5values.read(dataset, out, region)
+        slabs.read(dataset, out, region)
 
     chunks = dataset.chunks
     return ArrayNode(

@@ -18,8 +18,8 @@ from engram.errors import FormatError
 from engram.formats import text
 from engram.formats.blocks import region_shape, whole
 from engram.formats.hdf5 import objects as h5objects
+from engram.formats.hdf5 import slabs
 from engram.formats.hdf5 import types as h5types
-from engram.formats.hdf5 import values as h5values
 from engram.formats.hdf5.low import File, filters, joined
 from engram.formats.netcdf.structure4 import Structure
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
@@ -212,9 +212,9 @@ class NetCDF4Source(Source):
         """Read a region of a variable of strings."""
         dataset, path = variable.dataset, variable.path
         if variable.shape == dataset.shape:
-            return h5values.load_text(self, dataset, path, region, "variable")
+            return slabs.load_text(self, dataset, path, region, "variable")
         there, place = _there(variable, region)
-        value = h5values.load_text(self, dataset, path, there, "variable")
+        value = slabs.load_text(self, dataset, path, there, "variable")
         given = _fill(variable).item()
         fill: Any = given or b""
         out: Array = np.full(
@@ -228,13 +228,13 @@ def _read(variable: Variable, out: Array, region: Region) -> None:
     """Read a region of a variable, with the fill value where its dataset ends earlier."""
     dataset = variable.dataset
     if variable.shape == dataset.shape:
-        h5values.read(dataset, out, region)
+        slabs.read(dataset, out, region)
         return
     there, place = _there(variable, region)
     if region_shape(there) != out.shape:
         out[...] = _fill(variable)
     if 0 not in region_shape(there):
-        h5values.read(dataset, out[place], there)
+        slabs.read(dataset, out[place], there)
 
 
 def _there(variable: Variable, region: Region) -> tuple[Region, Region]:
