@@ -85,7 +85,7 @@ def session(name: str, home: Path) -> dict[Block, str]:
 
 
 def as_shown(shown: str, printed: str) -> bool:
-    """Whether a text was printed as shown: `...` stands for anything, spaces at ends for nothing."""
+    """Whether a text was printed as shown: `...` stands for anything, ends of lines for nothing."""
     expected = [line.rstrip() for line in shown.strip("\n").splitlines()]
     got = [line.rstrip() for line in printed.strip("\n").splitlines()]
     pattern = re.escape("\n".join(expected)).replace(re.escape("..."), "(?s:.*?)")
