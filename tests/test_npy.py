@@ -56,8 +56,8 @@ def test_a_file_of_each_dtype_comes_back_byte_for_byte(
 
 
 def test_the_values_imported_are_the_files(pool: engram.Pool, tmp_path: Path) -> None:
-    for n, order in enumerate("CF"):
-        value = np.asarray(filled(np.dtype(">f4"), (5, 6, 7)), order=order)  # type: ignore[call-overload]
+    for n, arranged in enumerate((np.ascontiguousarray, np.asfortranarray)):
+        value = arranged(filled(np.dtype(">f4"), (5, 6, 7)))
         np.save(tmp_path / f"x{n}.npy", value)
         report = engram.import_file(tmp_path / f"x{n}.npy", pool)
         assert (report.format, report.arrays, report.nbytes) == ("NPY", 1, value.nbytes)
@@ -83,15 +83,14 @@ def test_each_version_of_the_header_comes_back(
 
 
 @pytest.mark.filterwarnings("ignore:Stored array in format")
-@pytest.mark.parametrize("names", [[f"{n:0100}" for n in range(700)], ["höhe ✓"]])
-def test_headers_that_need_a_later_version_are_written_so(
-    pool: engram.Pool, tmp_path: Path, names: list[str]
-) -> None:
+@pytest.mark.parametrize("names", [["a"], [f"{n:0100}" for n in range(700)], ["höhe ✓"]])
+def test_headers_that_need_a_later_version_are_written_so(names: list[str]) -> None:
     value = np.zeros(3, [(name, "<f8") for name in names])
-    np.save(tmp_path / "theirs.npy", value)
-    pool["x"] = value
-    engram.export_file(pool["x"], tmp_path / "ours.npy")
-    assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
+    stream = io.BytesIO()
+    np.save(stream, value)
+    assert npy.Header(value.dtype, (3,), fortran=False).encode() + bytes(value.nbytes) == (
+        stream.getvalue()
+    )
 
 
 def test_a_header_spelled_by_others_comes_back_as_it_was(pool: engram.Pool, tmp_path: Path) -> None:
@@ -149,8 +148,8 @@ def test_only_the_spans_asked_for_are_read(monkeypatch: pytest.MonkeyPatch) -> N
             read.append(len(found))
             return found
 
-    for order in "CF":
-        value = np.asarray(np.arange(4096, dtype="<i4").reshape(16, 16, 16), order=order)  # type: ignore[call-overload]
+    for arranged in (np.ascontiguousarray, np.asfortranarray):
+        value = arranged(np.arange(4096, dtype="<i4").reshape(16, 16, 16))
         stream = Counting()
         np.save(stream, value)
         stream.seek(0)
@@ -165,7 +164,7 @@ def test_only_the_spans_asked_for_are_read(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_archive_comes_back_byte_for_byte(pool: engram.Pool, tmp_path: Path) -> None:
-    members = {
+    members: Any = {
         "z": np.arange(9.0),
         "group/inner/b": np.ones((2, 3), ">i2"),
         "a": np.array(5),
@@ -175,7 +174,7 @@ def test_an_archive_comes_back_byte_for_byte(pool: engram.Pool, tmp_path: Path) 
     }
     for save in (np.savez, np.savez_compressed):
         file = tmp_path / f"{save.__name__}.npz"
-        save(file, **members)  # type: ignore[arg-type]
+        save(file, **members)
         assert around(pool, file) == file.read_bytes()
     assert_exactly(pool["g0/group/inner/b"], members["group/inner/b"])
     assert pool["g0/group"].keys() == {"a", "inner"}
@@ -266,7 +265,8 @@ def test_pickles_are_refused_by_name(pool: engram.Pool, tmp_path: Path) -> None:
 
 
 def test_members_that_cannot_stand_are_left_out_by_name(pool: engram.Pool, tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", **{"a": np.ones(1), "a/b": np.ones(1), "../c": np.ones(1)})  # type: ignore[arg-type]
+    members: Any = dict.fromkeys(("a", "a/b", "../c"), np.ones(1))
+    np.savez(tmp_path / "x.npz", **members)
     with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
         archive.writestr("notes.txt", "hello")
     report = engram.import_file(tmp_path / "x.npz", pool)

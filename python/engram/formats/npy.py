@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram.errors import FormatError
-from engram.formats.blocks import BLOCK_BYTES, regions
+from engram.formats.blocks import BLOCK_BYTES, index, regions
 from engram.formats.names import name_problem
 from engram.formats.source import ArrayNode, Source
 from engram.formats.target import Problem
@@ -157,7 +157,7 @@ class Values:
     def read(self, out: np.ndarray[Any, Any], region: Region) -> None:
         """Read the region into ``out[region]``."""
         if out.nbytes:
-            self._read(out[*region, ...].view(self._dtype), region)
+            self._read(out[index(region)].view(self._dtype), region)
 
     def _read(self, out: np.ndarray[Any, Any], region: Region) -> None:
         """Read the span of bytes that a region lies in; or each half, if that is too long."""
@@ -171,9 +171,13 @@ class Values:
             start, step = parts[axis]
             middle, stop = start + half * step, region[axis].stop
             before, after = region[:axis], region[axis + 1 :]
-            whole = (slice(None),) * axis
-            self._read(out[*whole, :half, ...], (*before, slice(start, middle, step), *after))
-            self._read(out[*whole, half:, ...], (*before, slice(middle, stop, step), *after))
+            whole: tuple[Any, ...] = (slice(None),) * axis
+            self._read(
+                out[(*whole, slice(half), ...)], (*before, slice(start, middle, step), *after)
+            )
+            self._read(
+                out[(*whole, slice(half, None), ...)], (*before, slice(middle, stop, step), *after)
+            )
             return
         first = sum(start * near for (start, _), near in zip(parts, self._strides, strict=True))
         self._stream.seek(self._start + first)
@@ -312,7 +316,7 @@ def write_array(stream: IO[bytes], item: ArrayItem, tree: Tree, tell: Tell) -> N
     if dtype == item.dtype:
         values = values.view(_as_bytes(dtype))
     for region in regions(values.shape, None, dtype.itemsize):
-        piece = values[*region, ...]
+        piece = values[index(region)]
         if dtype != item.dtype:
             piece = piece.astype(dtype)
         stream.write(piece.tobytes())
