@@ -26,8 +26,8 @@ from astropy.utils.exceptions import AstropyUserWarning
 
 from engram.errors import EngramError, FormatError
 from engram.formats.fits import GZIP, header, table
-from engram.formats.fits.raw import read_region
 from engram.formats.names import name_problem
+from engram.formats.npy import Header, Values
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Source
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class FITSSource(Source):
         shape = _shape(hdu.header)
         dtype = np.dtype(_IMAGES[hdu.header["BITPIX"]])
         offset = self._place(hdu, math.prod(shape) * dtype.itemsize)
-        read = functools.partial(read_region, self._file.fileno(), offset)
+        read = Values(self._file, Header(dtype, shape, fortran=False), offset).read
         return ArrayNode(name, shape, dtype, _dims(hdu.header, shape), None, describe, read)
 
     def _compressed(self, name: str, hdu: Any, describe: Any) -> ArrayNode | GroupNode:
@@ -159,7 +159,7 @@ class FITSSource(Source):
 
         def read(out: Array, region: Region) -> None:
             with telling(self, name):
-                out[region] = hdu.section[region]
+                out[...] = hdu.section[region]
 
         return ArrayNode(name, shape, dtype, _dims(hdu.header, shape), tiles, describe, read)
 
@@ -170,16 +170,15 @@ class FITSSource(Source):
         offset = self._place(hdu, count * layout.stored.itemsize)
         if not layout.columns:
             return GroupNode(name, describe)
-        fd, stored = self._file.fileno(), layout.stored
+        values = Values(self._file, Header(layout.stored, (count,), fortran=False), offset)
 
         def read(out: Array, region: Region) -> None:
-            if stored == layout.dtype:
-                read_region(fd, offset, out, region)
+            if layout.stored == layout.dtype:
+                values.read(out, region)
                 return
-            rows = np.empty(region[0].stop - region[0].start, stored)
-            at = offset + region[0].start * stored.itemsize
-            read_region(fd, at, rows, (slice(0, len(rows)),))
-            layout.pour(rows, out[region])
+            rows = np.empty(out.shape, layout.stored)
+            values.read(rows, region)
+            layout.pour(rows, out)
 
         return ArrayNode(name, (count,), layout.dtype, None, None, describe, read)
 
