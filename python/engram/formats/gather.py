@@ -120,7 +120,7 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
     if dtype.kind == "T":
         load = functools.partial(_load_text, member, region)
     else:
-        values = np.asarray(member)[region]
+        values = np.asarray(member)[(*region, ...)]  # an array even of no dimensions
         load = functools.partial(np.ndarray.view, values)
     return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob)
 
@@ -128,7 +128,7 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
 def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:
     """Read strings, which are decoded when they are written and not before."""
     try:
-        found: np.ndarray[Any, Any] = np.asarray(member[...])[region]
+        found = np.asarray(member[...], dtype=member.dtype)[(*region, ...)]
     except NotFoundError:
         message = f"{member!r} was replaced while it was exported; export again"
         raise BusyError(message) from None
