@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
-import re
 import subprocess
 import sys
 from datetime import datetime
@@ -21,6 +19,7 @@ import pytest
 import engram
 from engram.cli import main, terminal
 from engram.cli.app import VERBS
+from shell import in_terminal, piped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,39 +53,6 @@ def path(home: Path) -> Path:
         group["names"] = np.array(["a", "ö"], dtype=object)
         pool["log"] = b"hello"
     return where
-
-
-def in_terminal(*words: object, columns: int = 80) -> tuple[int, str]:
-    """Run `engram WORD…` as in a terminal and return exit code and what is to be seen."""
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "engram.cli", *(str(word) for word in words)]
-    with subprocess.Popen(
-        command, stdin=follower, stdout=follower, stderr=follower, env=environment
-    ) as child:
-        os.close(follower)
-        seen = b""
-        while True:
-            try:
-                piece = os.read(leader, 65536)
-            except OSError:  # the terminal has nobody left
-                break
-            if not piece:
-                break
-            seen += piece
-    os.close(leader)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
-    return child.returncode, text.replace("\r\n", "\n")
-
-
-def piped(*words: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run `engram WORD…` in a pipe."""
-    return subprocess.run(
-        [sys.executable, "-m", "engram.cli", *(str(word) for word in words)],
-        input=stdin,
-        capture_output=True,
-        check=False,
-    )
 
 
 def npy(array: np.ndarray[Any, Any]) -> bytes:

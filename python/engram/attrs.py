@@ -97,6 +97,11 @@ class Attributes(MutableMapping[str, Any]):
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
+    def _repr_html_(self) -> str:
+        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
+
+        return card(self)
+
     def __repr__(self) -> str:
         try:
             return repr(self._snapshot())

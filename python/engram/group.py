@@ -385,13 +385,6 @@ class Group(Handle, MutableMapping[str, Any]):
         more = ", ..." if len(first) > len(near or first[:5]) else ""
         return f"there is no {path!r} in {where}: {hint}{more}"
 
-    def _repr_html_(self) -> str:
-        line = super()._repr_html_()
-        try:
-            return f"{line}{Tree(self, 1, _FEW)._repr_html_()}"
-        except EngramError:  # gone, or closed
-            return line
-
     def __repr__(self) -> str:
         try:
             count = len(self)

@@ -7,7 +7,6 @@ answers `NotFoundError` when that object is deleted or replaced; the pool's clos
 import pwd
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from engram import _engram
@@ -140,7 +139,9 @@ class Handle:
         return unpickle, (str(realm.pool_path), mode, realm.namespace, self._kind, self._id)
 
     def _repr_html_(self) -> str:
-        return f"<code>{escape(repr(self))}</code>"
+        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
+
+        return card(self)
 
     def _shown(self, facts: str) -> str:
         """One line: class, path and `facts`; what has become of it, if it is gone."""

@@ -114,6 +114,11 @@ class Namespaces(Mapping[str, Namespace]):
         self._pool.realm(name)  # raises, and tells why
         raise KeyError(name)
 
+    def _repr_html_(self) -> str:
+        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
+
+        return card(self)
+
     def __repr__(self) -> str:
         try:
             return f"<engram.Namespaces {', '.join(map(repr, self))}>"

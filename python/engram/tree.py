@@ -1,27 +1,56 @@
-"""A group as a tree: text in a terminal, HTML in a notebook."""
+"""A group as a tree: text in a terminal, HTML in a notebook.
+
+What it shows is bounded on all sides: levels, members of each group, lines in all; where it ends
+early it says so.
+"""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from engram import _engram
 from engram.array import Array
 from engram.blob import Blob
+from engram.errors import NotFoundError
 from engram.plain import printable
 from engram.size import human
 
 if TYPE_CHECKING:
     from engram.group import Group
 
+_DEEPEST = 100
+"""So many levels are shown, whatever `depth` says."""
 
-@dataclass
-class _Node:
-    """A line of the tree, and those below it."""
+_MOST = 10_000
+"""So many lines are shown, if nothing else is said."""
+
+_COUNTED = 100_000
+"""So many names are counted, of those that are not shown."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A line of the tree, and those below it.
+
+    Attributes
+    ----------
+    name
+        The member's name; of a group, with a slash at its end. It prints.
+    facts
+        What a terminal shows behind the name. They print.
+    columns
+        What a notebook shows behind the name: shape, dtype and size, each as text or "".
+    below
+        The lines below it.
+
+    """
 
     name: str
-    facts: str
-    below: list["_Node"] = field(default_factory=list)
+    facts: str = ""
+    columns: tuple[str, str, str] = ("", "", "")
+    below: list["Node"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Take the name and the facts as they may be shown: both have parts that users chose."""
@@ -32,31 +61,31 @@ class _Node:
 class Tree:
     """What was in a group at one time: `str(tree)` is text, a notebook shows HTML."""
 
-    def __init__(self, group: "Group", depth: int | None, limit: int) -> None:
-        self._root = _Node(group.path or group.namespace, "")
-        self._counts = [0, 0]
+    def __init__(self, group: "Group", depth: int | None, limit: int, *, most: int = _MOST) -> None:
+        self.root = Node(group.path or group.namespace)
+        self.counts = [0, 0]
         self._limit = limit
-        self._walk(group, self._root, depth)
+        self._left = most
+        self._walk(group, self.root, _DEEPEST if depth is None else min(depth, _DEEPEST))
 
-    def _walk(self, group: "Group", node: _Node, depth: int | None) -> None:
+    def _walk(self, group: "Group", node: Node, depth: int) -> None:
+        last, seen = None, 0
         for name, member in islice(group._members_if_there(), self._limit):
-            if isinstance(member, Array):
-                dims = f" [{', '.join(member.dims)}]" if member.dims else ""
-                facts = f"{member.shape} {member.dtype}{dims}"
-                node.below.append(_Node(name, facts))
-            elif isinstance(member, Blob):
-                node.below.append(_Node(name, human(member.nbytes)))
-            else:
-                self._counts[0] += 1
-                inner = _Node(f"{name}/", "")
-                node.below.append(inner)
-                if depth is None or depth > 1:
-                    self._walk(member, inner, None if depth is None else depth - 1)
+            if self._left <= 0:
+                break
+            last, seen = name, seen + 1
+            self._left -= 1
+            if isinstance(member, Array | Blob):
+                node.below += _object(name, member)
+                self.counts[1] += 1
                 continue
-            self._counts[1] += 1
-        more = len(group) - self._limit if len(node.below) >= self._limit else 0
-        if more > 0:
-            node.below.append(_Node(f"... and {more} more", ""))
+            self.counts[0] += 1
+            inner = Node(f"{name}/")
+            node.below.append(inner)
+            if depth > 1:
+                self._walk(member, inner, depth - 1)
+        if seen >= self._limit or self._left <= 0:
+            node.below += _rest(group, last)
 
     def show(self) -> None:
         """Print the text; not in a notebook, which shows what a cell returns."""
@@ -66,17 +95,71 @@ class Tree:
             print(self)  # noqa: T201 - what tree() is for
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self._root, "", ""))
+        return "\n".join(_lines(self.root, "", ""))
 
     def _repr_html_(self) -> str:
-        return f"<ul style='list-style:none'>{_html(self._root)}</ul>"
+        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
+
+        return card(self)
 
     def __repr__(self) -> str:
-        groups, objects = self._counts
-        return f"<engram.Tree of {self._root.name!r}: {groups} groups, {objects} objects>"
+        groups, objects = self.counts
+        return f"<engram.Tree of {self.root.name!r}: {groups} groups, {objects} objects>"
 
 
-def _lines(node: _Node, head: str, rest: str) -> list[str]:
+def members(group: "Group") -> str:
+    """Count a group's members in words: "1 member", "12,345 members"."""
+    found = count(group)
+    return f"{found} member{'' if found == '1' else 's'}"
+
+
+def count(group: "Group", after: str | None = None) -> str:
+    """Count a group's members, those after a name: "12,345", or "more than 100,000"."""
+    found = len(_engram.names(group._realm, group._id, after, _COUNTED + 1))
+    return f"{found:,}" if found <= _COUNTED else f"more than {_COUNTED:,}"
+
+
+def shape_of(array: Array) -> str:
+    """Give an array's shape with its dimensions' names, such as "(y: 3, x: 4)"."""
+    dims = array.dims
+    if not dims:
+        return str(array.shape)
+    return f"({', '.join(f'{d}: {n}' for d, n in zip(dims, array.shape, strict=True))})"
+
+
+def dtype_of(array: Array) -> str:
+    """Give an array's dtype in a word; of a record, how many fields it has."""
+    if array.dtype.kind == "T":
+        return "strings"
+    fields = array.dtype.names
+    return str(array.dtype).lstrip("|") if fields is None else f"record of {len(fields)}"
+
+
+def _object(name: str, member: Any) -> Iterator[Node]:
+    """Give the line of an array or a blob; none, if it was deleted meanwhile."""
+    try:
+        size = human(member.nbytes)
+        if isinstance(member, Blob):
+            yield Node(name, size, ("", "bytes", size))
+            return
+        dims = f" [{', '.join(member.dims)}]" if member.dims else ""
+        facts = f"{member.shape} {member.dtype}{dims}"
+        yield Node(name, facts, (shape_of(member), dtype_of(member), size))
+    except NotFoundError:
+        return
+
+
+def _rest(group: "Group", after: str | None) -> Iterator[Node]:
+    """Give the line that tells how many members are not shown, if there are any."""
+    try:
+        more = count(group, after)
+    except NotFoundError:  # deleted meanwhile
+        return
+    if more != "0":
+        yield Node(f"... and {more} more")
+
+
+def _lines(node: Node, head: str, rest: str) -> list[str]:
     lines = [f"{head}{node.name} {node.facts}".rstrip()]
     for place, inner in enumerate(node.below, start=1):
         last = place == len(node.below)
@@ -84,11 +167,3 @@ def _lines(node: _Node, head: str, rest: str) -> list[str]:
             inner, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")
         )
     return lines
-
-
-def _html(node: _Node) -> str:
-    line = f"<b>{escape(node.name)}</b> <code>{escape(node.facts)}</code>"
-    if not node.below:
-        return f"<li>{line}</li>"
-    below = "".join(_html(inner) for inner in node.below)
-    return f"<li><details open><summary>{line}</summary><ul>{below}</ul></details></li>"

@@ -10,12 +10,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from engram.cli.app import app, verb_place
+from engram.cli.app import app, arrange
 from engram.cli.terminal import fail
 from engram.errors import EngramError
 
 # Each of these modules adds its verbs to `app`.
-from engram.cli import demo, files, listing, pools, values  # noqa: F401  # isort: skip
+from engram.cli import demo, doctor, files, info, ls, names, ns, pools, stats, tree, values  # noqa: F401  # isort: skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ __all__ = ["app", "main"]
 
 OS_EXIT_CODE = 22
 
-app.registered_commands.sort(key=verb_place)
+arrange()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

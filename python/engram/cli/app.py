@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import engram
-from engram.errors import NotFoundError
+from engram.cli import completion
+from engram.errors import ArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,15 +29,46 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-VERBS = ("create", "destroy", "ls", "info", "put", "get", "import", "rm", "verify", "demo")
+SECTIONS = {
+    "Look": ("ls", "tree", "info", "stats"),
+    "Values in and out": ("put", "get", "import"),
+    "Names": ("mv", "rm"),
+    "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),
+}
+"""The verbs by section, in the order in which help lists them."""
+
+VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
 
-PoolArgument = Annotated[Path, typer.Argument(metavar="POOL", help="The pool's folder.")]
+PoolArgument = Annotated[
+    Path,
+    typer.Argument(metavar="POOL", help="The pool's folder.", autocompletion=completion.pools),
+]
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="A path in the pool, such as run-17/T.")
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A path in the pool, such as run-17/T.",
+        autocompletion=completion.members,
+    ),
+]
+WhereArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A group or object in the pool; the root if none.",
+        autocompletion=completion.members,
+    ),
 ]
 NamespaceOption = Annotated[
-    str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace to look in.")
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="The namespace to look in.",
+        autocompletion=completion.namespaces,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -71,11 +103,27 @@ def opened(pool: Path, namespace: str, mode: str = "r") -> Iterator[tuple[Pool, 
             raise NotFoundError(message)
 
 
-def verb_place(command: CommandInfo) -> int:
-    """Return where a verb stands in `VERBS`."""
-    return VERBS.index(command.name or getattr(command.callback, "__name__", ""))
+def arrange() -> None:
+    """Put the verbs that were added into the order, and the sections, of help."""
+    section = {verb: name for name, verbs in SECTIONS.items() for verb in verbs}
+
+    def name(command: CommandInfo) -> str:
+        return command.name or str(getattr(command.callback, "__name__", ""))
+
+    for command in app.registered_commands:
+        command.rich_help_panel = section[name(command)]
+    app.registered_commands.sort(key=lambda command: VERBS.index(name(command)))
 
 
 def clean(path: str) -> str:
     """Return a path as the package wants it: ``""`` for the root, no slash at either end."""
     return path.strip("/")
+
+
+def object_path(path: str) -> str:
+    """Return a path that names something below the root."""
+    name = clean(path)
+    if not name:
+        message = f"{path!r} is the root; name an object in the pool, such as run-17/T"
+        raise ArgumentError(message)
+    return name

@@ -1,4 +1,4 @@
-"""`engram put`, `engram get` and `engram rm`: values in, out and away."""
+"""`engram put` and `engram get`: values in and out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ import typer
 
 import engram
 from engram.cli import terminal
-from engram.cli.app import NamespaceOption, PathArgument, PoolArgument, app, clean, examples, opened
+from engram.cli.app import (
+    NamespaceOption,
+    PathArgument,
+    PoolArgument,
+    app,
+    examples,
+    object_path,
+    opened,
+)
 from engram.cli.terminal import plain
 from engram.errors import (
     AccessError,
@@ -62,7 +70,7 @@ def put(
     namespace: NamespaceOption = "default",
 ) -> None:
     """Store an array from a NumPy file, or any bytes as a blob."""
-    name = _object_path(path)
+    name = object_path(path)
     names = None if dims is None else tuple(dims.split(","))
     with opened(pool, namespace, "r+") as (_, root):
         if blob:
@@ -95,7 +103,7 @@ def get(
     namespace: NamespaceOption = "default",
 ) -> None:
     """Write an array as a NumPy file, or a blob's bytes."""
-    name = _object_path(path)
+    name = object_path(path)
     with opened(pool, namespace) as (_, root):
         member = root[name]
         if isinstance(member, engram.Group):
@@ -115,42 +123,6 @@ def get(
                 np.lib.format.write_array(counted, _values(member), allow_pickle=False)
         if _standard(target, _status(target)) is None:
             terminal.say(f"{target}: {human(member.nbytes)}")
-
-
-@app.command(epilog=examples("engram rm /dev/shm/run run-17/T", "engram rm -r /dev/shm/run run-17"))
-def rm(
-    pool: PoolArgument,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="What to delete.")],
-    *,
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="Delete groups, with all in them.")
-    ] = False,
-    namespace: NamespaceOption = "default",
-) -> None:
-    """Delete objects and groups: all of those named, or none."""
-    with opened(pool, namespace, "r+") as (_, root), root.batch():
-        names = [_object_path(path) for path in paths]
-        # A name that is missing is told of while everything is there still.
-        for name in names:
-            root[name]
-        for name in names:
-            member = root.get(name)
-            if not recursive and isinstance(member, engram.Group) and len(member):
-                message = (
-                    f"{plain(name)}: is a group with members; add -r to delete it with all in it"
-                )
-                raise ArgumentError(message)
-            if member is not None:  # else it went with one named before
-                del root[name]
-
-
-def _object_path(path: str) -> str:
-    """Return a path that names something below the root."""
-    name = clean(path)
-    if not name:
-        message = f"{path!r} is the root; name an object in the pool, such as run-17/T"
-        raise ArgumentError(message)
-    return name
 
 
 @contextlib.contextmanager

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Region = tuple[slice, ...]
 
 BLOCK_BYTES = 16 << 20
 """Bytes of one piece, at most, unless a single chunk of the file is larger."""
+
+
+def index(region: Region) -> tuple[Any, ...]:
+    """Return what indexes an array to give a view of the region, also where it has no axes."""
+    return (*region, ...)
 
 
 def block_shape(
@@ -46,6 +51,58 @@ def block_shape(
         if block[axis] < shape[axis]:
             break
     return tuple(block)
+
+
+def whole(shape: tuple[int, ...]) -> Region:
+    """Return the region that is all of an array."""
+    return tuple(slice(0, length, 1) for length in shape)
+
+
+def region_shape(region: Region) -> tuple[int, ...]:
+    """Return the shape of what a region selects."""
+    return tuple(len(range(part.start, part.stop, part.step or 1)) for part in region)
+
+
+def pieces(
+    wanted: Region, chunks: tuple[int, ...] | None, itemsize: int, limit: int = BLOCK_BYTES
+) -> Iterator[tuple[Region, Region]]:
+    """Yield each piece of a wanted region, and where it stands among what is wanted.
+
+    The pieces end where the file's chunks end, so that each chunk is decoded once, however the
+    wanted region lies.
+
+    Parameters
+    ----------
+    wanted
+        Slices with a start, a stop and a positive step.
+    chunks
+        The file's chunk shape, or None where it has none.
+    itemsize
+        Bytes of one element.
+    limit
+        Bytes from the first to the last element of a piece, at most, unless a chunk is larger.
+
+    """
+    if 0 in region_shape(wanted):
+        return
+    spans = tuple(part.stop - part.start for part in wanted)
+    block = block_shape(spans, chunks, itemsize, limit)
+    axes = [_cut(part, step) for part, step in zip(wanted, block, strict=True)]
+    for found in itertools.product(*axes):
+        yield tuple(part for part, _ in found), tuple(place for _, place in found)
+
+
+def _cut(part: slice, block: int) -> Sequence[tuple[slice, slice]]:
+    """Cut a slice at the multiples of a block; give each piece, and its place in the whole."""
+    step = part.step or 1
+    cut = []
+    start, place = part.start, 0
+    while start < part.stop:
+        stop = min(part.stop, (start // block + 1) * block)
+        count = -(-(stop - start) // step)
+        cut.append((slice(start, stop, step), slice(place, place + count, 1)))
+        start, place = start + count * step, place + count
+    return cut
 
 
 def regions(

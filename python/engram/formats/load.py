@@ -21,7 +21,7 @@ import numpy as np
 from engram.batch import Batch
 from engram.errors import BusyError, EngramError, ExistsError, FormatError
 from engram.formats import origin, text
-from engram.formats.blocks import regions
+from engram.formats.blocks import pieces, region_shape, whole
 from engram.formats.names import key_problem
 from engram.formats.report import Entry, ImportReport, Progress
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Node, TextNode
@@ -158,7 +158,7 @@ class Loader:
         """Make an array of strings."""
         attrs, facts = self._described(node)
         with self._reading():
-            value = node.load()
+            value = node.load(whole(node.shape))
         above, name = self._place(node.path)
         above.create_array(
             name,
@@ -196,10 +196,10 @@ class Loader:
 
     def _fill(self, node: ArrayNode, out: np.ndarray[Any, Any]) -> None:
         """Read all of a variable, piece by piece."""
-        for region in regions(node.shape, node.chunks, node.dtype.itemsize):
+        for region, place in pieces(whole(node.shape), node.chunks, node.dtype.itemsize):
             with self._reading():
-                node.read(out, region)
-            self._read += node.dtype.itemsize * math.prod(s.stop - s.start for s in region)
+                node.read(out[place] if place else out, region)
+            self._read += node.dtype.itemsize * math.prod(region_shape(region))
             if self._progress is not None:
                 self._progress(Progress("/" + node.path, self._read, self._total))
 

@@ -70,7 +70,9 @@ class ArrayNode:
     describe
         Reads its attributes and its `origin`.
     read
-        ``read(out, region)`` reads the region of the file into ``out[region]``.
+        ``read(out, region)`` reads a region of the file into all of `out`, which has the region's
+        shape and is contiguous or a view. Each slice of the region has a start, a stop and a step
+        of at least 1 within its axis.
 
     """
 
@@ -106,7 +108,8 @@ class TextNode:
     describe
         Reads its attributes and its `origin`.
     load
-        Reads all of it: an array of `StringDType`, or of ``S`` where it is not UTF-8.
+        ``load(region)`` reads a region, as `ArrayNode.read` has it: an array of `StringDType`, or
+        of ``S`` where it is not UTF-8.
 
     """
 
@@ -114,7 +117,7 @@ class TextNode:
     shape: tuple[int, ...]
     dims: tuple[str, ...] | None
     describe: Callable[[], tuple[Attributes, Origin]]
-    load: Callable[[], np.ndarray[Any, Any]]
+    load: Callable[[Region], np.ndarray[Any, Any]]
 
 
 Node = GroupNode | ArrayNode | TextNode

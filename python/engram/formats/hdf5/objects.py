@@ -9,7 +9,7 @@ import numpy as np
 from h5py import h5a, h5d, h5ds, h5t
 
 from engram.formats import text
-from engram.formats.blocks import regions
+from engram.formats.blocks import pieces, region_shape
 from engram.formats.hdf5 import types as h5types
 from engram.formats.origin import raw
 from engram.formats.source import ArrayNode, TextNode
@@ -220,7 +220,7 @@ def dataset_node(source: Source, dataset: h5py.Dataset, path: str) -> ArrayNode 
     dims = dimensions(source, dataset, path)
     shape = (0,) if dataset.shape is None else tuple(dataset.shape)
     if h5types.is_text(dtype):
-        return TextNode(path, shape, dims, describe, lambda: _load_text(source, dataset, path))
+        return TextNode(path, shape, dims, describe, lambda r: _load_text(source, dataset, path, r))
     inner = dtype.subdtype[1] if dtype.subdtype is not None else ()
     chunks = (*dataset.chunks, *inner) if dataset.shape is not None and dataset.chunks else None
     return ArrayNode(
@@ -247,32 +247,34 @@ def _check_virtual(source: Source, dataset: h5py.Dataset, path: str) -> None:
 
 
 def _read(dataset: h5py.Dataset, out: Array, region: Region) -> None:
-    """Read a region into the same region of `out`, without a copy in between."""
+    """Read a region into `out`, without a copy in between where `out` is contiguous."""
     if dataset.dtype.subdtype is not None:
-        out[region] = dataset[region[: dataset.ndim]][(..., *region[dataset.ndim :])]
+        out[...] = dataset[region[: dataset.ndim]][(..., *region[dataset.ndim :])]
     elif out.ndim == 0:
         out[()] = dataset[()]
-    else:
+    elif out.flags.c_contiguous:
         # h5py's own dtype tells HDF5 of enums, character sets and opaque tags.
-        dataset.read_direct(out.view(dataset.dtype), region, region)
+        dataset.read_direct(out.view(dataset.dtype), region)
+    else:
+        out[...] = dataset[region]
 
 
-def _load_text(source: Source, dataset: h5py.Dataset, path: str) -> Array:
-    """Read a dataset of variable-length strings."""
+def _load_text(source: Source, dataset: h5py.Dataset, path: str, region: Region) -> Array:
+    """Read a region of a dataset of variable-length strings."""
     if dataset.shape is None:
         return np.empty((0,), text.string_dtype())
     if dataset.ndim == 0:
         value, exact = text.text_array([dataset[()]], ())
     else:
-        value, exact = np.empty(dataset.shape, text.string_dtype()), True
-        for region in regions(dataset.shape, dataset.chunks, _TEXT_BYTES):
-            block = dataset[region]
+        value, exact = np.empty(region_shape(region), text.string_dtype()), True
+        for part, place in pieces(region, dataset.chunks, _TEXT_BYTES):
+            block = dataset[part]
             piece, exact = text.text_array(list(block.flat), block.shape)
             if not exact:
-                whole = dataset[...]
+                whole = dataset[region]
                 value = text.bytes_array(list(whole.flat), whole.shape)
                 break
-            value[region] = piece
+            value[place] = piece
     if not exact:
         source.note(path, "dataset", text.NOT_UTF8)
     return value

@@ -12,7 +12,7 @@ import netCDF4
 import numpy as np
 
 from engram.formats import text
-from engram.formats.blocks import Region, regions
+from engram.formats.blocks import Region, pieces, region_shape
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.read import open_file
 from engram.formats.names import name_problem
@@ -81,7 +81,7 @@ class NetCDFSource(Source):
             return
 
         def read(out: Array, region: Region) -> None:
-            out[region] = variable[region] if shape else variable[...]
+            out[...] = variable[region] if shape else variable[...]
 
         dtype = h5types.plain(np.dtype(variable.dtype))
         chunks = self._chunks(variable) if shape else None
@@ -126,24 +126,24 @@ class NetCDFSource(Source):
                 self.note(path, f"attribute {name}", text.NOT_UTF8)
         return values, {}
 
-    def _load_text(self, variable: Variable, path: str) -> Array:
-        """Read a variable of strings."""
+    def _load_text(self, variable: Variable, path: str, region: Region) -> Array:
+        """Read a region of a variable of strings."""
         shape = tuple(int(n) for n in variable.shape)
         if not shape:
             value = str(variable[...])
-            return self._load_lost(variable, path) if LOST in value else text.scalar(value)
-        out = np.empty(shape, text.string_dtype())
-        for region in regions(shape, None, _TEXT_BYTES):
-            block = variable[region]
+            return self._load_lost(variable, path, region) if LOST in value else text.scalar(value)
+        out = np.empty(region_shape(region), text.string_dtype())
+        for part, place in pieces(region, None, _TEXT_BYTES):
+            block = variable[part]
             if any(LOST in value for value in block.flat):
-                return self._load_lost(variable, path)
-            out[region] = block.astype(text.string_dtype())
+                return self._load_lost(variable, path, region)
+            out[place] = block.astype(text.string_dtype())
         return out
 
-    def _load_lost(self, variable: Variable, path: str) -> Array:
+    def _load_lost(self, variable: Variable, path: str, region: Region) -> Array:
         """Read a variable of strings of which one may not be UTF-8."""
         self.note(path, "variable", f"{LOST} stands where it is not UTF-8")
-        return np.array(variable[...], dtype=object).astype(text.string_dtype())
+        return np.array(variable[region], dtype=object).astype(text.string_dtype())
 
 
 def is_text(variable: Variable) -> bool:

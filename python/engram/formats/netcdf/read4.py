@@ -33,6 +33,7 @@ from engram.formats.source import READ_ERRORS, Declined
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from engram.formats.blocks import Region
     from engram.formats.netcdf.read import Array, Variable
     from engram.formats.source import Attributes, Origin
 
@@ -203,12 +204,12 @@ class NetCDF4Source(NetCDFSource):
         stored = path if isinstance(owner, netCDF4.Dataset) else self._stored(path)
         return self._read[stored]
 
-    def _load_lost(self, variable: Variable, path: str) -> Array:
+    def _load_lost(self, variable: Variable, path: str, region: Region) -> Array:
         """Read a variable of strings of which one may not be UTF-8, through h5py."""
         dataset = self._beside[f"/{self._stored(path)}"]
         if dataset.shape != tuple(variable.shape) or not h5types.is_text(dataset.dtype):
-            return super()._load_lost(variable, path)
-        flat = np.array(dataset[()], dtype=object)
+            return super()._load_lost(variable, path, region)
+        flat = np.array(dataset[region], dtype=object)
         out, exact = text.text_array(list(flat.flat), flat.shape)
         if not exact:
             self.note(path, "variable", text.NOT_UTF8)

@@ -1,0 +1,128 @@
+"""What is told of a group, an array, a blob: the same words for every verb, and in JSON.
+
+Facts are plain values, as JSON has them; `readable` makes of them what people read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import grp
+import pwd
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import engram
+from engram.cli import terminal
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engram.group import Group
+
+    Member = Group | engram.Array | engram.Blob
+
+_SHOWN_ATTRIBUTE = 200
+_FEW = 12
+_KIB = 1 << 10
+
+
+def kind(member: Member) -> str:
+    """Return the word for what a member is."""
+    if isinstance(member, engram.Group):
+        return "group"
+    return "blob" if isinstance(member, engram.Blob) else "array"
+
+
+def facts(name: str, member: Member) -> dict[str, Any]:
+    """Return what is to be told of a member, as plain values."""
+    about = member._info()
+    shown: dict[str, Any] = {"name": name, "path": member.path, "kind": kind(member)}
+    if isinstance(member, engram.Group):
+        shown["members"] = len(member)
+    else:
+        if isinstance(member, engram.Array):
+            shown["dtype"] = dtype_text(member.dtype)
+            shown["shape"] = list(member.shape)
+            shown["dims"] = None if member.dims is None else list(member.dims)
+        shown["nbytes"] = member.nbytes
+        shown["oid"] = member.oid
+    shown["owner"] = user(about.owner)
+    shown["created"] = time(about.created)
+    shown["modified"] = time(about.modified)
+    return shown
+
+
+def readable(shown: dict[str, Any]) -> dict[str, str]:
+    """Return facts as people read them."""
+    rows = {}
+    for name, value in shown.items():
+        if value is None or (name == "name" and shown.get("path") == value):
+            continue
+        if name in ("size", "used"):
+            rows[name] = human(value)
+        elif name == "nbytes":
+            rows["bytes"] = human(value) + (f" ({value})" if value >= _KIB else "")
+        elif name == "shape":
+            rows[name] = shape_text(value)
+        elif name == "devices":
+            rows[name] = "; ".join(
+                f"{d['path']} ({d['filesystem']}, {human(d['free'])} free)" for d in value
+            )
+        elif isinstance(value, list):
+            rows[name] = ", ".join(str(v) for v in value)
+        else:
+            rows[name] = str(value)
+    return rows
+
+
+def dtype_text(dtype: np.dtype[Any]) -> str:
+    """Return a dtype as people write it: float32, >i4, string."""
+    return "string" if dtype.kind == "T" else str(dtype)
+
+
+def shape_text(shape: Sequence[int], dims: Sequence[str] | None = None) -> str:
+    """Return a shape as people write it: 3 x 4, y: 3, x: 4 where dimensions have names, scalar."""
+    if not shape:
+        return "scalar"
+    if dims:
+        return ", ".join(f"{dim}: {n}" for dim, n in zip(dims, shape, strict=True))
+    return " x ".join(map(str, shape))
+
+
+def attribute_text(value: Any) -> str:
+    """Return an attribute's value on one line, with its dtype where that is not plain."""
+    if isinstance(value, str):
+        shown, kind_ = value, ""
+    else:
+        array = np.asarray(value)
+        shown = np.array2string(array, threshold=_FEW, separator=" ").replace("\n", "")
+        kind_ = "" if array.dtype.kind in "TU" else f"  ({array.dtype})"
+    if len(shown) > _SHOWN_ATTRIBUTE:
+        shown = shown[:_SHOWN_ATTRIBUTE] + " …"
+    return shown + kind_
+
+
+@functools.cache
+def user(uid: int) -> str:
+    """Return a user's name, or the uid's digits where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@functools.cache
+def unix_group(gid: int) -> str:
+    """Return a Unix group's name, or the gid's digits where it has none."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def time(nanoseconds: int) -> str:
+    """Return a time since 1970 as ISO 8601 in local time, to the second."""
+    return terminal.iso(dt.datetime.fromtimestamp(nanoseconds // 10**9, dt.UTC))

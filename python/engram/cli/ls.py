@@ -1,0 +1,141 @@
+"""`engram ls`: what is in a group."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.columns import Columns
+from rich.text import Text
+
+import engram
+from engram.cli import describe, terminal
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PoolArgument,
+    WhereArgument,
+    app,
+    clean,
+    examples,
+    opened,
+)
+from engram.cli.terminal import plain
+from engram.errors import NotFoundError
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engram.cli.describe import Member
+
+_AT_A_GLANCE = 200
+"""Up to so many rows are laid out together; what is longer is printed as it comes."""
+
+_HEADINGS = ("kind", "dtype", "shape", "bytes", "owner", "modified", "name")
+_RIGHT = ("bytes",)
+
+
+@app.command(
+    epilog=examples(
+        "engram ls /dev/shm/run",
+        "engram ls -l /dev/shm/run run-17/step-0400",
+        "engram ls -r --json /dev/shm/run",
+    )
+)
+def ls(
+    pool: PoolArgument,
+    path: WhereArgument = "",
+    *,
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Add dtype, shape, bytes, owner and time.")
+    ] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Go into groups.")] = False,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """List what is in a group."""
+    where = clean(path)
+    with opened(pool, namespace) as (_, root):
+        start: Member = root[where] if where else root
+        found = _members(start, where, recursive=recursive)
+        if json:
+            terminal.print_json([facts for _, facts in _told(found)])
+        elif long:
+            _print_long(found)
+        else:
+            _print_names(found)
+
+
+def _members(start: Member, path: str, *, recursive: bool) -> Iterator[tuple[str, Member]]:
+    """Yield members with the names to show: relative to `start`, or of `start` if an object."""
+    if not isinstance(start, engram.Group):
+        yield path, start
+        return
+    waiting = [("", start)]
+    while waiting:
+        prefix, group = waiting.pop()
+        below = []
+        for name, member in group.items():
+            shown = f"{prefix}{name}"
+            yield shown, member
+            if recursive and isinstance(member, engram.Group):
+                below.append((f"{shown}/", member))
+        waiting.extend(reversed(below))
+
+
+def _told(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield members' names and facts, without those that somebody deletes meanwhile."""
+    for name, member in found:
+        with contextlib.suppress(NotFoundError):
+            yield name, describe.facts(name, member)
+
+
+def _print_names(found: Iterable[tuple[str, Member]]) -> None:
+    """Print names alone: in columns on a terminal, else one a line, as they come."""
+    names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
+    first = list(itertools.islice(names, _AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
+    if 0 < len(first) <= _AT_A_GLANCE:
+        words = [Text(n, style=terminal.GROUP if n.endswith("/") else "") for n in first]
+        terminal.show(Columns(words, column_first=True, padding=(0, 2)))
+        return
+    for name in itertools.chain(first, names):
+        sys.stdout.write(f"{name}\n")
+
+
+def _print_long(found: Iterable[tuple[str, Member]]) -> None:
+    """Print a line of facts for each: fitted to a terminal if they are few, else as they come."""
+    rows = _rows(found)
+    first = list(itertools.islice(rows, _AT_A_GLANCE + 1))
+    if sys.stdout.isatty() and len(first) <= _AT_A_GLANCE:
+        terminal.print_table(_HEADINGS, first, key="name", right=_RIGHT)
+        return
+    # The first rows say how wide the columns are; a later one that is wider sticks out.
+    widths = [max(map(len, column)) for column in zip(_HEADINGS, *first, strict=True)]
+    for row in itertools.chain([_HEADINGS], first, rows):
+        words = [
+            word.rjust(width) if heading in _RIGHT else word.ljust(width)
+            for word, width, heading in zip(row[:-1], widths, _HEADINGS, strict=False)
+        ]
+        sys.stdout.write(" ".join([*words, row[-1]]) + "\n")
+
+
+def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:
+    """Yield what `ls -l` shows of each; what somebody deletes meanwhile is left out."""
+    for name, member in found:
+        with contextlib.suppress(NotFoundError):
+            about = member._info()
+            is_group = isinstance(member, engram.Group)
+            row = (
+                describe.kind(member),
+                describe.dtype_text(member.dtype) if isinstance(member, engram.Array) else "-",
+                describe.shape_text(member.shape) if isinstance(member, engram.Array) else "-",
+                "-" if isinstance(member, engram.Group) else human(member.nbytes),
+                describe.user(about.owner),
+                describe.time(about.modified),
+                name + ("/" if is_group else ""),
+            )
+            yield tuple(map(plain, row))

@@ -1,0 +1,157 @@
+"""`engram ns`: the namespaces of a pool, listed, made, bounded and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engram import size as sizes
+from engram.cli import completion, describe, terminal
+from engram.cli.app import JsonOption, PoolArgument, app, examples
+from engram.cli.terminal import counted, plain
+from engram.errors import AccessError, ArgumentError, NotFoundError
+from engram.pool import open as open_pool
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.pool import Pool
+
+_HEADINGS = ("name", "owner", "group", "mode", "size", "used", "members")
+
+
+@app.command(
+    epilog=examples(
+        "engram ns /dev/shm/run",
+        "engram ns /dev/shm/run icesat --create --mode 770 --group science --size 8GiB",
+        "engram ns /dev/shm/run icesat --size 16GiB    # set its bound anew",
+        "engram ns /dev/shm/run icesat --remove",
+    )
+)
+def ns(
+    pool: PoolArgument,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A namespace; all if none.", autocompletion=completion.namespaces
+        ),
+    ] = None,
+    *,
+    create: Annotated[bool, typer.Option("--create", help="Make it.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove it, with all in it.")] = False,
+    mode: Annotated[
+        str | None,
+        typer.Option(metavar="OCTAL", help="Who may: 770, its group writes too; 700, its owner."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Its Unix group, by name or number.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Most bytes of values in it, such as 500MB or 4GiB.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without asking.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the namespaces of a pool; make, bound or remove one."""
+    _check(name, create=create, remove=remove, only_made=mode or group)
+    changes = create or remove or size is not None
+    with open_pool(pool, mode="r+" if changes else "r") as handle:
+        if name is not None and create:
+            bits = 0o770 if mode is None else _mode(mode)
+            owning = int(group) if group and group.isdecimal() else group
+            handle.create_namespace(name, bits, owning, size)
+            terminal.say(f"created namespace {name} (mode {bits:o})")
+        elif name is not None and remove:
+            _remove(handle, name, yes=yes)
+        elif name is not None and size is not None:
+            bound = handle.namespaces[name]
+            bound.resize(sizes.parse(size))
+            terminal.say(f"namespace {name} holds up to {human(bound.size)} now")
+        else:
+            _list(handle, name, json=json)
+
+
+def _check(name: str | None, *, create: bool, remove: bool, only_made: str | None) -> None:
+    """Refuse options that do not go together."""
+    if create and remove:
+        message = "--create and --remove exclude each other: give one of them"
+        raise ArgumentError(message)
+    if name is None and (create or remove):
+        message = "which namespace? Name it after the pool, such as `engram ns POOL icesat`"
+        raise ArgumentError(message)
+    if only_made and not create:
+        message = (
+            "--mode and --group are for --create: a namespace keeps those that it was made with"
+        )
+        raise ArgumentError(message)
+
+
+def _mode(octal: str) -> int:
+    """Return the mode that octal digits name."""
+    try:
+        return int(octal.removeprefix("0o"), 8)
+    except ValueError:
+        message = f"mode {octal!r} is not octal: give three digits such as 770 or 700"
+        raise ArgumentError(message) from None
+
+
+def _remove(pool: Pool, name: str, *, yes: bool) -> None:
+    """Remove a namespace, after asking."""
+    (facts,) = _facts(pool, name)
+    held = "all that is in it"
+    if facts["members"] is not None:
+        held = f"its {counted(facts['members'], 'member')} ({human(facts['used'])})"
+    if not yes:
+        if not sys.stdin.isatty():
+            message = f"{name}: nobody is there to be asked; add --yes to remove {held}"
+            raise ArgumentError(message)
+        question = f"Remove namespace {name} with {held}?"
+        typer.confirm(plain(question), abort=True, err=True)
+    pool.remove_namespace(name)
+    terminal.say(f"removed namespace {name}")
+
+
+def _list(pool: Pool, name: str | None, *, json: bool) -> None:
+    """Print what is known of each namespace, or of one."""
+    told = list(_facts(pool, name))
+    if json:
+        terminal.print_json(told)
+        return
+    rows = [[_shown(heading, facts[heading]) for heading in _HEADINGS] for facts in told]
+    terminal.print_table(_HEADINGS, rows, key="name", right=("mode", "size", "used", "members"))
+
+
+def _facts(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
+    """Yield what is known of each namespace; what another user's hide is None."""
+    found = pool.namespaces
+    names = list(found)
+    if name is not None and name not in names:
+        message = f"no namespace {name!r} in {pool.path}; there are: {', '.join(names)}"
+        raise NotFoundError(message)
+    for each in names if name is None else [name]:
+        info = found.info(each)
+        facts: dict[str, Any] = {
+            "name": each,
+            "owner": describe.user(info.owner),
+            "group": describe.unix_group(info.group),
+            "mode": f"{info.mode:03o}",
+            "size": None,
+            "used": None,
+            "members": None,
+        }
+        with contextlib.suppress(AccessError):
+            inner = found[each]
+            space = inner.space
+            facts |= {"size": space.size, "used": space.used, "members": len(inner)}
+        yield facts
+
+
+def _shown(heading: str, value: Any) -> str:
+    """Return a cell of the table."""
+    if value is None:
+        return "not yours"
+    return human(value) if heading in ("size", "used") else str(value)

@@ -1,0 +1,146 @@
+"""`engram tree`: a group with all that is below it, a line each.
+
+The walk is bounded: `--limit` members of each group, `--depth` levels. What is left out is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+import engram
+from engram.cli import describe, terminal
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PoolArgument,
+    WhereArgument,
+    app,
+    clean,
+    examples,
+    opened,
+)
+from engram.cli.terminal import counted, plain
+from engram.errors import NotFoundError
+from engram.size import human
+
+if TYPE_CHECKING:
+    from engram.cli.describe import Member
+
+_DEEPEST = 64
+"""No deeper than this, whatever is asked: neither JSON nor a terminal has room for more."""
+
+
+@dataclass
+class _Node:
+    """A member, those below it that are shown, and how many more there are."""
+
+    name: str
+    facts: dict[str, Any]
+    below: list[_Node] = field(default_factory=list)
+    more: int = 0
+
+
+@app.command(
+    epilog=examples(
+        "engram tree /dev/shm/run",
+        "engram tree /dev/shm/run run-17 --depth 2 --limit 20",
+        "engram tree --json /dev/shm/run",
+    )
+)
+def tree(
+    pool: PoolArgument,
+    path: WhereArgument = "",
+    *,
+    depth: Annotated[
+        int | None,
+        typer.Option("--depth", "-d", min=1, metavar="LEVELS", help="Go down so many levels."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="At most so many of each group.")
+    ] = 100,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Show a group as a tree, with dtype, shape, dimensions and bytes of what is in it."""
+    where = clean(path)
+    with opened(pool, namespace) as (handle, root):
+        start: Member = root[where] if where else root
+        above = handle.path if namespace == "default" else f"{handle.path} ({namespace})"
+        node = _Node(where or above, _facts(start))
+        if isinstance(start, engram.Group):
+            _walk(start, node, min(depth or _DEEPEST, _DEEPEST), limit)
+    if json:
+        terminal.print_json(_nested(node))
+    else:
+        terminal.show(_drawn(node))
+
+
+def _facts(member: Member) -> dict[str, Any]:
+    """Return what a line tells, as plain values."""
+    told: dict[str, Any] = {"kind": describe.kind(member)}
+    if isinstance(member, engram.Array):
+        dims = member.dims
+        told["dtype"] = describe.dtype_text(member.dtype)
+        told["shape"] = list(member.shape)
+        told["dims"] = None if dims is None else list(dims)
+    if isinstance(member, engram.Group):
+        told["members"] = len(member)
+    else:
+        told["nbytes"] = member.nbytes
+    return told
+
+
+def _walk(group: engram.Group, node: _Node, depth: int, limit: int) -> None:
+    """Fill in what is below a group; what somebody deletes meanwhile is left out."""
+    with contextlib.suppress(NotFoundError):
+        for name, member in islice(group.items(), limit):
+            with contextlib.suppress(NotFoundError):
+                inner = _Node(name, _facts(member))
+                node.below.append(inner)
+                if isinstance(member, engram.Group) and depth > 1:
+                    _walk(member, inner, depth - 1, limit)
+        node.more = max(len(group) - limit, 0)
+
+
+def _nested(node: _Node) -> dict[str, Any]:
+    """Return a node as JSON has it."""
+    told: dict[str, Any] = {"name": node.name, **node.facts}
+    if node.facts["kind"] == "group":
+        told["below"] = [_nested(inner) for inner in node.below]
+        told["left_out"] = node.facts["members"] - len(node.below)
+    return told
+
+
+def _drawn(node: _Node) -> Tree:
+    """Return a node as rich draws it."""
+    drawn = Tree(_line(node), guide_style=terminal.FAINT)
+    for inner in node.below:
+        drawn.add(_drawn(inner))
+    if node.more:
+        drawn.add(Text(f"… and {node.more} more", style=terminal.FAINT))
+    return drawn
+
+
+def _line(node: _Node) -> Text:
+    """Return a node's own line: its name, then what it is."""
+    facts = node.facts
+    if facts["kind"] == "group":
+        line = Text(plain(node.name).rstrip("/") + "/", style=terminal.GROUP)
+        if facts["members"] and not node.below:
+            line.append(f"  {counted(facts['members'], 'member')}", style=terminal.FAINT)
+        return line
+    line = Text(plain(node.name))
+    if facts["kind"] == "array":
+        shape = describe.shape_text(facts["shape"], facts["dims"])
+        line.append(f"  {facts['dtype']}", style=terminal.KIND)
+        line.append(plain(f"  ({shape})" if facts["shape"] else ""), style=terminal.SHAPE)
+    else:
+        line.append("  blob", style=terminal.KIND)
+    return line.append(f"  {human(facts['nbytes'])}", style=terminal.FAINT)

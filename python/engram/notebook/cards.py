@@ -1,0 +1,237 @@
+"""Cards: one for each kind of thing in a pool, and the one door to them.
+
+A card is a line that says what it is, and parts that open at a click; what is most often wanted is
+open. Each part that reads the pool may be refused by it, and then gives the reason instead.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from engram.array import Array
+from engram.attrs import Attributes
+from engram.blob import Blob
+from engram.errors import EngramError
+from engram.group import Group
+from engram.handle import Handle
+from engram.namespace import Namespace, Namespaces
+from engram.notebook import parts, stored, values
+from engram.notebook.preview import preview
+from engram.pool import Pool
+from engram.size import human
+from engram.tree import Node, Tree, dtype_of, members, shape_of
+
+_ATTRIBUTES = 100
+_FIELDS = 50
+_NAMESPACES = 100
+_BYTES = 64
+_LIMITS = {"depth": 3, "limit": 50, "most": 300}
+"""Levels, members of a group and lines in all of what a group's card lists."""
+
+_SURVIVES = {
+    "process": "what was written survives the death of any process",
+    "system": "what was written survives loss of power too",
+}
+
+
+def card(thing: Any) -> str:
+    """Show a pool, namespace, group, array, blob, its attributes or a tree, as HTML on one line."""
+    try:
+        with np.errstate(all="ignore"):  # values are anything, signalling NaN too
+            return parts.whole(_body(thing))
+    except Exception:  # noqa: BLE001 - a cell's output is never worth a traceback
+        return f"<code>{parts.text(repr(thing))}</code>"
+
+
+def _body(thing: Any) -> str:
+    for kind, make in _KINDS:
+        if isinstance(thing, kind):
+            return make(thing)
+    raise TypeError(thing)
+
+
+def _array(array: Array) -> str:
+    line = parts.head("Array", array.path, shape_of(array), dtype_of(array), human(array.nbytes))
+    return (
+        line
+        + parts.section("Values", lambda: _values(array), is_open=True)
+        + _fields(array)
+        + _attributes_of(array)
+        + parts.section("Stored", lambda: parts.facts(stored.facts(array)))
+    )
+
+
+def _values(array: Array) -> str:
+    plain, part = values.shown(array)
+    said = parts.soft(part) if part else ""
+    picture = ""
+    if array.dtype.itemsize <= values.ITEM:
+        picture = preview(array)
+    return f"{picture}{said}<pre>{parts.lines(plain)}</pre>"
+
+
+def _fields(array: Array) -> str:
+    """List a record's fields, if the dtype has any."""
+    fields = array.dtype.fields
+    if not fields:
+        return ""
+    rows = [(name, str(kind[0]), str(kind[1])) for name, kind in list(fields.items())[:_FIELDS]]
+    more = parts.more(len(fields) - len(rows))
+    made = parts.table(("field", "dtype", "offset"), rows) + more
+    return parts.fold("Fields", made, count=f"({len(fields):,})")
+
+
+def _blob(blob: Blob) -> str:
+    first = blob[: min(_BYTES, blob.nbytes)]
+    after = "…" if blob.nbytes > len(first) else ""
+    return (
+        parts.head("Blob", blob.path, human(blob.nbytes))
+        + parts.fold("First bytes", f"<pre>{parts.text(first)}{after}</pre>", is_open=True)
+        + _attributes_of(blob)
+        + parts.section("Stored", lambda: parts.facts(stored.facts(blob)))
+    )
+
+
+def _group(group: Group) -> str:
+    return (
+        parts.head("Group", f"{group.path}/", members(group), group.namespace)
+        + _members(group)
+        + _attributes_of(group)
+        + parts.section("Stored", lambda: parts.facts(stored.facts(group)))
+    )
+
+
+def _namespace(namespace: Namespace) -> str:
+    line = parts.head("Namespace", namespace.name, members(namespace))
+    return (
+        line
+        + parts.section("Space", lambda: _space(namespace), is_open=True)
+        + _members(namespace)
+        + _attributes_of(namespace)
+    )
+
+
+def _pool(pool: Pool) -> str:
+    if not pool:
+        return parts.head("Pool", pool.path, "closed")
+    line = parts.head("Pool", pool.path, f"mode {pool.mode}", f"durability {pool.durability}")
+    survives = parts.text(f"{pool.durability}: {_SURVIVES.get(pool.durability, '')}")
+    return (
+        line
+        + parts.section("Space", lambda: _space(pool), is_open=True)
+        + _members(pool)
+        + _attributes_of(pool)
+        + parts.section("Namespaces", lambda: _namespaces(pool.namespaces))
+        + parts.section("Devices", lambda: _devices(pool))
+        + parts.fold("Pool", parts.facts((("durability", survives), ("uuid", pool.uuid))))
+    )
+
+
+def _space(namespace: Namespace) -> str:
+    """Show how much of the bound is used, and what else there is of space."""
+    space = namespace.space
+    used = f"{human(space.used)} of {human(space.size)} used"
+    rows = [
+        ("used", parts.text(used) + parts.bar(space.used, space.size)),
+        ("waiting for views or writers", human(space.pending)),
+        ("catalog", human(space.catalog)),
+        ("processes", f"{len(space.pids):,}"),
+    ]
+    return parts.facts(rows)
+
+
+def _devices(pool: Pool) -> str:
+    heads = ("", "path", "filesystem", "survives power loss", "free")
+    rows = [
+        (d.index, d.path, d.filesystem, "yes" if d.durable else "no", human(d.free))
+        for d in pool.devices
+    ]
+    return parts.table(heads, rows)
+
+
+def _namespaces(namespaces: Namespaces) -> str:
+    infos = sorted(namespaces._pool.namespaces(), key=lambda info: info.name)
+    rows = [
+        (info.name, stored.user(info.owner), stored.unix_group(info.group), f"{info.mode:04o}")
+        for info in infos[:_NAMESPACES]
+    ]
+    made = parts.table(("name", "owner", "group", "mode"), rows)
+    return made + parts.more(len(infos) - len(rows))
+
+
+def _members(group: Group) -> str:
+    def made() -> str:
+        tree = Tree(group, _LIMITS["depth"], _LIMITS["limit"], most=_LIMITS["most"])
+        if not tree.root.below:
+            return parts.soft("none")
+        return _rows(tree.root.below)
+
+    return parts.section("Members", made, is_open=True)
+
+
+def _tree(tree: Tree) -> str:
+    groups, objects = tree.counts
+    line = parts.head("Tree", tree.root.name, f"{groups:,} groups", f"{objects:,} objects")
+    return f"{line}<div class='engram-body'>{_rows(tree.root.below, is_open=True)}</div>"
+
+
+def _rows(nodes: Iterable[Node], *, is_open: bool = False) -> str:
+    return f"<ul>{''.join(_row(node, is_open=is_open) for node in nodes)}</ul>"
+
+
+def _row(node: Node, *, is_open: bool) -> str:
+    name = parts.text(node.name)
+    if not node.below:
+        cells = " ".join(parts.soft(column) for column in node.columns)
+        return f"<li><div class='engram-row'><span>{name}</span> {cells}</div></li>"
+    mark = " open" if is_open else ""
+    below = _rows(node.below, is_open=is_open)
+    inner = parts.soft(f"({len(node.below):,})")
+    return f"<li><details{mark}><summary>{name} {inner}</summary>{below}</details></li>"
+
+
+def _attributes_of(handle: Handle) -> str:
+    try:
+        number = f"({len(handle.attrs):,})"
+    except EngramError:  # told again, with its reason, by the part itself
+        number = ""
+    return parts.section("Attributes", lambda: _attributes(handle.attrs), count=number)
+
+
+def _attributes(attributes: Attributes) -> str:
+    found = list(attributes.items())
+    if not found:
+        return parts.soft("none")
+    rows = []
+    for name, value in found[:_ATTRIBUTES]:
+        plain, kind = values.of_attribute(value)
+        rows.append(
+            f"<tr><th>{parts.text(name)}</th><td>{parts.lines(plain)}</td>"
+            f"<td class='engram-soft'>{parts.text(kind)}</td></tr>"
+        )
+    made = f"<table><tbody>{''.join(rows)}</tbody></table>"
+    return made + parts.more(len(found) - len(rows))
+
+
+def _attributes_card(attributes: Attributes) -> str:
+    found = len(attributes)
+    line = parts.head("Attributes", "", f"{found:,}")
+    return f"{line}<div class='engram-body'>{_attributes(attributes)}</div>"
+
+
+def _namespaces_card(namespaces: Namespaces) -> str:
+    line = parts.head("Namespaces", "", f"{len(namespaces):,}")
+    return f"{line}<div class='engram-body'>{_namespaces(namespaces)}</div>"
+
+
+_KINDS: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (Pool, _pool),
+    (Namespace, _namespace),
+    (Group, _group),
+    (Array, _array),
+    (Blob, _blob),
+    (Attributes, _attributes_card),
+    (Namespaces, _namespaces_card),
+    (Tree, _tree),
+)

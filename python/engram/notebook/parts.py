@@ -1,0 +1,89 @@
+"""What cards are made of: escaped text, tables of facts, folds, a bar.
+
+A string that leaves this module is HTML; what goes in is text, unless a parameter is called `html`.
+"""
+
+from collections.abc import Callable, Iterable
+from html import escape
+
+from engram.errors import EngramError
+from engram.notebook.style import STYLE
+from engram.plain import printable
+
+LONGEST = 400
+"""As many characters of a name or a value are shown."""
+
+MOST_LINES = 40
+"""As many lines of a value are shown."""
+
+
+def text(shown: object, longest: int = LONGEST) -> str:
+    """Escape a text for HTML, on one line, cut where it is long."""
+    plain = str(shown)
+    cut = f"{plain[:longest]}…" if len(plain) > longest else plain
+    return escape(printable(cut))
+
+
+def lines(shown: str, longest: int = LONGEST) -> str:
+    """Escape a text of several lines."""
+    rows = shown[: longest * MOST_LINES].split("\n")
+    more = ["…"] if len(rows) > MOST_LINES or len(shown) > longest * MOST_LINES else []
+    return "<br>".join([text(row, longest) for row in rows[:MOST_LINES]] + more)
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> str:
+    """Make a table of names and values; the values are HTML."""
+    body = "".join(f"<tr><th>{text(name)}</th><td>{html}</td></tr>" for name, html in rows)
+    return f"<table><tbody>{body}</tbody></table>"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Make a table with heads; all of it is text."""
+    top = "".join(f"<th>{text(head)}</th>" for head in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def fold(title: str, html: str, *, count: str = "", is_open: bool = False) -> str:
+    """Make a part that opens at a click."""
+    after = f" {soft(count)}" if count else ""
+    return (
+        f"<details{' open' if is_open else ''}><summary>{text(title)}{after}</summary>"
+        f"<div class='engram-body'>{html}</div></details>"
+    )
+
+
+def section(title: str, make: Callable[[], str], *, count: str = "", is_open: bool = False) -> str:
+    """Make a fold of what `make` gives; of the reason, where the pool refuses it."""
+    try:
+        html = make()
+    except EngramError as error:
+        html = soft(str(error))
+    return fold(title, html, count=count, is_open=is_open)
+
+
+def soft(plain: str) -> str:
+    """Make a text that stands back."""
+    return f"<span class='engram-soft'>{text(plain)}</span>"
+
+
+def more(number: int) -> str:
+    """Tell how many are not shown, if there are any."""
+    return f"<div class='engram-soft'>... and {number:,} more</div>" if number > 0 else ""
+
+
+def bar(part: int, whole: int) -> str:
+    """Draw how much of a whole is taken."""
+    percent = 100 * min(part / whole, 1.0) if whole else 0.0
+    return f"<div class='engram-bar'><div style='width:{percent:.1f}%'></div></div>"
+
+
+def head(kind: str, name: str, *others: str) -> str:
+    """Make the line at the top: what it is, its name, and what matters most."""
+    rest = "".join(f" {soft(part)}" for part in others if part)
+    return f"<div class='engram-head'><b>{text(kind)}</b> <code>{text(name)}</code>{rest}</div>"
+
+
+def whole(html: str) -> str:
+    """Put a card's parts together with the style sheet."""
+    return f"<div class='engram-card'>{STYLE}{html}</div>"

@@ -1,0 +1,76 @@
+"""Facts beside the value: where it lies, whose it is, what an import kept of its file."""
+
+import grp
+import json
+import pwd
+from typing import Any
+
+from engram import _engram
+from engram.array import Array
+from engram.blob import Blob
+from engram.handle import Handle
+from engram.notebook import parts
+
+_FACTS = ("format", "source", "chunks", "filters", "layout", "maxshape", "dimensions")
+"""The facts of an imported file that are shown, in this order."""
+
+
+def facts(handle: Handle) -> list[tuple[str, str]]:
+    """List where something lies, whose it is, and what an import kept of its file, as HTML."""
+    rows = []
+    if isinstance(handle, Array | Blob):
+        inline = _engram.object_info(handle._realm, handle._id).inline
+        where = "in the catalog, with its record" if inline else "in memory of its own (an extent)"
+        rows = [("where", where), ("id", f"<code>{handle.oid:#x}</code>")]
+    rows += [
+        ("owner", parts.text(handle.owner)),
+        ("created", handle.created.isoformat(sep=" ", timespec="seconds")),
+        ("modified", handle.modified.isoformat(sep=" ", timespec="seconds")),
+    ]
+    return rows + _origin(handle._origin)
+
+
+def _origin(origin: bytes) -> list[tuple[str, str]]:
+    """List what the file that something was imported from says beyond values and attributes."""
+    if not origin:
+        return []
+    try:
+        found = json.loads(origin)
+    except ValueError:
+        return [("imported", "what is kept of its file cannot be read")]
+    if not isinstance(found, dict):
+        return []
+    rows = [(f"file: {name}", found[name]) for name in _FACTS if name in found]
+    return [(name, parts.text(_plain(value))) for name, value in rows]
+
+
+def _plain(value: Any) -> str:
+    """Write a fact of a file shortly: filters by name, what is off left out."""
+    if isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
+        return ", ".join(str(v.get("name") or v.get("id")) for v in value)
+    if isinstance(value, list):
+        return " x ".join("unlimited" if v is None else str(v) for v in value)
+    if isinstance(value, dict):
+        kept = {k: v for k, v in value.items() if v is not False and v is not None}
+        return ", ".join(k if v is True else f"{k} {_inner(v)}" for k, v in kept.items())
+    return str(value)
+
+
+def _inner(value: Any) -> str:
+    return f"({_plain(value)})" if isinstance(value, dict) else _plain(value)
+
+
+def user(uid: int) -> str:
+    """Give a user's name; the digits, where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def unix_group(gid: int) -> str:
+    """Give a Unix group's name; the digits, where there is none."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

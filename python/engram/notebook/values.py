@@ -1,0 +1,62 @@
+"""Values as text: the first and the last of them, whatever the array's size.
+
+At most a few dozen items are looked at. Strings of variable length can be read as a whole only, so
+they are shown where the whole is small.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram import _engram
+from engram.array import Array
+from engram.size import human
+
+_STRINGS = 1 << 20
+"""Bytes of strings that are read for a few of them."""
+
+ITEM = 4096
+"""Bytes of one item that is shown; a record can be of any size."""
+
+_PLANE = 2
+"""As many dimensions are shown, the last ones; the others at 0."""
+
+
+def shown(array: Array) -> tuple[str, str]:
+    """Give the values as lines of text, and which part of the array they are."""
+    if array.size == 0:
+        return "no values: a dimension is of length 0", ""
+    if array.dtype.kind == "T":
+        nbytes = _engram.object_info(array._realm, array._id).nbytes
+        if nbytes > _STRINGS:
+            return f"{human(nbytes)} of strings, not read for this", ""
+    elif array.dtype.itemsize > ITEM:
+        return f"each item is {human(array.dtype.itemsize)}, not shown", ""
+    values = array[...] if array.dtype.kind == "T" else array.view()
+    before = max(array.ndim - _PLANE, 0)
+    part = f"at [{'0, ' * before}...]" if before else ""
+    key: tuple[Any, ...] = (*[0] * before, ...)
+    return summary(values[key], threshold=60), part
+
+
+def summary(values: NDArray[Any], *, threshold: int = 20) -> str:
+    """Write an array's values, only the outer ones if they are more than `threshold`."""
+    edge = 4 if values.ndim < _PLANE else 3
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "generic":
+        values = values.view(values.dtype.str[0] + "i8")  # numpy writes no times without a unit
+    return np.array2string(
+        values, threshold=threshold, edgeitems=edge, precision=6, max_line_width=88, separator=", "
+    )
+
+
+def of_attribute(value: Any) -> tuple[str, str]:
+    """Give an attribute's value as text, and its type."""
+    if isinstance(value, str):
+        return value, "str"
+    array = np.asarray(value)
+    shape = f" {array.shape}" if array.shape else ""
+    if array.dtype.itemsize > ITEM and array.dtype.kind not in "SU":
+        return f"each item is {human(array.dtype.itemsize)}, not shown", f"{array.dtype}{shape}"
+    plain = str(value) if not array.shape else summary(array)
+    return plain, f"{array.dtype}{shape}"

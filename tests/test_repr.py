@@ -1,0 +1,292 @@
+"""What a notebook shows: whole HTML, nothing of a user's obeyed, bounded work, never an error."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import engram
+from engram import _engram
+from support import DTYPES, TEXT, filled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOID = {"img", "br", "path"}
+ALLOWED = {
+    *("div", "style", "b", "code", "span", "details", "summary", "table", "thead", "tbody", "tr"),
+    *("th", "td", "ul", "li", "pre", "svg", *VOID),
+}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</style></details></div><img src=x onerror=alert(1)>",
+    "' onmouseover='alert(1)",
+    '" autofocus onfocus="alert(1)',
+    "&lt;b&gt;",
+    "]]><!--",
+    "a\x1b[31m\n\u202eb",
+)
+
+
+class Page(HTMLParser):
+    """Checks that tags are ours, and closed in order; keeps the text."""
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.feed(shown)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ALLOWED
+        assert not [name for name, _ in attrs if name.startswith("on") or name == "href"]
+        assert not [v for name, v in attrs if name == "src" and not str(v).startswith("data:")]
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """All that is to be read, in one line."""
+        return " ".join(" ".join(self.words).split())
+
+
+def page(thing: Any) -> Page:
+    """Show a thing as a notebook would; check that it is a card, and whole."""
+    shown = thing._repr_html_()
+    assert shown.startswith("<div class='engram-card'><style>")
+    assert shown.isprintable()
+    return Page(shown)
+
+
+@pytest.fixture
+def filled_pool(pool: engram.Pool) -> engram.Pool:
+    """Give a pool with a bit of everything."""
+    field = np.arange(600, dtype="f4").reshape(20, 30)
+    pool.create_array(
+        "run/T", field, dims=("y", "x"), attrs={"units": "K", "range": [200.0, 310.0]}
+    )
+    pool["run"].attrs["orbit"] = np.int16(4)
+    pool["run/log"] = b"hello"
+    pool["names"] = np.array(["a", "ö"], dtype=object)
+    pool.create_namespace("icesat", mode=0o700)
+    return pool
+
+
+def test_a_pool_shows_space_members_attributes_namespaces_and_devices(
+    filled_pool: engram.Pool,
+) -> None:
+    shown = page(filled_pool).text
+    for part in (
+        *("Pool", filled_pool.path, "durability", "of 256 MiB used", "run/", "(y: 20, x: 30)"),
+        *("float32", "2.3 KiB", "names", "strings", "Attributes (0)", "icesat", "0700"),
+        *("survives power loss", filled_pool.devices[0].filesystem, filled_pool.uuid),
+    ):
+        assert part in shown
+
+
+def test_a_group_shows_its_members_and_attributes(filled_pool: engram.Pool) -> None:
+    shown = page(filled_pool["run"]).text
+    assert "Group run/ 2 members" in shown
+    assert "T (y: 20, x: 30) float32 2.3 KiB" in shown
+    assert "log bytes 5 B" in shown
+    assert "orbit 4 int16" in shown
+
+
+def test_an_array_shows_values_attributes_and_where_it_lies(filled_pool: engram.Pool) -> None:
+    shown = page(filled_pool["run/T"]).text
+    assert "Array run/T (y: 20, x: 30) float32 2.3 KiB" in shown
+    assert "[[ 0., 1., 2., ..., 27., 28., 29.]," in shown
+    assert "0 to 599" in shown
+    assert "units K str" in shown
+    assert "range [200., 310.] float64 (2,)" in shown
+    assert "an extent" in shown
+    assert "in the catalog" in page(filled_pool["names"]).text
+
+
+def test_blobs_attributes_trees_namespaces_have_cards_too(filled_pool: engram.Pool) -> None:
+    assert "b'hello'" in page(filled_pool["run/log"]).text
+    assert "units K str" in page(filled_pool["run/T"].attrs).text
+    assert "T (y: 20, x: 30) float32" in page(filled_pool.tree()).text
+    assert "icesat" in page(filled_pool.namespaces).text
+    assert "Namespace icesat 0 members" in page(filled_pool.namespaces["icesat"]).text
+
+
+def test_what_an_import_kept_of_its_file_is_shown(pool: engram.Pool, tmp_path: Path) -> None:
+    import h5py  # noqa: PLC0415 - takes a while, and only this needs it
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        options: dict[str, Any] = {"chunks": (5, 10), "compression": "gzip", "shuffle": True}
+        file.create_dataset("x", data=np.zeros((10, 10)), maxshape=(None, 10), **options)
+    engram.import_file(tmp_path / "a.h5", pool)
+    shown = page(pool["x"]).text
+    assert "file: format HDF5" in shown
+    assert "file: chunks 5 x 10" in shown
+    assert "shuffle, deflate" in shown
+    assert "file: maxshape unlimited x 10" in shown
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_and_values_of_users_are_only_text(pool: engram.Pool, name: str) -> None:
+    member = name.replace("/", "|")
+    made = pool.create_array(f"{member}/{member}", data=np.array([name], TEXT), attrs={name: name})
+    record = np.zeros(2, [(name.replace("\n", ""), "f4")])
+    pool.create_array(f"{member}/record", data=record, attrs={"record": record[0]})
+    pool[member].attrs[name] = np.array([name] * 2, dtype=TEXT)
+    pool.create_array(f"{member}/dims", data=[1, 2], dims=[name])
+    pool[f"{member}/blob"] = name.encode()
+    for thing in (pool, pool[member], *pool[member].values(), made.attrs, pool.tree()):
+        page(thing)
+    if name.isprintable():
+        assert html.escape(member) in pool._repr_html_()
+        assert name in page(made.attrs).text
+
+
+@given(st.text(min_size=1), st.text())
+def test_any_text_is_only_text(pool: engram.Pool, name: str, value: str) -> None:
+    made = pool.create_array("x", data=[1], overwrite=True)
+    try:
+        made.attrs[name] = value
+    except (engram.ArgumentError, engram.InvalidNameError):
+        return
+    page(made)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, TEXT], ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (70,), (3, 1, 40, 50)], ids=str)
+def test_every_dtype_and_shape_has_a_card(
+    pool: engram.Pool, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    values = np.full(shape, "é", TEXT) if dtype == TEXT else filled(dtype, shape)
+    page(pool.create_array("x", data=values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(10, np.nan),
+        np.array([np.inf, -np.inf, 0.0]),
+        np.array([-1.7e308, 1.7e308]),
+        np.full((5, 5), 3.0),
+        np.array([2**64 - 1, 0], "u8"),
+        np.array([[True, False]]),
+    ],
+    ids=["nan", "inf", "huge", "constant", "u8", "bool"],
+)
+def test_odd_numbers_have_a_card(pool: engram.Pool, values: Any) -> None:
+    shown = page(pool.create_array("x", data=values))
+    assert shown.counts["pre"] == 1
+
+
+def test_a_picture_leaves_blank_what_is_marked_as_missing(pool: engram.Pool) -> None:
+    values = np.array([1.0, -999.0, 3.0, 2.0, np.nan, 1.0])
+    made = pool.create_array("x", data=values, attrs={"_FillValue": -999.0})
+    assert "1 to 3" in page(made).text
+    path = re.search(r" d='([^']*)'", made._repr_html_())
+    assert path is not None
+    assert path[1].count("M") == 3
+    plane = pool.create_array("y", data=values.reshape(2, 3), attrs={"missing_value": -999})
+    picture = re.search(r"base64,([^']*)'", plane._repr_html_())
+    assert picture is not None
+    assert base64.b64decode(picture[1]).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_group_of_many_members_is_shown_in_bounds(pool: engram.Pool) -> None:
+    with pool.batch():
+        for n in range(100_000):
+            pool[f"many/{n:06}"] = b""
+    for thing in (pool, pool["many"], pool["many"].tree()):
+        shown = page(thing)
+        assert len(thing._repr_html_()) < 60_000
+        assert re.search(r"\.\.\. and 99,9[05]0 more", shown.text)
+    assert "100,000 members" in page(pool["many"]).text
+    pool["many/more"] = b""
+    assert "more than 100,000 members" in page(pool["many"]).text
+
+
+def test_a_tree_is_bounded_in_depth_and_in_all(pool: engram.Pool) -> None:
+    group: engram.Group = pool
+    with pool.batch():
+        for _ in range(1500):
+            group = group.create_group("deeper")
+        for n in range(150):
+            for m in range(150):
+                pool[f"wide/{n}/{m}"] = b""
+    assert page(pool.tree()).counts["li"] < 11_000
+    assert page(pool).counts["li"] < 400
+    assert "... and 50 more" in str(pool["wide"].tree(depth=1))
+    assert str(pool.tree()).count("\n") < 11_000
+
+
+def test_many_attributes_and_long_ones_are_cut(pool: engram.Pool) -> None:
+    pool.attrs.update({f"a{n:05}": n for n in range(5000)})
+    pool.attrs["A history"] = "line\n" * 100_000
+    pool.attrs["A name"] = "x" * 100_000
+    pool.attrs["A list"] = np.arange(100_000)
+    shown = page(pool.attrs)
+    assert len(pool.attrs._repr_html_()) < 60_000
+    assert "... and 4,903 more" in shown.text
+    assert "99999] int64 (100000,)" in shown.text
+
+
+def test_a_large_array_is_not_read_for_its_card(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool.create_array("x", shape=(2000, 4000), dtype="f4")
+    names = pool.create_array("s", data=np.full(200_000, "a name of some length", TEXT))
+    monkeypatch.setattr(_engram, "read", None)
+    assert "every 63rd row, every 63rd column" in page(made).text
+    assert len(made._repr_html_()) < 20_000
+    assert "not read for this" in page(names).text
+
+
+@pytest.mark.parametrize("state", ["gone", "closed"])
+def test_what_is_gone_or_closed_still_has_its_line(filled_pool: engram.Pool, state: str) -> None:
+    pool = filled_pool
+    tree = pool["run"].tree()
+    things = [pool["run"], pool["run/T"], pool["run/log"], pool["run"].attrs, pool["run/T"].attrs]
+    if state == "gone":
+        del pool["run"]
+    else:
+        things += [pool, pool.namespaces]
+        pool.close()
+    for thing in things:
+        shown = Page(thing._repr_html_())
+        assert shown.text
+        assert state in shown.text
+    assert "(y: 20, x: 30)" in page(tree).text
+
+
+def test_a_card_never_raises(pool: engram.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pool.create_array("x", data=[1.0, 2.0])
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError
+
+    monkeypatch.setattr("engram.notebook.values.shown", broken)
+    assert Page(made._repr_html_()).text == repr(made)
