@@ -114,14 +114,18 @@ def _numbers(name: str, flat: Array, known: dict[str, Any], kind: Kind) -> Attri
     if code == "f2":
         return Attribute(name, NUMBERS, flat.astype("f4"), known, "as a 32-bit float")
     if dtype.kind == "M":
-        texts = np.datetime_as_string(flat).tolist()
-        joined = ", ".join(texts)
+        joined = ", ".join(np.datetime_as_string(flat).tolist())
         return Attribute(name, TEXT, joined.encode(), known, "a time, as text of ISO 8601")
-    if dtype.kind in "iu":
-        for wider in ("i4", "f8"):
-            cast = flat.astype(wider)
-            same = all(int(a) == int(b) for a, b in zip(flat, cast, strict=True))
-            if same:
-                return Attribute(name, NUMBERS, cast, known, f"{dtype} as {cast.dtype}")
+    cast = _widened(flat) if dtype.kind in "iu" else None
+    if cast is None:
         return f"its value is of {dtype}, and {kind.model} has no number that holds it"
-    return f"its value is of {dtype}, which {kind.model} has not"
+    return Attribute(name, NUMBERS, cast, known, f"{dtype} as {cast.dtype}")
+
+
+def _widened(flat: Array) -> Array | None:
+    """Return integers as the numbers that every kind of file has, if those hold them."""
+    for code in ("i4", "f8"):
+        cast: Array = flat.astype(code)
+        if all(int(a) == int(b) for a, b in zip(flat, cast, strict=True)):
+            return cast
+    return None

@@ -103,7 +103,7 @@ class Dimensions:
         if item.dims is not None:
             return item.dims
         at, _, own = item.path.rpartition("/")
-        names = []
+        names: list[str] = []
         for axis in range(len(item.shape)):
             name = unused(f"{own}_dim_{axis}", {*self.of_group[at], *names})
             names.append(name)

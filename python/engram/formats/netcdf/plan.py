@@ -58,11 +58,10 @@ class Variable:
     @property
     def is_coordinate(self) -> bool:
         """Whether it is the variable of the dimension that has its name and group."""
-        return bool(self.dims) and self.dims[0].name == self.name and self._is_beside(self.dims[0])
-
-    def _is_beside(self, dimension: Dimension) -> bool:
-        """Whether a dimension is of the variable's group."""
-        return dimension.group == self.item.path.rpartition("/")[0]
+        if not self.dims:
+            return False
+        first = self.dims[0]
+        return first.name == self.name and first.group == self.item.path.rpartition("/")[0]
 
 
 @dataclass(slots=True)
@@ -101,11 +100,11 @@ class Plan:
         self.is_netcdf = str(tree.root.origin.get("format", "")).startswith("NETCDF")
         arrays = [a for a in tree.arrays if not self._is_hidden(a) and not self._is_below(a)]
         self._dims = Dimensions(tree, arrays)
-        for item in tree.groups:
-            self._add_group(item)
-        for item in tree.arrays:
-            if not self._is_below(item):
-                self._add_variable(item)
+        for group in tree.groups:
+            self._add_group(group)
+        for array in tree.arrays:
+            if not self._is_below(array):
+                self._add_variable(array)
         self._check_dimensions()
         self._check_sizes()
 

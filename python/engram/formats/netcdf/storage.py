@@ -1,4 +1,4 @@
-"""How a variable is stored in a netCDF-4 file: chunks, filters, fill value, as it was where it fits.
+"""How a variable is stored in a netCDF-4 file: chunks, filters, fill value, as it was if it fits.
 
 What `origin` tells is a hint. Chunks of another number of axes are ignored; a filter that is not
 available here, or refuses the variable, is left away and noted.
@@ -25,6 +25,8 @@ _ORDERED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
 _ZSTD, _BZIP2, _BLOSC = 32015, 307, 32001
 _SZIP_CODINGS = {"ec": h5z.SZIP_EC_OPTION_MASK, "nn": h5z.SZIP_NN_OPTION_MASK}
 _CHUNK_BYTES = 4 << 20
+
+
 def creation() -> h5p.PropDCID:
     """Return how every dataset is made: with its attributes in their order, and no times."""
     made = h5p.create(h5p.DATASET_CREATE)
@@ -80,13 +82,13 @@ def _is_length(n: object) -> bool:
 
 
 def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
-    """Set the fill value: that of _FillValue, else netCDF's own, else none where there was none."""
+    """Set the fill value: none where there was none, else that of _FillValue, else netCDF's."""
     form = variable.form
-    value = fill_value(variable)
-    if value is None and variable.item.origin.get("fill") == "none":
+    if variable.item.origin.get("fill") == "none":
         if form.kind in {NUMBERS, CHARS}:
             made.set_fill_time(h5d.FILL_TIME_NEVER)
         return
+    value = fill_value(variable)
     if form.kind == STRINGS:
         made.set_fill_value(np.array("", h5py.string_dtype()))
         return
@@ -154,7 +156,9 @@ def _add_filter(
     try:
         available = h5z.filter_avail(code)
         if available and code == h5z.FILTER_SZIP:
-            made.set_szip(values[0] & (h5z.SZIP_EC_OPTION_MASK | h5z.SZIP_NN_OPTION_MASK), values[1])
+            made.set_szip(
+                values[0] & (h5z.SZIP_EC_OPTION_MASK | h5z.SZIP_NN_OPTION_MASK), values[1]
+            )
         elif available and code == h5z.FILTER_DEFLATE:
             made.set_deflate(*values[:1])
         elif available and code == h5z.FILTER_SHUFFLE:

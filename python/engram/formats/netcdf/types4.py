@@ -133,7 +133,7 @@ def _wanted_type(variable: Variable) -> h5t.TypeID:
 def _from_facts(dtype: DType, facts: dict[str, Any]) -> h5t.TypeID:
     """Return the type of a dtype, with what its import kept of it where that fits."""
     if "enum" in facts and dtype.kind in "biu":
-        made = h5t.enum_create(h5t.py_create(np.dtype(f"i1") if dtype.kind == "b" else dtype))
+        made = h5t.enum_create(h5t.py_create(np.dtype("i1") if dtype.kind == "b" else dtype))
         for name, value in facts["enum"].items():
             made.enum_insert(name.encode(), value)
         return made

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram.formats.blocks import BLOCK_BYTES, regions
+from engram.formats.blocks import BLOCK_BYTES, index, regions
 from engram.formats.netcdf import attributes
 from engram.formats.netcdf.classic import ATTRIBUTE, DIMENSION, MAGIC, VARIABLE
 from engram.formats.netcdf.kinds import DEFAULT_FILLS
@@ -62,9 +62,7 @@ class _Layout:
         self.numbers = {name: number for number, name in enumerate(self.root.dims)}
         self.records = [v for v in self.root.variables if _is_record(v)]
         self.fixed = [v for v in self.root.variables if not _is_record(v)]
-        self.padded = {
-            v.name: _nbytes(v) + -_nbytes(v) % _ALIGN for v in self.root.variables
-        }
+        self.padded = {v.name: _nbytes(v) + -_nbytes(v) % _ALIGN for v in self.root.variables}
         self.begins = dict.fromkeys(self.padded, 0)
         at = len(self.header())
         for variable in [*self.fixed, *self.records]:
@@ -148,7 +146,7 @@ def _write_fixed(file: BinaryIO, layout: _Layout, variable: Variable, tell: Tell
 def _write_values(file: BinaryIO, variable: Variable, values: Array, tell: Tell) -> None:
     """Write values where the file stands, in C order, a bounded piece at a time."""
     for region in regions(values.shape, None, variable.item.dtype.itemsize):
-        piece = values[(*region, ...)]
+        piece = values[index(region)]
         file.write(_raw(variable, piece))
         tell(variable.item.path, piece.nbytes)
 
@@ -214,7 +212,7 @@ def _pad(raw: bytes) -> bytes:
 
 def _is_record(variable: Variable) -> bool:
     """Whether a variable has the unlimited dimension."""
-    return bool(variable.dims) and variable.dims[0].unlimited
+    return variable.dims is not None and any(d.unlimited for d in variable.dims[:1])
 
 
 def _nbytes(variable: Variable) -> int:

@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5ds, h5f, h5g, h5p, h5s, h5t
 
-from engram.formats.blocks import regions
+from engram.formats.blocks import index, regions
 from engram.formats.netcdf import attributes, storage
 from engram.formats.netcdf.forms import STRINGS
 from engram.formats.netcdf.types4 import STRING, Types, text_type
@@ -63,7 +63,7 @@ class _Writer:
     """One file being written."""
 
     def __init__(self, plan: Plan, file: h5f.FileID, tell: Tell) -> None:
-        """Number the dimensions."""
+        """Begin with numbers for the dimensions."""
         self._plan = plan
         self._tell = tell
         self._root = h5g.open(file, b"/")
@@ -101,9 +101,7 @@ class _Writer:
             self._places[path] = made
         return self._places[path]
 
-    def _members(
-        self, place: h5g.GroupID, group: Group
-    ) -> list[tuple[Variable, h5d.DatasetID]]:
+    def _members(self, place: h5g.GroupID, group: Group) -> list[tuple[Variable, h5d.DatasetID]]:
         """Make a group's dimensions and variables."""
         coordinates = {v.name for v in group.variables if v.is_coordinate}
         for dimension in group.dims.values():
@@ -186,7 +184,7 @@ class _Writer:
         tid = None if is_text else dataset.get_type()  # h5py's own, of objects, for strings
         width = _TEXT_BYTES if is_text else item.dtype.itemsize
         for region in regions(item.shape, storage.chunks_of(variable), width):
-            piece = values[(*region, ...)]
+            piece = values[index(region)]
             nbytes = piece.nbytes
             if form.convert is not None:
                 piece = form.convert(piece)
