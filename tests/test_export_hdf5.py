@@ -155,8 +155,11 @@ def test_types_that_numpy_has_no_word_for_come_back(
         space = h5s.create_simple((3,))
         made = h5d.create(file.id, b"v", tid, space)
         attribute = h5py.h5a.create(made, b"a", tid, space)
-        if is_text and tid.is_variable_str():
-            values = values.astype(object).astype(h5py.string_dtype("ascii"))
+        if is_text:
+            if tid.is_variable_str():
+                values = values.astype(object).astype(h5py.string_dtype("ascii"))
+            else:
+                values = values.astype(h5py.string_dtype(("ascii", "utf-8")[tid.get_cset()], 4))
             made.write(h5s.ALL, h5s.ALL, values)
             attribute.write(values)
         else:
@@ -235,9 +238,7 @@ def test_chunks_filters_and_fill_values_come_back(
 
 
 @pytest.mark.parametrize("kind", ["records", "words", "fixed_utf8", "enum", "bool", ">c8"])
-def test_fill_values_of_every_kind_come_back(
-    pool: engram.Pool, tmp_path: Path, kind: str
-) -> None:
+def test_fill_values_of_every_kind_come_back(pool: engram.Pool, tmp_path: Path, kind: str) -> None:
     def make(file: h5py.File) -> None:
         value = VALUES[kind]
         one = value.reshape(-1)[-1]
@@ -321,9 +322,7 @@ def test_what_was_one_object_and_was_changed_is_two(pool: engram.Pool, tmp_path:
         assert not list(file["attributes2"].attrs)
 
 
-def test_committed_types_come_back_with_what_is_of_them(
-    pool: engram.Pool, tmp_path: Path
-) -> None:
+def test_committed_types_come_back_with_what_is_of_them(pool: engram.Pool, tmp_path: Path) -> None:
     def make(file: h5py.File) -> None:
         file["types/record"] = OUTER
         file["clouds"] = CLOUDS
@@ -338,9 +337,7 @@ def test_committed_types_come_back_with_what_is_of_them(
     check(pool, tmp_path, make)
 
 
-def test_order_of_creation_and_of_attributes_comes_back(
-    pool: engram.Pool, tmp_path: Path
-) -> None:
+def test_order_of_creation_and_of_attributes_comes_back(pool: engram.Pool, tmp_path: Path) -> None:
     def make(file: h5py.File) -> None:
         file["z"] = h5py.SoftLink("/b")
         file["b"] = 1

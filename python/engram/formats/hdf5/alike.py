@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engram.formats.blocks import regions
+from engram.formats.blocks import index, regions
 from engram.formats.target import ArrayItem, GroupItem
 
 if TYPE_CHECKING:
@@ -111,6 +111,6 @@ def _alike_arrays(left: ArrayItem, right: ArrayItem) -> bool:
         return False
     one, other = left.load(), right.load()
     return all(
-        _alike_values(one[(*region, ...)], other[(*region, ...)])
+        _alike_values(one[index(region)], other[index(region)])
         for region in regions(left.shape, None, left.dtype.itemsize)
     )

@@ -1,10 +1,10 @@
 """The file that HDF5 writes: a failure of the medium ends the export, not HDF5's library.
 
-HDF5 cannot close a file that it cannot write to: it keeps it, tries again when the process ends, and
-may crash there. So its writes go through here. The first that fails (no space, a limit, Ctrl-C) is
-kept, and from then on writes are kept in memory, where HDF5 finds them again; it closes a file that
-seems whole to it and is removed. `check` raises what was kept, after each piece and at the end, so
-that little is written in vain.
+HDF5 cannot close a file that it cannot write to: it keeps it, tries again when the process ends,
+and may crash there. So its writes go through here. The first that fails (no space, a limit, Ctrl-C)
+is kept, and from then on writes are kept in memory, where HDF5 finds them again; it closes a file
+that seems whole to it and is removed. `check` raises what was kept, after each piece and at the
+end, so that little is written in vain.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 from h5py import h5a, h5d, h5s, h5t
 
 from engram.formats import text
-from engram.formats.blocks import regions
+from engram.formats.blocks import index, regions
 from engram.formats.hdf5.build import in_memory
 from engram.formats.hdf5.storage import Storage
 
@@ -179,7 +179,7 @@ class DatasetWriter:
             return
         values = item.load()
         for region in self._regions(rank):
-            piece, kind = _encoded(values[(*region, ...)], tid)
+            piece, kind = _encoded(values[index(region)], tid)
             made.write(*_spaces(made, region[:rank]), piece, kind)
             if not retold:
                 self._tell(item.path, item.dtype.itemsize * piece.size)
@@ -191,7 +191,7 @@ class DatasetWriter:
             return True
         values, tid = item.load(), made.get_type()
         for region in self._regions(rank):
-            wanted, kind = _encoded(values[(*region, ...)], tid)
+            wanted, kind = _encoded(values[index(region)], tid)
             found = np.zeros_like(wanted)
             made.read(*_spaces(made, region[:rank]), found, kind)
             if wanted.dtype.kind == "O":

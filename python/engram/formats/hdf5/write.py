@@ -4,7 +4,8 @@ Groups are written from the root down, one after another; the members of each ar
 order of its origin. Every object is made without a name and linked when it is whole. Committed
 datatypes come first, under names of their own, since datasets are made of them. Links of the file
 that were not followed come back as they were; a soft link's path, which began at the file's root,
-begins at the group that the file was imported into. Scales are attached when all datasets are there.
+begins at the group that the file was imported into. Scales are attached when all datasets are
+there.
 
 What dims say is written as labels of dimensions; the scales that an HDF5 file had are attached
 again as they were.
