@@ -31,7 +31,7 @@ app = typer.Typer(
 
 SECTIONS = {
     "Look": ("ls", "tree", "info", "stats"),
-    "Values in and out": ("put", "get", "import"),
+    "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm"),
     "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),
 }
