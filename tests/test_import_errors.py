@@ -67,7 +67,7 @@ def test_a_truncated_file_is_refused(pool: Any, tmp_path: Path, keep: int) -> No
     [
         (b"", "empty"),
         (b"hello, world", "no known format"),
-        (b"\x93NUMPY\x01\x00", "engram put"),
+        (b"\x93NUMPY\x01\x00", "truncated"),
         (b"\x0e\x03\x13\x01rest", "HDF4"),
         (b"\x1f\x8b\x08\x00", "gzip"),
     ],

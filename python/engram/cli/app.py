@@ -30,10 +30,10 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info"),
-    "Values in and out": ("put", "get", "import"),
+    "Look": ("ls", "tree", "info", "stats", "plot"),
+    "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm"),
-    "Pools": ("create", "destroy", "ns", "verify", "demo"),
+    "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),
 }
 """The verbs by section, in the order in which help lists them."""
 

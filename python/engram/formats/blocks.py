@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,6 +18,11 @@ Region = tuple[slice, ...]
 
 BLOCK_BYTES = 16 << 20
 """Bytes of one piece, at most, unless a single chunk of the file is larger."""
+
+
+def index(region: Region) -> tuple[Any, ...]:
+    """Return what indexes an array to give a view of the region, also where it has no axes."""
+    return (*region, ...)
 
 
 def block_shape(

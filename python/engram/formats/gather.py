@@ -16,6 +16,7 @@ import numpy as np
 from engram.blob import Blob
 from engram.errors import ArgumentError, BusyError, NotFoundError
 from engram.formats import origin
+from engram.formats.blocks import index
 from engram.formats.target import ArrayItem, GroupItem, Tree
 from engram.group import Group
 from engram.handle import Handle
@@ -120,7 +121,7 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
     if dtype.kind == "T":
         load = functools.partial(_load_text, member, region)
     else:
-        values = np.asarray(member)[region]
+        values = np.asarray(member)[index(region)]
         load = functools.partial(np.ndarray.view, values)
     return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob)
 
@@ -128,10 +129,11 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
 def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:
     """Read strings, which are decoded when they are written and not before."""
     try:
-        found: np.ndarray[Any, Any] = np.asarray(member[...])[region]
+        values = np.asarray(member[...], dtype=member.dtype)
     except NotFoundError:
         message = f"{member!r} was replaced while it was exported; export again"
         raise BusyError(message) from None
+    found: np.ndarray[Any, Any] = values[index(region)]
     return found
 
 

@@ -22,12 +22,11 @@ GROUP = "engram.formats"
 # Files that people try, and what they can do with them.
 _KNOWN = (
     (b"\x0e\x03\x13\x01", "an HDF4 file; convert it with `h4toh5` first"),
-    (b"\x93NUMPY", "a NumPy array; use `engram put POOL PATH FILE.npy`"),
     (b"\x1f\x8b", "compressed with gzip; decompress it first"),
     (b"BZh", "compressed with bzip2; decompress it first"),
     (b"\xfd7zXZ", "compressed with xz; decompress it first"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd; decompress it first"),
-    (b"PK\x03\x04", "a zip archive (npz, zarr.zip …); unpack it first"),
+    (b"PK\x03\x04", "a zip archive, neither .npz nor .zarr.zip; unpack it first"),
     (b"GRIB", "a GRIB file, for which no format is installed"),
     (b"SIMPLE  =", "a FITS file, for which no format is installed"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself; `git lfs pull` gets it"),

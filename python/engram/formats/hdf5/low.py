@@ -3,13 +3,14 @@
 A small file costs what its handles cost: opening an object, asking for its type, space and
 property list, closing them. h5py's high level asks anew for each answer, and makes a numpy dtype
 of a type each time. Here a dataset's handle is held while its file is open, with what has been
-asked of it, and types are known by their encoding, within one file: most of its variables and
-attributes share a few.
+asked of it, and types are known by their encoding, whichever file they are in: most variables and
+attributes share a few. Only committed types belong to their file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +59,13 @@ class Kind:
         What its dtype does not say, for `origin`; None where it says all.
     nbytes
         Bytes of one value in the file.
+    of
+        HDF5's class of it.
 
     """
 
     __slots__ = (
-        "_memory", "dtype", "inner", "is_text", "nbytes", "plain", "problem", "tid", "told",
+        "_memory", "dtype", "inner", "is_text", "nbytes", "of", "plain", "problem", "tid", "told",
     )  # fmt: skip
 
     def __init__(self, tid: h5t.TypeID) -> None:
@@ -70,6 +73,7 @@ class Kind:
         self.tid = tid
         self._memory: h5t.TypeID | None = None
         self.nbytes: int = tid.get_size()
+        self.of: int = tid.get_class()
         self.inner: Shape = ()
         self.is_text = False
         self.told: dict[str, Any] | None = None
@@ -128,7 +132,7 @@ class File:
         except (OSError, ValueError, RuntimeError, KeyError) as error:
             message = f"{path}: not a whole HDF5 file: {error}. Get it again, or look with `h5ls`"
             raise FormatError(message) from None
-        self._kinds: dict[bytes, Kind] = {}
+        self._committed: dict[int, Kind] = {}
 
     def close(self) -> None:
         """Close the file, and all that is open in it."""
@@ -137,11 +141,16 @@ class File:
 
     def kind(self, tid: h5t.TypeID) -> Kind:
         """Return what is known of a datatype."""
-        encoded = tid.encode()
-        known = self._kinds.get(encoded)
-        if known is None:
-            known = self._kinds[encoded] = Kind(tid)
-        return known
+        if tid.committed():
+            address = int(h5o.get_info(tid).addr)
+            return self._committed.setdefault(address, Kind(tid))
+        return _kind(tid.encode())
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind(encoded: bytes) -> Kind:
+    """Return what is known of a datatype that stands alone, in whichever file."""
+    return Kind(h5t.decode(encoded))
 
 
 class Owner:

@@ -8,7 +8,7 @@ import numpy as np
 from h5py import h5d, h5ds, h5i
 
 from engram.formats import text
-from engram.formats.hdf5 import slabs
+from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5.low import Dataset, filters
 from engram.formats.origin import raw
 from engram.formats.source import ArrayNode, TextNode
@@ -156,11 +156,12 @@ def scale_path(scale: h5d.DatasetID) -> str:
 
 def dataset_origin(dataset: Dataset) -> Origin:
     """Return how a dataset is stored."""
-    origin: Origin = {"format": "HDF5"}
+    origin: Origin = {"format": "HDF5", **facts.of_object(dataset.id, dataset.plist)}
     if dataset.kind.told is not None:
         origin["type"] = dataset.kind.told
     if dataset.shape is None:
         return {**origin, "dataspace": "null"}
+    origin.update(facts.of_storage(dataset.plist))
     return {**origin, **_layout(dataset), **_fill(dataset), **_scales(dataset)}
 
 

@@ -105,7 +105,7 @@ class Structure:
         self._met = {root.group.address}
         self._numbers: dict[int, Dimension] = {}
         self._scales: dict[int, Dimension] = {}
-        self._shown: dict[int, Kind] = {}
+        self._shown: dict[Kind, Kind] = {}
         for place in self.places:  # which grows
             self._visit(place)
         if not (self.is_marked or self._numbers):
@@ -126,7 +126,7 @@ class Structure:
 
     def type_name(self, kind: Kind) -> str | None:
         """Return the name of a user-defined type, if it is one."""
-        if kind.tid.get_class() not in _USER_TYPES:
+        if kind.of not in _USER_TYPES:
             return None
         return next((name for name, tid in self._named if tid == kind.tid), None)
 
@@ -135,12 +135,12 @@ class Structure:
 
         h5py takes some of them for booleans and complex numbers.
         """
-        if kind.plain is None or kind.tid.get_class() not in {h5t.ENUM, h5t.COMPOUND}:
+        if kind.problem is not None or kind.of not in {h5t.ENUM, h5t.COMPOUND}:
             return kind
-        known = self._shown.get(id(kind))
+        known = self._shown.get(kind)
         if known is None:
             dtype = _native(kind.tid)
-            known = self._shown[id(kind)] = kind if dtype == kind.dtype else kind.seen_as(dtype)
+            known = self._shown[kind] = kind if dtype == kind.dtype else kind.seen_as(dtype)
         return known
 
     def _visit(self, place: Place) -> None:
@@ -202,10 +202,9 @@ class Structure:
 
     def _is_shown(self, dataset: Dataset) -> bool:
         """Whether netCDF's library, and netCDF4, show a dataset as a variable."""
-        tid = dataset.kind.tid
-        kind = tid.get_class()
+        kind = dataset.kind.of
         if kind in _NUMBERS:
-            known = tid.get_size() in _NUMBERS[kind]
+            known = dataset.kind.nbytes in _NUMBERS[kind]
         elif kind in _USER_TYPES:
             known = kind != h5t.OPAQUE and self.type_name(dataset.kind) is not None
         else:
