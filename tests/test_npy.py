@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import engram
 from engram.formats import npy
-from engram.formats.blocks import regions
+from engram.formats.blocks import index, regions
 from support import DTYPES, TEXT, assert_exactly, filled
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def test_whatever_is_saved_comes_back(value: np.ndarray[Any, Any], fortran: bool
     out = np.zeros(header.shape, header.dtype)
     values = npy.Values(stream, header, len(said))
     for region in regions(header.shape, None, header.dtype.itemsize, 40):
-        values.read(out, region)
+        values.read(out[index(region)], region)
     assert out.tobytes() == np.ascontiguousarray(value).tobytes()
 
 
@@ -156,7 +156,8 @@ def test_only_the_spans_asked_for_are_read(monkeypatch: pytest.MonkeyPatch) -> N
         header, said = npy.read_header(stream)
         read.clear()
         out = np.zeros(header.shape, header.dtype)
-        npy.Values(stream, header, len(said)).read(out, (slice(0, 16), slice(3, 9), slice(2, 16)))
+        region = (slice(0, 16), slice(3, 9), slice(2, 16))
+        npy.Values(stream, header, len(said)).read(out[region], region)
         assert max(read) <= 256
         expected = np.zeros_like(out)
         expected[:, 3:9, 2:] = value[:, 3:9, 2:]
@@ -341,3 +342,13 @@ def test_a_file_that_changes_while_it_is_read_is_refused(pool: engram.Pool, tmp_
         engram.import_file(file, pool, progress=change)
     assert len(pieces) > 1
     assert not list(pool)
+
+
+def test_arrays_of_several_pieces_arrive_whole(pool: Any, tmp_path: Path) -> None:
+    value = np.arange(5 << 20).reshape(1024, -1)
+    np.save(tmp_path / "x.npy", value)
+    np.savez(tmp_path / "y.npz", y=value)
+    engram.import_file(tmp_path / "x.npy", pool)
+    engram.import_file(tmp_path / "y.npz", pool)
+    assert np.array_equal(pool["x"].view(), value)
+    assert np.array_equal(pool["y"].view(), value)

@@ -18,6 +18,7 @@ __all__ = [
     "Pool",
     "Realm",
     "Space",
+    "Standing",
     "View",
     "allocate",
     "attr_delete",
@@ -35,6 +36,7 @@ __all__ = [
     "group_info",
     "kinds",
     "members",
+    "memory_limits",
     "names",
     "object_info",
     "open_for_write",
@@ -47,6 +49,7 @@ __all__ = [
     "replace",
     "scratch",
     "set_origin",
+    "standing",
     "verify",
     "view",
 ]
@@ -166,6 +169,23 @@ class Space:
     def views(self) -> int: ...
 
 @final
+class Standing:
+    @property
+    def filesystem(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def durable(self) -> bool: ...
+    @property
+    def mount(self) -> str | None: ...
+    @property
+    def options(self) -> str | None: ...
+    @property
+    def free(self) -> int: ...
+
+@final
 class View:
     @property
     def nbytes(self) -> int: ...
@@ -225,6 +245,8 @@ class ObjectInfo:
 
 def kinds() -> list[tuple[int, str, int, int]]: ...
 def destroy(path: _Path) -> None: ...
+def standing(path: _Path) -> Standing: ...
+def memory_limits() -> list[tuple[Path, int, int]]: ...
 def verify(path: _Path) -> tuple[list[str], list[tuple[str, int]], list[str]]: ...
 def find(realm: Realm, parent: int, path: str) -> _Found | None: ...
 def contains(realm: Realm, parent: int, path: str) -> bool: ...

@@ -12,6 +12,7 @@ mod blob;
 mod dtype;
 mod error;
 mod group;
+mod machine;
 mod pool;
 mod realm;
 mod strings;
@@ -40,6 +41,8 @@ mod _engram {
         GroupInfo, contains, count, create_group, delete, find, group_info, members, names,
         path_of, rename, set_origin,
     };
+    #[pymodule_export]
+    use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
     #[pymodule_export]

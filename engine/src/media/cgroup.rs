@@ -46,6 +46,12 @@ pub fn headroom() -> Option<u64> {
     tightest(Path::new("/")).map(|limit| limit.headroom())
 }
 
+/// What bounds the memory that this process may take: the tightest of its cgroups, the machine.
+pub fn limits() -> Vec<Limit> {
+    let root = Path::new("/");
+    [tightest(root), machine(root)].into_iter().flatten().collect()
+}
+
 /// Refuses an allocation of `bytes` of memory for `what` that the kernel would answer by killing.
 ///
 /// On error nothing has been allocated: free memory, raise the limit that is named, or ask for
@@ -83,8 +89,7 @@ fn with_overhead(bytes: u64) -> u64 {
 
 /// The bytes of memory that can be had without killing: the machine's and the cgroups' headroom.
 pub(super) fn available() -> Option<u64> {
-    let limits = [tightest(Path::new("/")), machine(Path::new("/"))];
-    limits.iter().flatten().map(Limit::headroom).min()
+    limits().iter().map(Limit::headroom).min()
 }
 
 /// The machine as a limit: what could be had without swapping out or killing, and free swap.

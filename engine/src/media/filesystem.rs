@@ -59,12 +59,26 @@ pub struct Mount {
 
 /// What the engine thinks of a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub enum Verdict {
+    /// It carries a pool.
     Allowed(FsKind),
     /// Only with force; the reason.
     Forced(&'static str),
     /// Never; the reason.
     Refused(&'static str),
+}
+
+/// What a path is on, whether that may carry a device or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The filesystem's name as the kernel gives it.
+    pub name: String,
+    /// Whether it may carry a device, and why not.
+    pub verdict: Verdict,
+    /// Whether what is flushed survives power loss, as far as the filesystem decides it.
+    pub durable: bool,
+    /// Where it is mounted, and its own options; `None` where there is no /proc.
+    pub mounted: Option<(String, String)>,
 }
 
 const NO_SHARING: &str = "its shared mappings are not shared between nodes, so two processes \
@@ -127,14 +141,7 @@ const KNOWN: &[(&str, u64, Verdict)] = &[
 /// so, `force` overrides it.
 pub fn admit(path: &Path, force: bool) -> Result<Mount> {
     let shown = path.display();
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
-        .open(path)
-        .map_err(|e| Error::os(format_args!("cannot look at {shown}"), &e))?;
-    let magic = magic(file.as_raw_fd())
-        .map_err(|e| Error::os(format_args!("cannot ask what filesystem {shown} is on"), &e))?;
-    let (name, verdict) = classify(magic, type_name(file.as_raw_fd()).as_deref());
+    let Standing { name, verdict, durable, .. } = look(path)?;
     let kind = match verdict {
         Verdict::Allowed(kind) => kind,
         Verdict::Forced(_) if force => FsKind::Other,
@@ -149,8 +156,24 @@ pub fn admit(path: &Path, force: bool) -> Result<Mount> {
              this node"
         ),
     };
-    let durable = !matches!(name.as_str(), "tmpfs" | "devtmpfs" | "ramfs" | "hugetlbfs");
     Ok(Mount { kind, name, durable })
+}
+
+/// Says what `path`, which exists, is on.
+pub fn look(path: &Path) -> Result<Standing> {
+    let shown = path.display();
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
+        .open(path)
+        .map_err(|e| Error::os(format_args!("cannot look at {shown}"), &e))?;
+    let magic = magic(file.as_raw_fd())
+        .map_err(|e| Error::os(format_args!("cannot ask what filesystem {shown} is on"), &e))?;
+    let row = mounted(file.as_raw_fd());
+    let (name, verdict) = classify(magic, row.as_ref().map(|(fstype, ..)| fstype.as_str()));
+    let durable = !matches!(name.as_str(), "tmpfs" | "devtmpfs" | "ramfs" | "hugetlbfs");
+    let mounted = row.map(|(_, point, options)| (point, options));
+    Ok(Standing { name, verdict, durable, mounted })
 }
 
 /// The bytes that this user can still allocate on the filesystem at `path`; in memory, no more than
@@ -211,13 +234,13 @@ fn classify(magic: u64, type_name: Option<&str>) -> (String, Verdict) {
     }
 }
 
-/// The type's name of the filesystem that an open file is on, if /proc tells.
-fn type_name(fd: RawFd) -> Option<String> {
+/// The type, the place and the options of the mount that an open file is on, if /proc tells.
+fn mounted(fd: RawFd) -> Option<(String, String, String)> {
     let info = fs::read_to_string(format!("/proc/thread-self/fdinfo/{fd}")).ok()?;
     let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
     let mounts = fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     let row = mounts.lines().filter_map(MountRow::parse).find(|row| row.id == id)?;
-    Some(row.fstype.to_owned())
+    Some((row.fstype.to_owned(), row.point, row.options.to_owned()))
 }
 
 /// One row of /proc/self/mountinfo: the fields that the engine reads.

@@ -15,7 +15,7 @@ from engram.cli.terminal import fail
 from engram.errors import EngramError
 
 # Each of these modules adds its verbs to `app`.
-from engram.cli import demo, files, info, ls, names, ns, pools, tree, values  # noqa: F401  # isort: skip
+from engram.cli import demo, doctor, files, info, ls, names, ns, pools, stats, tree, values  # noqa: F401  # isort: skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,10 +30,10 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info"),
+    "Look": ("ls", "tree", "info", "stats"),
     "Values in and out": ("put", "get", "import"),
     "Names": ("mv", "rm"),
-    "Pools": ("create", "destroy", "ns", "verify", "demo"),
+    "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),
 }
 """The verbs by section, in the order in which help lists them."""
 

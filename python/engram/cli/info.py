@@ -52,17 +52,14 @@ def info(
         if json:
             terminal.print_json({**shown, "attributes": attributes})
             return
-        console = terminal.out()
-        console.print(terminal.facts(describe.readable(shown)))
-        if attributes:
-            console.print(Text("attributes", style="bold"))
-            rows = {
-                f"  {name}": describe.attribute_text(value) for name, value in attributes.items()
-            }
-            console.print(terminal.facts(rows))
-        if first is not None:
-            console.print(Text("values", style="bold"))
-            console.print(Text("\n".join(plain(line) for line in first.split("\n"))))
+    terminal.print_facts(describe.readable(shown))
+    if attributes:
+        terminal.print_title("attributes")
+        rows = {name: describe.attribute_text(value) for name, value in attributes.items()}
+        terminal.print_facts(rows, indent=2)
+    if first is not None:
+        terminal.print_title("values")
+        terminal.show(Text("\n".join(plain(line) for line in first.split("\n"))))
 
 
 def first_values(member: engram.Array | engram.Blob) -> str:

@@ -99,7 +99,8 @@ def _print_names(found: Iterable[tuple[str, Member]]) -> None:
     names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
     first = list(itertools.islice(names, _AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
     if 0 < len(first) <= _AT_A_GLANCE:
-        terminal.out().print(Columns([Text(n) for n in first], column_first=True, padding=(0, 2)))
+        words = [Text(n, style=terminal.GROUP if n.endswith("/") else "") for n in first]
+        terminal.show(Columns(words, column_first=True, padding=(0, 2)))
         return
     for name in itertools.chain(first, names):
         sys.stdout.write(f"{name}\n")
@@ -110,10 +111,7 @@ def _print_long(found: Iterable[tuple[str, Member]]) -> None:
     rows = _rows(found)
     first = list(itertools.islice(rows, _AT_A_GLANCE + 1))
     if sys.stdout.isatty() and len(first) <= _AT_A_GLANCE:
-        table = terminal.table(*_HEADINGS, right=_RIGHT)
-        for row in first:
-            table.add_row(*(Text(word) for word in row))
-        terminal.out().print(table)
+        terminal.print_table(_HEADINGS, first, key="name", right=_RIGHT)
         return
     # The first rows say how wide the columns are; a later one that is wider sticks out.
     widths = [max(map(len, column)) for column in zip(_HEADINGS, *first, strict=True)]

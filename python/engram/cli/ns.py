@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from engram import size as sizes
 from engram.cli import completion, describe, terminal
@@ -122,11 +121,8 @@ def _list(pool: Pool, name: str | None, *, json: bool) -> None:
     if json:
         terminal.print_json(told)
         return
-    table = terminal.table(*_HEADINGS, right=("mode", "size", "used", "members"))
-    for facts in told:
-        row = [_shown(heading, facts[heading]) for heading in _HEADINGS]
-        table.add_row(*(Text(plain(word)) for word in row))
-    terminal.out().print(table)
+    rows = [[_shown(heading, facts[heading]) for heading in _HEADINGS] for facts in told]
+    terminal.print_table(_HEADINGS, rows, key="name", right=("mode", "size", "used", "members"))
 
 
 def _facts(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:

@@ -11,14 +11,17 @@ import shutil
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 import numpy as np
+from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -27,8 +30,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from rich.console import RenderableType
     from rich.progress import TaskID
 
 HEADING = "bold"
@@ -44,6 +49,9 @@ PATIENCE_S = 1.0
 """A progress bar appears once something has taken so long."""
 
 _PIPE_WIDTH = 100_000
+_GAP = "  "
+_KEY_WIDTH = 16
+"""What a row is about has so many columns, or the table is too wide."""
 _OUR_WORDS = (
     (r"pass overwrite=True to", "add --overwrite to"),
     (r"overwrite=True", "--overwrite"),
@@ -68,6 +76,17 @@ def out() -> Console:
     """Return the console of stdout: as wide as need be where it is not a terminal."""
     width = None if sys.stdout.isatty() else _PIPE_WIDTH
     return Console(width=width, highlight=False, emoji=False)
+
+
+def show(*what: RenderableType) -> None:
+    """Print what rich can draw; without blanks at the ends of lines where it is no terminal."""
+    console = out()
+    if sys.stdout.isatty():
+        console.print(*what)
+        return
+    with console.capture() as drawn:
+        console.print(*what)
+    sys.stdout.write("\n".join(line.rstrip() for line in drawn.get().split("\n")))
 
 
 def plain(text: object) -> str:
@@ -108,32 +127,69 @@ def in_our_words(message: str) -> str:
     return message
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Return an empty table without a frame, whose last column takes what width is left.
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    key: str,
+    right: Collection[str] = (),
+    indent: int = 0,
+) -> None:
+    """Print rows below headings; in a terminal that is too narrow for that, each row on its own.
 
     Parameters
     ----------
-    *columns
+    headings
         The headings.
+    rows
+        The words of each row.
+    key
+        The heading of what a row is about: that column folds, and stands first on its own line in
+        a narrow terminal.
     right
-        Those of numbers.
+        The headings of numbers.
+    indent
+        Blanks before each line.
 
     """
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns[:-1]:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
-    made.add_column(columns[-1], overflow="fold", min_width=12)
-    return made
+    words = [[plain(word) for word in row] for row in rows]
+    place = headings.index(key)
+    columns = zip(headings, *words, strict=True)
+    widths = [max(map(cell_len, column)) for column in columns]
+    others = sum(widths) - widths[place] + len(_GAP) * (len(headings) - 1) + indent
+    if others + min(widths[place], _KEY_WIDTH) > out().width:
+        _print_records(words, place, indent)
+        return
+    made = Table(box=None, pad_edge=False, header_style=HEADING, padding=(0, len(_GAP), 0, 0))
+    for heading in headings:
+        justify: Literal["left", "right"] = "right" if heading in right else "left"
+        made.add_column(heading, justify=justify, no_wrap=heading != key, overflow="fold")
+    for row in words:
+        made.add_row(*map(Text, row))
+    show(Padding(made, (0, 0, 0, indent)))
 
 
-def facts(rows: dict[str, Any]) -> Table:
-    """Return a table of names and values."""
-    made = Table(box=None, pad_edge=False, show_header=False)
-    made.add_column(style="bold")
+def _print_records(rows: list[list[str]], place: int, indent: int) -> None:
+    """Print each row as a line of what it is about, and its other words below."""
+    for row in rows:
+        others = [word for word in row[:place] + row[place + 1 :] if word not in ("", "-")]
+        show(Padding(Text(row[place], style=HEADING), (0, 0, 0, indent)))
+        show(Padding(Text(_GAP.join(others)), (0, 0, 0, indent + len(_GAP))))
+
+
+def print_title(text: str) -> None:
+    """Print the heading of a part."""
+    show(Text(plain(text), style=HEADING))
+
+
+def print_facts(rows: Mapping[str, object], *, indent: int = 0) -> None:
+    """Print names and values, a line each; a value may be rich's text."""
+    made = Table(box=None, pad_edge=False, show_header=False, padding=(0, len(_GAP), 0, 0))
+    made.add_column(style=HEADING, no_wrap=True, max_width=max(out().width // 2, 1))
     made.add_column(overflow="fold")
     for name, value in rows.items():
-        made.add_row(Text(plain(name)), Text(plain(value)))
-    return made
+        made.add_row(Text(plain(name)), value if isinstance(value, Text) else Text(plain(value)))
+    show(Padding(made, (0, 0, 0, indent)))
 
 
 def iso(when: dt.datetime) -> str:
@@ -188,9 +244,17 @@ def _scalar(value: object) -> object:
 class Bar:
     """A progress bar on stderr that shows itself once the work has taken over a second."""
 
-    def __init__(self, what: str, total: int, patience_s: float = PATIENCE_S) -> None:
-        """Begin to count to `total` bytes."""
+    def __init__(
+        self,
+        what: str,
+        total: int | None,
+        patience_s: float = PATIENCE_S,
+        *,
+        unit: Literal["bytes", "items"] = "bytes",
+    ) -> None:
+        """Begin to count to `total` bytes, or items; to no end that is known, if None."""
         self._what = what
+        self._unit = unit
         self._total = total
         self._done = 0
         self._shows_from = time.monotonic() + patience_s
@@ -208,9 +272,7 @@ class Bar:
             self._progress = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                DownloadColumn(binary_units=True),
-                TransferSpeedColumn(),
-                TimeRemainingColumn(),
+                *self._columns(),
                 console=self._console,
                 transient=True,
             )
@@ -220,6 +282,12 @@ class Bar:
             self._progress.update(
                 self._task, completed=done, description=self._what, total=self._total
             )
+
+    def _columns(self) -> tuple[ProgressColumn, ...]:
+        """Return what stands beside the bar."""
+        if self._unit == "items":
+            return (TextColumn("{task.completed:,}"),)
+        return DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()
 
     def advance(self, nbytes: int) -> None:
         """Say that so many bytes more are done."""

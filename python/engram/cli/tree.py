@@ -79,7 +79,7 @@ def tree(
     if json:
         terminal.print_json(_nested(node))
     else:
-        terminal.out().print(_drawn(node))
+        terminal.show(_drawn(node))
 
 
 def _facts(member: Member) -> dict[str, Any]:

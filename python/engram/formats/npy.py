@@ -155,9 +155,9 @@ class Values:
         self._strides = _strides(header)
 
     def read(self, out: np.ndarray[Any, Any], region: Region) -> None:
-        """Read the region into ``out[region]``."""
+        """Read the region into all of `out`."""
         if out.nbytes:
-            self._read(out[index(region)].view(self._dtype), region)
+            self._read(out.view(self._dtype), region)
 
     def _read(self, out: np.ndarray[Any, Any], region: Region) -> None:
         """Read the span of bytes that a region lies in; or each half, if that is too long."""

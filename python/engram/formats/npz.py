@@ -45,7 +45,7 @@ class _Member:
         self._stream: IO[bytes] | None = None
 
     def read(self, out: np.ndarray[Any, Any], region: Region) -> None:
-        """Read the region into ``out[region]``."""
+        """Read the region into all of `out`."""
         try:
             if self._stream is None:
                 self._stream = self._archive.open(self._info)

@@ -106,3 +106,16 @@ fn a_missing_path_is_not_found() {
     assert_eq!(admit(path, true).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(free_bytes(path).unwrap_err().kind(), Kind::NotFound);
 }
+
+#[test]
+fn what_a_path_is_on_is_told_whether_it_may_carry_a_pool_or_not() {
+    let proc = look(Path::new("/proc")).unwrap();
+    assert_eq!((proc.name.as_str(), proc.mounted.unwrap().0.as_str()), ("proc", "/proc"));
+    assert!(matches!(proc.verdict, Verdict::Forced(_)));
+    let Some(mount) = Tmpfs::mount("what_a_path_is_on", "size=8m,huge=never") else { return };
+    let tmpfs = look(mount.path()).unwrap();
+    assert_eq!((tmpfs.verdict, tmpfs.durable), (Verdict::Allowed(FsKind::Tmpfs), false));
+    let (point, options) = tmpfs.mounted.unwrap();
+    assert_eq!(Path::new(&point), mount.path());
+    assert!(options.contains("size=8192k"), "{options}");
+}

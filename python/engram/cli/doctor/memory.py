@@ -1,0 +1,68 @@
+"""How much memory a pool may take before the kernel kills: cgroups, the machine, swap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engram import _engram
+from engram.cli.doctor.finding import Finding, Verdict
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.cli.doctor.place import Place
+
+_WANTED = 1 << 30
+_NEEDED = 64 << 20
+_MACHINE = "/proc/meminfo"
+
+
+def findings(place: Place) -> Iterator[Finding]:
+    """Yield the limits of memory, each with what is left of it."""
+    limits = _engram.memory_limits()
+    if not any(str(file) != _MACHINE for file, _, _ in limits):
+        yield Finding("memory limit", "none: no cgroup bounds this process")
+    for file, limit, used in limits:
+        yield _limit(str(file), limit, used)
+    if place.in_memory:
+        yield _swap(place)
+
+
+def left() -> int:
+    """Return the bytes of memory that this process may still take."""
+    return min((limit - used for _, limit, used in _engram.memory_limits()), default=0)
+
+
+def _limit(file: str, limit: int, used: int) -> Finding:
+    """Tell of one limit."""
+    left = max(limit - used, 0)
+    verdict = Verdict.wrong if left < _NEEDED else Verdict.fair if left < _WANTED else Verdict.good
+    numbers: dict[str, object] = {"limit": limit, "used": used, "left": left}
+    if file == _MACHINE:
+        told = f"{human(left)} of {human(limit)} can be had (with swap)"
+        remedy = "" if verdict is Verdict.good else "end what holds it: `ps aux --sort -rss | head`"
+        return Finding("memory", told, verdict, remedy, numbers)
+    told = f"{human(left)} left of {human(limit)}; beyond it the kernel kills ({file})"
+    remedy = "" if verdict is Verdict.good else _raise(file, limit)
+    return Finding("memory limit", told, verdict, remedy, numbers)
+
+
+def _raise(file: str, limit: int) -> str:
+    """Return the command that doubles a limit."""
+    return f"ask the scheduler for more (Slurm: --mem), or: echo {2 * limit} | sudo tee {file}"
+
+
+def _swap(place: Place) -> Finding:
+    """Tell whether the kernel may move the pool to a disk."""
+    options = (place.standing.options or "").split(",")
+    if "noswap" in options:
+        return Finding("swap", "the mount keeps its files out of swap")
+    areas = Path("/proc/swaps")
+    lines = areas.read_text(encoding="utf-8").splitlines()[1:] if areas.exists() else []
+    if not lines:
+        return Finding("swap", "none: what is in memory stays there")
+    told = "the kernel may move the pool's memory to swap when it is short"
+    remedy = f"sudo swapoff -a, or mount a tmpfs of your own with -o noswap (not {place.mount})"
+    return Finding("swap", told, Verdict.fair, remedy)
