@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FILL = "_FillValue"
 _KINDS = {bool: np.dtype(bool), float: np.dtype("f8"), str: string_dtype()}
 _MAX_DEPTH = 16
+_FLOAT_BYTES = 8  # JSON's numbers are no longer
 _LONG = 1 << 53  # integers below it are exact as floats
 
 
@@ -133,7 +134,8 @@ def json_of(value: Any) -> Any:
     found = np.asarray(value)
     if found.dtype.kind == "S":
         return np.strings.decode(found, "utf-8").tolist()
-    if found.dtype.kind not in "biufUTO" or found.dtype.itemsize > 8 and found.dtype.kind == "f":
+    is_long = found.dtype.kind == "f" and found.dtype.itemsize > _FLOAT_BYTES
+    if is_long or found.dtype.kind not in "biufUTO":
         message = f"JSON has no {found.dtype}"
         raise ValueError(message)
     return found.tolist()
@@ -214,4 +216,6 @@ def _same(one: Any, other: Any) -> bool:
     one, other = np.asarray(one), np.asarray(other)
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    return one.tolist() == other.tolist() if one.dtype.kind == "T" else one.tobytes() == other.tobytes()
+    if one.dtype.kind == "T":
+        return bool(one.tolist() == other.tolist())
+    return bool(one.tobytes() == other.tobytes())

@@ -7,14 +7,19 @@ codecs, shards, chunk keys, fill values and what this library does not know come
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import zarr
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.dtype import parse_dtype
 from zarr.errors import UnstableSpecificationWarning
+from zarr.storage import MemoryStore, StorePath
 
 from engram.errors import FormatError
 
@@ -26,8 +31,14 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 FORMAT = "ZARR3"
+SECOND = "ZARR2"
+FILES = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
+"""The files that a node has beside its chunks."""
+
 WORD = "zarr"
 """The word in `origin` under which a node's document is kept."""
+
+_RAW_BITS = re.compile(r"r(\d+)")
 
 ERRORS = (ValueError, TypeError, LookupError, RuntimeError, OverflowError, AttributeError)
 """What zarr raises where a document is none."""
@@ -61,8 +72,17 @@ def known(origin: Origin, node_type: str) -> Document | None:
     return dict(found) if is_one and isinstance(found, dict) else None
 
 
-def dtype_of(document: Document) -> np.dtype[Any]:
-    """Return the dtype here of an array's document: that of its values, in their byte order.
+def handle(document: Document, store: StorePath, *, write_empty: bool = False) -> zarr.Array[Any]:
+    """Return zarr's array of a document, in a store.
+
+    Parameters
+    ----------
+    document
+        The document, of which the attributes are not looked at.
+    store
+        Where the array's chunks are.
+    write_empty
+        Whether chunks of fill values alone are written.
 
     Raises
     ------
@@ -72,13 +92,42 @@ def dtype_of(document: Document) -> np.dtype[Any]:
     """
     try:
         with quiet():
-            native = ArrayV3Metadata.from_dict(dict(document)).data_type.to_native_dtype()
+            metadata = ArrayV3Metadata.from_dict(_readable(document))
+            if metadata.storage_transformers:
+                raise ValueError(f"unknown storage transformers {metadata.storage_transformers!r}")
+            config = {"write_empty_chunks": write_empty}
+            return zarr.Array(zarr.AsyncArray(metadata, store, config))
     except ERRORS as error:
-        message = f"its zarr.json cannot be read: {error}"
+        message = f"its zarr.json cannot be read: {error or type(error).__name__}"
         raise FormatError(message) from error
-    if native.names is None and is_big_endian(document):
-        return native.newbyteorder(">")
-    return native
+
+
+def dtype_of(document: Document) -> np.dtype[Any]:
+    """Return the dtype here of an array's document: that of its values, in their byte order.
+
+    Raises
+    ------
+    FormatError
+        The document is none that zarr reads.
+
+    """
+    native: np.dtype[Any] = handle(document, StorePath(MemoryStore())).dtype
+    is_big = native.names is None and is_big_endian(document)
+    found: np.dtype[Any] = native.newbyteorder(">") if is_big else native
+    return found
+
+
+def _readable(document: Document) -> Document:
+    """Return a copy of a document with raw bits (``r16``) under the name that zarr has for them."""
+    copy: Document = json.loads(json.dumps({**document, "attributes": {}}))
+    bits = _RAW_BITS.fullmatch(str(copy.get("data_type")))
+    if bits is not None:
+        nbytes = int(bits[1]) // 8
+        copy["data_type"] = {"name": "raw_bytes", "configuration": {"length_bytes": nbytes}}
+        fill = copy.get("fill_value")
+        if isinstance(fill, list):
+            copy["fill_value"] = base64.b64encode(bytes(fill)).decode("ascii")
+    return copy
 
 
 def is_big_endian(document: Document) -> bool:
