@@ -12,7 +12,6 @@ dtype, and a float is written as the base64 of its eight bytes.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import struct
 from typing import TYPE_CHECKING, Any
@@ -146,12 +145,13 @@ def fill_value(found: Any, dtype: np.dtype[Any]) -> Any:
     try:
         if dtype.kind == "f" and isinstance(found, str):
             (number,) = struct.unpack("<d", base64.b64decode(found, validate=True))
-            return dtype.type(number)
+            with np.errstate(over="ignore"):
+                return dtype.type(number)
         if dtype.kind in "iu" and type(found) is int:
             return dtype.type(found)
         if dtype.kind == "S" and isinstance(found, str):
             return np.bytes_(base64.b64decode(found, validate=True))
-    except (binascii.Error, struct.error, OverflowError):
+    except (ValueError, struct.error, OverflowError):  # no base64, or of no such bytes
         pass
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import dataclasses
 import json
 import re
 import warnings
@@ -22,6 +23,7 @@ from zarr.errors import UnstableSpecificationWarning
 from zarr.storage import MemoryStore, StorePath
 
 from engram.errors import FormatError
+from engram.formats.zarr.guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,14 +48,18 @@ ERRORS = (ValueError, TypeError, LookupError, RuntimeError, OverflowError, Attri
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Do without zarr's warnings of dtypes that Zarr does not specify; reports tell of them."""
+    """Do without the warnings of dtypes that Zarr does not specify: reports tell of them.
+
+    Nor is it of interest that a value compared with the fill value is a signalling NaN.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnstableSpecificationWarning)
+        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
         yield
 
 
 def kept(document: Document) -> Document:
-    """Return what of a document an origin keeps; attributes, if there are any, as an empty place."""
+    """Return what of a document an origin keeps; of attributes, whether it has any."""
     found = {name: value for name, value in document.items() if name != "consolidated_metadata"}
     if "attributes" in found:
         found["attributes"] = {}
@@ -95,6 +101,8 @@ def handle(document: Document, store: StorePath, *, write_empty: bool = False) -
             metadata = ArrayV3Metadata.from_dict(_readable(document))
             if metadata.storage_transformers:
                 raise ValueError(f"unknown storage transformers {metadata.storage_transformers!r}")
+            codecs = [guarded(codec) for codec in metadata.codecs]
+            metadata = dataclasses.replace(metadata, codecs=codecs)
             config = {"write_empty_chunks": write_empty}
             return zarr.Array(zarr.AsyncArray(metadata, store, config))
     except ERRORS as error:
@@ -161,7 +169,7 @@ def stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
             made.from_json_scalar(
                 made.to_json_scalar(made.default_scalar(), zarr_format=3), zarr_format=3
             )
-            native = again.to_native_dtype()
+            native: np.dtype[Any] = again.to_native_dtype()
     except ERRORS as error:
         message = f"Zarr has no like of it: {error}"
         raise FormatError(message) from None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
+from zarr.core.sync import sync
 from zarr.storage import LocalStore, StorePath, ZipStore
 
 from engram.errors import FormatError
@@ -26,6 +27,7 @@ from engram.formats.names import name_problem
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Source, TextNode
 from engram.formats.text import string_dtype
 from engram.formats.zarr import attributes, documents
+from engram.formats.zarr.guard import guarded_second
 from engram.formats.zarr.second import as_third
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class ZarrSource(Source):
         """Read every document of the store."""
         super().__init__(path, documents.FORMAT)
         self._archive = None if path.is_dir() else zipfile.ZipFile(path)
+        self._store = None if self._archive is None else sync(ZipStore.open(path, mode="r"))
         self._found: set[str] = set()
         self._named: dict[str, str] = {}
         try:
@@ -62,6 +65,8 @@ class ZarrSource(Source):
         """Close the archive, if it is one."""
         if self._archive is not None:
             self._archive.close()
+        if self._store is not None:
+            self._store.close()
 
     def state(self) -> object:
         """Return what tells the store from a later version of it: its files, and when they were."""
@@ -200,14 +205,14 @@ class ZarrSource(Source):
     ) -> tuple[zarr.Array[Any], np.dtype[Any]]:
         """Return zarr's array, and the dtype here of its values."""
         try:
-            store = (
-                StorePath(LocalStore(folder, read_only=True))
-                if self._archive is None
-                else StorePath(ZipStore(self.path, mode="r"), path)
-            )
+            if self._store is None:
+                store = StorePath(LocalStore(folder, read_only=True))
+            else:
+                store = StorePath(self._store, path)
             if self.format == documents.SECOND:
                 with documents.quiet():
-                    array = zarr.open_array(store, mode="r", zarr_format=2)
+                    found = zarr.open_array(store, mode="r", zarr_format=2)
+                    array = zarr.Array(zarr.AsyncArray(guarded_second(found.metadata), store))
                 dtype = array.dtype if array.dtype.kind != "O" else string_dtype()
                 return array, dtype
             return documents.handle(document, store), documents.dtype_of(document)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zarr
 from zarr.codecs import BytesCodec
+from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore, StorePath
 
 from engram.errors import FormatError
@@ -152,7 +153,8 @@ def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Docume
             piece = piece.astype(object)
         elif piece.dtype != array.dtype:
             piece = piece.astype(array.dtype)
-        (every if _is_lost(piece, fill) else array)[region] = piece
+        with documents.quiet():
+            (every if _is_lost(piece, fill) else array)[region] = piece
         tell(item.path, piece.size * item.dtype.itemsize)
     return document
 
@@ -172,7 +174,7 @@ def _is_lost(piece: np.ndarray[Any, Any], fill: np.ndarray[Any, Any]) -> bool:
 
 
 def _kept_document(item: ArrayItem) -> Document | None:
-    """Return the document that an array came with, if it says what the array is; its shape as now."""
+    """Return the document that an array came with, for its shape of now, if it still fits."""
     document = documents.known(item.origin, "array")
     if document is None:
         return None
@@ -213,7 +215,7 @@ def _new_document(tree: Tree, item: ArrayItem) -> Document:
             fill_value=_fill(item, dtype),
             serializer=BytesCodec(endian="big") if is_big else "auto",
         )
-        document = made.metadata.to_buffer_dict(zarr.buffer.default_buffer_prototype())
+        document = made.metadata.to_buffer_dict(default_buffer_prototype())
     found: Document = json.loads(document[_DOCUMENT].to_bytes())
     return found
 
