@@ -1,4 +1,4 @@
-"""Reading Zarr: documents by their JSON, values through zarr-python, a chunk-aligned piece at a time.
+"""Reading Zarr: documents by their JSON, values through zarr-python, by whole chunks.
 
 A store is a folder, or a zip archive of one. Its nodes are found by their documents, and not by
 consolidated metadata, which are copies; but what they name must be there. A folder in a group that
