@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info", "stats"),
+    "Look": ("ls", "tree", "info", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm"),
     "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),

@@ -10,6 +10,7 @@ from h5py import h5a, h5d, h5ds, h5t
 
 from engram.formats import text
 from engram.formats.blocks import pieces, region_shape
+from engram.formats.hdf5 import facts
 from engram.formats.hdf5 import types as h5types
 from engram.formats.origin import raw
 from engram.formats.source import ArrayNode, TextNode
@@ -144,12 +145,13 @@ def dimensions(source: Source, dataset: h5py.Dataset, path: str) -> tuple[str, .
 
 def dataset_origin(dataset: h5py.Dataset) -> Origin:
     """Return how a dataset is stored."""
-    origin: Origin = {"format": "HDF5"}
+    origin: Origin = {"format": "HDF5", **facts.of_object(dataset.id)}
     kind = h5types.describe(dataset.id.get_type())
     if kind is not None:
         origin["type"] = kind
     if dataset.shape is None:
         return {**origin, "dataspace": "null"}
+    origin.update(facts.of_storage(dataset.id))
     return {**origin, **_layout(dataset), **_fill(dataset), **_scales(dataset)}
 
 

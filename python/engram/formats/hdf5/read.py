@@ -17,7 +17,7 @@ import h5py
 from h5py import h5o
 
 from engram.errors import BusyError, FormatError
-from engram.formats.hdf5 import objects, types
+from engram.formats.hdf5 import facts, objects, types
 from engram.formats.names import name_problem
 from engram.formats.source import GroupNode, Source
 
@@ -157,11 +157,14 @@ class HDF5Source(Source):
     def _group(self, place: _Place, inner: str, group: h5py.Group) -> _Place | None:
         """Return where to go on for a group; None if that would never end."""
         address = _address(group)
+        name = inner.rpartition("/")[2]
         if address in place.above:
+            self._keep(place.path, "links", name, {"hard": address})
             self.leave_out(inner, "hard link", "leads to a group that contains it: a cycle")
             return None
         first = self._met.setdefault(address, inner)
         if first != inner and place.copied:
+            self._keep(place.path, "links", name, {"hard": address})
             self.leave_out(inner, "hard link", f"leads to /{first} again, inside a copy")
             return None
         if first != inner:
@@ -180,9 +183,10 @@ class HDF5Source(Source):
     def _describe(self, group: h5py.Group, path: str) -> tuple[Attributes, Origin]:
         """Read a group's attributes and origin."""
         values, kinds = objects.attributes(self, group, path)
-        origin: Origin = {"format": "HDF5"}
+        origin: Origin = {"format": "HDF5", **facts.of_object(group.id)}
         if not path:
             origin["source"] = self.path.name
+            origin.update(facts.of_file(self._file.id, self.path))
         if kinds:
             origin["attributes"] = kinds
         origin.update(self._facts.get(path, {}))
