@@ -40,7 +40,8 @@ class GRIBSource(Source):
         found = messages.index(self)
         cached = set(dataset.GEOCACHE)
         try:
-            groups = cubes.groups(found)
+            with messages.reading(self):
+                groups = cubes.groups(found)
         finally:
             for key in set(dataset.GEOCACHE) - cached:  # cfgrib would keep each grid for ever
                 del dataset.GEOCACHE[key]
@@ -118,10 +119,11 @@ class GRIBSource(Source):
             if place not in placed:
                 out[at] = np.nan
                 continue
-            message = self._fields.get_field(placed[place])
-            values = np.asarray(message["values"])
+            with messages.reading(self):
+                values = np.asarray(self._fields.get_field(placed[place])["values"])
             values = np.where(values == data.missing_value, np.nan, values)
-            out[at] = cube.scan.arranged(values)[inner]
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as in cfgrib
+                out[at] = cube.scan.arranged(values)[inner]
 
 
 def _copy(data: Array) -> Any:
