@@ -15,7 +15,21 @@ from engram.cli.terminal import fail
 from engram.errors import EngramError
 
 # Each of these modules adds its verbs to `app`.
-from engram.cli import demo, doctor, files, info, ls, names, ns, pools, stats, tree, values  # noqa: F401  # isort: skip
+from engram.cli import (  # noqa: F401  # isort: skip
+    demo,
+    doctor,
+    export,
+    files,
+    info,
+    ls,
+    names,
+    ns,
+    plot,
+    pools,
+    stats,
+    tree,
+    values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

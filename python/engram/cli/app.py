@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info", "stats"),
-    "Values in and out": ("put", "get", "import"),
+    "Look": ("ls", "tree", "info", "stats", "plot"),
+    "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm"),
     "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),
 }

@@ -55,6 +55,7 @@ _KEY_WIDTH = 16
 _OUR_WORDS = (
     (r"pass overwrite=True to", "add --overwrite to"),
     (r"overwrite=True", "--overwrite"),
+    (r"export a part \(select\), or pass lossy=True to", "--select a part, or add --lossy to"),
     (
         r"(nothing was imported\. Import into another group, or|; import) with overwrite$",
         r"\1 with --overwrite",

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import numpy as np
 import typer
 
 import engram
-from engram.cli import terminal
+from engram.cli import output, terminal
 from engram.cli.app import (
     NamespaceOption,
     PathArgument,
@@ -29,7 +26,6 @@ from engram.errors import (
     AccessError,
     ArgumentError,
     EngramError,
-    ExistsError,
     FormatError,
     NotFoundError,
 )
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
 
 _MAGIC = np.lib.format.MAGIC_PREFIX
 _PIECE = 8 << 20
-STDIO = "-"
 
 
 @app.command(
@@ -113,7 +108,7 @@ def get(
             raise ArgumentError(message)
         target = file or member.name + ("" if isinstance(member, engram.Blob) else ".npy")
         with (
-            _writing(target, overwrite=overwrite) as stream,
+            output.writing(target, overwrite=overwrite) as stream,
             terminal.Bar(target, member.nbytes) as bar,
         ):
             if isinstance(member, engram.Blob):
@@ -121,14 +116,14 @@ def get(
             else:
                 counted: Any = _Counted(stream, bar)
                 np.lib.format.write_array(counted, _values(member), allow_pickle=False)
-        if _standard(target, _status(target)) is None:
+        if output.standard(target) is None:
             terminal.say(f"{target}: {human(member.nbytes)}")
 
 
 @contextlib.contextmanager
 def _reading(file: str) -> Iterator[BinaryIO]:
     """Open a file, or stdin, for reading bytes."""
-    if file == STDIO:
+    if file == output.STDIO:
         yield sys.stdin.buffer
         return
     try:
@@ -174,7 +169,7 @@ def _load(file: str) -> np.ndarray[Any, Any]:
     """Return the array of a NumPy file, as it lies in the file where that is large."""
     with _reading(file) as stream:
         try:
-            if file == STDIO:
+            if file == output.STDIO:
                 plain: Any = _Plain(stream)
                 return np.lib.format.read_array(plain, allow_pickle=False)
             _require_magic(stream, file)
@@ -203,74 +198,6 @@ def _values(member: engram.Array) -> np.ndarray[Any, Any]:
         width = max((len(v) for v in value.flat), default=1) or 1
         return value.astype(f"U{width}")
     return value
-
-
-@contextlib.contextmanager
-def _writing(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
-    """Open a file, a device, a pipe or stdout for writing bytes; a file appears once it is whole.
-
-    Links are followed. What is there and no regular file is written to; it is never replaced.
-    """
-    there = _status(target)
-    standard = _standard(target, there)
-    if standard is not None:
-        if standard.isatty():
-            message = "would write bytes to a terminal; name a file, or pipe it on"
-            raise ArgumentError(message)
-        yield standard.buffer
-        standard.buffer.flush()
-        return
-    if there is not None and stat.S_ISDIR(there.st_mode):
-        message = f"{plain(target)}: is a folder; name a file in it"
-        raise ArgumentError(message)
-    # A character device or a pipe holds nothing that could be lost.
-    passes_on = there is not None and (stat.S_ISCHR(there.st_mode) or stat.S_ISFIFO(there.st_mode))
-    if there is not None and not overwrite and not passes_on:
-        message = f"{plain(target)}: exists; add --overwrite to replace it"
-        raise ExistsError(message)
-    if there is not None and not stat.S_ISREG(there.st_mode):
-        with os.fdopen(os.open(target, os.O_WRONLY), "wb") as stream:
-            yield stream
-        return
-    path = Path(os.path.realpath(target))
-    if not path.parent.is_dir():
-        message = f"{plain(path.parent)}: no such folder to write {plain(path.name)} into"
-        raise NotFoundError(message)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".engram-", delete=False) as new:
-        try:
-            yield new  # type: ignore[misc]
-            new.flush()
-            Path(new.name).chmod(0o666 & ~_umask())
-            Path(new.name).replace(path)
-        except BaseException:
-            Path(new.name).unlink(missing_ok=True)
-            raise
-
-
-def _status(target: str) -> os.stat_result | None:
-    """Return what is at a path, behind all links; None if nothing is."""
-    try:
-        return Path(target).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _standard(target: str, there: os.stat_result | None) -> TextIO | None:
-    """Return stdout or stderr if `target` is it, whatever it is called: -, /dev/stdout, ..."""
-    if target == STDIO:
-        return sys.stdout
-    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
-        with contextlib.suppress(OSError):  # it is closed
-            if there is not None and os.path.samestat(there, os.fstat(descriptor)):
-                return stream
-    return None
-
-
-def _umask() -> int:
-    """Return the process's umask."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class _Plain:

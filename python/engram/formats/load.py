@@ -30,7 +30,6 @@ from engram.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from engram.formats.source import Attributes, Origin, Source
 
@@ -73,12 +72,12 @@ class Loader:
     def run(self) -> ImportReport:
         """Import everything, or raise and leave nothing behind."""
         source, began = self._source, time.monotonic()
-        before = _state(source.path)
+        before = source.state()
         self._check_names()
         with Batch(self._group._realm):
             for node in source.nodes:
                 self._make(node)
-            if _state(source.path) != before:
+            if source.state() != before:
                 message = (
                     f"{source.path}: changed while it was read; nothing was imported. Import it "
                     "again when its writer has ended"
@@ -248,12 +247,6 @@ class Loader:
         except EngramError as error:
             message = f"{self._source.path}: /{path}: {error}"
             raise type(error)(message) from error
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    """Return what tells a file from a later version of it."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _sorted(entries: list[Entry]) -> tuple[Entry, ...]:

@@ -1,4 +1,4 @@
-"""netCDF: what tells its files from others. Its library is loaded when one is opened."""
+"""netCDF: what tells its files from others. Its library is loaded when one is read or written."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from engram.formats.hdf5 import has_signature
 from engram.formats.netcdf import classic
+from engram.formats.netcdf.kinds import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from engram.formats.source import Source
+    from engram.formats.target import Problem, Tell, Tree
 
 
 class NetCDFFormat:
@@ -19,6 +21,8 @@ class NetCDFFormat:
     name = "netcdf"
     rank = 10
     suffixes = (".nc", ".nc4", ".cdf", ".netcdf")
+    kinds = ("netcdf", *KINDS)
+    makes_folder = False
 
     def matches(self, path: Path, head: bytes) -> bool:
         """Whether the signature of classic netCDF or of HDF5 is there."""
@@ -32,6 +36,18 @@ class NetCDFFormat:
         from engram.formats.netcdf import read  # noqa: PLC0415 - netCDF4 is loaded for files alone
 
         return read.open_netcdf(path)
+
+    def problems(self, tree: Tree, kind: str) -> list[Problem]:
+        """Return what a kind of file cannot hold."""
+        from engram.formats.netcdf import write  # noqa: PLC0415 - as above
+
+        return write.problems(tree, kind)
+
+    def write(self, tree: Tree, path: Path, kind: str, tell: Tell) -> str:
+        """Write the tree."""
+        from engram.formats.netcdf import write  # noqa: PLC0415 - as above
+
+        return write.write(tree, path, kind, tell)
 
 
 FORMAT = NetCDFFormat()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAGIC = b"CDF"
 VERSIONS = (1, 2, 5)
 
-_DIMENSION, _VARIABLE, _ATTRIBUTE = 10, 11, 12
+DIMENSION, VARIABLE, ATTRIBUTE = 10, 11, 12
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
 _WIDE = 5
 _WIDE_OFFSETS = 2
@@ -90,7 +90,7 @@ class _Header:
 
     def pass_attributes(self) -> None:
         """Pass over a list of attributes."""
-        for _ in range(self.list_of(_ATTRIBUTE)):
+        for _ in range(self.list_of(ATTRIBUTE)):
             self.skip(self.count())
             width = self.element_bytes()
             self.skip(width * self.count())
@@ -127,11 +127,11 @@ def check_length(path: Path) -> None:
         records = header.count()
         streaming = records == (1 << 8 * header.count_bytes) - 1
         lengths = []
-        for _ in range(header.list_of(_DIMENSION)):
+        for _ in range(header.list_of(DIMENSION)):
             header.skip(header.count())
             lengths.append(header.count())
         header.pass_attributes()
-        variables = [header.variable(lengths) for _ in range(header.list_of(_VARIABLE))]
+        variables = [header.variable(lengths) for _ in range(header.list_of(VARIABLE))]
     end = max((v.begin + v.nbytes for v in variables if not v.record and v.nbytes), default=0)
     recorded = [v for v in variables if v.record]
     if recorded and records and not streaming:

@@ -1,0 +1,207 @@
+"""What attributes say of an array, by the CF conventions: coordinates, units, times, gaps.
+
+It is for showing alone: what is stored stays raw. Attributes come from any file, so each may be of
+any type; one that makes no sense is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import engram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_NUMBERS = "biufc"
+_DEGREES_EAST = {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"}
+_DEGREES_NORTH = {"degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"}
+_PRESSURE = {"pa", "hpa", "mbar", "millibar", "millibars", "bar", "dbar", "decibar"}
+
+
+class Role(enum.Enum):
+    """What a coordinate measures."""
+
+    longitude = "longitude"
+    latitude = "latitude"
+    x = "x"
+    y = "y"
+    z = "z"
+    time = "time"
+    other = ""
+
+
+def text(array: engram.Array, name: str) -> str:
+    """Return an attribute that is a text; "" if there is none."""
+    value = array.attrs.get(name)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def title(array: engram.Array) -> str:
+    """Return what an array is called."""
+    return text(array, "long_name") or text(array, "standard_name") or array.name
+
+
+def label(array: engram.Array) -> str:
+    """Return what an array is called, with its units."""
+    units = text(array, "units")
+    return f"{title(array)} [{units}]" if units not in {"", "1"} else title(array)
+
+
+def role(array: engram.Array) -> Role:
+    """Return what an array measures, if it is a coordinate."""
+    units, standard = text(array, "units").lower(), text(array, "standard_name")
+    name = array.name.lower()
+    if standard == "longitude" or units in _DEGREES_EAST or (not standard and name in _LONGITUDE):
+        return Role.longitude
+    if standard == "latitude" or units in _DEGREES_NORTH or (not standard and name in _LATITUDE):
+        return Role.latitude
+    if " since " in units or standard == "time" or array.dtype.kind == "M":
+        return Role.time
+    axis, positive = text(array, "axis").upper(), text(array, "positive").lower()
+    if axis == "X" or standard in {"projection_x_coordinate", "grid_longitude"}:
+        found = Role.x
+    elif axis == "Y" or standard in {"projection_y_coordinate", "grid_latitude"}:
+        found = Role.y
+    elif axis == "Z" or positive == "up" or points_down(array):
+        found = Role.z
+    else:
+        found = Role.other
+    return found
+
+
+_LONGITUDE = {"lon", "longitude"}
+_LATITUDE = {"lat", "latitude"}
+
+
+def points_down(array: engram.Array) -> bool:
+    """Whether larger values of a coordinate lie lower, as depths and pressures do."""
+    return text(array, "positive").lower() == "down" or text(array, "units").lower() in _PRESSURE
+
+
+def coordinate(array: engram.Array, dim: str) -> engram.Array | None:
+    """Return the variable that gives a dimension's places.
+
+    It is of the dimension's name, beside the array or above; else the time that the array's
+    `coordinates` name.
+    """
+    size = dict(zip(array.dims or (), array.shape, strict=False)).get(dim)
+    for group in _above(array):
+        found = group.get(dim) if dim and "/" not in dim else None
+        if isinstance(found, engram.Array) and found.shape == (size,):
+            if found.dims in (None, (dim,)) and found.dtype.kind in "biufM":
+                return None if found == array else found
+            break
+    timely = (each for each in auxiliaries(array) if each.dims == (dim,))
+    return next((each for each in timely if role(each) is Role.time), None)
+
+
+def auxiliaries(array: engram.Array) -> list[engram.Array]:
+    """Return the variables that its `coordinates` attribute names, beside it or above."""
+    found = []
+    for name in text(array, "coordinates").split():
+        for group in _above(array):
+            member = None
+            with contextlib.suppress(engram.EngramError):
+                member = group.get(name)
+            if isinstance(member, engram.Array):
+                found.append(member)
+                break
+    return found
+
+
+def _above(array: engram.Array) -> Iterator[engram.Group]:
+    """Yield the group that an array is in, and those above it."""
+    group = array.parent
+    yield group
+    while group.path:
+        group = group.parent
+        yield group
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether values of a dtype can be drawn and averaged."""
+    return dtype.kind in _NUMBERS
+
+
+def decoded(array: engram.Array, raw: NDArray[Any]) -> NDArray[Any]:
+    """Return values of an array as they are meant: missing ones NaN, packed ones unpacked.
+
+    `raw` are some of its values, of any shape. What comes is float64, complex as complex128.
+    """
+    attrs = dict(array.attrs.items())
+    if raw.dtype.kind == "i" and str(attrs.get("_Unsigned", "")).lower() == "true":
+        raw = raw.astype(raw.dtype.newbyteorder("=")).view(f"u{raw.dtype.itemsize}")
+    values = raw.astype("c16" if raw.dtype.kind == "c" else "f8")
+    missing = np.zeros(raw.shape, dtype=bool)
+    for name in ("_FillValue", "missing_value"):
+        for fill in _numbers(attrs.get(name)):
+            missing |= raw == fill
+    low, high = _valid(attrs)
+    if raw.dtype.kind != "c":
+        missing |= (values < low) | (values > high)
+    scale, offset = (_numbers(attrs.get(name)) for name in ("scale_factor", "add_offset"))
+    if len(scale) == 1:
+        values *= scale[0]
+    if len(offset) == 1:
+        values += offset[0]
+    values[missing] = np.nan
+    return values
+
+
+def _valid(attrs: dict[str, Any]) -> tuple[float, float]:
+    """Return the range outside which values are missing."""
+    both = _numbers(attrs.get("valid_range"))
+    if len(both) == 2:  # noqa: PLR2004 - a pair
+        return both[0], both[1]
+    low, high = (_numbers(attrs.get(name)) for name in ("valid_min", "valid_max"))
+    return (
+        low[0] if len(low) == 1 else -math.inf,
+        high[0] if len(high) == 1 else math.inf,
+    )
+
+
+def _numbers(value: object) -> list[Any]:
+    """Return the numbers in an attribute; none if it is something else."""
+    if value is None:
+        return []
+    array = np.atleast_1d(np.asarray(value))
+    return array.ravel().tolist() if array.dtype.kind in "iuf" else []
+
+
+def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:
+    """Return values of an array as times: datetimes, or cftime's where the calendar has others.
+
+    None if they are no times, or the times of its calendar cannot be told.
+    """
+    if raw.dtype.kind == "M":
+        return list(raw.astype("M8[us]").ravel().tolist())
+    units = text(array, "units")
+    if " since " not in units or raw.dtype.kind not in "iuf":
+        return None
+    import cftime  # noqa: PLC0415 - only times need it
+
+    calendar = text(array, "calendar") or "standard"
+    values = np.ma.masked_invalid(decoded(array, raw).ravel())
+    with warnings.catch_warnings(), contextlib.suppress(ValueError, OverflowError, TypeError):
+        warnings.simplefilter("ignore")
+        found = cftime.num2date(values, units, calendar, only_use_cftime_datetimes=False)
+        return [None if np.ma.is_masked(when) else when for when in np.ma.asarray(found)]
+    return None
+
+
+def iso(whens: list[Any]) -> list[str]:
+    """Return times as ISO 8601, as short as tells all: days, minutes or seconds."""
+    told = [("-" if when is None else when.isoformat()) for when in whens]
+    midnight = all(word == "-" or word[10:19] in ("T00:00:00", " 00:00:00") for word in told)
+    return [word.replace(" ", "T")[: 10 if midnight else 19] for word in told]

@@ -1,0 +1,138 @@
+"""`engram export`: a group or an object of a pool out, as a file of a scientific format."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from pathlib import Path  # noqa: TC003 - read by Typer
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import engram
+from engram.cli import terminal
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PathArgument,
+    PoolArgument,
+    app,
+    clean,
+    examples,
+    opened,
+)
+from engram.cli.terminal import counted
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.formats import ExportReport, Progress
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Return what `--format` may name, for completion."""
+    from engram.formats.registry import writable  # noqa: PLC0415 - formats are loaded when needed
+
+    return [k for found in writable() for k in found.kinds if k.startswith(incomplete)]
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the export as an error does: nothing is left of the file."""
+
+    def end(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)  # as a shell tells of a signal
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@app.command(
+    epilog=examples(
+        "engram export /dev/shm/run run-17 run-17.nc",
+        "engram export /dev/shm/run / all.h5 --overwrite",
+        'engram export /dev/shm/run run-17 part.nc --select "step-*/T" --slice time=0:10',
+        "engram export /dev/shm/run sst old.nc --format netcdf3 --lossy",
+    )
+)
+def export(
+    pool: PoolArgument,
+    path: PathArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="WORD",
+            help="The file's format, such as netcdf3; by FILE's suffix if none.",
+            autocompletion=_kinds,
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace FILE, once the new one is whole.")
+    ] = False,
+    lossy: Annotated[
+        bool, typer.Option("--lossy", help="Leave out what the format cannot hold, and list it.")
+    ] = False,
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", metavar="PATTERN", help="Only these paths; can be repeated."),
+    ] = None,
+    slices: Annotated[
+        list[str] | None,
+        typer.Option("--slice", metavar="DIM=A:B", help="Only these indices; can be repeated."),
+    ] = None,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Export a group or an object as a file: all of it, or nothing.
+
+    The format is told by FILE's suffix, or by --format. What was imported goes out as it came in:
+    values, attributes, dimensions and how they were stored.
+    """
+    where = clean(path)
+    with (
+        opened(pool, namespace) as (_, root),
+        terminal.Bar(file.name, 0) as bar,
+        _ended_by_signals(),
+    ):
+
+        def show(progress: Progress) -> None:
+            bar.update(progress.done, f"{file.name}{progress.path}", progress.total)
+
+        report = engram.export_file(
+            root[where] if where else root,
+            file,
+            format=kind,
+            overwrite=overwrite,
+            lossy=lossy,
+            select=select,
+            slices=slices,
+            progress=show,
+        )
+    if json:
+        terminal.print_json(report.to_dict())
+    else:
+        _tell(report)
+
+
+def _tell(report: ExportReport) -> None:
+    """Print what was exported, and each thing that was left out or stands there otherwise."""
+    terminal.say(
+        f"/{report.source} to {report.file} ({report.format}): {counted(report.arrays, 'array')}, "
+        f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
+        f"{human(report.nbytes)} as {human(report.file_nbytes)} in {report.seconds:.2f} s"
+    )
+    for word, entries in (("left out", report.left_out), ("noted", report.noted)):
+        for entry in entries:
+            terminal.say(f"  {word}: {entry}")

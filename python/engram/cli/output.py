@@ -1,0 +1,91 @@
+"""Where verbs write bytes: a file that appears once it is whole, a pipe, stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+from engram.cli.terminal import plain
+from engram.errors import ArgumentError, ExistsError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STDIO = "-"
+
+
+@contextlib.contextmanager
+def writing(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open a file, a device, a pipe or stdout for writing bytes; a file appears once it is whole.
+
+    Links are followed. What is there and no regular file is written to; it is never replaced.
+    """
+    there = _status(target)
+    stream = _standard(target, there)
+    if stream is not None:
+        if stream.isatty():
+            message = "would write bytes to a terminal; name a file, or pipe it on"
+            raise ArgumentError(message)
+        yield stream.buffer
+        stream.buffer.flush()
+        return
+    if there is not None and stat.S_ISDIR(there.st_mode):
+        message = f"{plain(target)}: is a folder; name a file in it"
+        raise ArgumentError(message)
+    # A character device or a pipe holds nothing that could be lost.
+    passes_on = there is not None and (stat.S_ISCHR(there.st_mode) or stat.S_ISFIFO(there.st_mode))
+    if there is not None and not overwrite and not passes_on:
+        message = f"{plain(target)}: exists; add --overwrite to replace it"
+        raise ExistsError(message)
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        with os.fdopen(os.open(target, os.O_WRONLY), "wb") as opened:
+            yield opened
+        return
+    path = Path(os.path.realpath(target))
+    if not path.parent.is_dir():
+        message = f"{plain(path.parent)}: no such folder to write {plain(path.name)} into"
+        raise NotFoundError(message)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".engram-", delete=False) as new:
+        try:
+            yield new  # type: ignore[misc]
+            new.flush()
+            Path(new.name).chmod(0o666 & ~_umask())
+            Path(new.name).replace(path)
+        except BaseException:
+            Path(new.name).unlink(missing_ok=True)
+            raise
+
+
+def standard(target: str) -> TextIO | None:
+    """Return stdout or stderr if `target` is it, whatever it is called: -, /dev/stdout, ..."""
+    return _standard(target, _status(target))
+
+
+def _status(target: str) -> os.stat_result | None:
+    """Return what is at a path, behind all links; None if nothing is."""
+    try:
+        return Path(target).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _standard(target: str, there: os.stat_result | None) -> TextIO | None:
+    if target == STDIO:
+        return sys.stdout
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        with contextlib.suppress(OSError):  # it is closed
+            if there is not None and os.path.samestat(there, os.fstat(descriptor)):
+                return stream
+    return None
+
+
+def _umask() -> int:
+    """Return the process's umask."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,175 @@
+"""How a variable is stored in a netCDF-4 file: chunks, filters, fill value, as it was if it fits.
+
+What `origin` tells is a hint. Chunks of another number of axes are ignored; a filter that is not
+available here, or refuses the variable, is left away and noted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+from h5py import h5d, h5p, h5z
+
+from engram.formats.netcdf.forms import CHARS, ENUM, NUMBERS, OPAQUE, STRINGS
+from engram.formats.netcdf.kinds import DEFAULT_FILLS
+from engram.formats.netcdf.plan import fill_value
+
+if TYPE_CHECKING:
+    from engram.formats.netcdf.plan import Variable
+    from engram.formats.target import Tree
+
+_ORDERED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
+_ZSTD, _BZIP2, _BLOSC = 32015, 307, 32001
+_SZIP_CODINGS = {"ec": h5z.SZIP_EC_OPTION_MASK, "nn": h5z.SZIP_NN_OPTION_MASK}
+_CHUNK_BYTES = 4 << 20
+
+
+def creation() -> h5p.PropDCID:
+    """Return how every dataset is made: with its attributes in their order, and no times."""
+    made = h5p.create(h5p.DATASET_CREATE)
+    made.set_attr_creation_order(_ORDERED)
+    made.set_obj_track_times(False)
+    return made
+
+
+def creation_of(variable: Variable, tree: Tree) -> h5p.PropDCID:
+    """Return how a variable's dataset is made."""
+    made = creation()
+    _set_fill(made, variable)
+    chunks = chunks_of(variable)
+    if chunks is None:
+        return made
+    made.set_layout(h5d.CHUNKED)
+    made.set_chunk(chunks)
+    for name, code, values in _filters(variable):
+        _add_filter(made, variable, tree, (name, code, values))
+    return made
+
+
+def chunks_of(variable: Variable) -> tuple[int, ...] | None:
+    """Return a variable's chunk shape; None if it is stored in one piece."""
+    item = variable.item
+    shape = item.shape
+    if not shape:
+        return None
+    kept = item.origin.get("chunks")
+    grows = [d.unlimited for d in variable.dims or ()] or [False] * len(shape)
+    if isinstance(kept, list) and len(kept) == len(shape) and all(_is_length(n) for n in kept):
+        return tuple(
+            n if can else max(1, min(n, length))
+            for n, length, can in zip(kept, shape, grows, strict=True)
+        )
+    if not any(grows) and not item.origin.get("filters"):
+        return None
+    # One record at a time; a run of records, where records are small.
+    chunk = [1 if can else max(1, n) for n, can in zip(shape, grows, strict=True)]
+    for axis in range(len(shape)):
+        nbytes = item.dtype.itemsize * math.prod(chunk)
+        if grows[axis] and axis == 0 and nbytes < 1 << 12:
+            chunk[axis] = max(1, min(max(shape[axis], 1), (1 << 12) // nbytes))
+        while nbytes > _CHUNK_BYTES and chunk[axis] > 1:
+            chunk[axis] = -(-chunk[axis] // 2)
+            nbytes = item.dtype.itemsize * math.prod(chunk)
+    return tuple(chunk)
+
+
+def _is_length(n: object) -> bool:
+    """Whether it can be the length of a chunk."""
+    return isinstance(n, int) and 0 < n < 1 << 32
+
+
+def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
+    """Set the fill value: none where there was none, else that of _FillValue, else netCDF's."""
+    form = variable.form
+    if variable.item.origin.get("fill") == "none":
+        if form.kind in {NUMBERS, CHARS}:
+            made.set_fill_time(h5d.FILL_TIME_NEVER)
+        return
+    value = fill_value(variable)
+    if form.kind == STRINGS:
+        made.set_fill_value(np.array("", h5py.string_dtype()))
+        return
+    code = form.dtype.str[1:]
+    array = np.zeros((), form.dtype)
+    if value is not None:
+        array[()] = value
+    elif form.kind in {NUMBERS, ENUM} and code in DEFAULT_FILLS:
+        array[()] = DEFAULT_FILLS[code]
+    if form.kind == ENUM:
+        members = variable.item.origin["type"]["enum"]
+        array = array.astype(h5py.enum_dtype(members, form.dtype))
+    if form.kind != OPAQUE:
+        made.set_fill_value(array)
+
+
+def _filters(variable: Variable) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Return the filters that a variable came with: name, HDF5's number, and parameters."""
+    kept = variable.item.origin.get("filters")
+    if isinstance(kept, list):
+        return [
+            (str(f.get("name") or f["id"]), int(f["id"]), tuple(f.get("values", ())))
+            for f in kept
+            if isinstance(f, dict) and isinstance(f.get("id"), int)
+        ]
+    if not isinstance(kept, dict):
+        return []
+    level = kept.get("complevel")
+    found: list[tuple[str, int, tuple[int, ...]]] = []
+    if kept.get("fletcher32"):
+        found.append(("fletcher32", h5z.FILTER_FLETCHER32, ()))
+    if kept.get("shuffle"):
+        found.append(("shuffle", h5z.FILTER_SHUFFLE, ()))
+    if kept.get("zlib"):
+        found.append(("zlib", h5z.FILTER_DEFLATE, (int(level or 0),)))
+    szip: Any = kept.get("szip")
+    if isinstance(szip, dict):
+        coding = _SZIP_CODINGS.get(str(szip.get("coding")), h5z.SZIP_NN_OPTION_MASK)
+        pixels = szip.get("pixels_per_block", 32)
+        found.append(("szip", h5z.FILTER_SZIP, (coding, int(pixels))))
+    if kept.get("zstd"):
+        found.append(("zstd", _ZSTD, (int(level or 0),)))
+    if kept.get("bzip2"):
+        found.append(("bzip2", _BZIP2, (int(level or 9),)))
+    blosc: Any = kept.get("blosc")
+    if isinstance(blosc, dict):
+        found.append(("blosc", _BLOSC, _blosc_values(blosc, level)))
+    return found
+
+
+def _blosc_values(facts: dict[str, Any], level: object) -> tuple[int, ...]:
+    """Return blosc's parameters, of which the first four are its own to set."""
+    names = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+    compressor = str(facts.get("compressor", "")).removeprefix("blosc_")
+    code = names.index(compressor) if compressor in names else 0
+    given = level if isinstance(level, int) else 4
+    return (0, 0, 0, 0, given, int(facts.get("shuffle", 1)), code)
+
+
+def _add_filter(
+    made: h5p.PropDCID, variable: Variable, tree: Tree, wanted: tuple[str, int, tuple[int, ...]]
+) -> None:
+    """Add a filter, or note that it cannot be had."""
+    name, code, values = wanted
+    try:
+        available = h5z.filter_avail(code)
+        if available and code == h5z.FILTER_SZIP:
+            made.set_szip(
+                values[0] & (h5z.SZIP_EC_OPTION_MASK | h5z.SZIP_NN_OPTION_MASK), values[1]
+            )
+        elif available and code == h5z.FILTER_DEFLATE:
+            made.set_deflate(*values[:1])
+        elif available and code == h5z.FILTER_SHUFFLE:
+            made.set_shuffle()
+        elif available and code == h5z.FILTER_FLETCHER32:
+            made.set_fletcher32()
+        elif available:
+            made.set_filter(code, h5z.FLAG_OPTIONAL, values)
+    except (ValueError, RuntimeError, OSError) as error:
+        tree.note(variable.item.path, f"filter {name}", f"left away: {error}")
+        return
+    if not available:
+        why = "left away: it is not installed here (hdf5plugin has many)"
+        tree.note(variable.item.path, f"filter {name}", why)

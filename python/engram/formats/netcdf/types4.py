@@ -1,0 +1,185 @@
+"""Types of a netCDF-4 file: which each variable has, and the user-defined ones in their groups.
+
+netCDF's library reads a variable of an enumeration, a compound or an opaque type only if that type
+is committed somewhere in the file, and a type inside another only if it comes before. So the types
+that an import has kept are committed again where they were, the inner ones first; and what has none
+gets one, under a name of its own, in the variable's group.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from h5py import h5t
+
+from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, OPAQUE, STRINGS
+from engram.formats.netcdf.naming import unused
+from engram.formats.netcdf.plan import fill_value
+
+if TYPE_CHECKING:
+    from h5py import h5g
+
+    from engram.formats.netcdf.plan import Plan, Variable
+
+    DType = np.dtype[Any]
+
+
+def _string_type() -> h5t.TypeStringID:
+    """Return the type of strings: of variable length, UTF-8."""
+    made = h5t.C_S1.copy()
+    made.set_size(h5t.VARIABLE)
+    made.set_cset(h5t.CSET_UTF8)
+    return made
+
+
+STRING = _string_type()
+
+
+def text_type(size: int, *, padded: bool = False) -> h5t.TypeStringID:
+    """Return the type of text of so many bytes."""
+    made = h5t.C_S1.copy()
+    made.set_size(size)
+    made.set_strpad(h5t.STR_NULLPAD if padded else h5t.STR_NULLTERM)
+    return made
+
+
+class Types:
+    """The user-defined types of a file."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Find the types that were kept, and those that variables need besides."""
+        self._committed: list[tuple[str, h5t.TypeID]] = []
+        self._wanted: dict[str, dict[str, h5t.TypeID]] = {
+            path: _kept(group.item.origin) for path, group in plan.groups.items()
+        }
+        self._chosen: dict[str, h5t.TypeID] = {}
+        known = [(n, t) for types in self._wanted.values() for n, t in types.items()]
+        for path, group in plan.groups.items():
+            taken = {v.name for v in group.variables} | set(group.dims) | set(self._wanted[path])
+            taken |= {p.rpartition("/")[2] for p in plan.groups if p.rpartition("/")[0] == path}
+            for variable in group.variables:
+                if variable.form.kind not in {ENUM, COMPOUND, OPAQUE} or variable.dims is None:
+                    continue
+                tid = _wanted_type(variable)
+                there = _alike(tid, _type_name(variable), known)
+                if there is None:
+                    name = _type_name(variable) or f"{variable.name}_t"
+                    name = unused(name, taken)
+                    taken.add(name)
+                    self._wanted[path][name] = there = tid
+                    known.append((name, tid))
+                self._chosen[variable.item.path] = there
+
+    def commit(self, place: h5g.GroupID, path: str) -> None:
+        """Commit a group's types, inner ones first."""
+        for name, tid in sorted(self._wanted[path].items(), key=lambda found: _depth(found[1])):
+            tid.commit(place, name.encode())
+
+    def of_variable(self, variable: Variable) -> h5t.TypeID:
+        """Return the type of a variable."""
+        return self._chosen.get(variable.item.path) or _wanted_type(variable)
+
+    def of_value(self, dtype: DType, facts: dict[str, Any]) -> h5t.TypeID:
+        """Return the type of an attribute's value."""
+        made = _from_facts(dtype, facts)
+        known = [(n, t) for types in self._wanted.values() for n, t in types.items()]
+        return _alike(made, facts.get("name"), known) or made
+
+
+def _kept(origin: dict[str, Any]) -> dict[str, h5t.TypeID]:
+    """Return the committed types that a group's origin tells of."""
+    found: dict[str, h5t.TypeID] = {}
+    kept = origin.get("types")
+    for name, facts in (kept if isinstance(kept, dict) else {}).items():
+        encoded = facts.get("hdf5") if isinstance(facts, dict) else None
+        if isinstance(encoded, str):
+            # A copy, since what was decoded of a committed type cannot be committed again.
+            found[name] = h5t.decode(base64.b64decode(encoded)).copy()
+    return found
+
+
+def _alike(
+    tid: h5t.TypeID, name: str | None, known: list[tuple[str, h5t.TypeID]]
+) -> h5t.TypeID | None:
+    """Return the known type that equals one; that of its name, if several do."""
+    equal = [(n, t) for n, t in known if t.equal(tid)]
+    for found, there in equal:
+        if found == name:
+            return there
+    return equal[0][1] if equal else None
+
+
+def _type_name(variable: Variable) -> str | None:
+    """Return the name of a variable's type, if something tells it."""
+    facts = variable.item.origin.get("type")
+    name = facts.get("name") if isinstance(facts, dict) else None
+    return variable.form.type_name or (name if isinstance(name, str) else None)
+
+
+def _wanted_type(variable: Variable) -> h5t.TypeID:
+    """Return the type that a variable's values have in memory: the same is written."""
+    form = variable.form
+    if form.kind == STRINGS:
+        return STRING
+    if form.kind == CHARS:
+        # With a terminator, as netCDF's library has it, HDF5 would take a fill value for that.
+        return text_type(1, padded=fill_value(variable) is not None)
+    facts = variable.item.origin.get("type")
+    return _from_facts(form.dtype, facts if isinstance(facts, dict) else {})
+
+
+def _from_facts(dtype: DType, facts: dict[str, Any]) -> h5t.TypeID:
+    """Return the type of a dtype, with what its import kept of it where that fits."""
+    if "enum" in facts and dtype.kind in "biu":
+        made = h5t.enum_create(h5t.py_create(np.dtype("i1") if dtype.kind == "b" else dtype))
+        for name, value in facts["enum"].items():
+            made.enum_insert(name.encode(), value)
+        return made
+    if dtype.names is not None:
+        return _compound(dtype, facts)
+    if dtype.kind == "V":
+        made = h5t.create(h5t.OPAQUE, dtype.itemsize)
+        tag = facts.get("opaque")
+        made.set_tag(tag.encode() if isinstance(tag, str) else b"")
+        return made
+    if dtype.kind == "S":
+        # One character each, as netCDF has them: the same bytes.
+        unit = text_type(1)
+        return unit if dtype.itemsize == 1 else h5t.array_create(unit, (dtype.itemsize,))
+    return h5t.py_create(dtype)
+
+
+def _compound(dtype: DType, facts: dict[str, Any]) -> h5t.TypeID:
+    """Return the compound type of a structured dtype, of the same layout."""
+    inner = facts.get("compound")
+    known: dict[str, Any] = inner if isinstance(inner, dict) else {}
+    made = h5t.create(h5t.COMPOUND, dtype.itemsize)
+    fields: Any = dtype.fields
+    for name in dtype.names or ():
+        kind, offset = fields[name][:2]
+        of_field = known.get(name, {})
+        of_base = of_field.get("base", of_field)
+        base = _from_facts(kind.base, of_base if isinstance(of_base, dict) else {})
+        made.insert(name.encode(), offset, _arrayed(base, kind.shape))
+    return made
+
+
+def _arrayed(base: h5t.TypeID, shape: tuple[int, ...]) -> h5t.TypeID:
+    """Return the type of an array of a type, as a field has it."""
+    if not shape:
+        return base
+    if isinstance(base, h5t.TypeArrayID):
+        return h5t.array_create(base.get_super(), (*shape, *base.get_array_dims()))
+    return h5t.array_create(base, shape)
+
+
+def _depth(tid: h5t.TypeID) -> int:
+    """Return how many types stand inside each other."""
+    if isinstance(tid, h5t.TypeArrayID | h5t.TypeVlenID):
+        return _depth(tid.get_super())
+    if isinstance(tid, h5t.TypeCompoundID):
+        members = range(tid.get_nmembers())
+        return 1 + max((_depth(tid.get_member_type(place)) for place in members), default=0)
+    return 0

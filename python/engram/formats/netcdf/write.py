@@ -1,0 +1,55 @@
+"""Writing netCDF: the kind is chosen, the tree planned, and one of two writers follows the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engram.formats.netcdf.kinds import BY_MODEL, KINDS
+from engram.formats.netcdf.plan import Plan
+from engram.formats.netcdf.write3 import write3
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engram.formats.target import Problem, Tell, Tree
+
+
+def planned(tree: Tree, kind: str) -> Plan:
+    """Return the plan of a tree as a kind of file.
+
+    Of the kind ``"netcdf"`` is what came from netCDF of the kind that it came from, as long as
+    that holds it, and all else netCDF-4.
+    """
+    if kind in KINDS:
+        return Plan(tree, KINDS[kind])
+    model = tree.root.origin.get("format")
+    word = BY_MODEL.get(model, "netcdf4") if isinstance(model, str) else "netcdf4"
+    plan = Plan(tree, KINDS[word])
+    if word == "netcdf4" or not plan.problems:
+        return plan
+    wider = Plan(tree, KINDS["netcdf4"])
+    if len(wider.problems) >= len(plan.problems):
+        return plan
+    first = plan.problems[0]
+    why = f"as netCDF-4, since {model}, which it came from, cannot hold /{first.path}: {first.why}"
+    wider.notes.append(("", "file", why))
+    return wider
+
+
+def problems(tree: Tree, kind: str) -> list[Problem]:
+    """Return what a kind of file cannot hold."""
+    return planned(tree, kind).problems
+
+
+def write(tree: Tree, path: Path, kind: str, tell: Tell) -> str:
+    """Write a tree that has no problems; return the ``data_model`` written."""
+    plan = planned(tree, kind)
+    for note in plan.notes:
+        tree.note(*note)
+    if plan.kind.is_hdf5:
+        from engram.formats.netcdf.write4 import write4  # noqa: PLC0415 - h5py for such alone
+
+        write4(plan, path, tell)
+    else:
+        write3(plan, path, tell)
+    return plan.kind.model

@@ -1,0 +1,172 @@
+"""The documents' code runs as it stands there, and prints what stands below it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import netCDF4
+import numpy as np
+import pytest
+
+from documents import RUN, Block, blocks, run
+from engram.cli.app import VERBS
+from engram.formats.registry import formats, writable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_OURS = {"c": "another library's"}
+SHORTEST_REASON = 10
+
+
+def _documents() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def _column(path: Path) -> None:
+    """Make a file like the one of carbon dioxide that the README imports."""
+    with netCDF4.Dataset(path, "w") as file:
+        for name, length in (("time", None), ("latitude", 9), ("longitude", 18)):
+            file.createDimension(name, length)
+        latitude = file.createVariable("latitude", "f4", ("latitude",))
+        latitude.units = "degrees_north"
+        latitude[:] = np.linspace(90, -90, 9)
+        time = file.createVariable("time", "i4", ("time",))
+        time.units = "hours since 2003-01-01"
+        time[:] = np.arange(0, 288, 24)
+        packed = file.createVariable("tcco2", "i2", ("time", "latitude", "longitude"), zlib=True)
+        packed.setncatts({"units": "ppm", "scale_factor": 0.01, "add_offset": 380.0})
+        packed[:] = 380 + np.arange(12 * 9 * 18).reshape(12, 9, 18) % 97 / 10
+
+
+FILES: dict[str, Callable[[Path], None]] = {"total_column_co2.nc": _column}
+"""Files that documents name and do not make, and what makes them."""
+
+DOCUMENTS = {name: blocks((ROOT / name).read_text(encoding="utf-8")) for name in _documents()}
+WITH_CODE = [name for name, found in DOCUMENTS.items() if any(block.runs for block in found)]
+
+
+def session(name: str, home: Path) -> dict[Block, str]:
+    """Run a document's blocks in a new folder, its pools in another; give what they printed."""
+    folder, pools = home / "folder", home / "shm"
+    folder.mkdir()
+    pools.mkdir()
+    wanted = [block for block in DOCUMENTS[name] if block.runs]
+    for file, make in FILES.items():
+        if any(file in block.code for block in wanted):
+            make(folder / file)
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("ENGRAM")},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    moved = [
+        Block(b.language, b.code.replace("/dev/shm/", f"{pools}/"), b.line, b.reason, b.joined)
+        for b in wanted
+    ]
+    printed = run(moved, name, folder, environment)
+    plain = [text.replace(f"{pools}/", "/dev/shm/") for text in printed]
+    return dict(zip(wanted, plain, strict=True))
+
+
+def as_shown(shown: str, printed: str) -> bool:
+    """Whether a text was printed as shown: `...` stands for anything, ends of lines for nothing."""
+    expected = [line.rstrip() for line in shown.strip("\n").splitlines()]
+    got = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    pattern = re.escape("\n".join(expected)).replace(re.escape("..."), "(?s:.*?)")
+    return re.fullmatch(pattern, "\n".join(got)) is not None
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_what_a_document_shows_runs_and_prints_what_it_says(name: str, home: Path) -> None:
+    printed = session(name, home)
+    found = DOCUMENTS[name]
+    for before, block in itertools.pairwise(found):
+        if block.language == "text" and block.joined and before.runs:
+            assert as_shown(block.code, printed[before]), (
+                f"{name}:{block.line}: shown\n{block.code}\nprinted\n{printed[before]}"
+            )
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_each_block_runs_or_says_why_not(name: str) -> None:
+    silent = []
+    before = None
+    for block in DOCUMENTS[name]:
+        output = block.language == "text" and block.joined and before is not None and before.runs
+        excused = block.language in NOT_OURS or len(block.reason) >= SHORTEST_REASON
+        if not (block.runs or output or excused):
+            silent.append(f"{name}:{block.line}: {block.language or 'no language'}")
+        before = block
+    assert not silent
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_no_code_hides_in_an_indented_block(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    indented = re.findall(r"^(?:[^-*\d\s].*)?\n\n {4}\S.*$", prose, re.MULTILINE)
+    assert not indented
+
+
+def test_the_readme_shows_ten_lines_a_tour_and_the_command() -> None:
+    languages = [block.language for block in DOCUMENTS["README.md"] if block.runs]
+    assert languages == ["python", "python", "sh"]
+
+
+def test_the_guides_tell_of_each_verb_and_format() -> None:
+    verbs = (ROOT / "docs/guide/command-line.md").read_text(encoding="utf-8")
+    table = verbs.split("## The verbs")[1].split("```")[0]
+    assert set(VERBS) <= set(re.findall(r"`([a-z]+)`", table))
+    files = (ROOT / "docs/guide/files.md").read_text(encoding="utf-8")
+    table = files.split("## Formats")[1].split("## ")[0]
+    words = set(re.findall(r"[a-z0-9-]+", table.lower()))
+    assert {found.name for found in formats()} <= words
+    assert {kind for found in writable() for kind in found.kinds} <= words
+
+
+def test_blocks_are_found_with_their_reasons() -> None:
+    text = (
+        "a\n```python\nx = 1\n```\n\n```text\n1\n```\n\nwords\n"
+        "<!-- not run: needs another machine -->\n```sh\nls\n```\n```c\n```\n"
+    )
+    found = blocks(text)
+    assert [block.language for block in found] == ["python", "text", "sh", "c"]
+    assert [block.joined for block in found] == [False, True, False, True]
+    assert [block.reason for block in found] == ["", "", "needs another machine", ""]
+    assert [block.runs for block in found] == [True, False, False, False]
+    assert found[0].code == "x = 1\n"
+    assert found[0].line == 3
+    assert {"python", "sh"} == RUN
+
+
+@pytest.mark.parametrize(
+    "code", [Block("python", "1 / 0\n", 7, "", False), Block("sh", "false | true\n", 7, "", False)]
+)
+def test_a_block_that_fails_is_told_with_its_line(code: Block, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"some\.md(\", line |:)7"):
+        run([code], "some.md", tmp_path, dict(os.environ))
+
+
+def test_output_is_compared_line_by_line() -> None:
+    assert as_shown("a\n...\nd\n", "a  \nb\nc\nd\n")
+    assert as_shown("a ... c\n", "a b c\n")
+    assert not as_shown("a\n", "a\nb\n")
+    assert not as_shown("a\nb\n", "a\nc\n")
