@@ -151,6 +151,18 @@ def test_what_an_import_kept_of_its_file_is_shown(pool: engram.Pool, tmp_path: P
     assert "file: maxshape unlimited x 10" in shown
 
 
+def test_the_style_touches_cards_alone(filled_pool: engram.Pool) -> None:
+    style = re.search(r"<style>(.*)</style>", filled_pool._repr_html_())
+    assert style is not None
+    rules = re.findall(r"([^{}]+)\{[^{}]*\}", style[1])
+    assert len(rules) > 10
+    for rule in rules:
+        for selector in rule.split(","):
+            assert selector.strip().startswith(".engram-card")
+    assert "url(" not in style[1]
+    assert "@" not in style[1]
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_and_values_of_users_are_only_text(pool: engram.Pool, name: str) -> None:
     member = name.replace("/", "|")
@@ -203,6 +215,13 @@ def test_odd_numbers_have_a_card(pool: engram.Pool, values: Any) -> None:
     assert shown.counts["pre"] == 1
 
 
+def test_what_does_not_vary_has_no_picture(pool: engram.Pool) -> None:
+    shown = page(pool.create_array("x", data=np.full((50, 60), 2.5)))
+    assert "all that was looked at is 2.5" in shown.text
+    assert "img" not in shown.counts
+    assert page(pool.create_array("y", data=np.eye(4))).counts["img"] == 1
+
+
 def test_a_picture_leaves_blank_what_is_marked_as_missing(pool: engram.Pool) -> None:
     values = np.array([1.0, -999.0, 3.0, 2.0, np.nan, 1.0])
     made = pool.create_array("x", data=values, attrs={"_FillValue": -999.0})
@@ -225,6 +244,7 @@ def test_a_group_of_many_members_is_shown_in_bounds(pool: engram.Pool) -> None:
         assert len(thing._repr_html_()) < 60_000
         assert re.search(r"\.\.\. and 99,9[05]0 more", shown.text)
     assert "100,000 members" in page(pool["many"]).text
+    assert "many/ (more than 50)" in page(pool).text
     pool["many/more"] = b""
     assert "more than 100,000 members" in page(pool["many"]).text
 
@@ -259,6 +279,7 @@ def test_a_large_array_is_not_read_for_its_card(
 ) -> None:
     made = pool.create_array("x", shape=(2000, 4000), dtype="f4")
     names = pool.create_array("s", data=np.full(200_000, "a name of some length", TEXT))
+    made.view("r+")[:, -1000:] = 1
     monkeypatch.setattr(_engram, "read", None)
     assert "every 63rd row, every 63rd column" in page(made).text
     assert len(made._repr_html_()) < 20_000

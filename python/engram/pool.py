@@ -165,12 +165,12 @@ class Pool(Namespace):
     def __repr__(self) -> str:
         shown = f"engram.Pool '{printable(self.path)}' mode {self.mode!r}"
         try:
-            space = self.space
-            used = f"{_human(space.used)} of {_human(space.size)}"
-            return f"<{shown}, {used}, {len(self)} members>"
+            space, count = self.space, len(self)
         except EngramError:
             state = "default namespace not ours" if self else "closed"
             return f"<{shown} ({state})>"
+        used = f"{_human(space.used)} of {_human(space.size)}"
+        return f"<{shown}, {used}, {count} member{'' if count == 1 else 's'}>"
 
 
 _parse_size = size.parse

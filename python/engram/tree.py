@@ -44,6 +44,8 @@ class Node:
         What a notebook shows behind the name: shape, dtype and size, each as text or "".
     below
         The lines below it.
+    rest
+        Whether it stands for all that is not shown.
 
     """
 
@@ -51,6 +53,7 @@ class Node:
     facts: str = ""
     columns: tuple[str, str, str] = ("", "", "")
     below: list["Node"] = field(default_factory=list)
+    rest: bool = False
 
     def __post_init__(self) -> None:
         """Take the name and the facts as they may be shown: both have parts that users chose."""
@@ -156,7 +159,7 @@ def _rest(group: "Group", after: str | None) -> Iterator[Node]:
     except NotFoundError:  # deleted meanwhile
         return
     if more != "0":
-        yield Node(f"... and {more} more")
+        yield Node(f"... and {more} more", rest=True)
 
 
 def _lines(node: Node, head: str, rest: str) -> list[str]:

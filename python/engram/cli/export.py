@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from pathlib import Path  # noqa: TC003 - read by Typer
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +25,8 @@ from engram.cli.terminal import counted
 from engram.size import human
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engram.formats import ExportReport, Progress
 
 
@@ -31,6 +35,25 @@ def _kinds(incomplete: str) -> list[str]:
     from engram.formats.registry import writable  # noqa: PLC0415 - formats are loaded when needed
 
     return [k for found in writable() for k in found.kinds if k.startswith(incomplete)]
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the export as an error does: nothing is left of the file."""
+
+    def end(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)  # as a shell tells of a signal
+
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @app.command(
@@ -78,7 +101,11 @@ def export(
     values, attributes, dimensions and how they were stored.
     """
     where = clean(path)
-    with opened(pool, namespace) as (_, root), terminal.Bar(file.name, 0) as bar:
+    with (
+        opened(pool, namespace) as (_, root),
+        terminal.Bar(file.name, 0) as bar,
+        _ended_by_signals(),
+    ):
 
         def show(progress: Progress) -> None:
             bar.update(progress.done, f"{file.name}{progress.path}", progress.total)

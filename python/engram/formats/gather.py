@@ -20,6 +20,7 @@ from engram.formats.blocks import index
 from engram.formats.target import ArrayItem, GroupItem, Tree
 from engram.group import Group
 from engram.handle import Handle
+from engram.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +62,7 @@ def gather(source: Exported, selection: Selection) -> Tree:
 def _members(source: Exported) -> tuple[str, list[tuple[str, Any]]]:
     """Return the name of the whole, and each member with its path, parents first."""
     if isinstance(source, Group):
-        return source.path or source.namespace, [("", source), *_below(source)]
+        return _path_of(source), [("", source), *_below(source)]
     if isinstance(source, Handle):
         return source.path, [("", source.parent), (source.name, source)]
     if not isinstance(source, Iterable) or isinstance(source, str | bytes):
@@ -72,14 +73,52 @@ def _members(source: Exported) -> tuple[str, list[tuple[str, Any]]]:
         if not isinstance(member, Handle):
             message = f"{member!r} cannot be exported: give objects of a pool"
             raise ArgumentError(message)
-        chain = [member]
-        while chain[-1].path:
-            chain.append(chain[-1].parent)
-        found.update({above.path: above for above in reversed(chain)})
+        _add_with_groups(found, member)
     if not found:
-        message = "there is nothing to export: the objects given are none"
+        message = "there is nothing to export: of the objects given, none is there"
         raise ArgumentError(message)
     return "objects", [(path, found[path]) for path in sorted(found, key=lambda p: p.split("/"))]
+
+
+def _add_with_groups(found: dict[str, Any], member: Handle) -> None:
+    """Add one of several members, the groups that it is in, and what is in it; none if it is gone.
+
+    Raises
+    ------
+    ArgumentError
+        It is of another namespace than the first one.
+
+    """
+    root = found.get("")
+    if root is not None and (root.namespace != member.namespace or not _same_pool(root, member)):
+        message = (
+            f"{member!r} is of another namespace than the others, {root.namespace!r}: export "
+            "each namespace's objects by themselves"
+        )
+        raise ArgumentError(message)
+    chain: dict[str, Any] = {}
+    try:
+        above, path = member, _path_of(member)
+        prefix = f"{path}/" if path else ""
+        while path not in found and path not in chain:
+            chain[path] = above
+            above = above.parent
+            path = path.rpartition("/")[0]
+        if isinstance(member, Group):
+            chain.update(_below(member, prefix))
+    except NotFoundError:
+        return
+    found.update(chain)
+
+
+def _path_of(member: Handle) -> str:
+    """Return a member's path in its namespace; a pool is the root of one."""
+    return "" if isinstance(member, Pool) else member.path
+
+
+def _same_pool(one: Handle, other: Handle) -> bool:
+    """Whether two handles are of the same pool."""
+    return one._realm.same_pool(other._realm)
 
 
 def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -88,7 +127,13 @@ def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
     while waiting:
         at, inner = waiting.pop()
         members = dict(inner._members_if_there())
-        members = _in_order(members, origin.decode(inner._origin).get("order"))
+        try:
+            order = origin.decode(inner._origin).get("order")
+        except NotFoundError:  # deleted meanwhile, after its members or before
+            if inner is group:
+                raise
+            order = None
+        members = _in_order(members, order)
         for name, member in members.items():
             yield at + name, member
         waiting += [

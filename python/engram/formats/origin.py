@@ -11,6 +11,7 @@ words mean the same in every format:
     attribute_order  the names of the attributes in the file's order, where that is not by name
     dimensions  of a group: name -> {"size", "unlimited"}, unused ones included
     types, links, order, source      of a group
+    object, tracked, comment, ...    of HDF5 alone: see `engram.formats.hdf5.facts`
 """
 
 from __future__ import annotations

@@ -12,20 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
-import shutil
 import time
 from typing import TYPE_CHECKING
 
-from engram.errors import (
-    AccessError,
-    ArgumentError,
-    EngramError,
-    ExistsError,
-    FormatError,
-    NotFoundError,
-)
+from engram.errors import AccessError, ArgumentError, EngramError, FormatError
 from engram.formats.gather import gather
+from engram.formats.place import beside, check, settle, take_name
 from engram.formats.registry import formats, writable
 from engram.formats.report import Entry, ExportReport, Progress
 from engram.formats.select import Selection
@@ -56,18 +48,17 @@ def export(  # noqa: PLR0917 - called by `engram.export_file` alone
     """Export as `engram.export_file` says."""
     began = time.monotonic()
     written_in, kind = _chosen(target, kind)
-    _check_target(target, written_in, overwrite=overwrite)
+    with _writing(target):
+        check(target, written_in, overwrite=overwrite)
+        real = target.resolve()  # what a symbolic link leads to is written, and the link is left
     tree = gather(source, Selection(select, slices))
-    problems = written_in.problems(tree, kind)
-    if problems and not lossy:
-        raise FormatError(_refusal(target, kind, problems))
-    _drop(tree, problems)
+    left_out = _fit(tree, target, written_in, kind, lossy=lossy)
     counter = _Counter(tree, progress)
-    with _beside(target) as part:
-        with _writing(target, counter):
-            name = written_in.write(tree, part, kind, counter.tell)
-            nbytes = _settle(part)
-        _take_name(part, target, written_in, overwrite=overwrite)
+    with beside(real) as part, _writing(target, counter):
+        name = written_in.write(tree, part, kind, counter.tell)
+        counter.path = ""
+        nbytes = settle(part)
+        take_name(part, real, written_in, overwrite=overwrite)
     return ExportReport(
         file=str(target),
         format=name,
@@ -78,7 +69,7 @@ def export(  # noqa: PLR0917 - called by `engram.export_file` alone
         nbytes=sum(item.nbytes for item in tree.arrays),
         file_nbytes=nbytes,
         seconds=time.monotonic() - began,
-        left_out=tuple(Entry("/" + p.path, p.what, p.why) for p in problems),
+        left_out=tuple(Entry("/" + p.path, p.what, p.why) for p in left_out),
         noted=tuple(sorted(set(tree.noted), key=lambda e: (e.path, e.what))),
     )
 
@@ -105,25 +96,27 @@ def _chosen(target: Path, kind: str | None) -> tuple[WritableFormat, str]:
     raise ArgumentError(message)
 
 
-def _check_target(target: Path, written_in: WritableFormat, *, overwrite: bool) -> None:
-    """Refuse a target that could not take the file."""
-    if not target.parent.is_dir():
-        message = f"{target.parent}: no such folder to write {target.name} into; make it first"
-        raise NotFoundError(message)
-    if not os.path.lexists(target):
-        return
-    if not overwrite:
-        message = f"{target}: exists; pass overwrite=True to replace it"
-        raise ExistsError(message)
-    if not target.is_dir():
-        return
-    empty = not any(target.iterdir())
-    if not (written_in.makes_folder and (empty or written_in.matches(target, b""))):
-        message = (
-            f"{target}: is a folder, and nothing that was exported as {written_in.name}; it is not "
-            "replaced. Choose another name"
-        )
-        raise ExistsError(message)
+def _fit(
+    tree: Tree, target: Path, written_in: WritableFormat, kind: str, *, lossy: bool
+) -> list[Problem]:
+    """Take out of the tree what the format cannot hold, and return it.
+
+    Raises
+    ------
+    FormatError
+        Nothing may be left out, or it is the whole that cannot be held.
+
+    """
+    left_out: list[Problem] = []
+    # What is left may have other problems: a dimension may have had its length from what is gone.
+    while problems := written_in.problems(tree, kind):
+        before = len(tree.items), sum(len(item.attrs) for item in tree.items)
+        if lossy:
+            _drop(tree, problems)
+        if before == (len(tree.items), sum(len(item.attrs) for item in tree.items)):
+            raise FormatError(_refusal(target, kind, problems))
+        left_out += problems
+    return left_out
 
 
 def _refusal(target: Path, kind: str, problems: list[Problem]) -> str:
@@ -170,32 +163,15 @@ class _Counter:
 
 
 @contextlib.contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """Give a name beside the target; what stands there in the end is removed."""
-    part = target.parent / f".engram-{secrets.token_hex(8)}{target.suffix}"
-    try:
-        yield part
-    finally:
-        _remove(part)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _writing(target: Path, counter: _Counter) -> Iterator[None]:
+def _writing(target: Path, counter: _Counter | None = None) -> Iterator[None]:
     """Turn what a format's library raises while it writes into an error that names the array."""
     try:
         yield
     except EngramError:
         raise
     except READ_ERRORS as error:
-        where = f"{target}: /{counter.path}" if counter.path else f"{target}"
+        path = "" if counter is None else counter.path
+        where = f"{target}: /{path}" if path else f"{target}"
         code = getattr(error, "errno", None) or _told_errno(error)
         why = os.strerror(code) if code else f"{error}"
         message = f"{where}: cannot be written: {why}. Nothing is left of it"
@@ -211,46 +187,3 @@ def _told_errno(error: BaseException | None) -> int | None:
             return int(found[1])
         error = error.__cause__ or error.__context__
     return None
-
-
-def _settle(part: Path) -> int:
-    """Bring what was written onto the medium, and return its bytes."""
-    files = [part] if part.is_file() else sorted(p for p in part.rglob("*") if p.is_file())
-    nbytes = 0
-    for file in files:
-        with file.open("rb") as stream:
-            os.fsync(stream.fileno())
-            nbytes += os.fstat(stream.fileno()).st_size
-    return nbytes
-
-
-def _take_name(part: Path, target: Path, written_in: WritableFormat, *, overwrite: bool) -> None:
-    """Give what was written the target's name, and keep what has come there meanwhile."""
-    _check_target(target, written_in, overwrite=overwrite)
-    if part.is_dir():
-        old = part.with_name(part.name + ".old")
-        if os.path.lexists(target):
-            target.rename(old)
-        try:
-            part.rename(target)
-        except BaseException:
-            if os.path.lexists(old):
-                old.rename(target)
-            raise
-        _remove(old)
-    elif overwrite:
-        part.replace(target)
-    else:
-        try:
-            os.link(part, target)
-        except FileExistsError:
-            message = f"{target}: exists; somebody else has made it meanwhile"
-            raise ExistsError(message) from None
-        except OSError:  # a filesystem without hard links
-            part.rename(target)
-    with contextlib.suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

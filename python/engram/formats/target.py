@@ -131,7 +131,7 @@ class Tree:
         The groups and arrays. Within a group they stand in the order of the file that they came
         from, where that is known.
     name
-        What the whole is called: the group's path in its namespace, or the namespace's name.
+        What the whole is called: the path in its namespace; "" for a whole namespace.
     noted
         What the format writes in another way than the pool has it; grows while it writes.
 
@@ -164,7 +164,9 @@ class Tree:
 
 
 Tell = Callable[[str, int], None]
-"""Called with an array's path and how many more bytes of its values have been written."""
+"""Called with an array's path and how many more bytes of its values have been written.
+
+Called with 0 before an array is begun, so that what goes wrong is told of that array."""
 
 
 @runtime_checkable

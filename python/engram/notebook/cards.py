@@ -64,7 +64,7 @@ def _array(array: Array) -> str:
 
 def _values(array: Array) -> str:
     plain, part = values.shown(array)
-    said = parts.soft(part) if part else ""
+    said = parts.note(part) if part else ""
     picture = ""
     if array.dtype.itemsize <= values.ITEM:
         picture = preview(array)
@@ -94,8 +94,9 @@ def _blob(blob: Blob) -> str:
 
 
 def _group(group: Group) -> str:
+    where = "" if group.namespace == "default" else f"namespace {group.namespace}"
     return (
-        parts.head("Group", f"{group.path}/", members(group), group.namespace)
+        parts.head("Group", f"{group.path}/", members(group), where)
         + _members(group)
         + _attributes_of(group)
         + parts.section("Stored", lambda: parts.facts(stored.facts(group)))
@@ -187,7 +188,8 @@ def _row(node: Node, *, is_open: bool) -> str:
         return f"<li><div class='engram-row'><span>{name}</span> {cells}</div></li>"
     mark = " open" if is_open else ""
     below = _rows(node.below, is_open=is_open)
-    inner = parts.soft(f"({len(node.below):,})")
+    cut = node.below[-1].rest
+    inner = parts.soft(f"(more than {len(node.below) - 1:,})" if cut else f"({len(node.below):,})")
     return f"<li><details{mark}><summary>{name} {inner}</summary>{below}</details></li>"
 
 

@@ -67,9 +67,14 @@ def soft(plain: str) -> str:
     return f"<span class='engram-soft'>{text(plain)}</span>"
 
 
+def note(plain: str) -> str:
+    """Make a line that stands back."""
+    return f"<div class='engram-soft'>{text(plain)}</div>"
+
+
 def more(number: int) -> str:
     """Tell how many are not shown, if there are any."""
-    return f"<div class='engram-soft'>... and {number:,} more</div>" if number > 0 else ""
+    return note(f"... and {number:,} more") if number > 0 else ""
 
 
 def bar(part: int, whole: int) -> str:

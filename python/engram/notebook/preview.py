@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.array import Array
-from engram.notebook.parts import soft
+from engram.notebook.parts import note
 
 _LINE = 96
 _ROWS, _COLUMNS = 32, 64
 _WIDTH, _HEIGHT = 320, 48
 _TALLEST = 240
+_FEWEST = 4
 _PLANE = 2
 _MARKS = ("_FillValue", "missing_value")
 _STOPS = (0, 84, 169, 254)
@@ -33,7 +34,7 @@ _Sample = NDArray[np.float64]
 
 def preview(array: Array) -> str:
     """Draw an array, if it is of numbers and there is something to see; else nothing."""
-    if array.dtype.kind not in "biuf" or array.size <= 1:
+    if array.dtype.kind not in "biuf" or array.size < _FEWEST:
         return ""
     long = [axis for axis, length in enumerate(array.shape) if length > 1][-_PLANE:]
     most = (_LINE,) if len(long) == 1 else (_ROWS, _COLUMNS)
@@ -44,11 +45,13 @@ def preview(array: Array) -> str:
     sample = _numbers(array, array.view()[tuple(index)])
     there = sample[np.isfinite(sample)]
     if not there.size:
-        return soft("no picture: all that was looked at is missing")
+        return note("no picture: all that was looked at is missing")
     low, high = float(there.min()), float(there.max())
     if not math.isfinite(high - low):
         return ""
-    scaled = (sample - low) / ((high - low) or 1.0)
+    if low == high:
+        return note(f"no picture: all that was looked at is {low:.6g}")
+    scaled = (sample - low) / (high - low)
     picture = _line(scaled) if len(long) == 1 else _heat(scaled, [array.shape[a] for a in long])
     words = ("value",) if len(steps) == 1 else ("row", "column")
     taken = ", ".join(
@@ -57,7 +60,7 @@ def preview(array: Array) -> str:
     which = f", at [{', '.join(':' if a in long else '0' for a in range(array.ndim))}]"
     caption = f"{low:.6g} to {high:.6g}" + (f", {taken}" if taken else "")
     caption += which if array.ndim > len(long) else ""
-    return picture + soft(caption)
+    return picture + note(caption)
 
 
 def _numbers(array: Array, part: NDArray[Any]) -> _Sample:

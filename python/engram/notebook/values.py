@@ -35,7 +35,7 @@ def shown(array: Array) -> tuple[str, str]:
         return f"each item is {human(array.dtype.itemsize)}, not shown", ""
     values = array[...] if array.dtype.kind == "T" else array.view()
     before = max(array.ndim - _PLANE, 0)
-    part = f"at [{'0, ' * before}...]" if before else ""
+    part = f"values at [{'0, ' * before}...]" if before else ""
     key: tuple[Any, ...] = (*[0] * before, ...)
     return summary(values[key], threshold=60), part
 

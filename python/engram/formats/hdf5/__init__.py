@@ -1,4 +1,4 @@
-"""HDF5: what tells its files from others. Its library is loaded when one is opened."""
+"""HDF5: what tells its files from others. Its library is loaded when one is opened or written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engram.formats.source import Source
+    from engram.formats.target import Problem, Tell, Tree
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _FIRST_USER_BLOCK = 512
@@ -34,6 +35,8 @@ class HDF5Format:
     name = "hdf5"
     rank = 20
     suffixes = (".h5", ".hdf5", ".he5", ".hdf")
+    kinds = ("hdf5",)
+    makes_folder = False
 
     def matches(self, path: Path, head: bytes) -> bool:
         """Whether HDF5's signature is there."""
@@ -44,6 +47,21 @@ class HDF5Format:
         from engram.formats.hdf5 import read  # noqa: PLC0415 - h5py is loaded for files alone
 
         return read.open_hdf5(path)
+
+    def problems(self, tree: Tree, kind: str) -> list[Problem]:
+        """Return what of the tree HDF5 cannot hold."""
+        from engram.formats.hdf5 import write  # noqa: PLC0415 - as above
+
+        del kind  # there is one
+        return write.problems(tree)
+
+    def write(self, tree: Tree, path: Path, kind: str, tell: Tell) -> str:
+        """Write the tree."""
+        from engram.formats.hdf5 import write  # noqa: PLC0415 - as above
+
+        del kind
+        write.write(tree, path, tell)
+        return "HDF5"
 
 
 FORMAT = HDF5Format()

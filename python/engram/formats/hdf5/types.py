@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5t
+from h5py import h5o, h5t
+
+from engram.formats.hdf5.build import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,16 +73,49 @@ def plain(dtype: DType) -> DType:
 def describe(tid: h5t.TypeID) -> dict[str, Any] | None:
     """Return what a datatype's dtype does not say, for `origin`; None where it says all.
 
-    A variable-length UTF-8 string, a number, and a compound of such are said by their dtype.
+    A variable-length UTF-8 string, a number, and a compound of such are said by their dtype. What
+    no words here say, such as a number's odd precision, HDF5's own encoding says. ``committed``
+    tells the types of one file that are the same one from those that are only equal.
     """
+    words = _words(tid)
+    if not _is_said(tid, words):
+        words = {**(words or {}), "hdf5": _encoded(tid)}
+    if tid.committed():
+        words = {**(words or {}), "committed": int(h5o.get_info(tid).addr)}
+    return words
+
+
+def _words(tid: h5t.TypeID) -> dict[str, Any] | None:
+    """Return what of a datatype has words here."""
     teller = _TELLERS.get(tid.get_class())
     return None if teller is None else teller(tid)
 
 
+def _is_said(tid: h5t.TypeID, words: dict[str, Any] | None) -> bool:
+    """Whether a datatype can be made again of its dtype and words; so for what has no dtype."""
+    dtype = _dtype(tid)
+    if dtype is None or problem(dtype) is not None:
+        return True
+    return bool(build(plain(dtype), words).equal(tid))
+
+
+def _dtype(tid: h5t.TypeID) -> DType | None:
+    """Return a datatype's dtype; None where there is none."""
+    try:
+        found: DType = tid.dtype
+    except TypeError:
+        return None
+    return found
+
+
+def _encoded(tid: h5t.TypeID) -> str:
+    """Return HDF5's own encoding of a datatype in base64."""
+    return base64.b64encode(tid.encode()).decode("ascii")
+
+
 def describe_named(tid: h5t.TypeID) -> dict[str, Any]:
     """Return a committed datatype for `origin`: readable, and as HDF5's own encoding in base64."""
-    encoded = base64.b64encode(tid.encode()).decode("ascii")
-    return {**(describe(tid) or {}), "hdf5": encoded}
+    return {**(describe(tid) or {}), "hdf5": _encoded(tid)}
 
 
 def _string(tid: h5t.TypeID) -> dict[str, Any] | None:
@@ -116,25 +151,31 @@ def _bitfield(tid: h5t.TypeID) -> dict[str, Any]:
 def _sequence(tid: h5t.TypeID) -> dict[str, Any]:
     """Describe a variable-length sequence."""
     base = tid.get_super()
-    return {"sequence": describe(base) or base.dtype.str}
+    return {"sequence": _words(base) or base.dtype.str}
 
 
 def _array(tid: h5t.TypeID) -> dict[str, Any]:
     """Describe an array type."""
-    base = describe(tid.get_super())
+    base = _words(tid.get_super())
     return {"array": list(tid.get_array_dims()), **({"base": base} if base else {})}
 
 
 def _compound(tid: h5t.TypeID) -> dict[str, Any] | None:
     """Describe a compound type, by the fields that need it."""
-    if tid.dtype.kind == "c":
+    dtype = _dtype(tid)
+    if dtype is not None and dtype.kind == "c":
         return {"complex": "compound"}
     fields = {}
     for place in range(tid.get_nmembers()):
-        inner = describe(tid.get_member_type(place))
+        inner = _words(tid.get_member_type(place))
         if inner is not None:
             fields[_text(tid.get_member_name(place))] = inner
     return {"compound": fields} if fields else None
+
+
+def _complex(tid: h5t.TypeID) -> dict[str, Any]:
+    """Describe HDF5's own complex numbers, which are new and not what h5py writes."""
+    return {"complex": "native", "bytes": tid.get_size()}
 
 
 def _text(name: bytes | str) -> str:
@@ -150,4 +191,5 @@ _TELLERS: dict[int, Callable[[h5t.TypeID], dict[str, Any] | None]] = {
     h5t.VLEN: _sequence,
     h5t.ARRAY: _array,
     h5t.COMPOUND: _compound,
+    getattr(h5t, "COMPLEX", -1): _complex,  # from HDF5 2.0 on
 }

@@ -145,6 +145,7 @@ def _write_fixed(file: BinaryIO, layout: _Layout, variable: Variable, tell: Tell
 
 def _write_values(file: BinaryIO, variable: Variable, values: Array, tell: Tell) -> None:
     """Write values where the file stands, in C order, a bounded piece at a time."""
+    tell(variable.item.path, 0)
     for region in regions(values.shape, None, variable.item.dtype.itemsize):
         piece = values[index(region)]
         file.write(_raw(variable, piece))

@@ -87,6 +87,7 @@ class _Writer:
         for variable, dataset in made:
             self._attach(variable, dataset)
         for variable, dataset in made:
+            self._tell(variable.item.path, 0)
             self._put_attributes(dataset, variable.attrs)
             self._write_values(variable, dataset)
 

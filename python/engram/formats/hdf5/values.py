@@ -1,0 +1,219 @@
+"""Values into HDF5: attributes and datasets, each in the type that `build` makes, in pieces.
+
+A dataset is not told from its values' types alone. Where a filter or a type of odd precision might
+not give back every bit, what was written is read again; if it differs, the dataset is written once
+more without these, and a note says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from h5py import h5a, h5d, h5s, h5t
+
+from engram.formats import text
+from engram.formats.blocks import index, regions
+from engram.formats.hdf5.build import in_memory
+from engram.formats.hdf5.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from h5py import h5f, h5g
+
+    from engram.formats.blocks import Region
+    from engram.formats.target import ArrayItem
+
+    Note = Callable[[str, str], None]
+    Typed = Callable[[np.dtype[Any], dict[str, Any]], h5t.TypeID]
+
+Array = np.ndarray[Any, Any]
+
+_TEXT_BYTES = 256
+"""What a string is taken to need while it is written, to bound the pieces."""
+
+_OPAQUE = "as opaque values that h5py reads as {}: HDF5 has no such type"
+_STRINGS = "as strings of variable length: HDF5 has no text of a fixed width in characters"
+
+
+def write_attribute(
+    owner: h5g.GroupID | h5d.DatasetID, name: str, value: Any, words: dict[str, Any], typed: Typed
+) -> str | None:
+    """Write an attribute.
+
+    Parameters
+    ----------
+    owner
+        Whose attribute it is.
+    name
+        Its name.
+    value
+        Its value, as the pool gives it.
+    words
+        What its origin says of its type.
+    typed
+        Makes the type of a dtype and words.
+
+    Returns
+    -------
+    In which other way it stands there than in the pool, or None.
+
+    """
+    values = np.asarray(text.scalar(value) if isinstance(value, str) else value, order="C")
+    if words.get("dataspace") == "null" and values.shape == (0,):
+        h5a.create(owner, name.encode(), typed(values.dtype, words), h5s.create(h5s.NULL))
+        return None
+    tid, shape = _of_elements(values.dtype, values.shape, words, typed)
+    space = h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
+    attribute = h5a.create(owner, name.encode(), tid, space)
+    if values.size:
+        attribute.write(*_encoded(values, tid))
+    return changed(values.dtype)
+
+
+def changed(dtype: np.dtype[Any]) -> str | None:
+    """Say in which other way HDF5 has values of a dtype; None if it has them as they are."""
+    if dtype.kind == "U":
+        return _STRINGS
+    if dtype.kind in "Mm":
+        return _OPAQUE.format(dtype)
+    inner = [dtype[name].base for name in dtype.names or ()]
+    opaque = sorted({str(d) for d in inner if d.kind in "MmU"})
+    if opaque:
+        return _OPAQUE.format(", ".join(opaque))
+    if any(len(field) > 2 for field in (dtype.fields or {}).values()):  # noqa: PLR2004 - a title
+        return "without the titles of its fields"
+    return next((why for d in inner if (why := changed(d))), None)
+
+
+def _of_elements(
+    dtype: np.dtype[Any], shape: tuple[int, ...], words: dict[str, Any], typed: Typed
+) -> tuple[h5t.TypeID, tuple[int, ...]]:
+    """Return the type and the shape of a dataset: an array type takes the last axes."""
+    inner: tuple[int, ...] = ()
+    level: Any = words
+    while isinstance(level, dict) and "array" in level:
+        inner += tuple(level["array"])
+        level = level.get("base")
+    if dtype.kind == "U":
+        dtype = text.string_dtype()
+    if inner and shape[len(shape) - len(inner) :] == inner:
+        return typed(np.dtype((dtype, inner)), words), shape[: len(shape) - len(inner)]
+    return typed(dtype, {} if inner else words), shape
+
+
+def _encoded(values: Array, tid: h5t.TypeID) -> tuple[Array, h5t.TypeID]:
+    """Return values as HDF5 takes them, and their type in memory."""
+    if tid.get_class() == h5t.STRING and tid.is_variable_str():
+        kind = tid.dtype  # h5py's own, which makes it convert Python's strings
+        return np.asarray(values, order="C").astype(object).astype(kind), h5t.py_create(kind)
+    if values.dtype.kind in "Mm":
+        values = values.view(f"V{values.dtype.itemsize}")
+    return np.asarray(values, order="C"), in_memory(tid)
+
+
+class DatasetWriter:
+    """Writes one array as a dataset that has no name yet."""
+
+    def __init__(
+        self,
+        file: h5f.FileID,
+        item: ArrayItem,
+        typed: Typed,
+        unlimited: tuple[bool, ...],
+        tell: Callable[[str, int], None],
+    ) -> None:
+        """Prepare to write `item`; `typed` makes types, `tell` is called after each piece."""
+        self._file = file
+        self._item = item
+        self._typed = typed
+        self._unlimited = unlimited
+        self._tell = tell
+        self._chunks: tuple[int, ...] | None = None
+        self.notes: list[str] = []
+
+    def write(self) -> h5d.DatasetID:
+        """Write it, and return the dataset."""
+        item = self._item
+        words = item.origin.get("type")
+        words = words if isinstance(words, dict) else {}
+        found, is_exact = self._attempt(words, exact_only=False)
+        if not is_exact and not self._is_same(found):
+            why = "its type and filters in the file it came from do not hold its values; plain ones"
+            self.notes = [why]
+            found, _ = self._attempt({}, exact_only=True)
+        other = changed(item.dtype)
+        if item.is_blob:
+            other = "a blob, as its bytes"
+        self.notes += [other] if other else []
+        return found
+
+    def _attempt(self, words: dict[str, Any], *, exact_only: bool) -> tuple[h5d.DatasetID, bool]:
+        """Write it in one way; tell whether that way gives back every bit for sure."""
+        item = self._item
+        tid, shape = _of_elements(item.dtype, item.shape, words, self._typed)
+        unlimited = self._unlimited[: len(shape)]
+        storage = Storage(item, tid, shape, unlimited, exact_only=exact_only)
+        self.notes += storage.notes
+        self._chunks = storage.chunks
+        made = h5d.create(self._file, None, tid, storage.space, storage.plist)
+        if storage.space.get_simple_extent_type() != h5s.NULL:
+            self._fill(made, tid, retold=exact_only)
+        is_exact = storage.is_exact and "hdf5" not in words and words.get("padding") != "spacepad"
+        return made, is_exact
+
+    def _regions(self, rank: int) -> Iterator[Region]:
+        """Yield the pieces: whole chunks, and whole elements of an array type."""
+        item, chunks = self._item, self._chunks
+        inner = item.shape[rank:]
+        unit = (*(chunks or (1,) * rank), *inner) if chunks or inner else None
+        size = _TEXT_BYTES if item.dtype.kind in "TU" else item.dtype.itemsize
+        return regions(item.shape, unit, size)
+
+    def _fill(self, made: h5d.DatasetID, tid: h5t.TypeID, *, retold: bool) -> None:
+        """Write the values."""
+        item, rank = self._item, made.rank
+        if not math.prod(item.shape):
+            return
+        values = item.load()
+        for region in self._regions(rank):
+            piece, kind = _encoded(values[index(region)], tid)
+            made.write(*_spaces(made, region[:rank]), piece, kind)
+            if not retold:
+                self._tell(item.path, item.dtype.itemsize * piece.size)
+
+    def _is_same(self, made: h5d.DatasetID) -> bool:
+        """Whether the dataset gives back what was written."""
+        item, rank = self._item, made.rank
+        if not math.prod(item.shape):
+            return True
+        values, tid = item.load(), made.get_type()
+        for region in self._regions(rank):
+            wanted, kind = _encoded(values[index(region)], tid)
+            found = np.zeros_like(wanted)
+            made.read(*_spaces(made, region[:rank]), found, kind)
+            if wanted.dtype.kind == "O":
+                same = [_as_bytes(v) for v in wanted.flat] == [_as_bytes(v) for v in found.flat]
+            else:
+                same = wanted.tobytes() == found.tobytes()
+            if not same:
+                return False
+        return True
+
+
+def _spaces(made: h5d.DatasetID, region: Region) -> tuple[h5s.SpaceID, h5s.SpaceID]:
+    """Return the dataspaces of a piece in memory and in the file."""
+    if not region:
+        return h5s.ALL, h5s.ALL
+    starts = tuple(part.start for part in region)
+    counts = tuple(part.stop - part.start for part in region)
+    space = made.get_space()
+    space.select_hyperslab(starts, counts)
+    return h5s.create_simple(counts), space
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    """Return text as its UTF-8."""
+    return value.encode() if isinstance(value, str) else bytes(value)

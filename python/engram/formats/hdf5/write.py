@@ -1,0 +1,401 @@
+"""HDF5 out: a tree as groups, datasets and links, as the file it came from had them.
+
+Groups are written from the root down, one after another; the members of each are linked in the
+order of its origin. Every object is made without a name and linked when it is whole. Committed
+datatypes come first, under names of their own, since datasets are made of them. Links of the file
+that were not followed come back as they were; a soft link's path, which began at the file's root,
+begins at the group that the file was imported into. Scales are attached when all datasets are
+there.
+
+What dims say is written as labels of dimensions; the scales that an HDF5 file had are attached
+again as they were.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from h5py import h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5t
+
+from engram.formats.hdf5 import alike
+from engram.formats.hdf5.build import build, problem
+from engram.formats.hdf5.outfile import OutFile
+from engram.formats.hdf5.storage import track
+from engram.formats.hdf5.values import DatasetWriter, write_attribute
+from engram.formats.target import ArrayItem, GroupItem, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engram.formats.target import Item, Tell, Tree
+
+_DENSE_BYTES = 60_000
+"""Larger attributes need a format of HDF5 1.8 or later."""
+
+_SUPERBLOCKS = {"2": h5f.LIBVER_V18, "3": h5f.LIBVER_V110}
+"""Which versions of HDF5's library write which superblock; the oldest write others."""
+
+_MOST_AXES = 32
+_RESERVED = frozenset({"DIMENSION_LIST", "DIMENSION_LABELS", "REFERENCE_LIST"})
+_SCALE = frozenset({"CLASS", "NAME"})
+
+
+def problems(tree: Tree) -> list[Problem]:
+    """Return what of a tree HDF5 cannot hold."""
+    found = []
+    for item in tree.items:
+        if isinstance(item, ArrayItem):
+            why = _value_problem(item.dtype, item.shape)
+            if why is None and item.dtype.kind in "TU" and _has_nul(item.load()):
+                why = "a string has a NUL, which ends a string in HDF5"
+            if why is not None:
+                found.append(Problem(item.path, "array", why))
+        for name, value in item.attrs.items():
+            why = _attribute_problem(item, name, value)
+            if why is not None:
+                found.append(Problem(item.path, f"attribute {name}", why, name))
+    return found
+
+
+def _attribute_problem(item: Item, name: str, value: Any) -> str | None:
+    """Say why an attribute cannot be held."""
+    is_scale = "scale" in item.origin
+    if isinstance(item, ArrayItem) and name in (_RESERVED | _SCALE if is_scale else _RESERVED):
+        return "HDF5 itself uses this name, for dimension scales"
+    if isinstance(value, str):
+        return "it has a NUL, which ends a string in HDF5" if "\0" in value else None
+    values = np.asarray(value)
+    if values.dtype.kind in "TU" and _has_nul(values):
+        return "a string has a NUL, which ends a string in HDF5"
+    return _value_problem(values.dtype, values.shape)
+
+
+def _value_problem(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str | None:
+    """Say why values of a dtype and shape cannot be held."""
+    if len(shape) > _MOST_AXES:
+        return f"it has {len(shape)} axes, more than HDF5's {_MOST_AXES}"
+    return problem(dtype)
+
+
+def _has_nul(values: np.ndarray[Any, Any]) -> bool:
+    """Whether any string has a NUL inside."""
+    if not values.size or not values.dtype.itemsize:
+        return False
+    if values.dtype.kind == "T":
+        return any("\0" in value for value in values.flat)  # numpy.strings.find sees no NUL
+    width = values.dtype.itemsize // 4
+    letters = np.dtype((f"{values.dtype.byteorder}u4", width))
+    codes = np.ascontiguousarray(values).view(letters).reshape(-1, width)
+    return bool(((codes[:, :-1] == 0) & (codes[:, 1:] != 0)).any())
+
+
+def write(tree: Tree, path: Path, tell: Tell) -> None:
+    """Write a tree as an HDF5 file; raise what its medium or HDF5 fails of."""
+    with OutFile(path) as out:
+        file = _create(tree.root, out, latest=_needs_dense(tree))
+        try:
+            _Writer(tree, file, out, tell).run()
+        finally:
+            file.close()
+            out.check()
+    _put_user_block(tree.root, path)
+
+
+def _needs_dense(tree: Tree) -> bool:
+    """Whether an attribute is too large for the oldest format."""
+    return any(
+        np.asarray(value).nbytes > _DENSE_BYTES
+        for item in tree.items
+        for value in item.attrs.values()
+    )
+
+
+def _create(root: GroupItem, out: OutFile, *, latest: bool) -> h5f.FileID:
+    """Create the file, of the format's version that the origin's was of."""
+    access, made = h5p.create(h5p.FILE_ACCESS), h5p.create(h5p.FILE_CREATE)
+    access.set_fclose_degree(h5f.CLOSE_STRONG)
+    access.set_fileobj_driver(h5fd.fileobj_driver, out)
+    superblock = str(root.origin.get("superblock"))
+    oldest = _SUPERBLOCKS.get(superblock, h5f.LIBVER_EARLIEST)
+    if oldest == h5f.LIBVER_EARLIEST and latest:
+        oldest = h5f.LIBVER_V18
+    access.set_libver_bounds(oldest, h5f.LIBVER_LATEST)
+    size, _ = _user_block(root)
+    if size:
+        made.set_userblock(size)
+    track(made, root)
+    return h5f.create(b"export", h5f.ACC_TRUNC, made, access)
+
+
+def _user_block(root: GroupItem) -> tuple[int, bytes]:
+    """Return the bytes before the file that there are to be, and what they hold."""
+    told = root.origin.get("user_block")
+    if not isinstance(told, dict) or not isinstance(told.get("bytes"), int):
+        return 0, b""
+    try:
+        return told["bytes"], base64.b64decode(str(told.get("content", "")))
+    except ValueError:
+        return told["bytes"], b""
+
+
+def _put_user_block(root: GroupItem, path: Path) -> None:
+    """Write what stands before the file."""
+    _, content = _user_block(root)
+    if content:
+        with path.open("r+b") as stream:
+            stream.write(content)
+
+
+class _Writer:
+    """One file being written."""
+
+    def __init__(self, tree: Tree, file: h5f.FileID, out: OutFile, tell: Tell) -> None:
+        self._tree = tree
+        self._file = file
+        self._out = out
+        self._tell_save = tell
+        self._members = alike.children(tree)
+        self._by_path = {item.path: item for item in tree.items}
+        self._written: dict[int, list[Item]] = {}
+        self._types: dict[int, list[tuple[str, h5t.TypeID]]] = {}
+        self._named: dict[tuple[str, str], h5t.TypeID] = {}
+        self._hard: list[tuple[str, str, int]] = []
+        self._scaled: list[ArrayItem] = []
+
+    def run(self) -> None:
+        """Write everything."""
+        root = self._tree.root
+        for group in self._tree.groups:
+            self._commit_types(group)
+        if (address := alike.address(root)) is not None:
+            self._written[address] = [root]
+        _comment(self._open(""), root)
+        waiting = [root]
+        for group in waiting:  # grows
+            waiting += self._fill(group)
+        for path, name, address in self._hard:
+            self._link_back(path, name, address)
+        for item in self._scaled:
+            self._attach(item)
+        for hidden in range(len(self._named)):
+            self._file.unlink(_hidden(hidden))
+        self._out.check()
+
+    def _tell(self, path: str, nbytes: int) -> None:
+        """Stop if the medium has failed; tell of progress."""
+        self._out.check()
+        self._tell_save(path, nbytes)
+
+    def _fill(self, group: GroupItem) -> list[GroupItem]:
+        """Write a group's attributes and members, and return the groups in it."""
+        at = h5g.open(self._file, _absolute(group.path))
+        self._attributes(at, group)
+        inner = []
+        members, links = self._members[group.path], alike.links(group)
+        for name in self._names(group, members, links):
+            if name in members:
+                item = members[name]
+                if not self._linked(at, name, item):
+                    inner += [item] if isinstance(item, GroupItem) else []
+                    self._make(at, name, item)
+            elif (group.path, name) in self._named:
+                h5o.link(self._named[group.path, name], at, name.encode(), lcpl=_lcpl(name))
+            elif name in links:
+                self._link(at, group, name, links[name])
+        self._out.check()
+        return inner
+
+    def _names(
+        self, group: GroupItem, members: dict[str, Item], links: dict[str, dict[str, Any]]
+    ) -> list[str]:
+        """Return the names of all that a group holds, in the order of its origin."""
+        types = [name for path, name in self._named if path == group.path]
+        there = dict.fromkeys([*types, *members, *links])
+        told = group.origin.get("order")
+        known = [n for n in told if n in there] if isinstance(told, list) else []
+        return list(dict.fromkeys([*known, *there]))
+
+    def _linked(self, at: h5g.GroupID, name: str, item: Item) -> bool:
+        """Link an object that is another's like, instead of writing it again."""
+        address = alike.address(item)
+        if address is None:
+            return False
+        for other in self._written.setdefault(address, []):
+            if alike.are_alike(other, item, self._members):
+                h5o.link(self._open(other.path), at, name.encode(), lcpl=_lcpl(name))
+                for array in self._arrays_in(item):
+                    self._tell(array.path, array.nbytes)
+                return True
+        self._written[address].append(item)
+        return False
+
+    def _arrays_in(self, item: Item) -> list[ArrayItem]:
+        """Return the arrays of a group, or the array itself."""
+        if isinstance(item, ArrayItem):
+            return [item]
+        return [a for a in self._tree.arrays if a.path.startswith(item.path + "/")]
+
+    def _make(self, at: h5g.GroupID, name: str, item: Item) -> None:
+        """Make a group or dataset, and link it."""
+        if isinstance(item, GroupItem):
+            plist = h5p.create(h5p.GROUP_CREATE)
+            plist.set_obj_track_times(False)
+            track(plist, item)
+            made = h5g.create(at, None, gcpl=plist)
+        else:
+            made = self._dataset(item)
+        _comment(made, item)
+        h5o.link(made, at, name.encode(), lcpl=_lcpl(name))
+
+    def _dataset(self, item: ArrayItem) -> h5d.DatasetID:
+        """Write an array."""
+        self._tell(item.path, 0)
+        writer = DatasetWriter(self._file, item, self._typed, self._unlimited(item), self._tell)
+        made = writer.write()
+        for why in writer.notes:
+            self._tree.note(item.path, "array", why)
+        if "scale" in item.origin and made.rank == 1:
+            h5ds.set_scale(made, str(item.origin["scale"] or "").encode())
+        self._attributes(made, item)
+        self._label(made, item)
+        if item.origin.get("scales"):
+            self._scaled.append(item)
+        return made
+
+    def _attributes(self, owner: h5g.GroupID | h5d.DatasetID, item: Item) -> None:
+        """Write an object's attributes."""
+        told = item.origin.get("attributes")
+        for name, value in item.attrs.items():
+            words = told.get(name) if isinstance(told, dict) else None
+            words = words if isinstance(words, dict) else {}
+            other = write_attribute(owner, name, value, words, self._typed)
+            if other is not None:
+                self._tree.note(item.path, f"attribute {name}", other)
+
+    def _typed(self, dtype: np.dtype[Any], words: dict[str, Any]) -> h5t.TypeID:
+        """Return a datatype; the committed one, where it was and still is of that type."""
+        made = build(dtype, words)
+        for _, named in self._types.get(words.get("committed", -1), ()):
+            if named.equal(made):
+                return named
+        return made
+
+    def _commit_types(self, group: GroupItem) -> None:
+        """Commit the named datatypes of a group."""
+        told = group.origin.get("types")
+        for name, words in told.items() if isinstance(told, dict) else ():
+            if name in self._members[group.path] or "hdf5" not in words:
+                continue
+            try:
+                made = h5t.decode(base64.b64decode(words["hdf5"]))
+            except (ValueError, RuntimeError, TypeError) as error:
+                self._tree.note(group.path, f"datatype {name}", f"left away: {error}")
+                continue
+            hidden = _hidden(len(self._named))
+            made.commit(self._file, hidden)
+            found = h5t.open(self._file, hidden)
+            self._named[group.path, name] = found
+            if isinstance(words.get("committed"), int):
+                self._types.setdefault(words["committed"], []).append((group.path, found))
+
+    def _unlimited(self, item: ArrayItem) -> tuple[bool, ...]:
+        """Return which axes have a dimension that a netCDF file had as unlimited."""
+        return tuple(self._grows(item.path, name) for name in item.dims or ()) or (
+            (False,) * len(item.shape)
+        )
+
+    def _grows(self, path: str, dim: str) -> bool:
+        """Whether a dimension is unlimited: as the group says, or one above it."""
+        while path:
+            path = path.rpartition("/")[0]
+            told = self._by_path[path].origin.get("dimensions")
+            if isinstance(told, dict) and isinstance(told.get(dim), dict):
+                return bool(told[dim].get("unlimited"))
+        return False
+
+    def _label(self, made: h5d.DatasetID, item: ArrayItem) -> None:
+        """Write the names of an array's dimensions, where its scales do not tell them."""
+        labels = item.origin.get("labels")
+        if labels is None and not {"scale", "scales"} & item.origin.keys():
+            labels = item.dims
+        if labels and len(labels) == made.rank:
+            for axis, label in enumerate(labels):
+                if label:
+                    h5ds.set_label(made, axis, str(label).encode())
+
+    def _attach(self, item: ArrayItem) -> None:
+        """Attach the scales that a dataset had."""
+        made = self._open(item.path)
+        root = self._import_root(item.path)
+        for axis, names in enumerate(item.origin["scales"]):
+            for name in names:
+                try:
+                    scale = self._open(f"{root}{name}".strip("/"))
+                    h5ds.attach_scale(made, scale, axis)
+                except (RuntimeError, KeyError, TypeError, ValueError, OSError):
+                    why = f"not attached to axis {axis}: it is not what it was"
+                    self._tree.note(item.path, f"dimension scale {name}", why)
+                    if item.dims and "labels" not in item.origin:
+                        h5ds.set_label(made, axis, item.dims[axis].encode())
+
+    def _link(self, at: h5g.GroupID, group: GroupItem, name: str, fact: dict[str, Any]) -> None:
+        """Make a link as it was."""
+        if isinstance(fact.get("hard"), int):
+            self._hard.append((group.path, name, fact["hard"]))
+        elif isinstance(fact.get("file"), str):
+            target = str(fact.get("external", "")).encode()
+            at.links.create_external(name.encode(), fact["file"].encode(), target, _lcpl(name))
+        elif isinstance(fact.get("soft"), str):
+            target = fact["soft"]
+            if target.startswith("/"):
+                target = self._import_root(group.path) + target
+            at.links.create_soft(name.encode(), target.encode(), _lcpl(name))
+
+    def _link_back(self, path: str, name: str, address: int) -> None:
+        """Make a hard link to what stands at another place in the tree."""
+        there = self._written.get(address)
+        if not there:
+            self._tree.note(path, f"hard link {name}", "left away: what it led to is not exported")
+            return
+        at = h5g.open(self._file, _absolute(path))
+        h5o.link(self._open(there[0].path), at, name.encode(), lcpl=_lcpl(name))
+
+    def _import_root(self, path: str) -> str:
+        """Return the group that a file was imported into, as what its paths begin with."""
+        while True:
+            item = self._by_path.get(path)
+            if isinstance(item, GroupItem) and "source" in item.origin:
+                return f"/{path}" if path else ""
+            if not path:
+                return ""
+            path = path.rpartition("/")[0]
+
+    def _open(self, path: str) -> Any:
+        """Open an object of the file."""
+        return h5o.open(self._file, _absolute(path))
+
+
+def _hidden(number: int) -> bytes:
+    """Return the name that a committed datatype has until its own is made."""
+    return f".engram-type-{number}".encode()
+
+
+def _absolute(path: str) -> bytes:
+    """Return a path of the tree as one of the file."""
+    return b"/" + path.encode()
+
+
+def _lcpl(name: str) -> Any:
+    """Return the properties of a link: its name's character set."""
+    plist = h5p.create(h5p.LINK_CREATE)
+    plist.set_char_encoding(h5t.CSET_ASCII if name.isascii() else h5t.CSET_UTF8)
+    return plist
+
+
+def _comment(made: h5g.GroupID | h5d.DatasetID, item: Item) -> None:
+    """Give an object the comment that it had."""
+    told = item.origin.get("comment")
+    if isinstance(told, str) and told:
+        h5o.set_comment(made, told.encode())
