@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ORDERED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
 _ZSTD, _BZIP2, _BLOSC = 32015, 307, 32001
+_EXACT = {1, 2, 3, 4, _BZIP2, 32000, _BLOSC, 32004, 32008, _ZSTD, 32026}
+"""Filters that give back every bit."""
 _SZIP_CODINGS = {"ec": h5z.SZIP_EC_OPTION_MASK, "nn": h5z.SZIP_NN_OPTION_MASK}
 _CHUNK_BYTES = 4 << 20
 
@@ -153,6 +155,9 @@ def _add_filter(
 ) -> None:
     """Add a filter, or note that it cannot be had."""
     name, code, values = wanted
+    if code not in _EXACT:
+        tree.note(variable.item.path, f"filter {name}", "left away: it may change values")
+        return
     try:
         available = h5z.filter_avail(code)
         if available and code == h5z.FILTER_SZIP:
