@@ -92,7 +92,10 @@ def pieces(
     if nbytes <= limit:
         yield wanted, whole(shape)
         return
-    spans = tuple(part.stop - part.start for part in wanted)
+    spans = tuple(
+        max(part.stop - part.start, chunk)  # a chunk is not cut, however little of it is wanted
+        for part, chunk in zip(wanted, chunks or (1,) * len(wanted), strict=True)
+    )
     block = block_shape(spans, chunks, itemsize, limit)
     axes = [_cut(part, step) for part, step in zip(wanted, block, strict=True)]
     for found in itertools.product(*axes):

@@ -76,16 +76,26 @@ class ClassicSource(Source):
                 _name(name): {"size": length or header.records, "unlimited": length == 0}
                 for name, length in header.dimensions
             }
+        values, types = self._attributes(header.attributes, "")
+        if types:
+            origin["attributes"] = types
         origin["order"] = [_name(variable.name) for variable in header.variables]
-        return self._attributes(header.attributes, ""), origin
+        return values, origin
 
     def _describe_variable(self, variable: Variable, path: str) -> tuple[Attributes, Origin]:
         """Return a variable's attributes and origin."""
-        return self._attributes(variable.attributes, path), {"format": self.format}
+        values, types = self._attributes(variable.attributes, path)
+        return values, {"format": self.format, **({"attributes": types} if types else {})}
 
-    def _attributes(self, found: dict[bytes, Any], path: str) -> Attributes:
-        """Return attributes as netCDF4 has them: text without NULs, one number as a scalar."""
+    def _attributes(
+        self, found: dict[bytes, Any], path: str
+    ) -> tuple[Attributes, dict[str, dict[str, int]]]:
+        """Return attributes as netCDF4 has them, and how many NULs ended the text of each.
+
+        Text is without NULs, and one number a scalar.
+        """
         values: Attributes = {}
+        types: dict[str, dict[str, int]] = {}
         for encoded, value in found.items():
             name = _name(encoded)
             if not isinstance(value, bytes):
@@ -93,13 +103,15 @@ class ClassicSource(Source):
                 values[name] = native[0] if native.size == 1 else native
                 continue
             content = value.replace(b"\0", b"")
+            if value.endswith(b"\0"):
+                types[name] = {"nuls": len(value) - len(value.rstrip(b"\0"))}
             if name == "_FillValue":
                 values[name] = np.array(content, dtype=f"S{len(content) or 1}")
                 continue
             values[name], exact = text.text_value(content)
             if not exact:
                 self.note(path, f"attribute {name}", text.NOT_UTF8)
-        return values
+        return values, types
 
     def _read(self, variable: Variable, shape: tuple[int, ...], out: Array, region: Region) -> None:
         """Read a region of a variable."""
