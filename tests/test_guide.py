@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from documents import RUN, Block, blocks, run
+from engram.cli.app import VERBS
+from engram.formats.registry import formats, writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +129,17 @@ def test_no_code_hides_in_an_indented_block(name: str) -> None:
 def test_the_readme_shows_ten_lines_a_tour_and_the_command() -> None:
     languages = [block.language for block in DOCUMENTS["README.md"] if block.runs]
     assert languages == ["python", "python", "sh"]
+
+
+def test_the_guides_tell_of_each_verb_and_format() -> None:
+    verbs = (ROOT / "docs/guide/command-line.md").read_text(encoding="utf-8")
+    table = verbs.split("## The verbs")[1].split("```")[0]
+    assert set(VERBS) <= set(re.findall(r"`([a-z]+)`", table))
+    files = (ROOT / "docs/guide/files.md").read_text(encoding="utf-8")
+    table = files.split("## Formats")[1].split("## ")[0]
+    words = set(re.findall(r"[a-z0-9-]+", table.lower()))
+    assert {found.name for found in formats()} <= words
+    assert {kind for found in writable() for kind in found.kinds} <= words
 
 
 def test_blocks_are_found_with_their_reasons() -> None:

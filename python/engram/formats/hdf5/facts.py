@@ -10,7 +10,7 @@ superblock, user_block     of the root: the version, and the bytes before the fi
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from h5py import h5d, h5i, h5o
 
@@ -35,8 +35,8 @@ _ALLOC_TIMES = {
 }
 
 
-def of_object(member: h5g.GroupID | h5d.DatasetID) -> Origin:
-    """Return what groups and datasets have alike."""
+def of_object(member: h5g.GroupID | h5d.DatasetID, plist: Any) -> Origin:
+    """Return what groups and datasets have alike; `plist` is how it was created."""
     found: Origin = {}
     info = h5o.get_info(member)
     if info.rc > 1:
@@ -44,7 +44,6 @@ def of_object(member: h5g.GroupID | h5d.DatasetID) -> Origin:
     if info.hdr.mesg.present & _COMMENT:
         comment = h5i.get_file_id(member).get_comment(h5i.get_name(member))
         found["comment"] = comment.decode("utf-8", "replace")
-    plist = member.get_create_plist()
     orders = {"attributes": plist.get_attr_creation_order()}
     if not isinstance(member, h5d.DatasetID):
         orders["links"] = plist.get_link_creation_order()
@@ -52,9 +51,8 @@ def of_object(member: h5g.GroupID | h5d.DatasetID) -> Origin:
     return {**found, "tracked": tracked} if tracked else found
 
 
-def of_storage(dataset: h5d.DatasetID) -> Origin:
+def of_storage(plist: Any) -> Origin:
     """Return when a dataset's space is taken and filled, where that is unusual."""
-    plist = dataset.get_create_plist()
     found: Origin = {}
     if plist.get_fill_time() != h5d.FILL_TIME_IFSET:
         found["fill_time"] = plist.get_fill_time()

@@ -14,9 +14,9 @@ import numpy as np
 from engram.formats import text
 from engram.formats.blocks import Region, pieces, region_shape
 from engram.formats.hdf5 import types as h5types
-from engram.formats.hdf5.read import open_file
 from engram.formats.names import name_problem
 from engram.formats.netcdf import classic
+from engram.formats.netcdf.read4 import open_netcdf4
 from engram.formats.source import ArrayNode, GroupNode, Source, TextNode
 
 if TYPE_CHECKING:
@@ -182,11 +182,4 @@ def open_netcdf(path: Path) -> Source:
     if is_classic:
         classic.check_length(path)
         return NetCDFSource(path, netCDF4.Dataset(str(path.absolute()), "r"))
-    from engram.formats.netcdf.read4 import NetCDF4Source  # noqa: PLC0415 - built on this module
-
-    beside = open_file(path)
-    try:
-        return NetCDF4Source(path, beside)
-    except BaseException:
-        beside.close()
-        raise
+    return open_netcdf4(path)

@@ -1,52 +1,60 @@
-"""netCDF-4 files: netCDF4 for structure and values, h5py beside it for what netCDF4 does not show.
+"""netCDF-4 files, and HDF5 files with dimension scales, through h5py's low level alone.
 
-A netCDF-4 file is an HDF5 file. netCDF4 shows no opaque variables, no attributes of user-defined
-types, and none of the datasets that HDF5 alone knows; all of these are read through h5py, so that
-nothing is dropped in silence. HDF5 files of other programs are read as netCDF if they have
-dimension scales.
-
-netCDF's library trusts its file, so the order matters: h5py reads all links and attributes first,
-which checks them. A file is declined, and read as plain HDF5, if it has links that netCDF's
-library takes for variables of their own (soft, external) or follows until it aborts (cycles), or
-attributes of several dimensions. Damaged attributes, which that library answers with a wild
-`free` on closing, end the import before it sees them.
+netCDF4 would have to be asked as well as h5py: it shows no opaque variables, no attributes of
+user-defined types, and none of the datasets that HDF5 alone knows. So what its library makes of a
+file is read from HDF5 itself (`structure4`), and nothing is dropped in silence. Attributes
+stand as netCDF has them: native, one element as a scalar.
 """
 
 from __future__ import annotations
 
-import warnings
+import functools
 from typing import TYPE_CHECKING, Any
 
-import h5py
-import netCDF4
 import numpy as np
-from h5py import h5d, h5ds, h5l, h5o
+from h5py import h5d
 
 from engram.errors import FormatError
 from engram.formats import text
+from engram.formats.blocks import region_shape, whole
 from engram.formats.hdf5 import objects as h5objects
+from engram.formats.hdf5 import slabs
 from engram.formats.hdf5 import types as h5types
-from engram.formats.names import name_problem
-from engram.formats.netcdf.read import NetCDFSource, is_text, joined
-from engram.formats.source import READ_ERRORS, Declined
+from engram.formats.hdf5.low import File, filters, joined
+from engram.formats.netcdf.structure4 import Structure
+from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from engram.formats.blocks import Region
-    from engram.formats.netcdf.read import Array, Variable
+    from engram.formats.hdf5.low import Dataset, Owner
+    from engram.formats.netcdf.structure4 import Place, Variable
     from engram.formats.source import Attributes, Origin
 
-_RENAMED = "_nc4_non_coord_"
-_FILTERS = ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32")
-_MARKS = ("_NCProperties", "_nc3_strict")
+Array = np.ndarray[Any, Any]
+
+_DEFAULT_FILLS = {
+    "i1": -127, "u1": 255, "i2": -32767, "u2": 65535, "i4": -2147483647, "u4": 4294967295,
+    "i8": -9223372036854775806, "u8": 18446744073709551614,
+    "f4": 9.969209968386869e36, "f8": 9.969209968386869e36,
+}  # fmt: skip
+"""What netCDF's library shows where nothing was written and no fill value was given."""
+
+_DEFLATE, _SHUFFLE, _FLETCHER32, _SZIP = 1, 2, 3, 4
+_BZIP2, _BLOSC, _ZSTD = 307, 32001, 32015
+_LEVELS = {_DEFLATE: "zlib", _BZIP2: "bzip2", _ZSTD: "zstd"}
+_BLOSC_NAMES = ("blosc_blosclz", "blosc_lz4", "blosc_lz4hc", "blosc_snappy", "blosc_zlib",
+                "blosc_zstd")  # fmt: skip
+_BLOSC_VALUES = 7
+_SZIP_ENTROPY = 4
 
 
-class NetCDF4Source(NetCDFSource):
+class NetCDF4Source(Source):
     """A netCDF-4 file, or an HDF5 file with dimension scales."""
 
-    def __init__(self, path: Path, beside: h5py.File) -> None:
-        """Check and walk the file; `beside` is closed with the source.
+    def __init__(self, path: Path, file: File) -> None:
+        """Walk the file; it is closed with the source.
 
         Raises
         ------
@@ -56,48 +64,71 @@ class NetCDF4Source(NetCDFSource):
             It is damaged.
 
         """
-        self._beside = beside
-        self._links = _hard_links(beside)
-        self._types: dict[str, dict[str, Any]] = {}
-        self._read: dict[str, tuple[Attributes, dict[str, Any]]] = {}
-        self.path = path
-        self.left_out, self.noted = [], []
-        self._read_attributes()
-        kept = self.left_out, self.noted
-        super().__init__(path, _open(path))
-        self.left_out += kept[0]
-        self.noted += kept[1]
-        try:
-            self._add_hidden()
-        except BaseException:
-            self._data.close()
-            raise
+        self._file = file
+        self._structure = Structure(path, file)
+        root = self._structure.places[0].group
+        is_classic = b"_nc3_strict" in root.names
+        super().__init__(path, "NETCDF4_CLASSIC" if is_classic else "NETCDF4")
+        for inner, why in self._structure.problems:
+            self.leave_out(inner, "member", why)
+        for place in self._structure.places:
+            self._add_group(place)
 
     def close(self) -> None:
         """Close the file."""
-        super().close()
-        self._beside.close()
+        self._file.close()
 
-    def _read_attributes(self) -> None:
-        """Read all attributes through h5py, and decline what is not netCDF."""
-        is_netcdf = any(mark in self._beside.attrs for mark in _MARKS)
-        for path in ("", *self._links):
-            try:
-                member = self._beside[f"/{path}"]
-                if isinstance(member, h5py.Datatype):
-                    continue
-                if isinstance(member, h5py.Dataset):
-                    is_netcdf = is_netcdf or h5objects.is_scale(member)
-                values, types = h5objects.attributes(self, member, path)
-            except READ_ERRORS as error:
-                message = f"{self.path}: /{path} cannot be read: {error}. The file is damaged"
-                raise FormatError(message) from error
-            for name in values:
-                values[name] = self._as_netcdf(path, name, values[name], types)
-            self._read[path] = values, types
-        if not is_netcdf:
-            reason = "it has no dimension scales"
-            raise Declined(reason)
+    def _add_group(self, place: Place) -> None:
+        """Add a group and its variables to the nodes."""
+        told = self._attributes(place.group, place.path)
+        self.nodes.append(
+            GroupNode(place.path, functools.partial(self._describe_group, place, told))
+        )
+        for variable in place.variables:
+            if not variable.is_netcdf:
+                node = h5objects.dataset_node(self, variable.dataset, variable.path)
+                if node is not None:
+                    self.nodes.append(node)
+            else:
+                self._add(variable)
+        for name, dataset in place.bare:
+            h5objects.leave_out_attributes(self, dataset, joined(place.path, name))
+        for name, owner in place.types.items():
+            h5objects.leave_out_attributes(self, owner, joined(place.path, name))
+
+    def _add(self, variable: Variable) -> None:
+        """Add a variable to the nodes."""
+        path, dataset = variable.path, variable.dataset
+        told = self._attributes(dataset, path)
+        kind = dataset.kind
+        named = self._structure.type_name(kind)
+        if kind.problem is not None:
+            why = kind.problem.replace(" have no", f" ({named}) have no") if named else kind.problem
+            self.leave_out(path, "variable", why)
+            return
+        dataset.kind = kind = self._structure.shown_as(kind)
+        describe = functools.partial(self._describe_variable, variable, told, named)
+        dims = tuple(dim.name for dim in variable.dims) or None
+        if kind.is_text:
+            load = functools.partial(self._load_text, variable)
+            self.nodes.append(TextNode(path, variable.shape, dims, describe, load))
+            return
+        read = functools.partial(_read, variable)
+        dtype = kind.plain
+        self.nodes.append(
+            ArrayNode(path, variable.shape, dtype, dims, dataset.chunks, describe, read)
+        )
+
+    def _attributes(self, owner: Owner, path: str) -> tuple[Attributes, dict[str, Any]]:
+        """Read the attributes, and what of their types only `origin` can hold."""
+        try:
+            values, types = h5objects.attributes(self, owner, path, flat=True)
+        except READ_ERRORS as error:
+            message = f"{self.path}: /{path} cannot be read: {error}. The file is damaged"
+            raise FormatError(message) from error
+        for name, value in values.items():
+            values[name] = self._as_netcdf(path, name, value, types)
+        return values, types
 
     def _as_netcdf(self, path: str, name: str, value: Any, types: dict[str, Any]) -> Any:
         """Return an attribute as netCDF has it: one element is a scalar, one text is `str`."""
@@ -113,8 +144,9 @@ class NetCDF4Source(NetCDFSource):
             return str(value[0]) if value.size == 1 else value
         if value.dtype.kind == "S" and name != "_FillValue":
             return self._text(path, name, value, types)
-        native = value.astype(value.dtype.newbyteorder("="), copy=False)
-        return native.reshape(()) if native.size == 1 else native
+        if not value.dtype.isnative:
+            value = value.astype(value.dtype.newbyteorder("="))
+        return value.reshape(()) if value.size == 1 else value
 
     def _text(self, path: str, name: str, value: Array, types: dict[str, Any]) -> Any:
         """Return text of a fixed length: characters if it is one, strings if it is several."""
@@ -130,157 +162,133 @@ class NetCDF4Source(NetCDFSource):
             self.note(path, f"attribute {name}", text.NOT_UTF8)
         return found
 
-    def _stored(self, path: str) -> str:
-        """Return the path of a variable's dataset: not its own where a dimension has its name."""
-        at, _, name = path.rpartition("/")
-        renamed = joined(at, _RENAMED + name)
-        return renamed if renamed in self._links else path
-
-    def _add(self, variable: Variable, path: str) -> None:
-        """Add a variable, unless netCDF's library has invented dimensions for it."""
-        stored = self._stored(path)
-        if not _is_undimensioned(self._beside[f"/{stored}"]):
-            self.seen.add(stored)
-            super()._add(variable, path)
-
-    def _chunks(self, variable: Variable) -> tuple[int, ...] | None:
-        """Return the file's chunk shape of a variable."""
-        chunks = variable.chunking()
-        return tuple(chunks) if isinstance(chunks, list) else None
-
-    def _add_hidden(self) -> None:
-        """Add what netCDF4 does not show, and note the user-defined types."""
-        for path in self._links:
-            at, _, name = path.rpartition("/")
-            if path in self.seen or at not in self.seen:
-                continue  # seen, or in a group that has been left out, and told
-            why = name_problem(name)
-            if why is not None:
-                self.leave_out(path, "member", why)
-                continue
-            member = self._beside[f"/{path}"]
-            if isinstance(member, h5py.Datatype):
-                self._types.setdefault(at, {})[name] = h5types.describe_named(member.id)
-                h5objects.leave_out_attributes(self, member, path)
-            elif isinstance(member, h5py.Dataset) and h5objects.is_bare_dimension(member):
-                h5objects.leave_out_attributes(self, member, path)
-            elif isinstance(member, h5py.Dataset):
-                node = h5objects.dataset_node(self, member, path)
-                if node is not None:
-                    self.nodes.append(node)
-
-    def _describe_group(self, group: netCDF4.Dataset, path: str) -> tuple[Attributes, Origin]:
-        """Read a group's attributes and origin."""
-        values, origin = super()._describe_group(group, path)
-        if not path and "_NCProperties" in self._beside.attrs:
-            origin["provenance"] = _as_text(self._beside.attrs["_NCProperties"])
-        if path in self._types:
-            origin["types"] = self._types[path]
+    def _describe_group(
+        self, place: Place, told: tuple[Attributes, dict[str, Any]]
+    ) -> tuple[Attributes, Origin]:
+        """Return a group's attributes and origin."""
+        values, types = told
+        origin: Origin = {"format": self.format}
+        if not place.path:
+            origin["source"] = self.path.name
+        if place.dimensions:
+            origin["dimensions"] = {
+                dim.name: {"size": dim.size, "unlimited": dim.unlimited}
+                for dim in place.dimensions.values()
+            }
+        if types:
+            origin["attributes"] = types
+        shown = [v.name for v in place.variables if v.is_netcdf]
+        origin["order"] = [*shown, *(below.path.rpartition("/")[2] for below in place.below)]
+        if not place.path and b"_NCProperties" in place.group.names:
+            value = h5objects.attribute_value(*place.group.attribute(b"_NCProperties"), flat=True)
+            origin["provenance"] = "" if value is None else _as_text(value)
+        if place.types:
+            origin["types"] = {
+                name: h5types.describe_named(owner.id) for name, owner in place.types.items()
+            }
         return values, origin
 
-    def _describe_variable(self, variable: Variable, path: str) -> tuple[Attributes, Origin]:
-        """Read a variable's attributes and origin."""
-        values, origin = super()._describe_variable(variable, path)
-        dataset = self._beside[f"/{self._stored(path)}"]
-        kind = h5types.describe(dataset.id.get_type())
-        if kind is not None and (is_text(variable) or dataset.dtype.kind != "S"):
-            origin["type"] = {**kind, **_type_name(variable)}
-        chunks = self._chunks(variable)
+    def _describe_variable(
+        self, variable: Variable, told: tuple[Attributes, dict[str, Any]], named: str | None
+    ) -> tuple[Attributes, Origin]:
+        """Return a variable's attributes and origin."""
+        values, types = told
+        origin: Origin = {"format": self.format, **({"attributes": types} if types else {})}
+        dataset = variable.dataset
+        kind = dataset.kind
+        if kind.told is not None and (kind.is_text or kind.plain.kind != "S"):
+            origin["type"] = {**kind.told, **({"name": named} if named else {})}
+        chunks = dataset.chunks
         if chunks is not None:
             origin["chunks"] = list(chunks)
-        filters: dict[str, Any] = dict(variable.filters() or {})
-        used = {name: filters[name] for name in _FILTERS if filters.get(name)}
+        used = _filters(dataset)
         if used:
-            origin["filters"] = {**used, "complevel": filters.get("complevel")}
-        plist = dataset.id.get_create_plist()
-        if plist.fill_value_defined() != h5d.FILL_VALUE_USER_DEFINED:
+            origin["filters"] = used
+        if dataset.plist.fill_value_defined() != h5d.FILL_VALUE_USER_DEFINED:
             origin["fill"] = "none"
         return values, origin
 
-    def _attributes(
-        self, owner: netCDF4.Dataset | Variable, path: str
-    ) -> tuple[Attributes, dict[str, Any]]:
-        """Return the attributes, and what of their types only `origin` can hold."""
-        stored = path if isinstance(owner, netCDF4.Dataset) else self._stored(path)
-        return self._read[stored]
-
-    def _load_lost(self, variable: Variable, path: str, region: Region) -> Array:
-        """Read a variable of strings of which one may not be UTF-8, through h5py."""
-        dataset = self._beside[f"/{self._stored(path)}"]
-        if dataset.shape != tuple(variable.shape) or not h5types.is_text(dataset.dtype):
-            return super()._load_lost(variable, path, region)
-        flat = np.array(dataset[region], dtype=object)
-        out, exact = text.text_array(list(flat.flat), flat.shape)
-        if not exact:
-            self.note(path, "variable", text.NOT_UTF8)
+    def _load_text(self, variable: Variable, region: Region) -> Array:
+        """Read a region of a variable of strings."""
+        dataset, path = variable.dataset, variable.path
+        if variable.shape == dataset.shape:
+            return slabs.load_text(self, dataset, path, region, "variable")
+        there, place = _there(variable, region)
+        value = slabs.load_text(self, dataset, path, there, "variable")
+        given = _fill(variable).item()
+        fill: Any = given or b""
+        out: Array = np.full(
+            region_shape(region), fill if value.dtype.kind == "S" else fill.decode(), value.dtype
+        )
+        out[place] = value
         return out
 
 
-def _open(path: Path) -> netCDF4.Dataset:
-    """Open the file with netCDF4.
-
-    Raises
-    ------
-    Declined
-        netCDF's library refuses it, which h5py does not.
-
-    """
-    with warnings.catch_warnings():
-        # What netCDF4 warns of skipping is found through h5py.
-        warnings.simplefilter("ignore")
-        try:
-            return netCDF4.Dataset(str(path.absolute()), "r")
-        except READ_ERRORS as error:
-            reason = f"netCDF's library refuses it: {error}"
-            raise Declined(reason) from None
+def _read(variable: Variable, out: Array, region: Region) -> None:
+    """Read a region of a variable, with the fill value where its dataset ends earlier."""
+    dataset = variable.dataset
+    if variable.shape == dataset.shape:
+        slabs.read(dataset, out, region)
+        return
+    there, place = _there(variable, region)
+    if region_shape(there) != out.shape:
+        out[...] = _fill(variable)
+    if 0 not in region_shape(there):
+        slabs.read(dataset, out[place], there)
 
 
-def _hard_links(beside: h5py.File) -> list[str]:
-    """Return the paths of all links of a file.
-
-    Raises
-    ------
-    Declined
-        A link is not a hard one, or leads where another has led.
-
-    """
-    paths: list[str] = []
-    reasons: list[str] = []
-    root = beside["/"].id
-    met: set[int] = {h5o.get_info(root).addr}
-
-    def visit(name: bytes, link: h5l.LinkInfo) -> bool | None:
-        if link.type != h5l.TYPE_HARD:
-            reasons.append("it has soft or external links")
-        elif link.u in met:
-            reasons.append("an object has several hard links")
-        else:
-            met.add(link.u)
-            paths.append(name.decode("utf-8", "surrogateescape"))
-            return None
-        return True
-
-    root.links.visit(visit, info=True)
-    if reasons:
-        raise Declined(reasons[0])
-    return paths
+def _there(variable: Variable, region: Region) -> tuple[Region, Region]:
+    """Return what of a region the dataset has, and where that stands in the region."""
+    there = tuple(
+        slice(min(part.start, length), min(part.stop, length), part.step)
+        for part, length in zip(region, variable.dataset.shape or (), strict=True)
+    )
+    return there, whole(region_shape(there))
 
 
-def _is_undimensioned(dataset: h5py.Dataset) -> bool:
-    """Whether an HDF5 dataset has axes, and no dimension for any of them."""
-    if dataset.ndim == 0 or h5ds.is_scale(dataset.id):
-        return False
-    return not ("DIMENSION_LIST" in dataset.attrs or "_Netcdf4Coordinates" in dataset.attrs)
+def _fill(variable: Variable) -> Array:
+    """Return the value of what was never written, without dimensions."""
+    kind = variable.dataset.kind
+    plist = variable.dataset.plist
+    value: Array = np.zeros((1,), kind.plain)
+    if plist.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
+        plist.get_fill_value(value)
+    elif kind.plain.kind in "iuf":
+        value[0] = _DEFAULT_FILLS[kind.plain.str[1:]]
+    return value.reshape(())
 
 
-def _type_name(variable: Variable) -> dict[str, str]:
-    """Return the name of a variable's user-defined type, if it has one."""
-    kind = variable.datatype
-    if isinstance(kind, (netCDF4.EnumType, netCDF4.CompoundType)):
-        return {"name": kind.name}
-    return {}
+def _filters(dataset: Dataset) -> Origin:
+    """Return a dataset's filters in netCDF's words; those that it has no word for are not told."""
+    used: Origin = {}
+    level = 0
+    for code, _, values, _ in filters(dataset.plist):
+        if code in _LEVELS and values:
+            used[_LEVELS[code]], level = True, int(values[0])
+        elif code == _SHUFFLE:
+            used["shuffle"] = True
+        elif code == _FLETCHER32:
+            used["fletcher32"] = True
+        elif code == _SZIP:
+            coding = "ec" if values[0] & _SZIP_ENTROPY else "nn"
+            used["szip"] = {"coding": coding, "pixels_per_block": values[1]}
+        elif code == _BLOSC and len(values) == _BLOSC_VALUES and values[6] < len(_BLOSC_NAMES):
+            used["blosc"] = {"compressor": _BLOSC_NAMES[values[6]], "shuffle": values[5]}
+            level = int(values[4])
+    return {**used, "complevel": level} if used else {}
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Array) -> str:
     """Return an attribute of text as `str`."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    raw = value.reshape(-1)[0]
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+
+
+def open_netcdf4(path: Path) -> Source:
+    """Open and walk a netCDF-4 file."""
+    file = File(path)
+    try:
+        return NetCDF4Source(path, file)
+    except BaseException:
+        file.close()
+        raise

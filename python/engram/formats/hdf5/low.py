@@ -1,0 +1,324 @@
+"""An HDF5 file at h5py's low level: each object is opened once, each datatype described once.
+
+A small file costs what its handles cost: opening an object, asking for its type, space and
+property list, closing them. h5py's high level asks anew for each answer, and makes a numpy dtype
+of a type each time. Here a dataset's handle is held while its file is open, with what has been
+asked of it, and types are known by their encoding, whichever file they are in: most variables and
+attributes share a few. Only committed types belong to their file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+from h5py import h5a, h5d, h5ds, h5f, h5g, h5o, h5p, h5s, h5t
+
+from engram.errors import BusyError, FormatError
+from engram.formats.hdf5 import types as h5types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+with contextlib.suppress(ImportError):
+    import hdf5plugin  # noqa: F401 - where it is installed, its filters are found
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+_ACCESS = h5p.create(h5p.FILE_ACCESS)
+_ACCESS.set_fclose_degree(h5f.CLOSE_STRONG)
+
+_BY_CREATION = h5py.h5.INDEX_CRT_ORDER
+_INT32 = h5t.NATIVE_INT32
+_DIMENSION_LIST = b"DIMENSION_LIST"
+_DIMENSION_LABELS = b"DIMENSION_LABELS"
+
+
+class Kind:
+    """A datatype of the file.
+
+    Attributes
+    ----------
+    dtype
+        Its dtype as h5py gives it; None where there is none.
+    problem
+        Why it has no like here; None if it has one.
+    is_text
+        Whether it is a variable-length string.
+    plain
+        Its dtype here, without the shape of an array type; object for text.
+    inner
+        The shape of an array type; empty for others.
+    told
+        What its dtype does not say, for `origin`; None where it says all.
+    nbytes
+        Bytes of one value in the file.
+    of
+        HDF5's class of it.
+
+    """
+
+    __slots__ = (
+        "_memory", "dtype", "inner", "is_text", "nbytes", "of", "plain", "problem", "tid", "told",
+    )  # fmt: skip
+
+    def __init__(self, tid: h5t.TypeID) -> None:
+        """Describe a datatype."""
+        self.tid = tid
+        self._memory: h5t.TypeID | None = None
+        self.nbytes: int = tid.get_size()
+        self.of: int = tid.get_class()
+        self.inner: Shape = ()
+        self.is_text = False
+        self.told: dict[str, Any] | None = None
+        self.plain: np.dtype[Any] = np.dtype(object)
+        self.dtype: Any = None
+        try:
+            self.dtype = tid.dtype
+        except TypeError as error:
+            self.problem: str | None = f"its type has no like here: {error}"
+            return
+        self.problem = h5types.problem(self.dtype)
+        self.is_text = h5types.is_text(self.dtype)
+        if self.dtype.subdtype is not None:
+            self.inner = self.dtype.subdtype[1]
+        if self.problem is None:
+            self.told = h5types.describe(tid)
+            if not self.is_text:
+                self.plain = h5types.plain(self.dtype.base)
+
+    def seen_as(self, dtype: np.dtype[Any]) -> Kind:
+        """Return the same datatype, with values of another dtype that HDF5 converts them to."""
+        other = Kind(self.tid)
+        other.dtype = other.plain = dtype
+        return other
+
+    @property
+    def memory(self) -> h5t.TypeID:
+        """The type that its values have in memory: h5py's, for enums, charsets and tags."""
+        if self._memory is None:
+            self._memory = h5t.py_create(self.dtype)
+        return self._memory
+
+
+class File:
+    """An open file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file for reading.
+
+        Raises
+        ------
+        BusyError
+            Another process has it open for writing.
+        FormatError
+            It is damaged.
+
+        """
+        try:
+            self.id = h5f.open(os.fsencode(path), h5f.ACC_RDONLY, _ACCESS)
+            self.root = h5g.open(self.id, b"/")
+        except BlockingIOError:
+            message = (
+                f"{path}: another process has it open for writing; import it when that has ended"
+            )
+            raise BusyError(message) from None
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            message = f"{path}: not a whole HDF5 file: {error}. Get it again, or look with `h5ls`"
+            raise FormatError(message) from None
+        self._committed: dict[int, Kind] = {}
+
+    def close(self) -> None:
+        """Close the file, and all that is open in it."""
+        if self.id.valid:
+            self.id.close()
+
+    def kind(self, tid: h5t.TypeID) -> Kind:
+        """Return what is known of a datatype."""
+        if tid.committed():
+            address = int(h5o.get_info(tid).addr)
+            return self._committed.setdefault(address, Kind(tid))
+        return _kind(tid.encode())
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind(encoded: bytes) -> Kind:
+    """Return what is known of a datatype that stands alone, in whichever file."""
+    return Kind(h5t.decode(encoded))
+
+
+class Owner:
+    """A group, a dataset or a committed datatype, as an owner of attributes.
+
+    Attributes
+    ----------
+    file
+        The file that it is in.
+    id
+        Its handle.
+    names
+        The names of its attributes, in the file's order.
+
+    """
+
+    __slots__ = ("_plist", "file", "id", "names")
+
+    def __init__(self, file: File, oid: Any) -> None:
+        """Take an open handle."""
+        self.file = file
+        self.id = oid
+        self._plist: h5p.PropOCID | None = None
+        self.names: list[bytes] = []
+        if self._is_ordered():
+            h5a.iterate(oid, self.names.append, index_type=_BY_CREATION)
+        else:
+            h5a.iterate(oid, self.names.append)
+
+    def _is_ordered(self) -> bool:
+        """Whether the file keeps the order in which attributes were made."""
+        if isinstance(self.id, h5t.TypeID):
+            return False
+        return bool(self.plist.get_attr_creation_order() & h5p.CRT_ORDER_TRACKED)
+
+    @property
+    def plist(self) -> Any:
+        """How it was created."""
+        if self._plist is None:
+            self._plist = self.id.get_create_plist()
+        return self._plist
+
+    @property
+    def address(self) -> int:
+        """Where it stands in the file: equal for two names of one object."""
+        return int(h5o.get_info(self.id).addr)
+
+    def attribute(self, name: bytes) -> tuple[Kind, h5a.AttrID]:
+        """Open an attribute: its type, and its handle."""
+        attr = h5a.open(self.id, name)
+        return self.file.kind(attr.get_type()), attr
+
+    def integers(self, name: bytes, shape: Shape) -> list[int]:
+        """Read an attribute of the file's own structure: integers, of this shape.
+
+        Raises
+        ------
+        ValueError
+            It is not as structure has it.
+
+        """
+        attr = h5a.open(self.id, name)
+        out: Array = np.empty(shape, np.int32)
+        if attr.get_storage_size() != out.nbytes and attr.shape != shape:
+            message = f"its attribute {name!r} has the shape {attr.shape}, not {shape}"
+            raise ValueError(message)
+        attr.read(out, mtype=_INT32)
+        found: list[int] = out.reshape(-1).tolist()
+        return found
+
+
+class Group(Owner):
+    """An open group."""
+
+    __slots__ = ()
+
+    def links(self) -> list[tuple[bytes, int, int]]:
+        """Return its links in the file's order: name, type, and a hard one's address."""
+        ordered = self.plist.get_link_creation_order() & h5p.CRT_ORDER_TRACKED
+        found: list[tuple[bytes, int, int]] = []
+
+        def visit(name: bytes, info: Any) -> None:
+            found.append((name, info.type, info.u))  # h5py uses one info for all
+
+        index = _BY_CREATION if ordered else h5py.h5.INDEX_NAME
+        self.id.links.iterate(visit, idx_type=index, info=True)
+        return found
+
+
+class Dataset(Owner):
+    """An open dataset.
+
+    Attributes
+    ----------
+    kind
+        Its datatype.
+    shape
+        Its shape, without that of an array type; None if it has no dataspace.
+    maxshape
+        How far it can grow: None for an axis without a limit.
+
+    """
+
+    __slots__ = ("_is_scale", "kind", "maxshape", "shape")
+
+    def __init__(self, file: File, oid: h5d.DatasetID) -> None:
+        """Take an open handle."""
+        super().__init__(file, oid)
+        self.kind = file.kind(oid.get_type())
+        space = oid.get_space()
+        self._is_scale: bool | None = None
+        self.shape: Shape | None = None
+        self.maxshape: tuple[int | None, ...] = ()
+        if space.get_simple_extent_type() != h5s.NULL:
+            self.shape = space.get_simple_extent_dims()
+            most = space.get_simple_extent_dims(True)
+            self.maxshape = tuple(None if n == h5s.UNLIMITED else n for n in most)
+
+    @property
+    def is_scale(self) -> bool:
+        """Whether it is a dimension scale."""
+        if self._is_scale is None:
+            self._is_scale = b"CLASS" in self.names and bool(h5ds.is_scale(self.id))
+        return self._is_scale
+
+    @property
+    def chunks(self) -> Shape | None:
+        """Its chunk shape, if it has one, without the shape of an array type."""
+        if self.shape is None or self.plist.get_layout() != h5d.CHUNKED:
+            return None
+        chunks: Shape = self.plist.get_chunk()
+        return chunks
+
+    @property
+    def has_dimension_list(self) -> bool:
+        """Whether dimension scales are attached to it."""
+        return _DIMENSION_LIST in self.names
+
+    def labels(self) -> list[str]:
+        """Return the labels of its axes, empty where there are none."""
+        if _DIMENSION_LABELS not in self.names:
+            return [""] * len(self.shape or ())
+        return [h5ds.get_label(self.id, axis).decode() for axis in range(len(self.shape or ()))]
+
+    def scales(self) -> list[list[h5d.DatasetID]]:
+        """Return the dimension scales of each axis."""
+        found: list[list[h5d.DatasetID]] = [[] for _ in self.shape or ()]
+        if self.has_dimension_list:
+            for axis, inner in enumerate(found):
+                if h5ds.get_num_scales(self.id, axis) > 0:
+                    h5ds.iterate(self.id, axis, inner.append, 0)
+        return found
+
+
+def opened(file: File, above: Any, name: bytes) -> Owner:
+    """Open a member of a group: a `Group`, a `Dataset`, or an `Owner` for a committed type."""
+    oid = h5o.open(above, name)
+    if isinstance(oid, h5d.DatasetID):
+        return Dataset(file, oid)
+    return Group(file, oid) if isinstance(oid, h5g.GroupID) else Owner(file, oid)
+
+
+def joined(at: str, name: str) -> str:
+    """Return the path of a member of a group."""
+    return f"{at}/{name}" if at else name
+
+
+def filters(plist: Any) -> Iterator[tuple[int, int, tuple[int, ...], bytes]]:
+    """Yield a dataset's filters: code, flags, values, name."""
+    for place in range(plist.get_nfilters()):
+        yield plist.get_filter(place)

@@ -1,0 +1,112 @@
+"""A dataset's values: regions of it, straight into memory where that can be.
+
+A step over an axis is left to HDF5 where it skips whole chunks. Where it does not, or skips less
+than a page of a dataset without chunks, the run is read and thinned here: HDF5 picks single
+elements many times more slowly than it copies runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from h5py import h5s
+
+from engram.formats import text
+from engram.formats.blocks import pieces, region_shape
+
+if TYPE_CHECKING:
+    from engram.formats.blocks import Region
+    from engram.formats.hdf5.low import Dataset
+    from engram.formats.source import Source
+
+Array = np.ndarray[Any, Any]
+
+TEXT_BYTES = 64
+"""What a string is taken to need while it is read, to bound the pieces of a text variable."""
+
+_PAGE_BYTES = 4096
+
+
+def read(dataset: Dataset, out: Array, region: Region) -> None:
+    """Read a region of a dataset of fixed-size values into `out`, which has the region's shape."""
+    kind = dataset.kind
+    rank = len(dataset.shape or ())
+    outer, inner = region[:rank], region[rank:]
+    dense, thin = _runs(dataset, outer)
+    thinned = (*thin, *inner)
+    # As numpy has them, unless all of the run is wanted: then `out` itself is read into.
+    whole = all(t.step is None for t in thin) and region_shape(inner) == kind.inner
+    direct = whole and out.flags.c_contiguous
+    target = out if direct else np.empty((*region_shape(dense), *kind.inner), kind.plain)
+    if region_shape(dense) == dataset.shape:
+        memory = file = h5s.ALL
+    else:
+        memory, file = _spaces(dataset, dense)
+    dataset.id.read(memory, file, target, kind.memory)
+    if not direct:
+        out[...] = target[thinned]
+
+
+def load_text(
+    source: Source, dataset: Dataset, path: str, region: Region, what: str
+) -> np.ndarray[Any, Any]:
+    """Read a region of a dataset of variable-length strings.
+
+    Where any is not UTF-8, all are given as bytes, and the report is told, of `what`.
+    """
+    if dataset.shape is None:
+        return np.empty((0,), text.string_dtype())
+    value, exact = np.empty(region_shape(region), text.string_dtype()), True
+    for part, place in pieces(region, dataset.chunks, TEXT_BYTES):
+        block = text_block(dataset, part)
+        piece, exact = text.text_array(list(block.flat), block.shape)
+        if not exact:
+            block = text_block(dataset, region)
+            value = text.bytes_array(list(block.flat), block.shape)
+            break
+        value[place] = piece
+    if not exact:
+        source.note(path, what, text.NOT_UTF8)
+    return value
+
+
+def text_block(dataset: Dataset, region: Region) -> Array:
+    """Read a region of a dataset of variable-length strings, as an object array of bytes."""
+    out: Array = np.empty(region_shape(region), object)
+    memory, file = _spaces(dataset, region)
+    dataset.id.read(memory, file, out, dataset.kind.memory)
+    return out
+
+
+def _spaces(dataset: Dataset, region: Region) -> tuple[Any, Any]:
+    """Return the dataspaces of a region in memory and in the file."""
+    if not region:
+        return h5s.ALL, h5s.ALL
+    file = dataset.id.get_space()
+    start = tuple(part.start for part in region)
+    step = tuple(part.step or 1 for part in region)
+    count = region_shape(region)
+    file.select_hyperslab(start, count, step)
+    return h5s.create_simple(count), file
+
+
+def _runs(dataset: Dataset, region: Region) -> tuple[Region, Region]:
+    """Return the region that HDF5 is asked for, and what of that is wanted."""
+    if all((part.step or 1) == 1 for part in region):
+        return region, (slice(None),) * len(region)
+    chunks = dataset.chunks
+    asked, thin = [], []
+    for axis, part in enumerate(region):
+        step = part.step or 1
+        if chunks is not None:
+            dense = step < chunks[axis]
+        else:
+            dense = axis == len(region) - 1 and step * dataset.kind.plain.itemsize <= _PAGE_BYTES
+        if step > 1 and dense:
+            asked.append(slice(part.start, part.stop, 1))
+            thin.append(slice(None, None, step))
+        else:
+            asked.append(part)
+            thin.append(slice(None))
+    return tuple(asked), tuple(thin)

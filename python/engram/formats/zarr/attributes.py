@@ -1,0 +1,221 @@
+"""Attributes as JSON, and JSON as attributes.
+
+A text, a truth, a number, and a list of such as an array: these have a like here, with the dtypes
+int64 (uint64 above it) and float64. What has none (null, objects, lists of several kinds, integers
+beyond 64 bits) stands here as its JSON text. Wherever the value here would not be written as the
+very JSON that was read, that JSON is kept in `origin`, and counts as long as the value is the same.
+
+Fill values follow xarray's convention for Zarr's third version: ``_FillValue`` has the array's
+dtype, and a float is written as the base64 of its eight bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engram.formats.text import string_dtype
+
+if TYPE_CHECKING:
+    from engram.formats.source import Attributes
+
+FILL = "_FillValue"
+_KINDS = {bool: np.dtype(bool), float: np.dtype("f8"), str: string_dtype()}
+_MAX_DEPTH = 16
+_FLOAT_BYTES = 8  # JSON's numbers are no longer
+_LONG = 1 << 53  # integers below it are exact as floats
+
+
+def read(
+    document: dict[str, Any], dtype: np.dtype[Any] | None = None
+) -> tuple[Attributes, dict[str, Any], list[str]]:
+    """Return the attributes that a node's document has.
+
+    Parameters
+    ----------
+    document
+        The attributes' JSON.
+    dtype
+        The array's dtype, for its fill value.
+
+    Returns
+    -------
+    The values; what `origin` must keep; and the names of those that stand here as JSON text.
+
+    """
+    values: Attributes = {}
+    kept: dict[str, Any] = {}
+    as_text = []
+    for name, found in document.items():
+        value = fill_value(found, dtype) if name == FILL and dtype is not None else None
+        if value is None:
+            value = value_of(found)
+        if value is None:
+            value = json.dumps(found, ensure_ascii=not _is_utf8(found))
+            as_text.append(name)
+        values[name] = value
+        if _spelled(_written(name, value, dtype)) != _spelled(found):
+            kept[name] = {"json": found}
+    return values, kept, as_text
+
+
+def write(
+    attrs: Attributes, kept: object, dtype: np.dtype[Any] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """Return attributes as JSON, and the names and dtypes of those that it changes.
+
+    Parameters
+    ----------
+    attrs
+        The attributes.
+    kept
+        What `read` asked `origin` to keep; anything else is not looked at.
+    dtype
+        The array's dtype, for its fill value.
+
+    Raises
+    ------
+    ValueError
+        One has no like in JSON.
+
+    """
+    document: dict[str, Any] = {}
+    changed = []
+    for name, value in attrs.items():
+        known = kept.get(name) if isinstance(kept, dict) else None
+        if isinstance(known, dict) and "json" in known:
+            again = read({name: known["json"]}, dtype)[0][name]
+            if _same(again, value):
+                document[name] = known["json"]
+                continue
+        document[name] = _written(name, value, dtype)
+        if not _same(read({name: document[name]}, dtype)[0][name], value):
+            changed.append(f"{name} ({np.asarray(value).dtype})")
+    return document, changed
+
+
+def value_of(found: Any) -> Any:
+    """Return the value here of a JSON value; None if it has no like."""
+    if isinstance(found, str):
+        return found if _is_utf8(found) else None
+    flat: list[Any] = []
+    shape = _flatten(found, flat, 0)
+    if shape is None:
+        return None
+    kinds = {type(value) for value in flat}
+    if kinds <= {int, float} and float in kinds:
+        exact = all(abs(v) <= _LONG for v in flat if type(v) is int)
+        dtype = np.dtype("f8") if exact else None
+    elif kinds == {int}:
+        dtype = _integer(flat)
+    else:
+        dtype = _KINDS.get(kinds.pop()) if len(kinds) == 1 else None
+        dtype = np.dtype("f8") if not flat else dtype
+    if dtype is None or not all(_is_utf8(v) for v in flat):
+        return None
+    made = np.array(flat, dtype).reshape(shape)
+    return made if isinstance(found, list) else made[()]
+
+
+def json_of(value: Any) -> Any:
+    """Return the JSON of an attribute's value.
+
+    Raises
+    ------
+    ValueError
+        It has none.
+
+    """
+    found = np.asarray(value)
+    if found.dtype.kind == "S":
+        return np.strings.decode(found, "utf-8").tolist()
+    is_long = found.dtype.kind == "f" and found.dtype.itemsize > _FLOAT_BYTES
+    if is_long or found.dtype.kind not in "biufUTO":
+        message = f"JSON has no {found.dtype}"
+        raise ValueError(message)
+    return found.tolist()
+
+
+def fill_value(found: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value's JSON as a value of the array's dtype; None if it is none of it."""
+    try:
+        if dtype.kind == "f" and isinstance(found, str):
+            (number,) = struct.unpack("<d", base64.b64decode(found, validate=True))
+            with np.errstate(over="ignore"):
+                return dtype.type(number)
+        if dtype.kind in "iu" and type(found) is int:
+            return dtype.type(found)
+        if dtype.kind == "S" and isinstance(found, str):
+            return np.bytes_(base64.b64decode(found, validate=True))
+    except (ValueError, struct.error, OverflowError):  # no base64, or of no such bytes
+        pass
+    return None
+
+
+def _written(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:
+    """Return the JSON of an attribute, which may be a fill value."""
+    scalar = np.asarray(value)
+    if name == FILL and dtype is not None and scalar.size == 1:
+        if dtype.kind == "f" and scalar.dtype.kind in "iuf":
+            packed = struct.pack("<d", float(scalar.item()))
+            return base64.b64encode(packed).decode("ascii")
+        if dtype.kind in "iu" and scalar.dtype.kind in "iu":
+            return int(scalar.item())
+        if dtype.kind == "S" and scalar.dtype.kind in "SUT":
+            text = scalar.item()
+            raw = text if isinstance(text, bytes) else text.encode()
+            return base64.b64encode(raw).decode("ascii")
+    return json_of(value)
+
+
+def _flatten(found: Any, flat: list[Any], depth: int) -> tuple[int, ...] | None:
+    """Add the scalars of a nested list, and return its shape; None where it has none."""
+    if not isinstance(found, list):
+        flat.append(found)
+        return ()
+    if depth == _MAX_DEPTH:
+        return None
+    shapes = [_flatten(inner, flat, depth + 1) for inner in found]
+    if not shapes:
+        return (0,)
+    first = shapes[0]
+    return None if first is None or any(s != first for s in shapes) else (len(found), *first)
+
+
+def _integer(flat: list[int]) -> np.dtype[Any] | None:
+    """Return the dtype that holds these integers; None if none does."""
+    for dtype in (np.int64, np.uint64):
+        limits = np.iinfo(dtype)
+        if limits.min <= min(flat) and max(flat) <= limits.max:
+            return np.dtype(dtype)
+    return None
+
+
+def _is_utf8(found: object) -> bool:
+    """Whether all the text in it can be UTF-8: JSON may have halves of surrogate pairs."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _spelled(found: Any) -> str:
+    """Return JSON as text, so that 1, 1.0 and true differ, and NaN equals itself."""
+    return json.dumps(found, sort_keys=True)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same in dtype, shape and every value."""
+    if isinstance(one, str) or isinstance(other, str):
+        return type(one) is type(other) and one == other
+    one, other = np.asarray(one), np.asarray(other)
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.dtype.kind == "T":
+        return bool(one.tolist() == other.tolist())
+    return bool(one.tobytes() == other.tobytes())

@@ -1,0 +1,193 @@
+"""`zarr.json`: what of it a dtype, dims and attributes say, and what is kept beside them.
+
+The document of each node is kept whole in `origin`, less its attributes and the copies of others
+that consolidated metadata is. An export writes it again, as long as it says what is written: so
+codecs, shards, chunk keys, fill values and what this library does not know come back as they were.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import json
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from zarr.core.metadata.v3 import ArrayV3Metadata
+from zarr.dtype import parse_dtype
+from zarr.errors import UnstableSpecificationWarning
+from zarr.storage import MemoryStore, StorePath
+
+from engram.errors import FormatError
+from engram.formats.zarr.guard import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.formats.source import Origin
+
+Document = dict[str, Any]
+
+FORMAT = "ZARR3"
+SECOND = "ZARR2"
+FILES = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
+"""The files that a node has beside its chunks."""
+
+WORD = "zarr"
+"""The word in `origin` under which a node's document is kept."""
+
+_RAW_BITS = re.compile(r"r(\d+)")
+
+ERRORS = (ValueError, TypeError, LookupError, RuntimeError, OverflowError, AttributeError)
+"""What zarr raises where a document is none."""
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Do without the warnings of dtypes that Zarr does not specify: reports tell of them.
+
+    Nor is it of interest that a value compared with the fill value is a signalling NaN.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnstableSpecificationWarning)
+        warnings.filterwarnings("ignore", "invalid value encountered", RuntimeWarning)
+        yield
+
+
+def kept(document: Document) -> Document:
+    """Return what of a document an origin keeps; of attributes, whether it has any."""
+    found = {name: value for name, value in document.items() if name != "consolidated_metadata"}
+    if "attributes" in found:
+        found["attributes"] = {}
+    return found
+
+
+def with_attributes(document: Document, attrs: Document) -> Document:
+    """Return a document with its attributes; without the word for them if it never had any."""
+    return {**document, "attributes": attrs} if attrs or "attributes" in document else document
+
+
+def known(origin: Origin, node_type: str) -> Document | None:
+    """Return the document that an origin keeps of a group or array."""
+    found = origin.get(WORD) if origin.get("format") == FORMAT else None
+    is_one = isinstance(found, dict) and found.get("node_type") == node_type
+    return dict(found) if is_one and isinstance(found, dict) else None
+
+
+def handle(document: Document, store: StorePath, *, write_empty: bool = False) -> zarr.Array[Any]:
+    """Return zarr's array of a document, in a store.
+
+    Parameters
+    ----------
+    document
+        The document, of which the attributes are not looked at.
+    store
+        Where the array's chunks are.
+    write_empty
+        Whether chunks of fill values alone are written.
+
+    Raises
+    ------
+    FormatError
+        The document is none that zarr reads.
+
+    """
+    try:
+        with quiet():
+            metadata = ArrayV3Metadata.from_dict(_readable(document))
+            if metadata.storage_transformers:
+                raise ValueError(f"unknown storage transformers {metadata.storage_transformers!r}")
+            codecs = [guarded(codec) for codec in metadata.codecs]
+            metadata = dataclasses.replace(metadata, codecs=codecs)
+            config = {"write_empty_chunks": write_empty}
+            return zarr.Array(zarr.AsyncArray(metadata, store, config))
+    except ERRORS as error:
+        message = f"its zarr.json cannot be read: {error or type(error).__name__}"
+        raise FormatError(message) from error
+
+
+def dtype_of(document: Document) -> np.dtype[Any]:
+    """Return the dtype here of an array's document: that of its values, in their byte order.
+
+    Raises
+    ------
+    FormatError
+        The document is none that zarr reads.
+
+    """
+    native: np.dtype[Any] = handle(document, StorePath(MemoryStore())).dtype
+    is_big = native.names is None and is_big_endian(document)
+    found: np.dtype[Any] = native.newbyteorder(">") if is_big else native
+    return found
+
+
+def _readable(document: Document) -> Document:
+    """Return a copy of a document with raw bits (``r16``) under the name that zarr has for them."""
+    copy: Document = json.loads(json.dumps({**document, "attributes": {}}))
+    bits = _RAW_BITS.fullmatch(str(copy.get("data_type")))
+    if bits is not None:
+        nbytes = int(bits[1]) // 8
+        copy["data_type"] = {"name": "raw_bytes", "configuration": {"length_bytes": nbytes}}
+        fill = copy.get("fill_value")
+        if isinstance(fill, list):
+            copy["fill_value"] = base64.b64encode(bytes(fill)).decode("ascii")
+    return copy
+
+
+def is_big_endian(document: Document) -> bool:
+    """Whether the codecs store values with their first byte first."""
+    for codec in document.get("codecs", ()):
+        if not isinstance(codec, dict):
+            continue
+        facts = codec.get("configuration") or {}
+        if codec.get("name") == "bytes":
+            return bool(facts.get("endian") == "big")
+        if codec.get("name") == "sharding_indexed":
+            return is_big_endian(facts)
+    return False
+
+
+def stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype as which zarr has values of a dtype.
+
+    Raises
+    ------
+    FormatError
+        Zarr has none that gives back each value, and each field under its name.
+
+    """
+    if dtype.kind == "T":
+        return dtype
+    try:
+        with quiet():
+            made = parse_dtype(_plain(dtype), zarr_format=3)
+            again = parse_dtype(made.to_json(zarr_format=3), zarr_format=3)
+            made.from_json_scalar(
+                made.to_json_scalar(made.default_scalar(), zarr_format=3), zarr_format=3
+            )
+            native: np.dtype[Any] = again.to_native_dtype()
+    except ERRORS as error:
+        message = f"Zarr has no like of it: {error}"
+        raise FormatError(message) from None
+    if native != _plain(dtype):
+        message = f"Zarr has no like of it: it would be read as {native}"
+        raise FormatError(message)
+    return native
+
+
+def is_specified(dtype: np.dtype[Any]) -> bool:
+    """Whether other libraries than zarr-python can be expected to know the data type."""
+    return dtype.kind in "biufcTMm"
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a dtype in this machine's byte order, without padding, offsets and titles."""
+    if dtype.names is not None:
+        return np.dtype([(name, _plain(dtype[name])) for name in dtype.names])
+    if dtype.subdtype is not None:
+        return np.dtype((_plain(dtype.subdtype[0]), dtype.subdtype[1]))
+    return dtype.newbyteorder("=")

@@ -1,0 +1,293 @@
+"""Reading Zarr: documents by their JSON, values through zarr-python, by whole chunks.
+
+A store is a folder, or a zip archive of one. Its nodes are found by their documents, and not by
+consolidated metadata, which are copies; but what they name must be there. A folder in a group that
+has no document, and looks as if it had lost one, is damage. A chunk that is not there is none: in
+Zarr it says that each of its values is the fill value.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from zarr.core.sync import sync
+from zarr.storage import LocalStore, StorePath, ZipStore
+
+from engram.errors import FormatError
+from engram.formats.blocks import BLOCK_BYTES
+from engram.formats.names import name_problem
+from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Source, TextNode
+from engram.formats.text import string_dtype
+from engram.formats.zarr import attributes, documents
+from engram.formats.zarr.guard import guarded_second
+from engram.formats.zarr.second import as_third
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engram.formats.blocks import Region
+    from engram.formats.source import Attributes, Node, Origin
+    from engram.formats.zarr.documents import Document
+
+    Folder = Path | zipfile.Path
+
+CODEC_ERRORS = (*READ_ERRORS, EOFError, zlib.error, zipfile.BadZipFile, AssertionError)
+"""What zarr's codecs raise where a chunk is damaged."""
+
+
+class ZarrSource(Source):
+    """A store, for reading."""
+
+    def __init__(self, path: Path) -> None:
+        """Read every document of the store."""
+        super().__init__(path, documents.FORMAT)
+        self._archive = None if path.is_dir() else zipfile.ZipFile(path)
+        self._store = None if self._archive is None else sync(ZipStore.open(path, mode="r"))
+        self._found: set[str] = set()
+        self._named: dict[str, str] = {}
+        try:
+            folder = path if self._archive is None else zipfile.Path(self._archive)
+            self._visit(folder, "")
+            self._check_consolidated()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the archive, if it is one."""
+        if self._archive is not None:
+            self._archive.close()
+        if self._store is not None:
+            self._store.close()
+
+    def state(self) -> object:
+        """Return what tells the store from a later version of it: its files, and when they were."""
+        if self._archive is not None:
+            return super().state()
+        seen = hashlib.sha256()
+        for folder, folders, names in os.walk(self.path):
+            folders.sort()
+            for name in sorted(names):
+                file = os.path.join(folder, name)  # noqa: PTH118 - of many thousands, fast
+                found = os.stat(file)  # noqa: PTH116 - likewise
+                said = f"{file}\0{found.st_ino} {found.st_size} {found.st_mtime_ns}\0"
+                seen.update(said.encode("utf-8", "surrogateescape"))
+        return seen.hexdigest()
+
+    def _visit(self, folder: Folder, path: str) -> None:
+        """Add a node and what is in it."""
+        document = self._document(folder, path)
+        if document is None:
+            message = f"{self.path}: /{path}: its zarr.json is missing. Get the store again"
+            raise FormatError(message)
+        self._found.add(path)
+        if document.get("node_type") == "array":
+            node = self._array(folder, path, document)
+            if node is not None:
+                self.nodes.append(node)
+            return
+        if document.get("node_type") != "group":
+            message = f"{self.path}: /{path}: its zarr.json is neither a group's nor an array's"
+            raise FormatError(message)
+        self.nodes.append(GroupNode(path, functools.partial(self._describe_group, path, document)))
+        self._consolidated(path, document)
+        for inner in sorted(_members(folder), key=lambda found: found.name):
+            self._member(inner, f"{path}/{inner.name}" if path else inner.name)
+
+    def _member(self, inner: Folder, path: str) -> None:
+        """Visit what is in a group, unless it is none of Zarr's."""
+        if inner.is_file():
+            if inner.name not in documents.FILES:
+                self.leave_out(path, "file", "no part of Zarr")
+            return
+        if self._document(inner, path) is None and not _has_lost_document(inner):
+            self.leave_out(path, "folder", "no part of Zarr: it has no zarr.json")
+            return
+        why = name_problem(inner.name)
+        if why is not None:
+            self.leave_out(path, "member", why)
+            return
+        self._visit(inner, path)
+
+    def _document(self, folder: Folder, path: str) -> Document | None:
+        """Read a node's document; None if there is none."""
+        try:
+            if (folder / "zarr.json").is_file():
+                found = json.loads((folder / "zarr.json").read_bytes())
+            else:
+                found = as_third(folder)
+                if found is not None and self.format == documents.FORMAT:
+                    self.format = documents.SECOND
+                    self.note(path, "Zarr v2", "it is exported as v3, with chunks as they are here")
+        except (ValueError, LookupError, TypeError) as error:
+            message = f"{self.path}: /{path}: its metadata cannot be read: {error}"
+            raise FormatError(message) from error
+        if found is not None and (not isinstance(found, dict) or found.get("zarr_format") != 3):  # noqa: PLR2004 - Zarr's version
+            message = f"{self.path}: /{path}: its zarr.json is not of Zarr's third version"
+            raise FormatError(message)
+        return found
+
+    def _consolidated(self, path: str, document: Document) -> None:
+        """Keep the names that a group's consolidated metadata have."""
+        said = document.get("consolidated_metadata")
+        named = said.get("metadata") if isinstance(said, dict) else None
+        for name in named if isinstance(named, dict) else ():
+            self._named[f"{path}/{name}" if path else name] = path
+
+    def _check_consolidated(self) -> None:
+        """Refuse a store that lacks what its consolidated metadata name."""
+        for name in sorted(set(self._named) - self._found):
+            message = (
+                f"{self.path}: /{name}: its zarr.json is missing, which the consolidated metadata "
+                f"of /{self._named[name]} has. Get the store again"
+            )
+            raise FormatError(message)
+
+    def _describe_group(self, path: str, document: Document) -> tuple[Attributes, Origin]:
+        """Read a group's attributes and origin."""
+        origin: Origin = {"format": self.format}
+        if not path:
+            origin["source"] = self.path.name
+        if self.format == documents.FORMAT:
+            origin[documents.WORD] = documents.kept(document)
+        if document.get("consolidated_metadata") is not None:
+            origin["consolidated"] = True
+        return self._attributes(path, document, None, origin), origin
+
+    def _attributes(
+        self, path: str, document: Document, dtype: np.dtype[Any] | None, origin: Origin
+    ) -> Attributes:
+        """Read a node's attributes, and keep in its origin what they do not say."""
+        found = document.get("attributes") or {}
+        values, kept, as_text = attributes.read(found, dtype)
+        if kept:
+            origin["attributes"] = kept
+        for name in as_text:
+            self.note(path, f"attribute {name}", "kept as its JSON text: it has no like here")
+        return values
+
+    def _array(self, folder: Folder, path: str, document: Document) -> Node | None:
+        """Return an array's node; None, and told, if its values have no like here."""
+        place = path or self.path.name.removesuffix(".zip").removesuffix(".zarr")
+        handle, dtype = self._opened(folder, path, document)
+        dims = document.get("dimension_names")
+        names = tuple(dims) if dims and all(isinstance(n, str) for n in dims) else None
+        if dims and names is None and any(n is not None for n in dims):
+            shown = json.dumps(dims, ensure_ascii=False)
+            self.note(place, "dimension names", f"not all have one, and {shown} is kept for export")
+
+        def describe() -> tuple[Attributes, Origin]:
+            origin: Origin = {"format": self.format, "chunks": list(handle.chunks)}
+            if self.format == documents.FORMAT:
+                origin[documents.WORD] = documents.kept(document)
+            if not path:
+                origin["at_root"] = True
+            return self._attributes(place, document, dtype, origin), origin
+
+        shape = handle.shape
+        if dtype.kind in "TO":
+            is_text = dtype.kind == "T"
+            load = functools.partial(_load_text if is_text else _load_bytes, handle)
+            return TextNode(place, shape, names, describe, load)
+        read = functools.partial(_read, handle)
+        return ArrayNode(place, shape, dtype, names, _unit(handle, dtype), describe, read)
+
+    def _opened(
+        self, folder: Folder, path: str, document: Document
+    ) -> tuple[zarr.Array[Any], np.dtype[Any]]:
+        """Return zarr's array, and the dtype here of its values."""
+        try:
+            if self._store is None:
+                store = StorePath(LocalStore(folder, read_only=True))
+            else:
+                store = StorePath(self._store, path)
+            if self.format == documents.SECOND:
+                with documents.quiet():
+                    found = zarr.open_array(store, mode="r", zarr_format=2)
+                    array = zarr.Array(zarr.AsyncArray(guarded_second(found.metadata), store))
+                dtype = array.dtype if array.dtype.kind != "O" else string_dtype()
+                return array, dtype
+            return documents.handle(document, store), documents.dtype_of(document)
+        except (FormatError, *documents.ERRORS, *CODEC_ERRORS) as error:
+            message = f"{self.path}: /{path}: cannot be read: {error}"
+            raise FormatError(message) from error
+
+
+def _members(folder: Folder) -> list[Folder]:
+    """Return what is in a folder, of a filesystem or of an archive."""
+    return [*folder.iterdir()]
+
+
+def _has_lost_document(folder: Folder) -> bool:
+    """Whether a folder without a document looks like an array's or a group's."""
+    for inner in _members(folder):
+        if inner.is_dir() and (inner.name == "c" or _has_document(inner)):
+            return True
+    return (folder / "c").exists()
+
+
+def _has_document(folder: Folder) -> bool:
+    """Whether a folder, or any in it, has a document."""
+    return any(
+        inner.name in documents.FILES if inner.is_file() else _has_document(inner)
+        for inner in _members(folder)
+    )
+
+
+def _unit(array: zarr.Array[Any], dtype: np.dtype[Any]) -> tuple[int, ...]:
+    """Return the shape in whose multiples an array is read: chunks, or shards if they are small."""
+    chunks: tuple[int, ...] = array.chunks
+    shards: tuple[int, ...] | None = array.shards
+    if shards is None:
+        return chunks
+    small = dtype.itemsize * int(np.prod(shards, dtype=object)) <= BLOCK_BYTES
+    alone = len(array.metadata.codecs) == 1  # a codec around shards must undo all of one at a time
+    return shards if small or not alone else chunks
+
+
+def _values(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:
+    """Read a region, or say that a chunk is damaged."""
+    try:
+        return np.asarray(array[region])
+    except CODEC_ERRORS as error:
+        said = str(error) or type(error).__name__
+        message = f"a chunk cannot be decoded: {said}. The store may be damaged; get it again"
+        raise FormatError(message) from error
+
+
+def _read(array: zarr.Array[Any], out: np.ndarray[Any, Any], region: Region) -> None:
+    """Read a region into memory."""
+    out[...] = _values(array, region)
+
+
+def _load_text(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:
+    """Read strings."""
+    return _values(array, region).astype(string_dtype())
+
+
+def _load_bytes(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:
+    """Read bytes of variable length, as bytes of one."""
+    found = _values(array, region)
+    values = [bytes(value) for value in found.flat]
+    if any(value.endswith(b"\0") for value in values):
+        message = "it has bytes of variable length that end with NUL, which have no like here"
+        raise FormatError(message)
+    width = max((len(value) for value in values), default=1) or 1
+    return np.array(values, dtype=f"S{width}").reshape(found.shape)
+
+
+def open_zarr(path: Path) -> Source:
+    """Open and walk a store."""
+    try:
+        return ZarrSource(path)
+    except zipfile.BadZipFile as error:
+        message = f"{path}: is no whole zip archive: {error}. Get it again"
+        raise FormatError(message) from None

@@ -1,0 +1,258 @@
+"""Writing Zarr's third version: documents as JSON, values through zarr-python, by chunks or shards.
+
+An array that came from Zarr gets its own document again, with the shape and dimension names of
+now. Any other gets chunks of a few MiB, or those of the file that it came from, and the codecs that
+zarr-python gives by default. Byte order is how Zarr stores values, not what they are: it is kept
+where a dtype is one number, and is this machine's inside records.
+
+Chunks whose values all are the fill value need not be written. zarr-python asks whether they are
+equal, which zeros of either sign are and NaNs of any bits: where that would change a bit, all are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zarr
+from zarr.codecs import BytesCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import LocalStore, StorePath
+
+from engram.errors import FormatError
+from engram.formats.blocks import block_shape, index, regions
+from engram.formats.target import ArrayItem, GroupItem, Problem
+from engram.formats.zarr import attributes, documents
+from engram.plain import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from engram.formats.target import Item, Tell, Tree
+    from engram.formats.zarr.documents import Document
+
+CHUNK_BYTES = 4 << 20
+"""Bytes of a chunk, at most, where the array does not say."""
+
+_SMALL_CHUNK_BYTES = 64 << 10  # chunks of other files that are smaller would be too many files
+_GROUP: Document = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+_DOCUMENT = "zarr.json"
+_CONSOLIDATED = "consolidated_metadata"
+
+
+def problems(tree: Tree) -> list[Problem]:
+    """Return the names, dtypes and attributes of a tree that Zarr has no way to write."""
+    return [problem for item in tree.items for problem in _problems(item)]
+
+
+def _problems(item: Item) -> Iterator[Problem]:
+    """Yield what is wrong with one group or array."""
+    name = item.path.rpartition("/")[2]
+    what = "group" if isinstance(item, GroupItem) else "array"
+    if name == _DOCUMENT or "\\" in name:
+        yield Problem(item.path, what, f"Zarr has no nodes named {printable(name)}")
+        return
+    dtype = item.dtype if isinstance(item, ArrayItem) else None
+    if dtype is not None:
+        try:
+            documents.stored(dtype)
+        except FormatError as error:
+            yield Problem(item.path, f"dtype {dtype}", str(error))
+            return
+    for attribute, value in item.attrs.items():
+        try:
+            attributes.write({attribute: value}, item.origin.get("attributes"), dtype)
+        except ValueError as error:
+            yield Problem(item.path, f"attribute {attribute}", str(error), attribute)
+
+
+def write_tree(tree: Tree, path: Path, tell: Tell) -> str:
+    """Write a tree as a folder, and return what it is."""
+    arrays = tree.arrays
+    if len(tree.items) == 2 and arrays and arrays[0].origin.get("at_root") is True:  # noqa: PLR2004 - the root group and it
+        path.mkdir()
+        _write_array(tree, arrays[0], path, tell)
+        return documents.FORMAT
+    written: dict[str, Document] = {}
+    for item in tree.items:
+        place = path / item.path if item.path else path
+        place.mkdir()
+        if isinstance(item, GroupItem):
+            written[item.path] = _write_group(tree, item, place)
+        else:
+            written[item.path] = _write_array(tree, item, place, tell)
+    for group in tree.groups:
+        if group.origin.get("consolidated") is True:
+            whole = {**written[group.path], _CONSOLIDATED: _consolidated(written, group.path)}
+            _put(path / group.path if group.path else path, whole)
+    return documents.FORMAT
+
+
+def _consolidated(written: dict[str, Document], above: str) -> Document:
+    """Return the documents below a group, as zarr-python puts copies of them into its own."""
+    start = f"{above}/" if above else ""
+    below = {
+        path[len(start) :]: {**document, _CONSOLIDATED: _inline({})}
+        if document["node_type"] == "group"
+        else document
+        for path, document in written.items()
+        if path.startswith(start) and path != above
+    }
+    return _inline(below)
+
+
+def _inline(copies: Document) -> Document:
+    """Return consolidated metadata of these documents."""
+    return {"kind": "inline", "must_understand": False, "metadata": copies}
+
+
+def _write_group(tree: Tree, item: GroupItem, place: Path) -> Document:
+    """Write a group's document, and return it."""
+    document = documents.known(item.origin, "group") or dict(_GROUP)
+    document = documents.with_attributes(document, _attributes(tree, item, None))
+    _put(place, document)
+    said = item.origin.get("dimensions")
+    for name, facts in said.items() if isinstance(said, dict) else ():
+        if isinstance(facts, dict) and facts.get("unlimited"):
+            tree.note(item.path, f"dimension {name}", "unlimited, which Zarr has no word for")
+    return document
+
+
+def _attributes(tree: Tree, item: Item, dtype: np.dtype[Any] | None) -> Document:
+    """Return an item's attributes as JSON, and note what that changes."""
+    document, changed = attributes.write(item.attrs, item.origin.get("attributes"), dtype)
+    if changed:
+        tree.note(item.path, f"attributes {', '.join(changed)}", "in JSON they have no dtype")
+    return document
+
+
+def _put(place: Path, document: Document) -> None:
+    """Write a node's document."""
+    text = json.dumps(document, indent=2)  # ASCII, which halves of surrogate pairs need
+    (place / _DOCUMENT).write_text(text, encoding="ascii")
+
+
+def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Document:
+    """Write an array's document and chunks, and return the document."""
+    document = _kept_document(item)
+    if document is None:
+        document = _new_document(tree, item)
+    document = documents.with_attributes(document, _attributes(tree, item, item.dtype))
+    _put(place, document)
+    store = StorePath(LocalStore(place))
+    array = documents.handle(document, store)
+    every = documents.handle(document, store, write_empty=True)
+    values = item.load()
+    fill = np.asarray(array.fill_value, array.dtype)
+    for region in regions(item.shape, array.shards or array.chunks, item.dtype.itemsize):
+        piece = values[index(region)]
+        if array.dtype.kind == "O":
+            piece = piece.astype(object)
+        elif piece.dtype != array.dtype:
+            piece = piece.astype(array.dtype)
+        with documents.quiet():
+            (every if _is_lost(piece, fill) else array)[region] = piece
+        tell(item.path, piece.size * item.dtype.itemsize)
+    return document
+
+
+def _is_lost(piece: np.ndarray[Any, Any], fill: np.ndarray[Any, Any]) -> bool:
+    """Whether a chunk could be left out, as equal to the fill value, with bits that differ."""
+    if piece.dtype.kind in "fc":
+        alike = (piece == fill) | ((piece != piece) & (fill != fill))  # noqa: PLR0124 - NaNs are not equal
+    elif piece.dtype.names is not None:
+        alike = piece == fill
+    else:
+        return False
+    if not alike.any():
+        return False
+    raw = np.ascontiguousarray(piece).view(f"V{piece.dtype.itemsize}").reshape(piece.shape)
+    return bool((alike & (raw != fill.view(raw.dtype))).any())
+
+
+def _kept_document(item: ArrayItem) -> Document | None:
+    """Return the document that an array came with, for its shape of now, if it still fits."""
+    document = documents.known(item.origin, "array")
+    if document is None:
+        return None
+    document["shape"] = list(item.shape)
+    try:
+        if len(documents.handle(document, _nowhere()).chunks) != len(item.shape):
+            return None
+        dtype = documents.dtype_of(document)
+    except FormatError:
+        return None
+    if dtype != item.dtype and not (dtype.kind == "O" and item.dtype.kind == "S"):
+        return None
+    names = document.get("dimension_names")
+    partly = item.dims is None and names is not None and None in names
+    if not partly and tuple(names or ()) != (item.dims or ()):
+        document["dimension_names"] = None if item.dims is None else list(item.dims)
+    return document
+
+
+def _nowhere() -> StorePath:
+    """Return a place where nothing is, for looking at documents."""
+    return StorePath(zarr.storage.MemoryStore())
+
+
+def _new_document(tree: Tree, item: ArrayItem) -> Document:
+    """Make a document for an array that has none, and note what Zarr has in another way."""
+    dtype = documents.stored(item.dtype)
+    _note(tree, item, dtype)
+    is_number = item.dtype.names is None and dtype.kind not in "ST"
+    is_big = is_number and item.dtype.newbyteorder("=") != item.dtype
+    with documents.quiet():
+        made = zarr.create_array(
+            zarr.storage.MemoryStore(),
+            shape=item.shape,
+            dtype=dtype if dtype.kind != "T" else "string",
+            chunks=_chunks(item),
+            dimension_names=item.dims,
+            fill_value=_fill(item, dtype),
+            serializer=BytesCodec(endian="big") if is_big else "auto",
+        )
+        document = made.metadata.to_buffer_dict(default_buffer_prototype())
+    found: Document = json.loads(document[_DOCUMENT].to_bytes())
+    return found
+
+
+def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
+    """Note what a new document does not say."""
+    if item.is_blob:
+        tree.note(item.path, "blob", "written as an array of its bytes")
+    if not documents.is_specified(dtype):
+        why = "Zarr v3 does not specify it: zarr-python reads it, other libraries may not"
+        tree.note(item.path, f"dtype {dtype}", why)
+    if dtype.names is not None and dtype != item.dtype:
+        tree.note(item.path, f"dtype {item.dtype}", f"written as {dtype}")
+    kind = item.origin.get("type")
+    if isinstance(kind, dict) and "enum" in kind:
+        tree.note(item.path, "enumeration", "written as its numbers: Zarr has no enumerations")
+
+
+def _fill(item: ArrayItem, dtype: np.dtype[Any]) -> Any:
+    """Return the fill value: what the attribute says, or else zero."""
+    said = item.attrs.get(attributes.FILL)
+    if said is None or dtype.kind not in "iuf" or np.asarray(said).dtype.kind not in "iuf":
+        return None
+    with np.errstate(all="ignore"):
+        fill = np.asarray(said).reshape(-1)[:1].astype(dtype)
+    return fill[0] if fill.size and (fill[0] == said or fill[0] != fill[0]) else None
+
+
+def _chunks(item: ArrayItem) -> tuple[int, ...]:
+    """Return the shape of an array's chunks: those of its file, unless they are too many."""
+    shape = tuple(max(1, length) for length in item.shape)
+    itemsize = item.dtype.itemsize
+    said = item.origin.get("chunks")
+    if not isinstance(said, list) or len(said) != len(shape):
+        return block_shape(shape, None, itemsize, CHUNK_BYTES)
+    if not all(type(n) is int and n > 0 for n in said):
+        return block_shape(shape, None, itemsize, CHUNK_BYTES)
+    if itemsize * math.prod(said) >= _SMALL_CHUNK_BYTES:
+        return tuple(said)
+    return block_shape(shape, tuple(said), itemsize, CHUNK_BYTES)
