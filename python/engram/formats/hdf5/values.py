@@ -179,7 +179,7 @@ class DatasetWriter:
             access.set_chunk_cache(
                 1, 0, 1.0
             )  # so that what is read again comes through the filters
-        made = h5d.create(self._file, None, tid, storage.space, storage.plist, access)
+        made = h5d.create(self._file, None, tid, storage.space, storage.plist, dapl=access)
         if storage.space.get_simple_extent_type() != h5s.NULL:
             self._fill(made, tid, retold=exact_only)
         is_exact = storage.is_exact and "hdf5" not in words and words.get("padding") != "spacepad"
