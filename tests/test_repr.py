@@ -303,6 +303,29 @@ def test_what_is_gone_or_closed_still_has_its_line(filled_pool: engram.Pool, sta
     assert "(y: 20, x: 30)" in page(tree).text
 
 
+class Refusing:
+    """A native pool whose default namespace is another's."""
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pool, name)
+
+    def realm(self, name: str) -> Any:
+        raise engram.AccessError(f"namespace {name!r} is <another's>")
+
+
+def test_a_pool_whose_default_namespace_is_anothers_shows_the_rest(pool: engram.Pool) -> None:
+    pool.create_namespace("ours")
+    refused = engram.Pool(Refusing(pool._pool))  # type: ignore[arg-type]  # as good as one
+    shown = page(refused).text
+    for part in ("Space", "Members", "Attributes"):
+        assert f"{part} namespace 'default' is <another's>" in shown
+    assert "ours" in shown
+    assert pool.devices[0].filesystem in shown
+
+
 def test_a_card_never_raises(pool: engram.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = pool.create_array("x", data=[1.0, 2.0])
 

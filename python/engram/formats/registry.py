@@ -107,7 +107,7 @@ def library(module: str, extra: str, purpose: str) -> Any:
     """
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except (ImportError, OSError, RuntimeError) as error:  # the last: eccodes without its library
         top = module.partition(".")[0]
         missing = isinstance(error, ModuleNotFoundError) and error.name == top
         why = "which is not installed" if missing else f"which cannot be loaded ({error})"

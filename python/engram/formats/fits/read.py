@@ -28,7 +28,7 @@ from engram.errors import EngramError, FormatError
 from engram.formats.fits import GZIP, header, table
 from engram.formats.names import name_problem
 from engram.formats.npy import Header, Values
-from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Source
+from engram.formats.source import ArrayNode, GroupNode, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,9 @@ class FITSSource(Source):
         self._names: set[str] = set()
         for number, hdu in enumerate(self._walk(opened)):
             self._hdus.append(hdu)
-            with telling(self, ""), _naming(f"HDU {number} ({hdu.name or 'no name'})"):
+            with telling(self, ""), _naming(f"HDU {number}"):
+                stated = hdu.name or "no name"
+            with telling(self, ""), _naming(f"HDU {number} ({stated})"):
                 self._add(number, hdu)
         self._check_end()
 
@@ -158,7 +160,7 @@ class FITSSource(Source):
         self.note(name, "compressed image", why)
 
         def read(out: Array, region: Region) -> None:
-            with telling(self, name):
+            with telling(self, name), _naming("its tiles"):
                 out[...] = hdu.section[region]
 
         return ArrayNode(name, shape, dtype, _dims(hdu.header, shape), tiles, describe, read)
@@ -223,7 +225,7 @@ class FITSSource(Source):
         """Read an HDU's attributes and origin."""
         hdu = self._hdus[number]
         info = hdu.fileinfo()
-        with telling(self, name):
+        with telling(self, name), _naming("its header"):
             values = header.attributes(self, name, hdu.header)
         cards = header.cards(self._file.fileno(), info["hdrLoc"], info["datLoc"])
         return values, {"format": "FITS", "hdu": number, "cards": cards}
@@ -258,13 +260,18 @@ def telling(source: Source, path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Turn what goes wrong with an HDU into an error that names it."""
+    """Turn what goes wrong with an HDU into an error that names it.
+
+    Astropy has kinds of errors of its own, which have no base but `Exception`.
+    """
     try:
         yield
     except EngramError as error:
         message = f"{what}: {error}"
         raise type(error)(message) from error
-    except (*READ_ERRORS, fits.VerifyError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:
         message = f"{what}: cannot be read: {error}. The file is damaged: get it again"
         raise FormatError(message) from error
 

@@ -65,10 +65,7 @@ def attribute_of(name: str, value: Any, facts: Any, kind: Kind) -> Attribute | s
     """
     known: dict[str, Any] = facts if isinstance(facts, dict) else {}
     if isinstance(value, str):
-        is_string = known.get("string") == "variable" and not kind.is_classic
-        if is_string:
-            return Attribute(name, STRINGS, [value.encode()], known)
-        return Attribute(name, TEXT, value.encode(), known)
+        return _str(name, value, known, kind)
     array = np.asarray(value)
     if array.dtype.kind in "SUT":
         return _text(name, array, known, kind)
@@ -77,6 +74,16 @@ def attribute_of(name: str, value: Any, facts: Any, kind: Kind) -> Attribute | s
     if array.ndim > 1:
         return f"its value has the shape {array.shape}; netCDF's have one dimension"
     return _numbers(name, array.reshape(-1), known, kind)
+
+
+def _str(name: str, value: str, known: dict[str, Any], kind: Kind) -> Attribute | str:
+    """Return the form of a `str`: text, or a string where it was one."""
+    if "\0" in value:
+        return "its text has a NUL, which ends a text in netCDF"
+    if known.get("string") == "variable" and not kind.is_classic:
+        return Attribute(name, STRINGS, [value.encode()], known)
+    nuls = known.get("nuls", 0)
+    return Attribute(name, TEXT, value.encode() + bytes(nuls), known)
 
 
 def _is_typed(array: Array, known: dict[str, Any]) -> bool:
@@ -94,7 +101,7 @@ def _text(name: str, array: Array, known: dict[str, Any], kind: Kind) -> Attribu
     pieces = [piece if isinstance(piece, bytes) else str(piece).encode() for piece in flat]
     strings = known.get("string") == "variable" or len(pieces) != 1
     if not strings or (name == "_FillValue" and array.dtype.kind == "S"):
-        return Attribute(name, TEXT, pieces[0], known)
+        return Attribute(name, TEXT, pieces[0] + bytes(known.get("nuls", 0)), known)
     if not kind.is_classic:
         return Attribute(name, STRINGS, pieces, known)
     if len(pieces) == 1:

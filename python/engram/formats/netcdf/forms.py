@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram.formats import text
-from engram.formats.blocks import regions
+from engram.formats.blocks import index, regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
     DType = np.dtype[Any]
 
-NUMBERS, CHARS, STRINGS, ENUM, COMPOUND, OPAQUE = (
-    "numbers", "chars", "strings", "enum", "compound", "opaque",
-)  # fmt: skip
+NUMBERS, CHARS, STRINGS = "numbers", "chars", "strings"
+ENUM, COMPOUND, OPAQUE = "enum", "compound", "opaque"
+HIDDEN = "hidden"
+"""A dataset of HDF5 beside netCDF's variables, which goes out as it came in."""
 
 _TIME_WORDS = {
     "D": "days",
@@ -38,6 +39,8 @@ _TIME_WORDS = {
     "us": "microseconds",
     "ns": "nanoseconds",
 }
+_NUL = "a string has a NUL, which ends a string in netCDF"
+_TEXT_BYTES = 256
 _AS_DAYS = ("Y", "M", "W")
 _COMPLEX_NAMES = {8: "_PFNC_FLOAT_COMPLEX_TYPE", 16: "_PFNC_DOUBLE_COMPLEX_TYPE"}
 """What netCDF4 calls its complex types, by which it knows them again."""
@@ -118,7 +121,7 @@ def _within_i4(item: ArrayItem) -> bool:
     info, values = np.iinfo("i4"), item.load()
     return all(
         info.min <= int(piece.min()) and int(piece.max()) <= info.max
-        for piece in (values[r] for r in regions(item.shape, None, item.dtype.itemsize))
+        for piece in (values[index(r)] for r in regions(item.shape, None, item.dtype.itemsize))
     )
 
 
@@ -189,6 +192,8 @@ def _unicode(item: ArrayItem, kind: Kind) -> Form | str:
     """Return the form of unicode strings of fixed width: strings."""
     if kind.is_classic:
         return f"strings ({item.dtype}) have no type in {kind.model}, which has characters alone"
+    if _has_nul(item):
+        return _NUL
     dtype = text.string_dtype()
     note = "strings of fixed width, as strings of variable length"
     return Form(STRINGS, dtype, lambda piece: piece.astype(dtype), note=note)
@@ -198,7 +203,17 @@ def _strings(item: ArrayItem, kind: Kind) -> Form | str:
     """Return the form of strings."""
     if kind.is_classic:
         return f"strings have no type in {kind.model}, which has characters alone"
-    return Form(STRINGS, item.dtype)
+    return _NUL if _has_nul(item) else Form(STRINGS, item.dtype)
+
+
+def _has_nul(item: ArrayItem) -> bool:
+    """Whether any of an array's strings has a NUL inside."""
+    values = item.load()
+    return any(
+        "\0" in value
+        for region in regions(item.shape, None, _TEXT_BYTES)
+        for value in values[index(region)].astype(object).flat
+    )
 
 
 def _void(item: ArrayItem, kind: Kind) -> Form | str:

@@ -15,7 +15,7 @@ import numpy as np
 from engram.formats.netcdf import attributes
 from engram.formats.netcdf.attributes import Attribute, attribute_of
 from engram.formats.netcdf.dimensions import Dimension, Dimensions
-from engram.formats.netcdf.forms import CHARS, NUMBERS, Form, form_of
+from engram.formats.netcdf.forms import CHARS, HIDDEN, NUMBERS, Form, form_of
 from engram.formats.netcdf.naming import RESERVED, name_problem
 from engram.formats.target import ArrayItem, Problem
 
@@ -41,7 +41,7 @@ class Variable:
     dims
         Its dimensions; None for a dataset of HDF5 alone, which has none.
     attrs
-        Its attributes, in order.
+        Its attributes, in order; none for a dataset of HDF5 alone, whose `item` has them.
 
     """
 
@@ -146,7 +146,7 @@ class Plan:
         conflicts = [c for c in self._dims.conflicts if c.path == item.path]
         for conflict in conflicts:
             self._refuse(item.path, "dimensions", conflict.why)
-        form = form_of(item, self.kind)
+        form = self._hidden_form(item) if self._is_hidden(item) else form_of(item, self.kind)
         if isinstance(form, str):
             self._refuse(item.path, "variable", form)
             return
@@ -154,9 +154,16 @@ class Plan:
         if conflicts or not self._checked_name(item) or at not in self.groups:
             return
         self._tell(item, form)
-        attrs = self._attributes(item, form.attrs, form)
+        attrs = [] if form.kind == HIDDEN else self._attributes(item, form.attrs, form)
         dims = self._dims.of_array.get(item.path)
         self.groups[at].variables.append(Variable(item, form, dims, attrs))
+
+    @staticmethod
+    def _hidden_form(item: ArrayItem) -> Form | str:
+        """Return the form of an HDF5 dataset beside netCDF's variables."""
+        from engram.formats.hdf5.build import problem  # noqa: PLC0415 - h5py for such alone
+
+        return problem(item.dtype) or Form(HIDDEN, item.dtype)
 
     def _tell(self, item: ArrayItem, form: Form) -> None:
         """Note what of an array is otherwise in the file."""

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5ds, h5f, h5g, h5p, h5s, h5t
+from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
 from engram.formats.blocks import index, regions
+from engram.formats.hdf5.build import build
+from engram.formats.hdf5.outfile import OutFile
+from engram.formats.hdf5.values import DatasetWriter, write_attribute
 from engram.formats.netcdf import attributes, storage
-from engram.formats.netcdf.forms import STRINGS
+from engram.formats.netcdf.forms import HIDDEN, STRINGS
 from engram.formats.netcdf.types4 import STRING, Types, text_type
 
 if TYPE_CHECKING:
@@ -41,14 +44,21 @@ _TEXT_BYTES = 64
 
 def write4(plan: Plan, path: Path, tell: Tell) -> None:
     """Write a netCDF-4 file."""
-    file = _create(path)
-    try:
-        _Writer(plan, file, tell).run()
-    finally:
-        file.close()
+    with OutFile(path) as out:
+
+        def checked(at: str, nbytes: int) -> None:
+            out.check()
+            tell(at, nbytes)
+
+        file = _create(out)
+        try:
+            _Writer(plan, file, checked).run()
+        finally:
+            file.close()
+            out.check()
 
 
-def _create(path: Path) -> h5f.FileID:
+def _create(out: OutFile) -> h5f.FileID:
     """Create the file, whose root keeps the order of its members and attributes."""
     create = h5p.create(h5p.FILE_CREATE)
     create.set_link_creation_order(_ORDERED)
@@ -56,7 +66,8 @@ def _create(path: Path) -> h5f.FileID:
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
     access.set_fclose_degree(h5f.CLOSE_STRONG)
-    return h5f.create(bytes(path), h5f.ACC_EXCL, create, access)
+    access.set_fileobj_driver(h5fd.fileobj_driver, out)
+    return h5f.create(b"export", h5f.ACC_TRUNC, create, access)
 
 
 class _Writer:
@@ -65,6 +76,7 @@ class _Writer:
     def __init__(self, plan: Plan, file: h5f.FileID, tell: Tell) -> None:
         """Begin with numbers for the dimensions."""
         self._plan = plan
+        self._file = file
         self._tell = tell
         self._root = h5g.open(file, b"/")
         self._places: dict[str, h5g.GroupID] = {"": self._root}
@@ -110,6 +122,9 @@ class _Writer:
                 self._bare_dimension(place, dimension)
         made = []
         for variable in group.variables:
+            if variable.form.kind == HIDDEN:
+                self._hidden(place, variable)
+                continue
             hides = variable.name in group.dims and not variable.is_coordinate
             name = (_RENAMED if hides else "") + variable.name
             dataset = self._dataset(place, name, variable)
@@ -117,6 +132,25 @@ class _Writer:
                 self._make_scale(dataset, variable.dims[0], variable.name)
             made.append((variable, dataset))
         return made
+
+    def _hidden(self, place: h5g.GroupID, variable: Variable) -> None:
+        """Write a dataset of HDF5 alone, as the format for that does."""
+        item, tree = variable.item, self._plan.tree
+        self._tell(item.path, 0)
+        told = item.origin.get("maxshape")
+        grows = [n is None for n in told] if isinstance(told, list) else []
+        unlimited = tuple(grows) if len(grows) == len(item.shape) else (False,) * len(item.shape)
+        writer = DatasetWriter(self._file, item, build, unlimited, self._tell)
+        made = writer.write()
+        for why in writer.notes:
+            tree.note(item.path, "array", why)
+        types = item.origin.get("attributes")
+        for name, value in item.attrs.items():
+            words = types.get(name) if isinstance(types, dict) else None
+            note = write_attribute(made, name, value, words or {}, build)
+            if note is not None:
+                tree.note(item.path, f"attribute {name}", note)
+        h5o.link(made, place, variable.name.encode())
 
     def _bare_dimension(self, place: h5g.GroupID, dimension: Dimension) -> None:
         """Make a dimension that has no variable: a dataset that holds nothing."""

@@ -1,0 +1,42 @@
+"""GRIB: what tells its files from others. eccodes is loaded when one is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engram.formats.source import Source
+
+SIGNATURE = b"GRIB"
+_BULLETIN_BYTES = 128
+_EDITION = 7
+_EDITIONS = b"\1\2"
+
+
+class GRIBFormat:
+    """GRIB of edition 1 and 2, also behind the heading of a bulletin."""
+
+    name = "grib"
+    rank = 40
+    suffixes = (".grib", ".grib2", ".grb", ".grb2")
+
+    def matches(self, path: Path, head: bytes) -> bool:
+        """Whether a message of a known edition begins there."""
+        del path
+        at = head.find(SIGNATURE, 0, _BULLETIN_BYTES)
+        edition = head[at + _EDITION : at + _EDITION + 1]
+        return at >= 0 and edition != b"" and edition in _EDITIONS
+
+    def open(self, path: Path) -> Source:
+        """Open and walk the file."""
+        from engram.formats.registry import library  # noqa: PLC0415 - registry loads formats
+
+        library("cfgrib", "grib", f"{path}: reading GRIB")
+        from engram.formats.grib import read  # noqa: PLC0415 - eccodes is loaded for files alone
+
+        return read.open_grib(path)
+
+
+FORMAT = GRIBFormat()
