@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from engram.formats.target import ArrayItem, GroupItem
 
 if TYPE_CHECKING:
+    from engram.formats.source import Origin
     from engram.formats.target import Item, Tree
 
-NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
 def as_hdf5(item: Item) -> Item:
@@ -25,7 +26,8 @@ def as_hdf5(item: Item) -> Item:
     facts = item.origin.get("hdf5")
     if not isinstance(facts, dict):
         return item
-    kept = {name: item.origin[name] for name in ("source", "types") if name in item.origin}
+    words = ("source", "types", "dimensions", "order")
+    kept: Origin = {name: item.origin[name] for name in words if name in item.origin}
     return dataclasses.replace(item, origin={**kept, **facts, "format": "HDF5"})
 
 
@@ -61,6 +63,8 @@ def scales(tree: Tree) -> Scales:
             _as_told(found, items, item, told)
         elif item.dims and "labels" not in item.origin and item.path not in found.names:
             _by_names(found, items, item)
+    for group in tree.groups:
+        _unused(found, items, group)
     return found
 
 
@@ -123,6 +127,15 @@ def _by_names(found: Scales, items: dict[str, Item], item: ArrayItem) -> None:
         if path not in found.bare:
             found.names[path] = path.rpartition("/")[2]
     found.attached[item.path] = [[path] for path in paths]
+
+
+def _unused(found: Scales, items: dict[str, Item], group: GroupItem) -> None:
+    """Add the dimensions of a group that no array has."""
+    told = group.origin.get("dimensions")
+    for name, fact in told.items() if isinstance(told, dict) else ():
+        path = f"{group.path}/{name}".strip("/")
+        if path not in items and path not in found.bare and isinstance(fact.get("size"), int):
+            found.bare[path] = fact["size"], bool(fact.get("unlimited"))
 
 
 def _is_coordinate(item: Item, name: str, length: int) -> bool:

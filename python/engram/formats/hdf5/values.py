@@ -63,6 +63,7 @@ def write_attribute(
 
     """
     values = np.asarray(text.scalar(value) if isinstance(value, str) else value, order="C")
+    values = _as_stored(values, words)
     words, recoded = _recoded(values, words)
     if words.get("dataspace") == "null" and values.shape == (0,):
         h5a.create(owner, name.encode(), typed(values.dtype, words), h5s.create(h5s.NULL))
@@ -90,6 +91,23 @@ def changed(dtype: np.dtype[Any]) -> str | None:
     if any(len(field) > 2 for field in (dtype.fields or {}).values()):  # noqa: PLR2004 - a title
         return "without the titles of its fields"
     return next((why for d in inner if (why := changed(d))), None)
+
+
+def _as_stored(values: Array, words: dict[str, Any]) -> Array:
+    """Return an attribute as its file had it, if its value is what netCDF shows of that."""
+    dtype = np.dtype(words["dtype"]) if "dtype" in words else values.dtype
+    if words.get("dataspace") == "null" and values.dtype.kind == "T" and not "".join(values.flat):
+        return np.empty((0,), dtype)
+    if dtype.kind == "S" and values.dtype.kind == "T":
+        encoded = np.array([value.encode() for value in values.flat], object)
+        if any(len(value) > dtype.itemsize for value in encoded):
+            return values
+        values = encoded.astype(dtype).reshape(values.shape)
+    elif values.dtype.kind != "T" and dtype.newbyteorder("=") == values.dtype:
+        values = values.astype(dtype)
+    shape: tuple[int, ...] = tuple(words.get("shape") or values.shape)
+    is_same = dtype == values.dtype and math.prod(shape) == values.size
+    return values.reshape(shape) if is_same else values
 
 
 def _recoded(values: Array, words: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
