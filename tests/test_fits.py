@@ -424,6 +424,12 @@ def test_a_damaged_gzip_is_refused(pool: Any, tmp_path: Path, keep: int) -> None
     assert_refused(pool, packed, "decompressed")
 
 
+def test_a_file_that_says_it_is_no_standard_fits_is_refused(pool: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.fits"
+    path.write_bytes(PRIMARY.replace(b"  T", b"  F", 1))
+    assert_refused(pool, path, "SIMPLE")
+
+
 def test_what_follows_the_last_hdu_is_told(pool: Any, tmp_path: Path) -> None:
     file = three(tmp_path / "x.fits")
     file.write_bytes(file.read_bytes() + b"junk" * BLOCK)
