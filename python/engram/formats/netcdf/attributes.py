@@ -101,7 +101,7 @@ def _text(name: str, array: Array, known: dict[str, Any], kind: Kind) -> Attribu
     pieces = [piece if isinstance(piece, bytes) else str(piece).encode() for piece in flat]
     strings = known.get("string") == "variable" or len(pieces) != 1
     if not strings or (name == "_FillValue" and array.dtype.kind == "S"):
-        return Attribute(name, TEXT, pieces[0], known)
+        return Attribute(name, TEXT, pieces[0] + bytes(known.get("nuls", 0)), known)
     if not kind.is_classic:
         return Attribute(name, STRINGS, pieces, known)
     if len(pieces) == 1:

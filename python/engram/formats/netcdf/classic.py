@@ -21,6 +21,7 @@ VERSIONS = (1, 2, 5)
 
 DIMENSION, VARIABLE, ATTRIBUTE = 10, 11, 12
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
+_CHAR = 2
 _WIDE = 5
 _WIDE_OFFSETS = 2
 
@@ -29,6 +30,8 @@ _WIDE_OFFSETS = 2
 class _Variable:
     """Where a variable's values lie."""
 
+    name: str
+    nuls: dict[str, int]
     begin: int
     nbytes: int  # of one record, or of all of it
     record: bool
@@ -88,31 +91,54 @@ class _Header:
             raise self.fail(f"its header names the type {kind}, which does not exist")
         return _TYPE_BYTES[kind]
 
-    def pass_attributes(self) -> None:
-        """Pass over a list of attributes."""
+    def name(self) -> str:
+        """Read a name."""
+        return self.padded(self.count()).decode("utf-8", "replace")
+
+    def padded(self, nbytes: int) -> bytes:
+        """Read so many bytes, and pass over the padding after them."""
+        return self.take(nbytes + -nbytes % 4)[:nbytes]
+
+    def attributes(self) -> dict[str, int]:
+        """Pass over a list of attributes; return how many NULs end each text that has some."""
+        nuls = {}
         for _ in range(self.list_of(ATTRIBUTE)):
-            self.skip(self.count())
-            width = self.element_bytes()
-            self.skip(width * self.count())
+            name = self.name()
+            kind = self.number(4)
+            if kind not in _TYPE_BYTES:
+                raise self.fail(f"its header names the type {kind}, which does not exist")
+            nbytes = _TYPE_BYTES[kind] * self.count()
+            if kind != _CHAR or not nbytes:
+                self.skip(nbytes)
+                continue
+            raw = self.padded(nbytes)
+            if raw.endswith(b"\0"):
+                nuls[name] = nbytes - len(raw.rstrip(b"\0"))
+        return nuls
 
     def variable(self, lengths: list[int]) -> _Variable:
         """Read a variable's entry."""
-        self.skip(self.count())
+        name = self.name()
         dims = [self.count() for _ in range(self.count())]
         if any(d >= len(lengths) for d in dims):
             raise self.fail(f"its header names a dimension {max(dims)} of {len(lengths)}")
-        self.pass_attributes()
+        nuls = self.attributes()
         nbytes = self.element_bytes()
         self.count()  # the stated size; it is capped, so it is computed instead
         begin = self.number(self.offset_bytes)
         record = bool(dims) and lengths[dims[0]] == 0
         for dim in dims[1:] if record else dims:
             nbytes *= lengths[dim]
-        return _Variable(begin, nbytes, record)
+        return _Variable(name, nuls, begin, nbytes, record)
 
 
-def check_length(path: Path) -> None:
+def check_length(path: Path) -> dict[str, dict[str, int]]:
     """Compare a classic file's size with what its header needs.
+
+    Returns
+    -------
+    How many NULs, which netCDF4 does not show, end the text of each attribute that has some: by
+    variable, `""` for the file, and by attribute.
 
     Raises
     ------
@@ -130,7 +156,7 @@ def check_length(path: Path) -> None:
         for _ in range(header.list_of(DIMENSION)):
             header.skip(header.count())
             lengths.append(header.count())
-        header.pass_attributes()
+        nuls = {"": header.attributes()}
         variables = [header.variable(lengths) for _ in range(header.list_of(VARIABLE))]
     end = max((v.begin + v.nbytes for v in variables if not v.record and v.nbytes), default=0)
     recorded = [v for v in variables if v.record]
@@ -141,3 +167,4 @@ def check_length(path: Path) -> None:
         end = max(end, last + (records - 1) * stride)
     if end > nbytes:
         raise header.fail(f"its header needs {end} bytes, and the file has {nbytes}")
+    return {**nuls, **{v.name: v.nuls for v in variables}}

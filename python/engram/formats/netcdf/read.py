@@ -38,10 +38,11 @@ _TEXT_BYTES = 64
 class NetCDFSource(Source):
     """A netCDF file, as netCDF4 shows it."""
 
-    def __init__(self, path: Path, data: netCDF4.Dataset) -> None:
-        """Walk the file's structure; `data` is closed with the source."""
+    def __init__(self, path: Path, data: netCDF4.Dataset, nuls: dict[str, dict[str, int]]) -> None:
+        """Walk the file's structure; `data` is closed with the source, `nuls` of its header."""
         super().__init__(path, data.data_model)
         self._data = data
+        self._nuls = nuls
         data.set_auto_maskandscale(False)
         data.set_auto_chartostring(False)
         data.set_always_mask(False)
@@ -124,7 +125,7 @@ class NetCDFSource(Source):
             values[name], exact = _attribute(owner, name)
             if not exact:
                 self.note(path, f"attribute {name}", text.NOT_UTF8)
-        return values, {}
+        return values, {name: {"nuls": count} for name, count in self._nuls.get(path, {}).items()}
 
     def _load_text(self, variable: Variable, path: str, region: Region) -> Array:
         """Read a region of a variable of strings."""
@@ -180,6 +181,6 @@ def open_netcdf(path: Path) -> Source:
     with path.open("rb") as file:
         is_classic = file.read(len(classic.MAGIC)) == classic.MAGIC
     if is_classic:
-        classic.check_length(path)
-        return NetCDFSource(path, netCDF4.Dataset(str(path.absolute()), "r"))
+        nuls = classic.check_length(path)
+        return NetCDFSource(path, netCDF4.Dataset(str(path.absolute()), "r"), nuls)
     return open_netcdf4(path)

@@ -22,6 +22,7 @@ from engram.formats.hdf5 import slabs
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
 from engram.formats.netcdf.structure4 import Structure
+from engram.formats.origin import raw
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
 
 if TYPE_CHECKING:
@@ -152,8 +153,13 @@ class NetCDF4Source(Source):
         """Return text of a fixed length: characters if it is one, strings if it is several."""
         pieces = [piece.replace(b"\0", b"") for piece in value.reshape(-1).tolist()]
         if value.ndim == 0 or "dataspace" in types.get(name, {}):
-            types.pop(name, None)
+            was = types.pop(name, {})
             found, exact = text.text_value(b"".join(pieces))
+            nuls = value.dtype.itemsize * value.size - sum(map(len, pieces))
+            if value.ndim:
+                types[name] = {"dataspace": was["dataspace"]}
+            elif nuls:
+                types[name] = {"nuls": nuls}
         elif len(pieces) == 1:
             found, exact = text.text_value(pieces[0])
         else:
@@ -196,16 +202,20 @@ class NetCDF4Source(Source):
         origin: Origin = {"format": self.format, **({"attributes": types} if types else {})}
         dataset = variable.dataset
         kind = dataset.kind
-        if kind.told is not None and (kind.is_text or kind.plain.kind != "S"):
-            origin["type"] = {**kind.told, **({"name": named} if named else {})}
+        if (kind.told is not None or named) and (kind.is_text or kind.plain.kind != "S"):
+            origin["type"] = {**(kind.told or {}), **({"name": named} if named else {})}
         chunks = dataset.chunks
         if chunks is not None:
             origin["chunks"] = list(chunks)
+        elif dataset.plist.get_layout() == h5d.COMPACT:
+            origin["layout"] = "compact"
         used = _filters(dataset)
         if used:
             origin["filters"] = used
         if dataset.plist.fill_value_defined() != h5d.FILL_VALUE_USER_DEFINED:
             origin["fill"] = "none"
+        elif not self._structure.is_marked and "_FillValue" not in values and not kind.is_text:
+            origin["fill"] = raw(_fill(variable))  # netCDF's library would have made it its own
         return values, origin
 
     def _load_text(self, variable: Variable, region: Region) -> Array:
@@ -259,10 +269,11 @@ def _fill(variable: Variable) -> Array:
 
 
 def _filters(dataset: Dataset) -> Origin:
-    """Return a dataset's filters in netCDF's words; those that it has no word for are not told."""
+    """Return a dataset's filters in netCDF's words; as HDF5 has them where these do not do."""
     used: Origin = {}
     level = 0
-    for code, _, values, _ in filters(dataset.plist):
+    found = list(filters(dataset.plist))
+    for code, _, values, _ in found:
         if code in _LEVELS and values:
             used[_LEVELS[code]], level = True, int(values[0])
         elif code == _SHUFFLE:
@@ -275,7 +286,14 @@ def _filters(dataset: Dataset) -> Origin:
         elif code == _BLOSC and len(values) == _BLOSC_VALUES and values[6] < len(_BLOSC_NAMES):
             used["blosc"] = {"compressor": _BLOSC_NAMES[values[6]], "shuffle": values[5]}
             level = int(values[4])
+    if len(used) < len(found) or [f[0] for f in found] != sorted((f[0] for f in found), key=_place):
+        used["pipeline"] = [{"id": f[0], "flags": f[1], "values": list(f[2])} for f in found]
     return {**used, "complevel": level} if used else {}
+
+
+def _place(code: int) -> int:
+    """Return where netCDF's library puts a filter: what checks and what shuffles go first."""
+    return {_FLETCHER32: 0, _SHUFFLE: 1}.get(code, 2)
 
 
 def _as_text(value: Array) -> str:

@@ -6,6 +6,7 @@ available here, or refuses the variable, is left away and noted.
 
 from __future__ import annotations
 
+import base64
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ _EXACT = {1, 2, 3, 4, _BZIP2, 32000, _BLOSC, 32004, 32008, _ZSTD, 32026}
 """Filters that give back every bit."""
 _SZIP_CODINGS = {"ec": h5z.SZIP_EC_OPTION_MASK, "nn": h5z.SZIP_NN_OPTION_MASK}
 _CHUNK_BYTES = 4 << 20
+_COMPACT_BYTES = 60_000
 
 
 def creation() -> h5p.PropDCID:
@@ -43,6 +45,11 @@ def creation_of(variable: Variable, tree: Tree) -> h5p.PropDCID:
     _set_fill(made, variable)
     chunks = chunks_of(variable)
     if chunks is None:
+        if (
+            variable.item.origin.get("layout") == "compact"
+            and variable.item.nbytes < _COMPACT_BYTES
+        ):
+            made.set_layout(h5d.COMPACT)
         return made
     made.set_layout(h5d.CHUNKED)
     made.set_chunk(chunks)
@@ -91,6 +98,8 @@ def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
             made.set_fill_time(h5d.FILL_TIME_NEVER)
         return
     value = fill_value(variable)
+    if value is None:
+        value = _told_fill(variable)
     if form.kind == STRINGS:
         made.set_fill_value(np.array("", h5py.string_dtype()))
         return
@@ -107,35 +116,51 @@ def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
         made.set_fill_value(array)
 
 
+def _told_fill(variable: Variable) -> Any:
+    """Return the fill value that no attribute tells of, if it is one of the dtype."""
+    told = variable.item.origin.get("fill")
+    if not isinstance(told, str) or variable.form.dtype != variable.item.dtype:
+        return None
+    try:
+        found = base64.b64decode(told, validate=True)
+    except ValueError:
+        return None
+    dtype = variable.form.dtype
+    return np.frombuffer(found, dtype)[0] if len(found) == dtype.itemsize else None
+
+
 def _filters(variable: Variable) -> list[tuple[str, int, tuple[int, ...]]]:
     """Return the filters that a variable came with: name, HDF5's number, and parameters."""
     kept = variable.item.origin.get("filters")
+    if isinstance(kept, dict) and "pipeline" in kept:
+        kept = kept["pipeline"]
     if isinstance(kept, list):
         return [
             (str(f.get("name") or f["id"]), int(f["id"]), tuple(f.get("values", ())))
             for f in kept
             if isinstance(f, dict) and isinstance(f.get("id"), int)
         ]
-    if not isinstance(kept, dict):
-        return []
+    return _in_words(kept) if isinstance(kept, dict) else []
+
+
+def _in_words(kept: dict[str, Any]) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Return the filters that netCDF's words tell of, in the order of netCDF's library."""
     level = kept.get("complevel")
+    number = level if isinstance(level, int) else 0
     found: list[tuple[str, int, tuple[int, ...]]] = []
-    if kept.get("fletcher32"):
-        found.append(("fletcher32", h5z.FILTER_FLETCHER32, ()))
-    if kept.get("shuffle"):
-        found.append(("shuffle", h5z.FILTER_SHUFFLE, ()))
-    if kept.get("zlib"):
-        found.append(("zlib", h5z.FILTER_DEFLATE, (int(level or 0),)))
-    szip: Any = kept.get("szip")
+    for word, code, values in (
+        ("fletcher32", h5z.FILTER_FLETCHER32, ()),
+        ("shuffle", h5z.FILTER_SHUFFLE, ()),
+        ("zlib", h5z.FILTER_DEFLATE, (number,)),
+        ("zstd", _ZSTD, (number,)),
+        ("bzip2", _BZIP2, (number or 9,)),
+    ):
+        if kept.get(word):
+            found.append((word, code, values))
+    szip, blosc = kept.get("szip"), kept.get("blosc")
     if isinstance(szip, dict):
         coding = _SZIP_CODINGS.get(str(szip.get("coding")), h5z.SZIP_NN_OPTION_MASK)
-        pixels = szip.get("pixels_per_block", 32)
-        found.append(("szip", h5z.FILTER_SZIP, (coding, int(pixels))))
-    if kept.get("zstd"):
-        found.append(("zstd", _ZSTD, (int(level or 0),)))
-    if kept.get("bzip2"):
-        found.append(("bzip2", _BZIP2, (int(level or 9),)))
-    blosc: Any = kept.get("blosc")
+        found.append(("szip", h5z.FILTER_SZIP, (coding, int(szip.get("pixels_per_block", 32)))))
     if isinstance(blosc, dict):
         found.append(("blosc", _BLOSC, _blosc_values(blosc, level)))
     return found

@@ -66,6 +66,17 @@ def kept(document: Document) -> Document:
     return found
 
 
+def alike(one: object, other: object) -> bool:
+    """Whether two documents say the same, the copies of others in them apart."""
+    spelled = [
+        json.dumps({n: v for n, v in found.items() if n != "consolidated_metadata"}, sort_keys=True)
+        if isinstance(found, dict)
+        else None
+        for found in (one, other)
+    ]
+    return spelled[0] == spelled[1]
+
+
 def with_attributes(document: Document, attrs: Document) -> Document:
     """Return a document with its attributes; without the word for them if it never had any."""
     return {**document, "attributes": attrs} if attrs or "attributes" in document else document

@@ -51,8 +51,8 @@ class ZarrSource(Source):
         super().__init__(path, documents.FORMAT)
         self._archive = None if path.is_dir() else zipfile.ZipFile(path)
         self._store = None if self._archive is None else sync(ZipStore.open(path, mode="r"))
-        self._found: set[str] = set()
-        self._named: dict[str, str] = {}
+        self._found: dict[str, Document] = {}
+        self._copies: dict[str, tuple[str, object]] = {}
         try:
             folder = path if self._archive is None else zipfile.Path(self._archive)
             self._visit(folder, "")
@@ -88,7 +88,7 @@ class ZarrSource(Source):
         if document is None:
             message = f"{self.path}: /{path}: its zarr.json is missing. Get the store again"
             raise FormatError(message)
-        self._found.add(path)
+        self._found[path] = document
         if document.get("node_type") == "array":
             node = self._array(folder, path, document)
             if node is not None:
@@ -136,20 +136,24 @@ class ZarrSource(Source):
         return found
 
     def _consolidated(self, path: str, document: Document) -> None:
-        """Keep the names that a group's consolidated metadata have."""
+        """Keep the copies that a group's consolidated metadata have."""
         said = document.get("consolidated_metadata")
-        named = said.get("metadata") if isinstance(said, dict) else None
-        for name in named if isinstance(named, dict) else ():
-            self._named[f"{path}/{name}" if path else name] = path
+        copies = said.get("metadata") if isinstance(said, dict) else None
+        for name, copy in copies.items() if isinstance(copies, dict) else ():
+            self._copies[f"{path}/{name}" if path else name] = (path, copy)
 
     def _check_consolidated(self) -> None:
-        """Refuse a store that lacks what its consolidated metadata name."""
-        for name in sorted(set(self._named) - self._found):
-            message = (
-                f"{self.path}: /{name}: its zarr.json is missing, which the consolidated metadata "
-                f"of /{self._named[name]} has. Get the store again"
-            )
-            raise FormatError(message)
+        """Refuse a store that lacks what consolidated metadata name; tell where they differ."""
+        for path, (above, copy) in sorted(self._copies.items()):
+            if path not in self._found:
+                message = (
+                    f"{self.path}: /{path}: its zarr.json is missing, which the consolidated "
+                    f"metadata of /{above} has. Get the store again"
+                )
+                raise FormatError(message)
+            if not documents.alike(copy, self._found[path]):
+                why = f"its copy in /{above} is another; its own is read, and copied at export"
+                self.note(path, "consolidated metadata", why)
 
     def _describe_group(self, path: str, document: Document) -> tuple[Attributes, Origin]:
         """Read a group's attributes and origin."""
