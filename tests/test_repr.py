@@ -143,12 +143,24 @@ def test_what_an_import_kept_of_its_file_is_shown(pool: engram.Pool, tmp_path: P
     with h5py.File(tmp_path / "a.h5", "w") as file:
         options: dict[str, Any] = {"chunks": (5, 10), "compression": "gzip", "shuffle": True}
         file.create_dataset("x", data=np.zeros((10, 10)), maxshape=(None, 10), **options)
+        file["level"] = np.zeros(3, h5py.enum_dtype({"LOW": 1, "HIGH": 2}))
     engram.import_file(tmp_path / "a.h5", pool)
     shown = page(pool["x"]).text
     assert "file: format HDF5" in shown
     assert "file: chunks 5 x 10" in shown
     assert "shuffle, deflate" in shown
     assert "file: maxshape unlimited x 10" in shown
+    assert "enum (HIGH 2, LOW 1)" in page(pool["level"]).text
+
+
+def test_the_codecs_of_a_zarr_store_are_shown(pool: engram.Pool, tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(tmp_path / "a.zarr")
+    group.create_array("x", data=np.zeros((8, 8)), chunks=(2, 4))
+    engram.import_file(tmp_path / "a.zarr", pool)
+    shown = page(pool["x"]).text
+    assert "file: chunks 2 x 4" in shown
+    assert "file: codecs bytes, zstd" in shown
 
 
 def test_the_style_touches_cards_alone(filled_pool: engram.Pool) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs import Blosc
 from zarr import codecs
-from zarr.errors import UnstableSpecificationWarning
 
 import engram
 from alike_zarr import assert_alike, assert_same_values, nodes, spelled, values
 from engram.formats.zarr import attributes, documents
+from stores import NUMBERS, STORED, edited, made
 from support import DTYPES, TEXT, assert_exactly, filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -41,33 +38,11 @@ RECORDS = [
 ]
 
 
-def made(store: Path, **members: Any) -> Path:
-    """Make a store of arrays: each a value, or the arguments of `zarr.create_array`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnstableSpecificationWarning)
-        root = zarr.open_group(store, mode="w")
-        for name, said in members.items():
-            arguments = dict(said) if isinstance(said, dict) else {"data": np.asarray(said)}
-            data = arguments.pop("data")
-            array = root.create_array(name, shape=data.shape, **{"dtype": data.dtype, **arguments})
-            array[...] = data
-    return store
-
-
-def edited(store: Path, path: str, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Change a document of a store by hand."""
-    file = store / path / "zarr.json"
-    document = json.loads(file.read_bytes())
-    change(document)
-    file.write_text(json.dumps(document), encoding="utf-8")
-    return store
-
-
 def around(pool: engram.Pool, store: Path) -> Path:
     """Import a store, and export what came of it."""
     group = pool.create_group(f"g{len(pool)}")
     came = engram.import_file(store, group)
-    assert came.complete, str(came)
+    assert {entry.what for entry in came.left_out} <= {"dimension names"}, str(came)
     out = store.with_name(f"{len(pool)}-{store.name}")
     report = engram.export_file(group, out, format="zarr")
     assert (report.complete, report.format) == (True, "ZARR3")
@@ -110,31 +85,6 @@ def test_bytes_that_end_with_nul_are_refused_by_name(pool: engram.Pool, tmp_path
     with pytest.raises(engram.FormatError, match=r"x\.zarr: /raw: .*NUL"):
         engram.import_file(store, pool)
     assert not list(pool)
-
-
-NUMBERS = np.arange(120, dtype="<i4").reshape(10, 12)
-STORED: dict[str, dict[str, Any]] = {
-    "plain": {"compressors": None},
-    "zstd": {"compressors": codecs.ZstdCodec(level=7, checksum=True)},
-    "gzip": {"compressors": codecs.GzipCodec(level=3)},
-    "blosc": {"compressors": codecs.BloscCodec(cname="lz4", shuffle="bitshuffle", typesize=4)},
-    "several": {"compressors": (codecs.GzipCodec(), codecs.Crc32cCodec())},
-    "transposed": {"filters": codecs.TransposeCodec(order=(1, 0))},
-    "big": {"serializer": codecs.BytesCodec(endian="big")},
-    "sharded": {"shards": (8, 6), "chunks": (4, 3)},
-    "sharded-big": {
-        "shards": {"shape": (8, 6), "index_location": "start"},
-        "chunks": (2, 6),
-        "serializer": codecs.BytesCodec(endian="big"),
-    },
-    "named": {"dimension_names": ("y", "x")},
-    "half-named": {"dimension_names": ("y", None)},
-    "unnamed": {"dimension_names": (None, None)},
-    "v2-keys": {"chunk_key_encoding": {"name": "v2", "separator": "."}},
-    "dots": {"chunk_key_encoding": {"name": "default", "separator": "."}},
-    "large-chunks": {"chunks": (64, 64)},
-    "filled": {"fill_value": -5},
-}
 
 
 @pytest.mark.parametrize("how", STORED)
@@ -182,7 +132,8 @@ def test_what_this_library_does_not_know_comes_back(pool: engram.Pool, tmp_path:
     store = made(tmp_path / "x.zarr", v=[1, 2], g=[1])
     extension = {"must_understand": False, "of": [1.0, None]}
     edited(store, "v", lambda d: d.update(extension=extension))
-    edited(store, "", lambda d: d.update(extension=extension))
+    edited(store, "", lambda d: d.update(extension=extension, consolidated_metadata=None))
+    edited(store, "g", lambda d: d.update(dimension_names=[""]))
     edited(store, "v", lambda d: d.pop("attributes"))
     edited(store, "v", lambda d: d.pop("storage_transformers"))
     edited(store, "", lambda d: d.pop("attributes"))
@@ -220,7 +171,8 @@ JSON = st.recursive(
 
 @given(document=st.dictionaries(st.sampled_from(["a", "b", "_FillValue"]), JSON))
 def test_every_attribute_comes_back_as_the_json_it_was(document: dict[str, Any]) -> None:
-    for dtype in (None, np.dtype("<f4"), np.dtype("<i2"), np.dtype("S4")):
+    document = json.loads(json.dumps(document))  # of NaNs, JSON has only one
+    for dtype in map(np.dtype, ("V1", "<f4", "<c8", "<i2", "S4")):
         found, kept, _ = attributes.read(document, dtype)
         again, changed = attributes.write(found, json.loads(json.dumps(kept)), dtype)
         assert spelled(again) == spelled(document)
@@ -297,6 +249,7 @@ def test_no_bit_is_lost_where_a_chunk_is_like_the_fill_value(
     number = float(fill)
     pool["v"] = data
     engram.export_file(pool, tmp_path / "x.zarr")
+    edited(tmp_path / "x.zarr", "", lambda d: d.pop("consolidated_metadata"))
 
     def change(document: dict[str, Any]) -> None:
         document["fill_value"] = fill if fill == "NaN" else number
@@ -503,87 +456,6 @@ def test_files_that_are_none_of_zarrs_are_told(pool: engram.Pool, tmp_path: Path
     report = engram.import_file(store, pool)
     assert [entry.path for entry in report.left_out] == ["/README.md", "/notes"]
     assert list(pool) == ["v"]
-
-
-def truncate(store: Path) -> None:
-    chunk = store / "a/v/c/1/1"
-    chunk.write_bytes(chunk.read_bytes()[:-3])
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "missing array": lambda s: (s / "a/v/zarr.json").unlink(),
-    "missing group": lambda s: (s / "a/zarr.json").unlink(),
-    "no JSON": lambda s: (s / "a/v/zarr.json").write_text("{"),
-    "no object": lambda s: (s / "a/v/zarr.json").write_text("[]"),
-    "other version": lambda s: edited(s, "a/v", lambda d: d.update(zarr_format=4)),
-    "other node": lambda s: edited(s, "a/v", lambda d: d.update(node_type="table")),
-    "no shape": lambda s: edited(s, "a/v", lambda d: d.pop("shape")),
-    "negative": lambda s: edited(s, "a/v", lambda d: d.update(shape=[-1, 3])),
-    "other rank": lambda s: edited(s, "a/v", lambda d: d.update(shape=[10])),
-    "unknown dtype": lambda s: edited(s, "a/v", lambda d: d.update(data_type="int31")),
-    "unknown codec": lambda s: edited(s, "a/v", lambda d: d["codecs"].append({"name": "rot13"})),
-    "unknown grid": lambda s: edited(s, "a/v", lambda d: d["chunk_grid"].update(name="hexagonal")),
-    "transformer": lambda s: edited(
-        s, "a/v", lambda d: d.update(storage_transformers=[{"name": "x"}])
-    ),
-    "unknown word": lambda s: edited(s, "a/v", lambda d: d.update(word=3)),
-    "truncated chunk": truncate,
-    "empty chunk": lambda s: (s / "a/v/c/1/1").write_bytes(b""),
-}
-
-
-@pytest.mark.parametrize("how", STORED)
-def test_a_truncated_chunk_is_refused_by_name(pool: engram.Pool, tmp_path: Path, how: str) -> None:
-    arguments = {"data": NUMBERS, "chunks": (4, 5), **STORED[how]}
-    store = made(tmp_path / "x.zarr", v=arguments, w=[1])
-    chunks = [f for f in (store / "v").rglob("*") if f.is_file() and f.name != "zarr.json"]
-    assert chunks
-    chunk = max(chunks)
-    chunk.write_bytes(chunk.read_bytes()[:-3])
-    with pytest.raises(engram.FormatError, match=r"x\.zarr: /v: .*chunk"):
-        engram.import_file(store, pool)
-    assert (list(pool), pool.used) == ([], 0)
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_store_is_refused_by_name(pool: engram.Pool, tmp_path: Path, how: str) -> None:
-    said = {"data": NUMBERS, "chunks": (4, 5)}
-    store = made(tmp_path / "x.zarr", **{"0": [1], "a/v": said, "b": [2]})
-    DAMAGE[how](store)
-    with pytest.raises(engram.FormatError, match=r"x\.zarr: /a"):
-        engram.import_file(store, pool)
-    assert (list(pool), pool.used) == ([], 0)
-
-
-def test_a_node_that_consolidated_metadata_name_must_be_there(
-    pool: engram.Pool, tmp_path: Path
-) -> None:
-    store = made(tmp_path / "x.zarr", v=[1], w=[2])
-    with pytest.warns(UserWarning, match="Consolidated"):
-        zarr.consolidate_metadata(store)
-    shutil.rmtree(store / "w")
-    with pytest.raises(engram.FormatError, match=r"/w: its zarr\.json is missing"):
-        engram.import_file(store, pool)
-    assert not list(pool)
-
-
-def test_a_damaged_archive_is_refused(pool: engram.Pool, tmp_path: Path) -> None:
-    (tmp_path / "x.zarr.zip").write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(engram.FormatError, match=r"x\.zarr\.zip.*zip"):
-        engram.import_file(tmp_path / "x.zarr.zip", pool)
-
-
-def test_a_store_that_changes_while_it_is_read_is_refused(
-    pool: engram.Pool, tmp_path: Path
-) -> None:
-    store = made(tmp_path / "x.zarr", v=NUMBERS, w=NUMBERS)
-
-    def change(_: object) -> None:
-        os.utime(store / "w/c/0/0", ns=(1, 1))
-
-    with pytest.raises(engram.BusyError, match="changed while"):
-        engram.import_file(store, pool, progress=change)
-    assert not list(pool)
 
 
 @pytest.mark.parametrize("name", ["zarr.json", "a\\b"])

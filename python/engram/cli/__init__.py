@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engram.cli.app import app, arrange
 from engram.cli.terminal import fail
-from engram.errors import EngramError
+from engram.errors import EngramError, PoolNotFoundError
 
 # Each of these modules adds its verbs to `app`.
 from engram.cli import (  # noqa: F401  # isort: skip
@@ -50,14 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The words after ``engram``; those of the process if not given.
 
     """
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(arguments if arguments is None else list(arguments), prog_name="engram")
+        app(words, prog_name="engram")
     except EngramError as error:
-        code = error.exit_code
-        fail(str(error), code)
+        hint = _pool_first(words) if isinstance(error, PoolNotFoundError) else ""
+        fail(f"{error}{hint}", error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has seen enough; nothing more can be written there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
         fail(str(error), OS_EXIT_CODE)
+
+
+def _pool_first(words: list[str]) -> str:
+    """Return a hint for who named the pool after the path in it."""
+    found = [word for word in words[2:] if Path(word, "pool.toml").is_file()]
+    return f"; the pool comes first: `engram {words[0]} {found[0]} ...`" if found else ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 import engram
 from engram.cli import completion
@@ -75,7 +77,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 
 def examples(*lines: str) -> str:
     """Return a verb's epilog: its examples, one a line."""
-    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {escape(line)}" for line in lines)])
 
 
 @app.callback(invoke_without_command=True)
@@ -112,7 +114,13 @@ def arrange() -> None:
 
     for command in app.registered_commands:
         command.rich_help_panel = section[name(command)]
+        command.help = _help(inspect.getdoc(command.callback) or "")
     app.registered_commands.sort(key=lambda command: VERBS.index(name(command)))
+
+
+def _help(doc: str) -> str:
+    """Return a docstring as help: a paragraph a line, so that the terminal's width breaks it."""
+    return "\n\n".join(" ".join(part.split()) for part in escape(doc).split("\n\n"))
 
 
 def clean(path: str) -> str:

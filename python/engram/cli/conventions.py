@@ -17,7 +17,7 @@ import numpy as np
 import engram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -157,6 +157,11 @@ def decoded(array: engram.Array, raw: NDArray[Any]) -> NDArray[Any]:
         values += offset[0]
     values[missing] = np.nan
     return values
+
+
+def is_packed(attrs: Mapping[str, Any]) -> bool:
+    """Whether values are stored otherwise than they are meant."""
+    return any(len(_numbers(attrs.get(name))) == 1 for name in ("scale_factor", "add_offset"))
 
 
 def _valid(attrs: dict[str, Any]) -> tuple[float, float]:

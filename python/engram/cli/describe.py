@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SHOWN_ATTRIBUTE = 200
 _FEW = 12
 _KIB = 1 << 10
+_ONLY_FOR_EXPORT = {"format", "attributes", "order", "types", "links", "type", "fill"}
+"""What of an origin says little to people."""
 
 
 def kind(member: Member) -> str:
@@ -103,6 +105,30 @@ def attribute_text(value: Any) -> str:
     if len(shown) > _SHOWN_ATTRIBUTE:
         shown = shown[:_SHOWN_ATTRIBUTE] + " …"
     return shown + kind_
+
+
+def origin_text(origin: dict[str, Any]) -> str:
+    """Return what is known of the file that something came from, in words."""
+    words = [str(origin["format"])] if "format" in origin else []
+    for name, value in origin.items():
+        if name == "chunks" and isinstance(value, list):
+            words.append(f"chunks {shape_text(value)}")
+        elif name == "filters" and isinstance(value, dict):
+            on = {key: each for key, each in value.items() if each not in (False, None)}
+            words += [key if each is True else f"{key} {each}" for key, each in on.items()]
+        elif name == "dimensions" and isinstance(value, dict):
+            words.append(f"dimensions {', '.join(map(_dimension, value.items()))}")
+        elif name not in _ONLY_FOR_EXPORT:
+            words.append(f"{name} {value}")
+    return "; ".join(words)
+
+
+def _dimension(named: tuple[str, Any]) -> str:
+    """Return a dimension of a file as people write it."""
+    name, facts = named
+    if not isinstance(facts, dict):
+        return name
+    return f"{name}: {facts.get('size')}" + (" (unlimited)" if facts.get("unlimited") else "")
 
 
 @functools.cache

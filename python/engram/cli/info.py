@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.text import Text
 
 import engram
-from engram.cli import describe, terminal
+from engram.cli import conventions, describe, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -19,6 +21,9 @@ from engram.cli.app import (
     examples,
     opened,
 )
+from engram.cli.preview import preview
+from engram.cli.summary import shown as shown_summary
+from engram.cli.summary import span, summary
 from engram.cli.terminal import plain
 
 if TYPE_CHECKING:
@@ -29,7 +34,11 @@ _FIRST_VALUES = 12
 
 
 @app.command(
-    epilog=examples("engram info /dev/shm/run", "engram info /dev/shm/run run-17/step-0400/T")
+    epilog=examples(
+        "engram info /dev/shm/run",
+        "engram info /dev/shm/run run-17/step-0400/T",
+        "engram info /dev/shm/run run-17 --json",
+    )
 )
 def info(
     pool: PoolArgument,
@@ -38,21 +47,26 @@ def info(
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
-    """Show a pool, or a group, array or blob in it, with its attributes."""
+    """Show a pool, or a group, array or blob in it: what it is, attributes, values, a drawing.
+
+    Values are told as they are meant (missing ones left out, packed ones unpacked); the first ones
+    as they are stored.
+    """
     where = clean(path)
     with opened(pool, namespace) as (handle, root):
+        member: Member = root[where] if where else root
         if where:
-            member: Member = root[where]
-            shown = describe.facts(where, member)
-            first = None if isinstance(member, engram.Group) else first_values(member)
+            facts = describe.facts(where, member)
         else:
-            member, first = root, None
-            shown = _pool_facts(handle) if namespace == "default" else describe.facts("/", root)
+            facts = _pool_facts(handle) if namespace == "default" else describe.facts("/", root)
         attributes = dict(member.attrs.items())
+        facts |= _origin(member) | (_values(member) if isinstance(member, engram.Array) else {})
         if json:
-            terminal.print_json({**shown, "attributes": attributes})
+            terminal.print_json({**facts, "attributes": attributes})
             return
-    terminal.print_facts(describe.readable(shown))
+        first = None if isinstance(member, engram.Group) else first_values(member)
+        drawn = preview(member) if isinstance(member, engram.Array) else None
+    terminal.print_facts(describe.readable(_worded(facts, attributes)))
     if attributes:
         terminal.print_title("attributes")
         rows = {name: describe.attribute_text(value) for name, value in attributes.items()}
@@ -60,12 +74,14 @@ def info(
     if first is not None:
         terminal.print_title("values")
         terminal.show(Text("\n".join(plain(line) for line in first.split("\n"))))
+    for line in drawn or ():
+        terminal.show(line)
 
 
 def first_values(member: engram.Array | engram.Blob) -> str:
     """Return the first values of an array, or bytes of a blob, as text."""
     if isinstance(member, engram.Blob):
-        head = member[...][: 4 * _FIRST_VALUES]
+        head = bytes(member[: 4 * _FIRST_VALUES])
         return f"{head!r}" + (" …" if member.nbytes > len(head) else "")
     if member.size == 0:
         return "none: a dimension is zero"
@@ -75,6 +91,36 @@ def first_values(member: engram.Array | engram.Blob) -> str:
     line = np.asarray(member[region])
     text = np.array2string(line, max_line_width=terminal.text_width(), separator=" ")
     return text + (" …" if member.size > line.size else "")
+
+
+def _values(array: engram.Array) -> dict[str, Any]:
+    """Return what an array's values are like."""
+    told = {"summary": summary(array), "times": span(array)}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _origin(member: Member) -> dict[str, Any]:
+    """Return what an import kept of the file."""
+    with contextlib.suppress(ValueError):  # of an importer that is not ours
+        kept = json.loads(member._origin or b"{}")
+        if isinstance(kept, dict) and kept:
+            return {"origin": {name: value for name, value in kept.items() if name != "version"}}
+    return {}
+
+
+def _worded(facts: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return facts with those that are more than a value in words."""
+    worded = {name: value for name, value in facts.items() if name != "summary"}
+    units = attributes.get("units")
+    if "summary" in facts:
+        packed = conventions.is_packed(attributes)
+        text = shown_summary(facts["summary"], units if isinstance(units, str) else "")
+        worded["range"] = text + (" (unpacked)" if packed else "")
+    if "times" in facts:
+        worded["times"] = " to ".join(dict.fromkeys(facts["times"]))
+    if "origin" in facts:
+        worded["origin"] = describe.origin_text(facts["origin"])
+    return worded
 
 
 def _pool_facts(pool: Pool) -> dict[str, Any]:

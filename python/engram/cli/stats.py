@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import math
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -219,7 +220,7 @@ def _print(told: dict[str, Any]) -> None:
 def _print_space(space: dict[str, int]) -> None:
     """Print where the space is, with a bar of what is used."""
     terminal.print_title("space")
-    filled = round(_BAR * space["used"] / max(space["size"], 1))
+    filled = math.ceil(_BAR * space["used"] / max(space["size"], 1))
     rows = {
         "used": f"{'█' * filled}{'░' * (_BAR - filled)} "
         f"{human(space['used'])} of {human(space['size'])}",

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import time
 import traceback
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
@@ -100,7 +101,7 @@ def plain(text: object) -> str:
 
 def say(message: str) -> None:
     """Print one line for people."""
-    out().print(plain(message), soft_wrap=True, markup=False)
+    out().print(Text(plain(message)), soft_wrap=not sys.stdout.isatty())
 
 
 def counted(number: int, what: str) -> str:
@@ -114,10 +115,13 @@ def text_width() -> int:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say an error on stderr in one line, and exit."""
+    """Say an error on stderr, in one line where that is no terminal, and exit."""
     if os.environ.get("ENGRAM_TRACEBACK"):
         traceback.print_exc()
-    sys.stderr.write(f"engram: {plain(in_our_words(' '.join(message.split())))}\n")
+    line = f"engram: {plain(in_our_words(' '.join(message.split())))}"
+    if sys.stderr.isatty():  # which would break it in the middle of a word
+        line = textwrap.fill(line, text_width(), break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{line}\n")
     sys.exit(code)
 
 

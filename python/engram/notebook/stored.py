@@ -11,7 +11,10 @@ from engram.blob import Blob
 from engram.handle import Handle
 from engram.notebook import parts
 
-_FACTS = ("format", "source", "chunks", "filters", "layout", "maxshape", "dimensions")
+_FACTS = (
+    *("format", "source", "type", "chunks", "codecs", "filters", "layout", "maxshape"),
+    "dimensions",
+)
 """The facts of an imported file that are shown, in this order."""
 
 
@@ -40,6 +43,8 @@ def _origin(origin: bytes) -> list[tuple[str, str]]:
         return [("imported", "what is kept of its file cannot be read")]
     if not isinstance(found, dict):
         return []
+    if isinstance(found.get("zarr"), dict):  # a document of Zarr's, in its own words
+        found = found["zarr"] | found
     rows = [(f"file: {name}", found[name]) for name in _FACTS if name in found]
     return [(name, parts.text(_plain(value))) for name, value in rows]
 

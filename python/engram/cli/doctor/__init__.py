@@ -6,14 +6,15 @@ a verdict, and the command that would better it. What is tried leaves nothing be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003 - read by Typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from engram.cli import terminal
-from engram.cli.app import JsonOption, PoolArgument, app, examples
+from engram.cli import completion, terminal
+from engram.cli.app import JsonOption, app, examples
 from engram.cli.doctor import limits, memory, mount, pages, speed
 from engram.cli.doctor.finding import Finding, Verdict
 from engram.cli.doctor.place import Place, places
@@ -44,7 +45,16 @@ _NARROW = 60
         "engram doctor /scratch/new --json",
     )
 )
-def doctor(path: PoolArgument, *, json: JsonOption = False) -> None:
+def doctor(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A folder, or a pool.", autocompletion=completion.pools
+        ),
+    ],
+    *,
+    json: JsonOption = False,
+) -> None:
     """Tell what a folder, or a pool's devices, give to a pool, and how to get more.
 
     PATH need not exist; its nearest parent is looked at then. Exits with 1 if something is wrong.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import engram
-from engram import _engram
+from engram import machine
 from engram.errors import EngramError, NotFoundError
 from engram.paths import absolute
 
@@ -107,7 +107,7 @@ def places(path: Path) -> list[Place]:
 
 
 def _place(folder: Path, title: str, promised: str | None) -> Place:
-    return Place(folder, title, _engram.standing(folder), promised)
+    return Place(folder, title, machine.standing(folder), promised)
 
 
 def _nearest(path: Path) -> Path:

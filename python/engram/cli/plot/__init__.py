@@ -64,7 +64,7 @@ def plot(
     """Draw an array: a line, an image, or a map where it has latitudes and longitudes.
 
     Coordinates are found by the dimensions' names, units and calendars read, missing values left
-    out and packed ones unpacked, as the CF conventions say. It needs matplotlib (the extra plot).
+    out and packed ones unpacked, as the CF conventions say. It needs matplotlib: engram[plot].
     """
     places = dict(_place(word) for word in at or ())
     with opened(pool, namespace) as (_, root):

@@ -45,6 +45,8 @@ class Axis:
     down: bool = False
     """Larger values lie lower."""
     role: Role = Role.other
+    ends: tuple[Any, Any] | None = None
+    """The first and the last place of all, were they read or not."""
 
 
 @dataclass
@@ -62,6 +64,8 @@ class Choice:
     """The other dimensions' places, such as "time = 2003-05-01 (0 of 31)"."""
     step: int = 1
     """One of so many values was read."""
+    whole: tuple[int, ...] = ()
+    """How many values there are along each direction of `values`."""
 
 
 def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int = MOST) -> Choice:
@@ -105,6 +109,7 @@ def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int =
     title = conventions.title(array)
     choice = Choice("line", title, label, values, places.axis(shown[-1]))
     choice.step = math.prod(places.steps.values())
+    choice.whole = tuple(array.shape[dim] for dim in shown)
     choice.fixed = [places.place(dim, key[dim]) for dim in range(array.ndim) if dim not in shown]
     if len(shown) == _PLANE:
         _as_plane(choice, places, shown)
@@ -128,7 +133,7 @@ def _as_plane(choice: Choice, places: _Dimensions, shown: list[int]) -> None:
         choice.y.role in flat and choice.x.role not in flat
     )
     if turned or (choice.y.role is Role.time and choice.x.role is Role.other):
-        choice.values = choice.values.T
+        choice.values, choice.whole = choice.values.T, choice.whole[::-1]
         choice.x, choice.y = choice.y, choice.x
 
 
@@ -194,17 +199,23 @@ class _Dimensions:
         name, size = self._names[dim], self._array.shape[dim]
         indices = np.arange(0, size, step, dtype="f8")
         if found is None:
-            return Axis(f"{name} (index)", indices, down=True)
+            return Axis(f"{name} (index)", indices, down=True, ends=(0.0, size - 1.0))
         raw = np.asarray(found[::step])
         times = conventions.times(found, raw) if self._roles[dim] is Role.time else None
         if times is not None and None not in times:
-            return Axis(conventions.title(found), indices, times, role=Role.time)
+            ends = conventions.times(found, np.asarray(found[:: max(size - 1, 1)])) or times
+            title = conventions.title(found)
+            return Axis(title, indices, times, role=Role.time, ends=(ends[0], ends[-1]))
         values = conventions.decoded(found, raw) if raw.dtype.kind != "M" else indices
         steps = np.diff(values)
         if not (np.all(steps > 0) or np.all(steps < 0)):
-            return Axis(f"{name} (index)", indices, down=True)
-        down = conventions.points_down(found)
-        return Axis(conventions.label(found), values, down=down, role=self._roles[dim])
+            return Axis(f"{name} (index)", indices, down=True, ends=(0.0, size - 1.0))
+        axis = Axis(conventions.label(found), values, role=self._roles[dim])
+        axis.down = conventions.points_down(found)
+        if raw.dtype.kind != "M":
+            both = conventions.decoded(found, np.asarray(found[:: max(size - 1, 1)]))
+            axis.ends = both[0], both[-1]
+        return axis
 
     def grid(self, shown: list[int]) -> tuple[Axis, Axis] | None:
         """Return the latitude and the longitude of each point, if the array names such."""

@@ -132,7 +132,7 @@ def _draw_field(figure: Figure, axes: Axes, choice: Choice) -> None:
         axes.set_aspect(stretch)
         ratio = float(np.ptp(y_places) * stretch / max(np.ptp(x_places), 1e-30))
     else:
-        ratio = choice.values.shape[0] / choice.values.shape[1]
+        ratio = choice.whole[0] / choice.whole[1]
     ratio = float(np.clip(ratio, 0.35, 1.2))
     figure.set_size_inches(_WIDTH, _WIDTH * 0.82 * ratio + 1.0)
     below = ratio < 0.6  # noqa: PLR2004 - a wide picture has room below

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from h5py import h5f, h5g
 
+    from engram.formats.hdf5.low import Group, Owner
     from engram.formats.source import Origin
 
 _USER_BLOCK_BYTES = 64 << 10
@@ -72,4 +73,30 @@ def of_file(file: h5f.FileID, path: Path) -> Origin:
             block = stream.read(size) if size <= _USER_BLOCK_BYTES else b""
         content = base64.b64encode(block.rstrip(b"\0")).decode("ascii")
         found["user_block"] = {"bytes": size, "content": content}
+    return found
+
+
+def of_attributes(owner: Owner, hidden: frozenset[bytes]) -> dict[str, Origin]:
+    """Return the types and shapes of attributes in their file, by name, but of the hidden ones."""
+    found: dict[str, Origin] = {}
+    for name in owner.names:
+        kind, attr = owner.attribute(name)
+        if name in hidden or kind.problem is not None:
+            continue
+        words = dict(kind.told or {})
+        if attr.shape is None:
+            words["dataspace"] = "null"
+        else:
+            words["shape"] = [*attr.shape, *kind.inner]
+        if not kind.is_text and kind.plain.names is None:
+            words["dtype"] = kind.plain.str
+        found[name.decode("utf-8", "backslashreplace")] = words
+    return found
+
+
+def of_group(group: Group, hidden: frozenset[bytes]) -> Origin:
+    """Return the origin of a group as HDF5."""
+    found: Origin = {**of_object(group.id, group.plist), "attributes": of_attributes(group, hidden)}
+    if group.plist.get_link_creation_order():
+        found["order"] = [name.decode("utf-8", "backslashreplace") for name, *_ in group.links()]
     return found

@@ -54,7 +54,7 @@ def attributes(
     The values by name, and what of their types only `origin` can hold, by name.
 
     """
-    hidden = _structural(owner)
+    hidden = structural(owner)
     values: Attributes = {}
     types: dict[str, Any] = {}
     for encoded in owner.names:
@@ -87,14 +87,14 @@ def attributes(
 
 def leave_out_attributes(source: Source, owner: Owner, path: str) -> None:
     """Name the attributes of what does not become an object, so that they go with it."""
-    hidden = _structural(owner)
+    hidden = structural(owner)
     for name in owner.names:
         if name not in hidden:
             shown = name.decode("utf-8", "backslashreplace")
             source.leave_out(path, f"attribute {shown}", "belongs to what is no object here")
 
 
-def _structural(owner: Owner) -> frozenset[bytes]:
+def structural(owner: Owner) -> frozenset[bytes]:
     """Return the attributes that are the file's structure, told as dimensions instead."""
     if not isinstance(owner, Dataset):
         return NETCDF_ATTRIBUTES

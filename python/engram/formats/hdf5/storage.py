@@ -35,12 +35,16 @@ _NETCDF_FILTERS = (
 )
 """netCDF's words for filters, in their order, with HDF5's ids."""
 
+_TRACKED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
+
 Filter = tuple[int, int, tuple[int, ...]]
 
 
 def track(plist: Any, item: Item) -> None:
     """Keep the order of creation where the origin's object kept it."""
     told = item.origin.get("tracked")
+    if item.origin.get("format") != "HDF5" and item.origin:
+        told = {"links": _TRACKED, "attributes": _TRACKED}  # netCDF keeps the order of everything
     if not isinstance(told, dict):
         return
     if isinstance(told.get("attributes"), int):

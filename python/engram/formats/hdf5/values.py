@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from h5py import h5a, h5d, h5s, h5t
+from h5py import h5a, h5d, h5p, h5s, h5t
 
 from engram.formats import text
 from engram.formats.blocks import index, regions
@@ -35,6 +35,7 @@ _TEXT_BYTES = 256
 """What a string is taken to need while it is written, to bound the pieces."""
 
 _OPAQUE = "as opaque values that h5py reads as {}: HDF5 has no such type"
+_UTF8 = "as UTF-8, which it is: the file that it came from called it ASCII"
 _STRINGS = "as strings of variable length: HDF5 has no text of a fixed width in characters"
 
 
@@ -62,6 +63,8 @@ def write_attribute(
 
     """
     values = np.asarray(text.scalar(value) if isinstance(value, str) else value, order="C")
+    values = _as_stored(values, words)
+    words, recoded = _recoded(values, words)
     if words.get("dataspace") == "null" and values.shape == (0,):
         h5a.create(owner, name.encode(), typed(values.dtype, words), h5s.create(h5s.NULL))
         return None
@@ -70,7 +73,9 @@ def write_attribute(
     attribute = h5a.create(owner, name.encode(), tid, space)
     if values.size:
         attribute.write(*_encoded(values, tid))
-    return changed(values.dtype)
+    return recoded or changed(
+        np.asarray(value).dtype if isinstance(value, np.str_) else values.dtype
+    )
 
 
 def changed(dtype: np.dtype[Any]) -> str | None:
@@ -86,6 +91,32 @@ def changed(dtype: np.dtype[Any]) -> str | None:
     if any(len(field) > 2 for field in (dtype.fields or {}).values()):  # noqa: PLR2004 - a title
         return "without the titles of its fields"
     return next((why for d in inner if (why := changed(d))), None)
+
+
+def _as_stored(values: Array, words: dict[str, Any]) -> Array:
+    """Return an attribute as its file had it, if its value is what netCDF shows of that."""
+    dtype = np.dtype(words["dtype"]) if "dtype" in words else values.dtype
+    if words.get("dataspace") == "null" and values.dtype.kind == "T" and not "".join(values.flat):
+        return np.empty((0,), dtype)
+    if dtype.kind == "S" and values.dtype.kind == "T":
+        encoded = np.array([value.encode() for value in values.flat], object)
+        if any(len(value) > dtype.itemsize for value in encoded):
+            return values
+        values = encoded.astype(dtype).reshape(values.shape)
+    elif values.dtype.kind != "T" and dtype.newbyteorder("=") == values.dtype:
+        values = values.astype(dtype)
+    shape: tuple[int, ...] = tuple(words.get("shape") or values.shape)
+    is_same = dtype == values.dtype and math.prod(shape) == values.size
+    return values.reshape(shape) if is_same else values
+
+
+def _recoded(values: Array, words: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Return words that call no text ASCII that is none, and what is to be noted of that."""
+    if values.dtype.kind not in "TU" or words.get("charset") != "ascii":
+        return words, None
+    if all(value.isascii() for value in values.flat):
+        return words, None
+    return {"string": "variable"}, _UTF8
 
 
 def _of_elements(
@@ -139,6 +170,9 @@ class DatasetWriter:
         item = self._item
         words = item.origin.get("type")
         words = words if isinstance(words, dict) else {}
+        if item.dtype.kind == "T" and words:
+            words, recoded = _recoded(item.load(), words)
+            self.notes += [recoded] if recoded else []
         found, is_exact = self._attempt(words, exact_only=False)
         if not is_exact and not self._is_same(found):
             why = "its type and filters in the file it came from do not hold its values; plain ones"
@@ -158,7 +192,12 @@ class DatasetWriter:
         storage = Storage(item, tid, shape, unlimited, exact_only=exact_only)
         self.notes += storage.notes
         self._chunks = storage.chunks
-        made = h5d.create(self._file, None, tid, storage.space, storage.plist)
+        access = h5p.create(h5p.DATASET_ACCESS)
+        if not storage.is_exact:
+            access.set_chunk_cache(
+                1, 0, 1.0
+            )  # so that what is read again comes through the filters
+        made = h5d.create(self._file, None, tid, storage.space, storage.plist, dapl=access)
         if storage.space.get_simple_extent_type() != h5s.NULL:
             self._fill(made, tid, retold=exact_only)
         is_exact = storage.is_exact and "hdf5" not in words and words.get("padding") != "spacepad"

@@ -7,21 +7,22 @@ that were not followed come back as they were; a soft link's path, which began a
 begins at the group that the file was imported into. Scales are attached when all datasets are
 there.
 
-What dims say is written as labels of dimensions; the scales that an HDF5 file had are attached
-again as they were.
+Dimensions are written as the scales that `scales` finds, and where it finds none as labels.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from h5py import h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5t
+from h5py import h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
 from engram.formats.hdf5 import alike
 from engram.formats.hdf5.build import build, problem
 from engram.formats.hdf5.outfile import OutFile
+from engram.formats.hdf5.scales import NO_VARIABLE, as_hdf5, dimension, import_root, scales
 from engram.formats.hdf5.storage import track
 from engram.formats.hdf5.values import DatasetWriter, write_attribute
 from engram.formats.target import ArrayItem, GroupItem, Problem
@@ -93,6 +94,7 @@ def _has_nul(values: np.ndarray[Any, Any]) -> bool:
 
 def write(tree: Tree, path: Path, tell: Tell) -> None:
     """Write a tree as an HDF5 file; raise what its medium or HDF5 fails of."""
+    tree = dataclasses.replace(tree, items=[as_hdf5(item) for item in tree.items])
     with OutFile(path) as out:
         file = _create(tree.root, out, latest=_needs_dense(tree))
         try:
@@ -162,7 +164,7 @@ class _Writer:
         self._types: dict[int, list[tuple[str, h5t.TypeID]]] = {}
         self._named: dict[tuple[str, str], h5t.TypeID] = {}
         self._hard: list[tuple[str, str, int]] = []
-        self._scaled: list[ArrayItem] = []
+        self._scales = scales(tree)
 
     def run(self) -> None:
         """Write everything."""
@@ -177,8 +179,10 @@ class _Writer:
             waiting += self._fill(group)
         for path, name, address in self._hard:
             self._link_back(path, name, address)
-        for item in self._scaled:
-            self._attach(item)
+        for path, (length, grows) in self._scales.bare.items():
+            self._stand_for(path, length, grows=grows)
+        for path, axes in self._scales.attached.items():
+            self._attach(path, axes)
         for hidden in range(len(self._named)):
             self._file.unlink(_hidden(hidden))
         self._out.check()
@@ -256,12 +260,10 @@ class _Writer:
         made = writer.write()
         for why in writer.notes:
             self._tree.note(item.path, "array", why)
-        if "scale" in item.origin and made.rank == 1:
-            h5ds.set_scale(made, str(item.origin["scale"] or "").encode())
+        if item.path in self._scales.names:
+            h5ds.set_scale(made, self._scales.names[item.path].encode())
         self._attributes(made, item)
         self._label(made, item)
-        if item.origin.get("scales"):
-            self._scaled.append(item)
         return made
 
     def _attributes(self, owner: h5g.GroupID | h5d.DatasetID, item: Item) -> None:
@@ -302,42 +304,47 @@ class _Writer:
 
     def _unlimited(self, item: ArrayItem) -> tuple[bool, ...]:
         """Return which axes have a dimension that a netCDF file had as unlimited."""
-        return tuple(self._grows(item.path, name) for name in item.dims or ()) or (
-            (False,) * len(item.shape)
-        )
-
-    def _grows(self, path: str, dim: str) -> bool:
-        """Whether a dimension is unlimited: as the group says, or one above it."""
-        while path:
-            path = path.rpartition("/")[0]
-            told = self._by_path[path].origin.get("dimensions")
-            if isinstance(told, dict) and isinstance(told.get(dim), dict):
-                return bool(told[dim].get("unlimited"))
-        return False
+        if not item.dims:
+            return (False,) * len(item.shape)
+        known = [dimension(self._by_path, item.path, name) for name in item.dims]
+        return tuple(found is not None and found[1] for found in known)
 
     def _label(self, made: h5d.DatasetID, item: ArrayItem) -> None:
         """Write the names of an array's dimensions, where its scales do not tell them."""
         labels = item.origin.get("labels")
-        if labels is None and not {"scale", "scales"} & item.origin.keys():
+        if labels is None and not (
+            item.path in self._scales.names or item.path in self._scales.attached
+        ):
             labels = item.dims
         if labels and len(labels) == made.rank:
             for axis, label in enumerate(labels):
                 if label:
                     h5ds.set_label(made, axis, str(label).encode())
 
-    def _attach(self, item: ArrayItem) -> None:
-        """Attach the scales that a dataset had."""
-        made = self._open(item.path)
-        root = self._import_root(item.path)
-        for axis, names in enumerate(item.origin["scales"]):
-            for name in names:
+    def _stand_for(self, path: str, length: int, *, grows: bool) -> None:
+        """Make the scale of a dimension that has no variable, as netCDF-4 does."""
+        space = h5s.create_simple((length,), (h5s.UNLIMITED if grows else length,))
+        plist = h5p.create(h5p.DATASET_CREATE)
+        plist.set_obj_track_times(False)
+        if grows:
+            plist.set_chunk((max(1, min(length, 1024)),))
+        made = h5d.create(self._file, None, h5t.IEEE_F32BE, space, plist)
+        h5ds.set_scale(made, f"{NO_VARIABLE}{length:10}".encode())
+        above, _, name = path.rpartition("/")
+        at = h5g.open(self._file, _absolute(above))
+        h5o.link(made, at, name.encode(), lcpl=_lcpl(name))
+
+    def _attach(self, path: str, axes: list[list[str]]) -> None:
+        """Attach its scales to a dataset."""
+        made, item = self._open(path), self._by_path[path]
+        for axis, paths in enumerate(axes):
+            for scale in paths:
                 try:
-                    scale = self._open(f"{root}{name}".strip("/"))
-                    h5ds.attach_scale(made, scale, axis)
+                    h5ds.attach_scale(made, self._open(scale), axis)
                 except (RuntimeError, KeyError, TypeError, ValueError, OSError):
                     why = f"not attached to axis {axis}: it is not what it was"
-                    self._tree.note(item.path, f"dimension scale {name}", why)
-                    if item.dims and "labels" not in item.origin:
+                    self._tree.note(path, f"dimension scale {scale}", why)
+                    if isinstance(item, ArrayItem) and item.dims and "labels" not in item.origin:
                         h5ds.set_label(made, axis, item.dims[axis].encode())
 
     def _link(self, at: h5g.GroupID, group: GroupItem, name: str, fact: dict[str, Any]) -> None:
@@ -350,7 +357,7 @@ class _Writer:
         elif isinstance(fact.get("soft"), str):
             target = fact["soft"]
             if target.startswith("/"):
-                target = self._import_root(group.path) + target
+                target = import_root(self._by_path, group.path) + target
             at.links.create_soft(name.encode(), target.encode(), _lcpl(name))
 
     def _link_back(self, path: str, name: str, address: int) -> None:
@@ -361,16 +368,6 @@ class _Writer:
             return
         at = h5g.open(self._file, _absolute(path))
         h5o.link(self._open(there[0].path), at, name.encode(), lcpl=_lcpl(name))
-
-    def _import_root(self, path: str) -> str:
-        """Return the group that a file was imported into, as what its paths begin with."""
-        while True:
-            item = self._by_path.get(path)
-            if isinstance(item, GroupItem) and "source" in item.origin:
-                return f"/{path}" if path else ""
-            if not path:
-                return ""
-            path = path.rpartition("/")[0]
 
     def _open(self, path: str) -> Any:
         """Open an object of the file."""

@@ -17,8 +17,8 @@ from h5py import h5d
 from engram.errors import FormatError
 from engram.formats import text
 from engram.formats.blocks import region_shape, whole
+from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5 import objects as h5objects
-from engram.formats.hdf5 import slabs
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
 from engram.formats.netcdf.structure4 import Structure
@@ -188,6 +188,10 @@ class NetCDF4Source(Source):
         if not place.path and b"_NCProperties" in place.group.names:
             value = h5objects.attribute_value(*place.group.attribute(b"_NCProperties"), flat=True)
             origin["provenance"] = "" if value is None else _as_text(value)
+        if not self._structure.is_marked:
+            origin["hdf5"] = facts.of_group(place.group, h5objects.structural(place.group))
+            if not place.path:
+                origin["hdf5"].update(facts.of_file(self._file.id, self.path))
         if place.types:
             origin["types"] = {
                 name: h5types.describe_named(owner.id) for name, owner in place.types.items()
@@ -216,6 +220,9 @@ class NetCDF4Source(Source):
             origin["fill"] = "none"
         elif not self._structure.is_marked and "_FillValue" not in values and not kind.is_text:
             origin["fill"] = raw(_fill(variable))  # netCDF's library would have made it its own
+        if not self._structure.is_marked:
+            stored = facts.of_attributes(dataset, h5objects.structural(dataset))
+            origin["hdf5"] = {**h5objects.dataset_origin(dataset), "attributes": stored}
         return values, origin
 
     def _load_text(self, variable: Variable, region: Region) -> Array:

@@ -143,15 +143,15 @@ def json_of(value: Any) -> Any:
 def fill_value(found: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value's JSON as a value of the array's dtype; None if it is none of it."""
     try:
-        if dtype.kind == "f" and isinstance(found, str):
-            (number,) = struct.unpack("<d", base64.b64decode(found, validate=True))
-            with np.errstate(over="ignore"):
-                return dtype.type(number)
-        if dtype.kind in "iu" and type(found) is int:
-            return dtype.type(found)
-        if dtype.kind == "S" and isinstance(found, str):
-            return np.bytes_(base64.b64decode(found, validate=True))
-    except (ValueError, struct.error, OverflowError):  # no base64, or of no such bytes
+        with np.errstate(over="ignore"):
+            if dtype.kind == "f" and isinstance(found, str):
+                return dtype.type(_number(found))
+            if dtype.kind == "c" and isinstance(found, list):
+                real, imaginary = found
+                return dtype.type(complex(_number(real), _number(imaginary)))
+            if dtype.kind in "iu" and type(found) is int:
+                return dtype.type(found)
+    except (ValueError, TypeError, struct.error, OverflowError):  # no such bytes, or no base64
         pass
     return None
 
@@ -161,15 +161,24 @@ def _written(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:
     scalar = np.asarray(value)
     if name == FILL and dtype is not None and scalar.size == 1:
         if dtype.kind == "f" and scalar.dtype.kind in "iuf":
-            packed = struct.pack("<d", float(scalar.item()))
-            return base64.b64encode(packed).decode("ascii")
+            return _packed(float(scalar.item()))
+        if dtype.kind == "c" and scalar.dtype.kind in "iufc":
+            number = complex(scalar.item())
+            return [_packed(number.real), _packed(number.imag)]
         if dtype.kind in "iu" and scalar.dtype.kind in "iu":
             return int(scalar.item())
-        if dtype.kind == "S" and scalar.dtype.kind in "SUT":
-            text = scalar.item()
-            raw = text if isinstance(text, bytes) else text.encode()
-            return base64.b64encode(raw).decode("ascii")
     return json_of(value)
+
+
+def _packed(number: float) -> str:
+    """Return a float's eight bytes as base64."""
+    return base64.b64encode(struct.pack("<d", number)).decode("ascii")
+
+
+def _number(packed: str) -> float:
+    """Return the float whose bytes these are."""
+    (number,) = struct.unpack("<d", base64.b64decode(packed, validate=True))
+    return float(number)
 
 
 def _flatten(found: Any, flat: list[Any], depth: int) -> tuple[int, ...] | None:

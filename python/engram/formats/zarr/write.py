@@ -7,6 +7,9 @@ where a dtype is one number, and is this machine's inside records.
 
 Chunks whose values all are the fill value need not be written. zarr-python asks whether they are
 equal, which zeros of either sign are and NaNs of any bits: where that would change a bit, all are.
+
+What did not come from Zarr follows xarray's conventions, so that `xarray.open_zarr` finds it: dims
+are dimension names, and the root has consolidated metadata.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ CHUNK_BYTES = 4 << 20
 _SMALL_CHUNK_BYTES = 64 << 10  # chunks of other files that are smaller would be too many files
 _GROUP: Document = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 _DOCUMENT = "zarr.json"
+_FILLED = "biufc"  # the kinds of arrays that xarray opens with a fill value as an attribute
 _CONSOLIDATED = "consolidated_metadata"
 
 
@@ -85,7 +89,8 @@ def write_tree(tree: Tree, path: Path, tell: Tell) -> str:
         else:
             written[item.path] = _write_array(tree, item, place, tell)
     for group in tree.groups:
-        if group.origin.get("consolidated") is True:
+        is_new = not group.path and documents.known(group.origin, "group") is None
+        if is_new or group.origin.get("consolidated") is True:
             whole = {**written[group.path], _CONSOLIDATED: _consolidated(written, group.path)}
             _put(path / group.path if group.path else path, whole)
     return documents.FORMAT
@@ -140,6 +145,10 @@ def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Docume
     document = _kept_document(item)
     if document is None:
         document = _new_document(tree, item)
+        if attributes.FILL in item.attrs and item.dtype.kind not in _FILLED:
+            del item.attrs[attributes.FILL]
+            why = "written as the array's fill_value: xarray opens no such array that has it"
+            tree.note(item.path, f"attribute {attributes.FILL}", why)
     document = documents.with_attributes(document, _attributes(tree, item, item.dtype))
     _put(place, document)
     store = StorePath(LocalStore(place))
@@ -187,10 +196,9 @@ def _kept_document(item: ArrayItem) -> Document | None:
         return None
     if dtype != item.dtype and not (dtype.kind == "O" and item.dtype.kind == "S"):
         return None
-    names = document.get("dimension_names")
-    partly = item.dims is None and names is not None and None in names
-    if not partly and tuple(names or ()) != (item.dims or ()):
-        document["dimension_names"] = None if item.dims is None else list(item.dims)
+    # Names that cannot be dims, such as of some axes alone, are the document's still.
+    if item.dims is not None and tuple(document.get("dimension_names") or ()) != item.dims:
+        document["dimension_names"] = list(item.dims)
     return document
 
 
@@ -235,13 +243,19 @@ def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
 
 
 def _fill(item: ArrayItem, dtype: np.dtype[Any]) -> Any:
-    """Return the fill value: what the attribute says, or else zero."""
-    said = item.attrs.get(attributes.FILL)
-    if said is None or dtype.kind not in "iuf" or np.asarray(said).dtype.kind not in "iuf":
+    """Return the fill value that the attribute says, if it is one of the dtype; else None."""
+    said = np.asarray(item.attrs.get(attributes.FILL, []))
+    if said.size != 1:
+        return None
+    if dtype.kind in "SUT" and said.dtype.kind in "SUT":
+        text = said.item()
+        raw = text if isinstance(text, bytes) else text.encode()
+        return np.bytes_(raw) if dtype.kind == "S" else raw.decode("utf-8", "replace")
+    if dtype.kind not in "iuf" or said.dtype.kind not in "iuf":
         return None
     with np.errstate(all="ignore"):
-        fill = np.asarray(said).reshape(-1)[:1].astype(dtype)
-    return fill[0] if fill.size and (fill[0] == said or fill[0] != fill[0]) else None
+        fill = said.reshape(()).astype(dtype)
+        return fill[()] if fill == said or np.isnan(fill) else None
 
 
 def _chunks(item: ArrayItem) -> tuple[int, ...]:
