@@ -248,6 +248,7 @@ def test_an_exported_file_can_be_extended_by_netcdfs_library(pool: Any, tmp_path
     for target in (path, tmp_path / "out.nc"):
         with netCDF4.Dataset(target, "a") as file:
             file["padded"][2] = np.arange(4.0)
+            file["chunked"][2] = np.ones((5, 4))  # where nothing is, netCDF4 may read anything
             file.createDimension("later", 2)
             file.createVariable("later", "i4", ("later",))[:] = [1, 2]
             file.createVariable("both", "f4", ("t", "later"))[:] = 1
