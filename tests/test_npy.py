@@ -16,8 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 import engram
 from engram.formats import npy
-from engram.formats.source import ArrayNode
 from engram.formats.blocks import index, regions
+from engram.formats.source import ArrayNode
 from support import DTYPES, TEXT, assert_exactly, filled
 
 if TYPE_CHECKING:
