@@ -7,6 +7,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import zarr
 
@@ -180,17 +181,21 @@ def test_without_zarr_it_is_told_what_to_install(home: Path, tmp_path: Path) -> 
 
 
 NO_ROOM = """
-import resource, sys, engram, numpy
+import resource, sys, engram
 with engram.create(sys.argv[1], size="64 MiB", force=True) as pool:
-    pool["a/v"] = numpy.random.default_rng(0).random(1 << 20)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-    try: engram.export_file(pool, sys.argv[2])
+    engram.import_file(sys.argv[2], pool)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    try: engram.export_file(pool, sys.argv[3])
     except engram.EngramError as error: print(error)
 """
 
 
 def test_a_chunk_that_cannot_be_written_leaves_nothing(home: Path, tmp_path: Path) -> None:
-    told = in_child(NO_ROOM, home / "pool", tmp_path / "x.zarr")
-    assert "x.zarr" in told
-    assert "File too large" in told
-    assert not list(tmp_path.iterdir())
+    data = np.zeros((64, 1 << 14))  # the first chunk does not fit, sixty-three others do
+    data[0] = np.random.default_rng(0).random(1 << 14)
+    made(tmp_path / "x.zarr", v={"data": data, "chunks": (1, 1 << 14), "fill_value": 1.0})
+    for n in range(3):
+        told = in_child(NO_ROOM, home / f"pool{n}", tmp_path / "x.zarr", tmp_path / "y.zarr")
+        assert "y.zarr" in told
+        assert "File too large" in told
+        assert [found.name for found in tmp_path.iterdir()] == ["x.zarr"]

@@ -201,7 +201,10 @@ class ZarrSource(Source):
                 origin[documents.WORD] = documents.kept(document)
             if not path:
                 origin["at_root"] = True
-            return self._attributes(place, document, dtype, origin), origin
+            values = self._attributes(place, document, dtype, origin)
+            if self.format == documents.SECOND and names is not None:
+                values = {**values, **self._fill(place, handle, values)}
+            return values, origin
 
         shape = handle.shape
         if dtype.kind in "TO":
@@ -210,6 +213,15 @@ class ZarrSource(Source):
             return TextNode(place, shape, names, describe, load)
         read = functools.partial(_read, handle)
         return ArrayNode(place, shape, dtype, names, _unit(handle, dtype), describe, read)
+
+    def _fill(self, path: str, handle: zarr.Array[Any], values: Attributes) -> Attributes:
+        """Return the attribute that xarray sees in the fill value of the second version."""
+        fill = handle.fill_value
+        if fill is None or attributes.FILL in values or handle.dtype.kind not in "iufc":
+            return {}
+        why = "the array's fill_value, which xarray takes for missing data in Zarr v2"
+        self.note(path, f"attribute {attributes.FILL}", why)
+        return {attributes.FILL: handle.dtype.type(fill)}
 
     def _opened(
         self, folder: Folder, path: str, document: Document
