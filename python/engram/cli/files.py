@@ -139,7 +139,7 @@ def _many(
 
 
 def _summary(found: list[ImportReport | ImportFailure], *, json: bool) -> None:
-    """Tell what was imported, what of it was left out, and which files failed; exit by their kind."""
+    """Tell what was imported, what was left out, and which files failed; exit by their kind."""
     from engram.formats import ImportReport  # noqa: PLC0415 - formats are loaded when needed
 
     reports = [outcome for outcome in found if isinstance(outcome, ImportReport)]

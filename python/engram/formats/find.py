@@ -58,7 +58,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _is_known(path: Path) -> bool:
-    """Whether a format takes a file for its own; one that cannot be read is for the import to say."""
+    """Whether a format takes a file for its own; of one that cannot be read an import tells."""
     try:
         return bool(matching(path))
     except EngramError:
