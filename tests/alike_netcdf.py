@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import netCDF4
 import numpy as np
 
@@ -20,18 +22,76 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
+_LIBRARYS = {
+    *("_NCProperties", "_Netcdf4Coordinates", "_Netcdf4Dimid", "_nc3_strict"),
+    *("CLASS", "DIMENSION_LIST", "NAME", "REFERENCE_LIST"),
+}
+"""Attributes of the library's own; what they say is compared as dimensions."""
+
 
 def assert_alike(first: Path, second: Path) -> None:
     """Assert that two files say the same through netCDF's library."""
     with _raw(first) as one, _raw(second) as other:
         assert one.data_model == other.data_model
+        is_hdf5 = one.data_model.startswith("NETCDF4")
         _assert_groups_alike(one, other)
+    if is_hdf5:
+        assert_stored_alike(first, second)
+
+
+def assert_stored_alike(first: Path, second: Path) -> None:
+    """Assert that two HDF5 files are stored alike: types, attributes' forms, layouts, filters."""
+    with h5py.File(first) as one, h5py.File(second) as other:
+        assert _stored(one) == _stored(other)
+
+
+def _stored(file: h5py.File) -> Facts:
+    """Return what netCDF4 does not tell apart: how attributes are stored, and which filters."""
+    found: Facts = {}
+
+    def visit(name: str, member: Any) -> None:
+        if isinstance(member, h5py.Datatype):
+            found[name] = _kind(member.id)
+            return
+        attributes = [_attribute(member, name) for name in member.attrs if name not in _LIBRARYS]
+        found[name] = attributes
+        if isinstance(member, h5py.Dataset):
+            plist = member.id.get_create_plist()
+            filters = [plist.get_filter(place)[:3] for place in range(plist.get_nfilters())]
+            kept = (_kind(member.id.get_type()), member.maxshape, plist.get_layout(), filters)
+            found[name] = (attributes, kept, plist.fill_value_defined())
+
+    visit("", file["/"])
+    file.visititems(visit)
+    return found
+
+
+def _attribute(member: Any, name: str) -> Facts:
+    """Return an attribute's name, type and shape."""
+    attribute = member.attrs.get_id(name)
+    shape = attribute.shape or (1,) if attribute.shape is not None else None
+    if _kind(attribute.get_type())[0] == "text":
+        shape = attribute.shape  # characters have none; strings have one, even if it is one
+    return {"name": name, "type": _kind(attribute.get_type()), "shape": shape}
+
+
+def _kind(tid: Any) -> Any:
+    """Return a datatype's kind and size, and whether text is of variable length."""
+    kind, size = tid.get_class(), tid.get_size()
+    if kind == h5py.h5t.STRING:
+        return ("text", "variable" if tid.is_variable_str() else size)
+    if kind == h5py.h5t.OPAQUE:
+        return ("opaque", tid.get_tag(), size)
+    return (kind, size)
 
 
 @contextlib.contextmanager
 def _raw(path: Path) -> Iterator[netCDF4.Dataset]:
     """Open a file, to be read as it is."""
-    with netCDF4.Dataset(path) as file:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of opaque variables, which `_stored` compares
+        file = netCDF4.Dataset(path)
+    with file:
         file.set_auto_maskandscale(False)
         file.set_auto_chartostring(False)
         file.set_always_mask(False)
@@ -133,7 +193,7 @@ _COMPARE = """
 import sys, warnings
 import xarray as xr
 warnings.simplefilter("ignore")
-one, other = sys.argv[1:3]
+one, other, with_encoding = sys.argv[1:]
 for decode in (False, True):
     groups = [xr.open_groups(path, decode_cf=decode, engine="netcdf4") for path in (one, other)]
     assert list(groups[0]) == list(groups[1])
@@ -148,17 +208,21 @@ for decode in (False, True):
             kept = [dict(d[variable].encoding) for d in (first, second)]
             for encoding in kept:
                 encoding.pop("source", None)
-            assert repr(kept[0]) == repr(kept[1]), (variable, kept)
+            if with_encoding:
+                assert repr(kept[0]) == repr(kept[1]), (variable, kept)
         assert first.encoding.get("unlimited_dims") == second.encoding.get("unlimited_dims")
 print("identical", len(groups[0]))
 """
 
 
-def assert_identical_in_xarray(first: Path, second: Path) -> None:
-    """Assert that xarray finds two files identical, raw and decoded, group by group."""
+def assert_identical_in_xarray(first: Path, second: Path, *, encoding: bool = True) -> None:
+    """Assert that xarray finds two files identical, raw and decoded, group by group.
+
+    Their encodings too, that is how they are stored, unless that is not asked for.
+    """
     # In a process of its own: xarray's libraries warn while they are imported.
     ended = subprocess.run(
-        [sys.executable, "-c", _COMPARE, str(first), str(second)],
+        [sys.executable, "-c", _COMPARE, str(first), str(second), "encoding" * encoding],
         capture_output=True,
         check=False,
         text=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import engram
-from engram import _engram
+from engram import machine
 from shell import COMMAND, example, in_terminal, run
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ def test_doctor_says_that_proc_carries_no_pool() -> None:
 def test_doctor_says_how_near_a_cgroups_limit_is(
     home: Path, monkeypatch: pytest.MonkeyPatch, left: int, verdict: str
 ) -> None:
-    limits = [(home / "memory.max", 4 << 30, (4 << 30) - left)]
-    monkeypatch.setattr(_engram, "memory_limits", lambda: limits)
+    limits = [(str(home / "memory.max"), 4 << 30, (4 << 30) - left)]
+    monkeypatch.setattr(machine, "memory_limits", lambda: limits)
     found = found_at(home, code=int(verdict == "wrong"))["memory limit"]
     assert found["verdict"] == verdict
     assert (str(home / "memory.max") in found["remedy"]) == (verdict != "good")
@@ -117,3 +117,20 @@ def test_doctor_fits_the_terminal(home: Path, columns: int) -> None:
     assert max(map(len, seen.splitlines())) <= columns
     assert "filesystem" in seen
     assert "good" in seen.splitlines()[-1]
+
+
+def test_doctor_tries_nothing_in_the_folder_of_a_pool(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+    create = engram.create
+
+    def watched(path: Path, **more: Any) -> engram.Pool:
+        tried.append(path)
+        return create(path, **more)
+
+    monkeypatch.setattr(engram, "create", watched)
+    path = example(home)
+    tried.clear()
+    assert run("doctor", path).code == 0
+    assert [each.parent.parent for each in tried] == [home]

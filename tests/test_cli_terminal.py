@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+import re
+import signal
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +14,9 @@ import pytest
 import engram
 from engram.cli import terminal
 from engram.cli.app import SECTIONS, VERBS
-from shell import example, in_terminal, piped, run
+from shell import COMMAND, example, in_terminal, piped, run
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).resolve().parents[1]
 LOOKS = [
     "ls {pool}",
     "ls -l {pool} run-17/step-0400",
@@ -54,6 +56,20 @@ def test_colours_are_for_terminals_that_want_them(home: Path) -> None:
     path = example(home)
     assert "\x1b[" in in_terminal("tree", path, colour=True)[1]
     assert "\x1b[" not in run("tree", path).out
+
+
+def test_an_encoding_without_our_signs_gets_escapes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        pool["wärme"] = np.arange(100)
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    for words in (("tree", path), ("info", path, "wärme"), ("stats", path), ("ls", path)):
+        ended = piped(*words)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        assert ended.stdout.isascii()
+    assert piped("ls", path, "wärm").stderr.startswith(b"engram: ")
 
 
 @pytest.mark.parametrize("columns", [40, 80])
@@ -102,6 +118,45 @@ def test_the_pool_after_the_path_is_recognised(home: Path) -> None:
     assert code == engram.NotFoundError.exit_code
     assert f"the pool comes first: `engram info {path} ...`" in err
     assert "comes first" not in run("info", home / "nope", "run-17").err
+
+
+def test_the_guide_tells_the_exit_code_of_each_kind_of_error() -> None:
+    text = (ROOT / "docs" / "guide" / "command-line.md").read_text(encoding="utf-8")
+    told = {
+        name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", text, re.MULTILINE)
+    }
+    kinds = {
+        error.__name__: error.exit_code for error in vars(engram.errors).values() if is_kind(error)
+    }
+    assert told == kinds
+
+
+def is_kind(error: object) -> bool:
+    """Whether something is the class of a kind of error; a missing pool is of a missing thing's."""
+    return (
+        isinstance(error, type)
+        and issubclass(error, engram.EngramError)
+        and error is not engram.PoolNotFoundError
+    )
+
+
+def test_an_interrupted_command_ends_with_130(home: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "put", str(example(home)), "x", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdin is not None
+        stream = io.BytesIO()
+        np.save(stream, np.zeros(1 << 20, "u1"))
+        # More than a pipe holds: once it is written, somebody has read of it.
+        child.stdin.write(stream.getvalue()[: 1 << 19])
+        child.stdin.flush()
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate()
+    assert child.returncode == 130
+    assert b"Traceback" not in err
 
 
 def test_help_is_in_sections_and_keeps_brackets(home: Path) -> None:

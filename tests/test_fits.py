@@ -14,6 +14,9 @@ import pytest
 from astropy.io import fits
 
 import engram
+from engram.formats.blocks import region_shape, whole
+from engram.formats.registry import open_source
+from engram.formats.source import ArrayNode
 from same import assert_same
 
 if TYPE_CHECKING:
@@ -424,6 +427,12 @@ def test_a_damaged_gzip_is_refused(pool: Any, tmp_path: Path, keep: int) -> None
     assert_refused(pool, packed, "decompressed")
 
 
+def test_a_file_that_says_it_is_no_standard_fits_is_refused(pool: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.fits"
+    path.write_bytes(PRIMARY.replace(b"  T", b"  F", 1))
+    assert_refused(pool, path, "SIMPLE")
+
+
 def test_what_follows_the_last_hdu_is_told(pool: Any, tmp_path: Path) -> None:
     file = three(tmp_path / "x.fits")
     file.write_bytes(file.read_bytes() + b"junk" * BLOCK)
@@ -459,6 +468,33 @@ def test_a_card_that_cannot_be_read_is_noted_and_kept_in_the_origin(
     assert "BAD" not in pool.attrs
     assert report.noted
     assert any("BAD" in card for card in origin(pool)["cards"])
+
+
+def test_any_region_is_read_as_slicing_gives_it(tmp_path: Path) -> None:
+    data = np.arange(2, 62, dtype=">i4").reshape(3, 4, 5)
+    ragged = np.array([np.arange(2), np.arange(5)], dtype=object)
+    made = [
+        fits.Column("p", "PJ()", array=ragged),
+        fits.Column("b", "D", array=np.array([0.5, 1.5])),
+    ]
+    path = write(
+        tmp_path / "x.fits",
+        fits.ImageHDU(data, name="I"),
+        fits.CompImageHDU(data[0], name="C", tile_shape=(2, 3)),
+        fits.BinTableHDU.from_columns(columns(), name="T"),
+        fits.BinTableHDU.from_columns(made, name="P"),
+    )
+    with open_source(path) as source:
+        nodes = [node for node in source.nodes if isinstance(node, ArrayNode) and node.shape]
+        for node in nodes:
+            everything = np.zeros(node.shape, node.dtype)
+            node.read(everything, whole(node.shape))
+            for start, step in ((0, 1), (1, 1), (1, 2)):
+                region = tuple(slice(min(start, n - 1), n, step) for n in node.shape)
+                out = np.zeros(region_shape(region), node.dtype)
+                node.read(out, region)
+                assert_same(out, everything[region])
+    assert {node.path for node in nodes} >= {"I", "C", "T", "P"}
 
 
 def test_a_large_image_is_read_in_pieces_of_bounded_memory(pool: Any, tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import engram
+from engram.formats.blocks import region_shape, whole
+from engram.formats.registry import open_source
+from engram.formats.source import ArrayNode
 from same import assert_same
 
 if TYPE_CHECKING:
@@ -310,6 +313,26 @@ def test_a_damaged_message_in_the_middle_is_refused(pool: Any, tmp_path: Path, w
     first, middle, last = (message(PL, field(n), level=500 + n) for n in range(3))
     damaged = b"GRUB" + middle[4:] if where == "begin" else middle[:-4] + b"7767"
     assert_refused(pool, write(tmp_path / "x.grib", first, damaged, last), "damaged")
+
+
+def test_any_region_is_read_as_slicing_gives_it(tmp_path: Path) -> None:
+    places = itertools.product([20200101, 20200102], [1000, 850, 500])
+    messages = [
+        message(PL, field(n), shortName="t", dataDate=date, level=level)
+        for n, (date, level) in enumerate(places)
+    ]
+    path = write(tmp_path / "x.grib", *messages[1:])
+    with open_source(path) as source:
+        nodes = [node for node in source.nodes if isinstance(node, ArrayNode) and node.shape]
+        for node in nodes:
+            everything = np.zeros(node.shape, node.dtype)
+            node.read(everything, whole(node.shape))
+            for start, step in ((0, 1), (1, 1), (1, 2)):
+                region = tuple(slice(min(start, n - 1), n, step) for n in node.shape)
+                out = np.zeros(region_shape(region), node.dtype)
+                node.read(out, region)
+                assert_same(out, everything[region])
+    assert {node.path for node in nodes} >= {"t", "time", "isobaricInhPa", "latitude", "longitude"}
 
 
 def test_a_large_file_is_read_in_bounded_memory(pool: Any, tmp_path: Path) -> None:

@@ -333,7 +333,7 @@ def test_a_classic_file_cut_off_anywhere_is_refused(
 ) -> None:
     path = write(tmp_path / "x.nc", make_common, file_format)
     content = path.read_bytes()
-    classic.check_length(path)
+    classic.read_header(path)
     # The last bytes may be padding, which is no value.
     for keep in sorted({*range(4, len(content) - 8, 37), len(content) - 9}):
         path.write_bytes(content[:keep])
@@ -350,7 +350,7 @@ def test_a_classic_header_with_any_byte_changed_ends_in_an_answer(tmp_path: Path
         for value in (0, 0xFF, content[place] ^ 1):
             path.write_bytes(content[:place] + bytes([value]) + content[place + 1 :])
             try:
-                classic.check_length(path)
+                classic.read_header(path)
                 answers["whole"] += 1
             except engram.FormatError:
                 answers["refused"] += 1

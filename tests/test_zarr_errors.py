@@ -38,6 +38,13 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "transformer": lambda s: edited(
         s, "a/v", lambda d: d.update(storage_transformers=[{"name": "x"}])
     ),
+    "no attributes": lambda s: edited(s, "a/v", lambda d: d.update(attributes="x")),
+    "no attributes of a group": lambda s: edited(s, "a", lambda d: d.update(attributes=[1])),
+    "empty chunks": lambda s: edited(
+        s, "a/v", lambda d: d["chunk_grid"]["configuration"].update(chunk_shape=[0, 5])
+    ),
+    "nested": lambda s: (s / "a/v/zarr.json").write_text("[" * 100_000),
+    "no UTF-8": lambda s: (s / "a/v/zarr.json").write_bytes(b'"\xff"'),
     "unknown word": lambda s: edited(s, "a/v", lambda d: d.update(word=3)),
     "truncated chunk": truncate,
     "empty chunk": lambda s: (s / "a/v/c/1/1").write_bytes(b""),
@@ -107,3 +114,21 @@ def test_a_store_that_changes_while_it_is_read_is_refused(
     with pytest.raises(engram.BusyError, match="changed while"):
         engram.import_file(store, pool, progress=change)
     assert not list(pool)
+
+
+def test_links_that_lead_nowhere_or_up_are_told(pool: engram.Pool, tmp_path: Path) -> None:
+    store = made(tmp_path / "x.zarr", **{"a/v": [1]})
+    for name, target in (("dangling", "nowhere"), ("loop", "."), ("up", ".."), ("out", "../..")):
+        (store / "a" / name).symlink_to(target)
+    (store / "b").symlink_to("a/v")
+    report = engram.import_file(store, pool)
+    left = [entry.path for entry in report.left_out]
+    assert left == ["/a/dangling", "/a/loop", "/a/out", "/a/up"]
+    assert pool["b"][...].tolist() == [1]
+
+
+def test_an_array_larger_than_the_pool_leaves_nothing(pool: engram.Pool, tmp_path: Path) -> None:
+    store = edited(made(tmp_path / "x.zarr", v=[1]), "v", lambda d: d.update(shape=[10**17]))
+    with pytest.raises(engram.PoolFullError, match=r"x\.zarr: /v"):
+        engram.import_file(store, pool)
+    assert (list(pool), pool.used) == ([], 0)

@@ -24,6 +24,8 @@ def import_file(
     group: Group,
     *,
     overwrite: bool = False,
+    select: Patterns = None,
+    slices: Slices = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> ImportReport:
     """Import a file's whole tree into a group: all of it, or none of it.
@@ -42,6 +44,10 @@ def import_file(
         The group (or pool: its root) that receives the file's members and attributes.
     overwrite
         Replace members and attributes of the same names.
+    select
+        Patterns of paths, such as ``"group/var*"``: only these, with the groups they are in.
+    slices
+        Slices of dimensions: ``"time=0:10"``, several of these, or ``{"time": slice(0, 10)}``.
     progress
         Called after each piece read.
 
@@ -52,7 +58,7 @@ def import_file(
     Raises
     ------
     NotFoundError
-        There is no such file.
+        There is no such file, or nothing in it is selected.
     AccessError
         This user may not read it.
     FormatError
@@ -70,11 +76,14 @@ def import_file(
     # The formats' libraries are loaded when a file is imported, not with `import engram`.
     from engram.formats.load import Loader  # noqa: PLC0415
     from engram.formats.registry import open_source  # noqa: PLC0415
+    from engram.formats.select import Selection  # noqa: PLC0415
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     with open_source(Path(path)) as source:
-        return Loader(source, group, overwrite=overwrite, progress=progress).run()
+        selection = Selection(select, slices)
+        loader = Loader(source, group, overwrite=overwrite, progress=progress, selection=selection)
+        return loader.run()
 
 
 def export_file(

@@ -55,12 +55,12 @@ def block_shape(
 
 def whole(shape: tuple[int, ...]) -> Region:
     """Return the region that is all of an array."""
-    return tuple(slice(0, length, 1) for length in shape)
+    return tuple([slice(0, length, 1) for length in shape])
 
 
 def region_shape(region: Region) -> tuple[int, ...]:
     """Return the shape of what a region selects."""
-    return tuple(len(range(part.start, part.stop, part.step or 1)) for part in region)
+    return tuple([len(range(part.start, part.stop, part.step or 1)) for part in region])
 
 
 def pieces(
@@ -83,9 +83,19 @@ def pieces(
         Bytes from the first to the last element of a piece, at most, unless a chunk is larger.
 
     """
-    if 0 in region_shape(wanted):
+    shape = region_shape(wanted)
+    if 0 in shape:
         return
-    spans = tuple(part.stop - part.start for part in wanted)
+    nbytes = itemsize
+    for part in wanted:
+        nbytes *= part.stop - part.start
+    if nbytes <= limit:
+        yield wanted, whole(shape)
+        return
+    spans = tuple(
+        max(part.stop - part.start, chunk)  # a chunk is not cut, however little of it is wanted
+        for part, chunk in zip(wanted, chunks or (1,) * len(wanted), strict=True)
+    )
     block = block_shape(spans, chunks, itemsize, limit)
     axes = [_cut(part, step) for part, step in zip(wanted, block, strict=True)]
     for found in itertools.product(*axes):

@@ -3,14 +3,14 @@
 The order: the names that the file has at its top are checked against the group's, so that the
 commonest refusal costs nothing. Then, inside one batch, parents before children, each group and
 array is made. A large array's memory is reserved in the pool and the file's values are read
-straight into it, a bounded piece at a time. Last, still inside the batch, the file is looked at
+straight into it, a bounded piece at a time. Where a part of the file is asked for, all of it is
+found before anything is made. Last, still inside the batch, the file is looked at
 once more: if it has changed since it was opened, the batch is undone. Any error undoes the batch,
 and its reservations return; so a failed import leaves nothing behind.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from dataclasses import dataclass
@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram.batch import Batch
-from engram.errors import BusyError, EngramError, ExistsError, FormatError
+from engram.errors import BusyError, EngramError, ExistsError, FormatError, NotFoundError
 from engram.formats import origin, text
-from engram.formats.blocks import pieces, region_shape, whole
+from engram.formats.blocks import pieces, region_shape
 from engram.formats.names import key_problem
 from engram.formats.report import Entry, ImportReport, Progress
+from engram.formats.select import Selection
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Node, TextNode
 from engram.group import Group
 from engram.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from engram.formats.blocks import Region
     from engram.formats.source import Attributes, Origin, Source
 
 IN_PLACE_BYTES = 64 << 10
@@ -57,14 +59,22 @@ class Loader:
         *,
         overwrite: bool,
         progress: Callable[[Progress], None] | None,
+        selection: Selection | None = None,
     ) -> None:
-        """Prepare to pour `source` into `group`."""
+        """Prepare to pour `source`, or what of it is selected, into `group`."""
         self._source = source
         self._group = group
         self._where = "" if isinstance(group, Pool) else group.path
         self._overwrite = overwrite
         self._progress = progress
-        self._total = sum(n.nbytes for n in source.nodes if isinstance(n, ArrayNode))
+        self._selection = selection or Selection()
+        self._wanted: dict[str, Region] = {}
+        self._nodes = self._selected()
+        self._total = sum(
+            node.dtype.itemsize * math.prod(region_shape(self._wanted[node.path]))
+            for node in self._nodes
+            if isinstance(node, ArrayNode)
+        )
         self._read = 0
         self._count = _Count()
         self._made: dict[str, Group] = {"": group}
@@ -75,7 +85,7 @@ class Loader:
         before = source.state()
         self._check_names()
         with Batch(self._group._realm):
-            for node in source.nodes:
+            for node in self._nodes:
                 self._make(node)
             if source.state() != before:
                 message = (
@@ -97,11 +107,27 @@ class Loader:
             noted=_sorted(source.noted),
         )
 
+    def _selected(self) -> list[Node]:
+        """Return the nodes that are wanted, and find what of each."""
+        nodes, selection = self._source.nodes, self._selection
+        try:
+            if not selection.is_all:
+                chosen = selection.chosen([node.path for node in nodes])
+                nodes = [node for node in nodes if node.path in chosen]
+            for node in nodes:
+                if not isinstance(node, GroupNode):
+                    self._wanted[node.path] = selection.region(node.dims, node.shape)
+            selection.check_dims()
+        except NotFoundError as error:
+            message = f"{self._source.path}: {error}"
+            raise NotFoundError(message) from error
+        return nodes
+
     def _check_names(self) -> None:
         """Refuse if a name at the file's top is taken."""
         if self._overwrite:
             return
-        tops = [n.path for n in self._source.nodes if n.path and "/" not in n.path]
+        tops = [n.path for n in self._nodes if n.path and "/" not in n.path]
         taken = [name for name in tops if name in self._group]
         if taken:
             shown = ", ".join(repr(n) for n in taken[:3]) + (" …" if len(taken) > 3 else "")  # noqa: PLR2004 - names shown
@@ -113,17 +139,22 @@ class Loader:
 
     def _make(self, node: Node) -> None:
         """Make one group or array."""
-        with self._telling(node.path):
+        try:
             if isinstance(node, GroupNode):
                 self._make_group(node)
             elif isinstance(node, TextNode):
                 self._make_text(node)
             else:
                 self._make_array(node)
+        except EngramError as error:
+            message = f"{self._source.path}: /{node.path}: {error}"
+            raise type(error)(message) from error
 
     def _make_group(self, node: GroupNode) -> None:
         """Make a group, or, for the root, give the target its attributes."""
         attrs, facts = self._described(node)
+        if isinstance(facts.get("dimensions"), dict) and not self._selection.is_all:
+            facts = {**facts, "dimensions": self._lengths(facts["dimensions"])}
         if not node.path:
             self._adopt(self._group, attrs, facts)
             return
@@ -139,13 +170,22 @@ class Loader:
         self._made[node.path] = made
         self._count.groups += 1
 
+    def _lengths(self, dimensions: Origin) -> Origin:
+        """Return a group's dimensions with the lengths that slices leave them."""
+        return {
+            name: {**fact, "size": self._selection.length(name, fact["size"])}
+            for name, fact in dimensions.items()
+        }
+
     def _adopt(self, group: Group, attrs: Attributes, facts: Origin) -> None:
         """Give a group that is there already the file's attributes and origin."""
-        taken = [] if self._overwrite else [name for name in attrs if name in group.attrs]
-        if taken:
-            message = f"the group already has the attribute {taken[0]!r}; import with overwrite"
-            raise ExistsError(message)
-        group.attrs.update(attrs)
+        if attrs:
+            there = () if self._overwrite else set(group.attrs)
+            taken = [name for name in attrs if name in there]
+            if taken:
+                message = f"the group already has the attribute {taken[0]!r}; import with overwrite"
+                raise ExistsError(message)
+            group.attrs.update(attrs)
         group._set_origin(origin.encode(facts))
 
     def _place(self, path: str) -> tuple[Group, str]:
@@ -156,8 +196,7 @@ class Loader:
     def _make_text(self, node: TextNode) -> None:
         """Make an array of strings."""
         attrs, facts = self._described(node)
-        with self._reading():
-            value = node.load(whole(node.shape))
+        value = _reading(node.load, self._wanted[node.path])
         above, name = self._place(node.path)
         above.create_array(
             name,
@@ -183,29 +222,30 @@ class Loader:
             "_origin": origin.encode(facts),
         }
         above, name = self._place(node.path)
-        if node.nbytes < IN_PLACE_BYTES:
-            value = np.zeros(node.shape, node.dtype)
-            self._fill(node, value)
+        wanted = self._wanted[node.path]
+        shape = region_shape(wanted)
+        nbytes = node.dtype.itemsize * math.prod(shape)
+        if nbytes < IN_PLACE_BYTES:
+            value = np.zeros(shape, node.dtype)
+            self._fill(node, wanted, value)
             above.create_array(name, data=value, **common)
         else:
-            with above.allocate(name, shape=node.shape, dtype=node.dtype, **common) as memory:
-                self._fill(node, memory)
+            with above.allocate(name, shape=shape, dtype=node.dtype, **common) as memory:
+                self._fill(node, wanted, memory)
         self._count.arrays += 1
-        self._count.nbytes += node.nbytes
+        self._count.nbytes += nbytes
 
-    def _fill(self, node: ArrayNode, out: np.ndarray[Any, Any]) -> None:
-        """Read all of a variable, piece by piece."""
-        for region, place in pieces(whole(node.shape), node.chunks, node.dtype.itemsize):
-            with self._reading():
-                node.read(out[place] if place else out, region)
+    def _fill(self, node: ArrayNode, wanted: Region, out: np.ndarray[Any, Any]) -> None:
+        """Read what is wanted of a variable, piece by piece."""
+        for region, place in pieces(wanted, node.chunks, node.dtype.itemsize):
+            _reading(node.read, out[place] if place else out, region)
             self._read += node.dtype.itemsize * math.prod(region_shape(region))
             if self._progress is not None:
                 self._progress(Progress("/" + node.path, self._read, self._total))
 
     def _described(self, node: Node) -> tuple[Attributes, Origin]:
         """Read a node's attributes, less those whose names cannot stand here, and its origin."""
-        with self._reading():
-            attrs, facts = node.describe()
+        attrs, facts = _reading(node.describe)
         for name in list(attrs):
             why = key_problem(name)
             if why is not None:
@@ -225,28 +265,19 @@ class Loader:
                 return None
         return node.dims
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn what a file's library raises into `FormatError`."""
-        try:
-            yield
-        except EngramError:
-            raise
-        except READ_ERRORS as error:
-            message = (
-                f"cannot be read: {error}. The file may be damaged, or need a filter that is not "
-                "installed (hdf5plugin has many); nothing was imported"
-            )
-            raise FormatError(message) from error
 
-    @contextlib.contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
-        """Put the file and the variable before an error's message."""
-        try:
-            yield
-        except EngramError as error:
-            message = f"{self._source.path}: /{path}: {error}"
-            raise type(error)(message) from error
+def _reading(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call what reads the file, and turn what its library raises into `FormatError`."""
+    try:
+        return call(*arguments)
+    except EngramError:
+        raise
+    except READ_ERRORS as error:
+        message = (
+            f"cannot be read: {error}. The file may be damaged, or need a filter that is not "
+            "installed (hdf5plugin has many); nothing was imported"
+        )
+        raise FormatError(message) from error
 
 
 def _sorted(entries: list[Entry]) -> tuple[Entry, ...]:

@@ -33,8 +33,7 @@ def encode(origin: Origin) -> bytes:
     if not origin:
         return b""
     stated = {"version": VERSION, **origin}
-    text = json.dumps(stated, separators=(",", ":"), ensure_ascii=False, default=_plain)
-    return text.encode("utf-8", "backslashreplace")
+    return _ENCODER.encode(stated).encode("utf-8", "backslashreplace")
 
 
 def decode(encoded: bytes) -> Origin:
@@ -61,3 +60,6 @@ def _plain(value: object) -> object:
         return value.decode("utf-8", "backslashreplace")
     message = f"{value!r} has no place in an origin"
     raise TypeError(message)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_plain)

@@ -42,8 +42,8 @@ def formats() -> tuple[Format, ...]:
     for entry in metadata.entry_points(group=GROUP):
         try:
             found.append(entry.load())
-        except ImportError as error:
-            # A format that lacks its library must not keep the others from their files.
+        except Exception as error:  # noqa: BLE001 - another package's module may raise anything
+            # A format that is broken must not keep the others from their files.
             warnings.warn(f"the format {entry.name!r} cannot be loaded: {error}", stacklevel=2)
     return tuple(sorted(found, key=lambda f: (f.rank, f.name)))
 

@@ -86,6 +86,11 @@ class Selection:
             region.append(slice(start, max(start, stop), step))
         return tuple(region)
 
+    def length(self, name: str, length: int) -> int:
+        """Return how long a dimension of this length is once it is sliced."""
+        asked = self._slices.get(name)
+        return length if asked is None else len(range(*asked.indices(length)))
+
     def check_dims(self) -> None:
         """Say so if a slice has met no dimension; to be called after the last `region`."""
         for name in sorted(self._unmet_dims):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engram import _engram
+from engram import machine
 from engram.cli.doctor.finding import Finding, Verdict
 from engram.size import human
 
@@ -21,18 +21,18 @@ _MACHINE = "/proc/meminfo"
 
 def findings(place: Place) -> Iterator[Finding]:
     """Yield the limits of memory, each with what is left of it."""
-    limits = _engram.memory_limits()
-    if not any(str(file) != _MACHINE for file, _, _ in limits):
+    limits = machine.memory_limits()
+    if not any(file != _MACHINE for file, _, _ in limits):
         yield Finding("memory limit", "none: no cgroup bounds this process")
     for file, limit, used in limits:
-        yield _limit(str(file), limit, used)
+        yield _limit(file, limit, used)
     if place.in_memory:
         yield _swap(place)
 
 
 def left() -> int:
     """Return the bytes of memory that this process may still take."""
-    return min((limit - used for _, limit, used in _engram.memory_limits()), default=0)
+    return min((limit - used for _, limit, used in machine.memory_limits()), default=0)
 
 
 def _limit(file: str, limit: int, used: int) -> Finding:

@@ -96,7 +96,10 @@ class FITSSource(Source):
         if isinstance(hdu, fits.hdu.base._CorruptedHDU):
             message = "its header is damaged"
             raise FormatError(message)
-        if number == 0 and isinstance(hdu, fits.PrimaryHDU) and not hdu.header["NAXIS"]:
+        if number == 0 and not isinstance(hdu, fits.PrimaryHDU):
+            message = "it says itself that it does not conform to FITS (SIMPLE is not T)"
+            raise FormatError(message)
+        if number == 0 and not hdu.header["NAXIS"]:
             return  # the root's
         name = self._name(number, hdu)
         describe = functools.partial(self._describe, name, number)

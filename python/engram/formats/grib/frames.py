@@ -69,15 +69,19 @@ def _tell_gap(source: Source, file: BinaryIO, end: int, begin: int) -> None:
     """Tell of bytes between messages; the end of a message among them is one that lost its head."""
     if begin <= end:
         return
-    file.seek(end)
-    between = file.read(begin - end)
-    if _END in between:
+    is_blank = True
+    for start in range(end, begin, _STEP):
+        file.seek(max(end, start - len(_END)))  # an end that lies across two pieces is met, too
+        piece = file.read(min(begin, start + _STEP) - file.tell())
+        is_blank = is_blank and not piece.strip(b"\0")
+        if _END not in piece:
+            continue
         message = (
             f"{source.path}: at byte {end} is a message without its beginning. The file is "
             "damaged: get it again"
         )
         raise FormatError(message)
-    if between.strip(b"\0"):
+    if not is_blank:
         why = f"{begin - end} bytes that belong to no message, as the heading of a bulletin"
         source.leave_out("", f"bytes from {end}", why)
 

@@ -103,7 +103,9 @@ class Kind:
     def memory(self) -> h5t.TypeID:
         """The type that its values have in memory: h5py's, for enums, charsets and tags."""
         if self._memory is None:
-            self._memory = h5t.py_create(self.dtype)
+            # Opaque values are moved as they are: HDF5 asks that their tags be the same.
+            is_opaque = self.of == h5t.OPAQUE
+            self._memory = self.tid if is_opaque else h5t.py_create(self.dtype)
         return self._memory
 
 

@@ -33,9 +33,15 @@ class NetCDFFormat:
 
     def open(self, path: Path) -> Source:
         """Open and walk the file."""
-        from engram.formats.netcdf import read  # noqa: PLC0415 - netCDF4 is loaded for files alone
+        with path.open("rb") as file:
+            is_classic = file.read(len(classic.MAGIC)) == classic.MAGIC
+        if is_classic:
+            from engram.formats.netcdf.read3 import ClassicSource  # noqa: PLC0415 - for files alone
 
-        return read.open_netcdf(path)
+            return ClassicSource(path)
+        from engram.formats.netcdf.read4 import open_netcdf4  # noqa: PLC0415 - as above
+
+        return open_netcdf4(path)
 
     def problems(self, tree: Tree, kind: str) -> list[Problem]:
         """Return what a kind of file cannot hold."""

@@ -1,52 +1,116 @@
-"""The header of a classic netCDF file, read to learn how long the file must be.
+"""The header of a classic netCDF file (CDF-1, CDF-2 and CDF-5, after the format's specification).
 
-The netCDF library reads zeros where a classic file has been cut off, and says nothing. So the
-header is read here as well (CDF-1, CDF-2 and CDF-5, after the format's specification), and the
-end of the last value compared with the file's size.
+It is read here, not by netCDF's library: for a small file that takes longer to open it than all of
+its values take to read, and where a file has been cut off it reads zeros and says nothing. So the
+end of the last value is compared with the file's size before anything is read. All numbers of the
+header are bounded by that size, or refused.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from engram.errors import FormatError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
 
 MAGIC = b"CDF"
-VERSIONS = (1, 2, 5)
+VERSIONS = {1: "NETCDF3_CLASSIC", 2: "NETCDF3_64BIT_OFFSET", 5: "NETCDF3_64BIT_DATA"}
 
 DIMENSION, VARIABLE, ATTRIBUTE = 10, 11, 12
-_TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-_CHAR = 2
+_DTYPES = {
+    1: ">i1", 2: "S1", 3: ">i2", 4: ">i4", 5: ">f4", 6: ">f8",
+    7: ">u1", 8: ">u2", 9: ">u4", 10: ">i8", 11: ">u8",
+}  # fmt: skip
+_TYPES = {code: np.dtype(name) for code, name in _DTYPES.items()}
 _WIDE = 5
 _WIDE_OFFSETS = 2
+_FIRST_BYTES = 64 << 10
+_TAG = struct.Struct(">I")
+
+
+class _Short(Exception):  # noqa: N818 - an answer within this module
+    """More of the file is needed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Variable:
-    """Where a variable's values lie."""
+class Variable:
+    """A variable, and where its values lie.
 
-    name: str
-    nuls: dict[str, int]
+    Attributes
+    ----------
+    name
+        Its name's bytes.
+    dims
+        Its dimensions, as places among the file's.
+    attributes
+        Its attributes: text as bytes, numbers as arrays of the file's byte order.
+    dtype
+        The dtype of its values in the file.
+    begin
+        Where they begin.
+    nbytes
+        Bytes of all of them, or of one record.
+    is_record
+        Whether its first dimension is the one without a limit.
+
+    """
+
+    name: bytes
+    dims: tuple[int, ...]
+    attributes: dict[bytes, Any]
+    dtype: np.dtype[Any]
     begin: int
-    nbytes: int  # of one record, or of all of it
-    record: bool
+    nbytes: int
+    is_record: bool
 
 
-class _Header:
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the header says.
+
+    Attributes
+    ----------
+    model
+        Which of the classic formats it is, in netCDF4's words.
+    records
+        The length of the dimension without a limit.
+    stride
+        Bytes from one record to the next.
+    dimensions
+        Names and lengths; that without a limit has the length 0.
+    attributes
+        The file's attributes, as `Variable.attributes`.
+    variables
+        The variables, in the file's order.
+
+    """
+
+    model: str
+    records: int
+    stride: int
+    dimensions: list[tuple[bytes, int]]
+    attributes: dict[bytes, Any]
+    variables: list[Variable]
+
+
+class _Reader:
     """The header's fields, one after the other."""
 
-    def __init__(self, file: BinaryIO, nbytes: int, path: Path) -> None:
-        self._file = file
+    def __init__(self, data: bytes, nbytes: int, path: Path) -> None:
+        self._data = data
         self._nbytes = nbytes
         self._path = path
-        self.version = self.take(4)[3]
-        self.count_bytes = 8 if self.version == _WIDE else 4
-        self.offset_bytes = 8 if self.version >= _WIDE_OFFSETS else 4
+        self._at = 4
+        self.version = data[3]
+        self._count = struct.Struct(">Q" if self.version == _WIDE else ">I")
+        self._offset = struct.Struct(">Q" if self.version >= _WIDE_OFFSETS else ">I")
+        self.streaming = (1 << 8 * self._count.size) - 1
 
     def fail(self, what: str) -> FormatError:
         """Return the error to raise."""
@@ -56,89 +120,84 @@ class _Header:
         )
         return FormatError(message)
 
-    def take(self, nbytes: int) -> bytes:
-        """Read so many bytes."""
-        if nbytes > self._nbytes - self._file.tell():
-            raise self.fail(f"its header ends beyond the file's {self._nbytes} bytes")
-        return self._file.read(nbytes)
+    def _pass(self, nbytes: int) -> int:
+        """Go on by so many bytes, and return where they begin."""
+        at, self._at = self._at, self._at + nbytes
+        if self._at > len(self._data):
+            if self._at > self._nbytes:
+                raise self.fail(f"its header ends beyond the file's {self._nbytes} bytes")
+            raise _Short
+        return at
 
-    def number(self, nbytes: int) -> int:
-        """Read a big-endian number."""
-        return int.from_bytes(self.take(nbytes), "big")
+    def tag(self) -> int:
+        """Read a number of 4 bytes."""
+        found: int = _TAG.unpack_from(self._data, self._pass(4))[0]
+        return found
 
     def count(self) -> int:
         """Read a number of elements."""
-        return self.number(self.count_bytes)
+        found: int = self._count.unpack_from(self._data, self._pass(self._count.size))[0]
+        return found
 
-    def skip(self, nbytes: int) -> None:
-        """Pass over so many bytes and the padding after them."""
-        padded = nbytes + -nbytes % 4
-        if padded > self._nbytes - self._file.tell():
-            raise self.fail(f"its header ends beyond the file's {self._nbytes} bytes")
-        self._file.seek(padded, 1)
-
-    def list_of(self, tag: int) -> int:
-        """Read the beginning of a list, and return its length."""
-        found, length = self.number(4), self.count()
-        if found not in (0, tag) or (found == 0 and length != 0):
-            raise self.fail(f"its header has the tag {found} where {tag} should stand")
-        return length
-
-    def element_bytes(self) -> int:
-        """Read a type, and return the bytes of one element."""
-        kind = self.number(4)
-        if kind not in _TYPE_BYTES:
-            raise self.fail(f"its header names the type {kind}, which does not exist")
-        return _TYPE_BYTES[kind]
-
-    def name(self) -> str:
-        """Read a name."""
-        return self.padded(self.count()).decode("utf-8", "replace")
+    def offset(self) -> int:
+        """Read a place in the file."""
+        found: int = self._offset.unpack_from(self._data, self._pass(self._offset.size))[0]
+        return found
 
     def padded(self, nbytes: int) -> bytes:
         """Read so many bytes, and pass over the padding after them."""
-        return self.take(nbytes + -nbytes % 4)[:nbytes]
+        at = self._pass(nbytes + -nbytes % 4)
+        return self._data[at : at + nbytes]
 
-    def attributes(self) -> dict[str, int]:
-        """Pass over a list of attributes; return how many NULs end each text that has some."""
-        nuls = {}
-        for _ in range(self.list_of(ATTRIBUTE)):
-            name = self.name()
-            kind = self.number(4)
-            if kind not in _TYPE_BYTES:
-                raise self.fail(f"its header names the type {kind}, which does not exist")
-            nbytes = _TYPE_BYTES[kind] * self.count()
-            if kind != _CHAR or not nbytes:
-                self.skip(nbytes)
-                continue
-            raw = self.padded(nbytes)
-            if raw.endswith(b"\0"):
-                nuls[name] = nbytes - len(raw.rstrip(b"\0"))
-        return nuls
+    def name(self) -> bytes:
+        """Read a name."""
+        return self.padded(self.count())
 
-    def variable(self, lengths: list[int]) -> _Variable:
+    def list_of(self, tag: int) -> range:
+        """Read the beginning of a list."""
+        found, length = self.tag(), self.count()
+        if found not in {0, tag} or (found == 0 and length != 0):
+            raise self.fail(f"its header has the tag {found} where {tag} should stand")
+        return range(length)
+
+    def dtype(self) -> np.dtype[Any]:
+        """Read a type."""
+        kind = self.tag()
+        if kind not in _TYPES:
+            raise self.fail(f"its header names the type {kind}, which does not exist")
+        return _TYPES[kind]
+
+    def attributes(self) -> dict[bytes, Any]:
+        """Read a list of attributes."""
+        found: dict[bytes, Any] = {}
+        for _ in self.list_of(ATTRIBUTE):
+            name, dtype = self.name(), self.dtype()
+            content = self.padded(dtype.itemsize * self.count())
+            found[name] = content if dtype.kind == "S" else np.frombuffer(content, dtype)
+        return found
+
+    def variable(self, dimensions: list[tuple[bytes, int]]) -> Variable:
         """Read a variable's entry."""
         name = self.name()
-        dims = [self.count() for _ in range(self.count())]
-        if any(d >= len(lengths) for d in dims):
-            raise self.fail(f"its header names a dimension {max(dims)} of {len(lengths)}")
-        nuls = self.attributes()
-        nbytes = self.element_bytes()
+        dims = tuple([self.count() for _ in range(self.count())])
+        if any(d >= len(dimensions) for d in dims):
+            raise self.fail(f"its header names a dimension {max(dims)} of {len(dimensions)}")
+        attributes = self.attributes()
+        dtype = self.dtype()
+        nbytes = dtype.itemsize
         self.count()  # the stated size; it is capped, so it is computed instead
-        begin = self.number(self.offset_bytes)
-        record = bool(dims) and lengths[dims[0]] == 0
-        for dim in dims[1:] if record else dims:
-            nbytes *= lengths[dim]
-        return _Variable(name, nuls, begin, nbytes, record)
+        begin = self.offset()
+        lengths = [dimensions[d][1] for d in dims]
+        is_record = bool(lengths) and lengths[0] == 0
+        for length in lengths[1:] if is_record else lengths:
+            nbytes *= length
+        if 0 in lengths[1:]:
+            raise self.fail(f"its variable {name!r} has records that are not its first dimension")
+        return Variable(name, dims, attributes, dtype, begin, nbytes, is_record)
 
 
-def check_length(path: Path) -> dict[str, dict[str, int]]:
-    """Compare a classic file's size with what its header needs.
-
-    Returns
-    -------
-    How many NULs, which netCDF4 does not show, end the text of each attribute that has some: by
-    variable, `""` for the file, and by attribute.
+def read_header(path: Path) -> Header:
+    """Read a classic file's header, and compare the file's size with what it needs.
 
     Raises
     ------
@@ -148,23 +207,36 @@ def check_length(path: Path) -> dict[str, dict[str, int]]:
     """
     with path.open("rb") as file:
         nbytes = file.seek(0, 2)
-        file.seek(0)
-        header = _Header(file, nbytes, path)
-        records = header.count()
-        streaming = records == (1 << 8 * header.count_bytes) - 1
-        lengths = []
-        for _ in range(header.list_of(DIMENSION)):
-            header.skip(header.count())
-            lengths.append(header.count())
-        nuls = {"": header.attributes()}
-        variables = [header.variable(lengths) for _ in range(header.list_of(VARIABLE))]
-    end = max((v.begin + v.nbytes for v in variables if not v.record and v.nbytes), default=0)
-    recorded = [v for v in variables if v.record]
-    if recorded and records and not streaming:
-        padded = sum(v.nbytes + -v.nbytes % 4 for v in recorded)
-        stride = recorded[0].nbytes if len(recorded) == 1 else padded
-        last = max(v.begin + v.nbytes for v in recorded)
-        end = max(end, last + (records - 1) * stride)
+        asked = _FIRST_BYTES
+        while True:
+            file.seek(0)
+            data = file.read(asked)
+            try:
+                return _parsed(_Reader(data, nbytes, path), nbytes)
+            except _Short:
+                asked *= 4
+
+
+def _parsed(reader: _Reader, nbytes: int) -> Header:
+    """Return a header whose values are all within the file."""
+    records = reader.count()
+    dimensions = [(reader.name(), reader.count()) for _ in reader.list_of(DIMENSION)]
+    attributes = reader.attributes()
+    variables = [reader.variable(dimensions) for _ in reader.list_of(VARIABLE)]
+    for names in ([name for name, _ in dimensions], [v.name for v in variables]):
+        if len(set(names)) < len(names):
+            raise reader.fail("its header names two things alike")
+    recorded = [v for v in variables if v.is_record]
+    padded = sum(v.nbytes + -v.nbytes % 4 for v in recorded)
+    stride = recorded[0].nbytes if len(recorded) == 1 else padded
+    if records == reader.streaming:
+        # Its writer did not know how many there would be: as many as the file has room for.
+        begin = min((v.begin for v in recorded), default=nbytes)
+        records = max(0, nbytes - begin) // stride if stride else 0
+    end = max((v.begin + v.nbytes for v in variables if not v.is_record and v.nbytes), default=0)
+    if recorded and records:
+        end = max(end, max(v.begin + v.nbytes for v in recorded) + (records - 1) * stride)
     if end > nbytes:
-        raise header.fail(f"its header needs {end} bytes, and the file has {nbytes}")
-    return {**nuls, **{v.name: v.nuls for v in variables}}
+        raise reader.fail(f"its header needs {end} bytes, and the file has {nbytes}")
+    model = VERSIONS[reader.version]
+    return Header(model, records, stride, dimensions, attributes, variables)

@@ -70,6 +70,17 @@ class Dimensions:
         for item in arrays:
             self._settle(item)
 
+    def of_width(self, item: ArrayItem, width: int) -> Dimension:
+        """Return the dimension of an array's characters: one for all of that width in its group."""
+        at = _group_of(item.path)
+        name, number = f"string{width}", 1
+        while (there := self.of_group[at].get(name)) is not None and there.size != width:
+            number += 1
+            name = f"string{width}_{number}"
+        if there is None:
+            there = self.of_group[at][name] = Dimension(name, width, at, settled_by=item.path)
+        return there
+
     def _seen(self, item: ArrayItem, name: str) -> Iterator[Dimension]:
         """Yield the dimensions of a name that an array sees, the nearest first."""
         at = _group_of(item.path)

@@ -40,8 +40,10 @@ _TIME_WORDS = {
     "ns": "nanoseconds",
 }
 _NUL = "a string has a NUL, which ends a string in netCDF"
+_UNSEEN = "opaque values, which ncdump shows and netCDF4 does not"
 _TEXT_BYTES = 256
-_AS_DAYS = ("Y", "M", "W")
+_DATES_IN = dict.fromkeys(("Y", "M", "W"), "D")
+_DURATIONS_IN = dict.fromkeys(("W", "D", "h", "m"), "s")
 _COMPLEX_NAMES = {8: "_PFNC_FLOAT_COMPLEX_TYPE", 16: "_PFNC_DOUBLE_COMPLEX_TYPE"}
 """What netCDF4 calls its complex types, by which it knows them again."""
 
@@ -64,6 +66,8 @@ class Form:
         What to tell the user of it, or None.
     type_name
         The name of a user-defined type that is known for this, or None.
+    width
+        The characters of each value, which are the last axis of the variable; 0 if it has none.
 
     """
 
@@ -73,6 +77,7 @@ class Form:
     attrs: dict[str, Any] = field(default_factory=dict)
     note: str | None = None
     type_name: str | None = None
+    width: int = 0
 
 
 def form_of(item: ArrayItem, kind: Kind) -> Form | str:
@@ -138,7 +143,8 @@ def _time(item: ArrayItem, kind: Kind) -> Form | str:
         return f"times ({item.dtype}) are 64-bit integers; netcdf4 and netcdf3-64bit-data have them"
     unit, count = np.datetime_data(item.dtype)
     is_date = item.dtype.kind == "M"
-    kept = "D" if unit in _AS_DAYS and (is_date or unit == "W") else unit
+    # Seconds are the longest units in which xarray knows durations again.
+    kept = _DATES_IN.get(unit, unit) if is_date else _DURATIONS_IN.get(unit, unit)
     if kept not in _TIME_WORDS:
         return f"times ({item.dtype}) in units that CF has no word for"
     plain = np.dtype(f"{item.dtype.kind}8[{kept}]")
@@ -149,7 +155,7 @@ def _time(item: ArrayItem, kind: Kind) -> Form | str:
     }
     if is_date:
         attrs["calendar"] = "proleptic_gregorian"
-    elif kept in {"s", "ms", "us", "ns"}:
+    else:
         attrs["dtype"] = f"timedelta64[{kept}]"
 
     def convert(piece: Array) -> Array:
@@ -179,13 +185,17 @@ def _complex(item: ArrayItem, kind: Kind) -> Form | str:
 
 def _bytes(item: ArrayItem, kind: Kind) -> Form | str:
     """Return the form of bytes: characters, one each; strings where they came from such."""
-    if item.dtype.itemsize == 1:
+    width = item.dtype.itemsize
+    if width == 1:
         return Form(CHARS, item.dtype)
-    if kind.is_classic:
-        return f"byte strings ({item.dtype}) have no type in {kind.model}; only characters (S1) do"
-    came_as_text = str(item.origin.get("format", "")).startswith("NETCDF")
-    note = None if came_as_text else f"byte strings ({item.dtype}), as strings of variable length"
-    return Form(STRINGS, item.dtype, note=note)
+    if not kind.is_classic and str(item.origin.get("format", "")).startswith("NETCDF"):
+        return Form(STRINGS, item.dtype)
+
+    def convert(piece: Array) -> Array:
+        return np.ascontiguousarray(piece).reshape(-1).view("S1").reshape(*piece.shape, width)
+
+    note = f"byte strings ({item.dtype}), as characters along a dimension string{width}"
+    return Form(CHARS, np.dtype("S1"), convert, note=note, width=width)
 
 
 def _unicode(item: ArrayItem, kind: Kind) -> Form | str:
@@ -196,7 +206,8 @@ def _unicode(item: ArrayItem, kind: Kind) -> Form | str:
         return _NUL
     dtype = text.string_dtype()
     note = "strings of fixed width, as strings of variable length"
-    return Form(STRINGS, dtype, lambda piece: piece.astype(dtype), note=note)
+    native = item.dtype.newbyteorder("=")
+    return Form(STRINGS, dtype, lambda piece: piece.astype(native).astype(dtype), note=note)
 
 
 def _strings(item: ArrayItem, kind: Kind) -> Form | str:
@@ -221,8 +232,11 @@ def _void(item: ArrayItem, kind: Kind) -> Form | str:
     if kind.is_classic:
         return f"the type {item.dtype} has no like in {kind.model}, which has no types of its own"
     if item.dtype.names is None:
-        return Form(OPAQUE, item.dtype)
+        note = None if "opaque" in str(item.origin.get("type")) else _UNSEEN
+        return Form(OPAQUE, item.dtype, note=note)
     why = _record_problem(item.dtype)
+    if why is None and not str(item.origin.get("format", "")).startswith("NETCDF4"):
+        why = _unopened(item.dtype)
     return why or Form(COMPOUND, item.dtype)
 
 
@@ -246,6 +260,18 @@ def _record_problem(dtype: DType) -> str | None:
                 return f"field {name!r}: {inner}"
         elif not _is_plain(base) or 0 in field_dtype.shape:
             return f"its field {name!r} is of {field_dtype}, which netCDF has not"
+    return None
+
+
+def _unopened(dtype: DType) -> str | None:
+    """Say which field would keep netCDF4 from opening the file, though netCDF has such; or None."""
+    for name in dtype.names or ():
+        if dtype[name].base.names is not None:
+            if dtype[name].shape:
+                return f"its field {name!r} is an array of records: netCDF4 opens no file with one"
+            inner = _unopened(dtype[name])
+            if inner is not None:
+                return f"field {name!r}: {inner}"
     return None
 
 

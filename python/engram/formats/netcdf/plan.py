@@ -56,6 +56,12 @@ class Variable:
         return self.item.path.rpartition("/")[2]
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape in the file."""
+        width = self.form.width
+        return (*self.item.shape, width) if width else self.item.shape
+
+    @property
     def is_coordinate(self) -> bool:
         """Whether it is the variable of the dimension that has its name and group."""
         if not self.dims:
@@ -156,6 +162,8 @@ class Plan:
         self._tell(item, form)
         attrs = [] if form.kind == HIDDEN else self._attributes(item, form.attrs, form)
         dims = self._dims.of_array.get(item.path)
+        if form.width and dims is not None:
+            dims = [*dims, self._dims.of_width(item, form.width)]
         self.groups[at].variables.append(Variable(item, form, dims, attrs))
 
     @staticmethod

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from engram.formats.target import Tree
 
 _ORDERED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
+_HDF5_FILTERS = 255
+"""The last number of a filter of HDF5's own."""
+
 _ZSTD, _BZIP2, _BLOSC = 32015, 307, 32001
 _EXACT = {1, 2, 3, 4, _BZIP2, 32000, _BLOSC, 32004, 32008, _ZSTD, 32026}
 """Filters that give back every bit."""
@@ -39,8 +42,13 @@ def creation() -> h5p.PropDCID:
     return made
 
 
-def creation_of(variable: Variable, tree: Tree) -> h5p.PropDCID:
-    """Return how a variable's dataset is made."""
+def uses_plugins(variable: Variable) -> bool:
+    """Whether a variable came with filters that are not HDF5's own."""
+    return any(code > _HDF5_FILTERS for _, code, _ in _filters(variable))
+
+
+def creation_of(variable: Variable, tree: Tree, *, plugins: bool = True) -> h5p.PropDCID:
+    """Return how a variable's dataset is made; without filters of `plugins`, if they fail."""
     made = creation()
     _set_fill(made, variable)
     chunks = chunks_of(variable)
@@ -54,18 +62,19 @@ def creation_of(variable: Variable, tree: Tree) -> h5p.PropDCID:
     made.set_layout(h5d.CHUNKED)
     made.set_chunk(chunks)
     for name, code, values in _filters(variable):
+        if code > _HDF5_FILTERS and not plugins:
+            continue
         _add_filter(made, variable, tree, (name, code, values))
     return made
 
 
 def chunks_of(variable: Variable) -> tuple[int, ...] | None:
     """Return a variable's chunk shape; None if it is stored in one piece."""
-    item = variable.item
-    shape = item.shape
+    item, shape = variable.item, variable.shape
     if not shape:
         return None
     kept = item.origin.get("chunks")
-    grows = [d.unlimited for d in variable.dims or ()] or [False] * len(shape)
+    grows = [d.unlimited for d in variable.dims or ()]
     if isinstance(kept, list) and len(kept) == len(shape) and all(_is_length(n) for n in kept):
         return tuple(
             n if can else max(1, min(n, length))
@@ -76,12 +85,12 @@ def chunks_of(variable: Variable) -> tuple[int, ...] | None:
     # One record at a time; a run of records, where records are small.
     chunk = [1 if can else max(1, n) for n, can in zip(shape, grows, strict=True)]
     for axis in range(len(shape)):
-        nbytes = item.dtype.itemsize * math.prod(chunk)
+        nbytes = variable.form.dtype.itemsize * math.prod(chunk)
         if grows[axis] and axis == 0 and nbytes < 1 << 12:
             chunk[axis] = max(1, min(max(shape[axis], 1), (1 << 12) // nbytes))
         while nbytes > _CHUNK_BYTES and chunk[axis] > 1:
             chunk[axis] = -(-chunk[axis] // 2)
-            nbytes = item.dtype.itemsize * math.prod(chunk)
+            nbytes = variable.form.dtype.itemsize * math.prod(chunk)
     return tuple(chunk)
 
 

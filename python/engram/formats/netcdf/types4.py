@@ -66,10 +66,13 @@ class Types:
                 there = _alike(tid, _type_name(variable), known)
                 if there is None:
                     name = _type_name(variable) or f"{variable.name}_t"
-                    name = unused(name, taken)
-                    taken.add(name)
-                    self._wanted[path][name] = there = tid
-                    known.append((name, tid))
+                    there = tid
+                    for inner_name, inner in _with_inner(name, tid):
+                        if _alike(inner, None, known) is None:
+                            free = unused(inner_name, taken)
+                            taken.add(free)
+                            self._wanted[path][free] = inner
+                            known.append((free, inner))
                 self._chosen[variable.item.path] = there
 
     def commit(self, place: h5g.GroupID, path: str) -> None:
@@ -173,6 +176,20 @@ def _arrayed(base: h5t.TypeID, shape: tuple[int, ...]) -> h5t.TypeID:
     if isinstance(base, h5t.TypeArrayID):
         return h5t.array_create(base.get_super(), (*shape, *base.get_array_dims()))
     return h5t.array_create(base, shape)
+
+
+def _with_inner(name: str, tid: h5t.TypeID) -> list[tuple[str, h5t.TypeID]]:
+    """Return a type and those of its fields that must be committed too, each with a name."""
+    found = [(name, tid)]
+    for place in range(tid.get_nmembers() if isinstance(tid, h5t.TypeCompoundID) else 0):
+        member = tid.get_member_type(place)
+        while isinstance(member, h5t.TypeArrayID):
+            member = member.get_super()
+        if isinstance(member, h5t.TypeCompoundID | h5t.TypeEnumID | h5t.TypeOpaqueID):
+            inner = tid.get_member_name(place)
+            field = inner.decode() if isinstance(inner, bytes) else inner
+            found += _with_inner(f"{name.removesuffix('_t')}_{field}_t", member)
+    return found
 
 
 def _depth(tid: h5t.TypeID) -> int:

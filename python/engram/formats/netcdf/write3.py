@@ -3,9 +3,9 @@
 A classic file is a header and then values: those of fixed size, one variable after the other, then
 the records, each with a part of every variable that has the unlimited dimension first. All is
 big-endian and padded to four bytes, but the only record variable of a file, which is not padded.
-Padding after values is of fill values, as netCDF's library leaves it. So a file that this library
-wrote at one go comes back byte by byte; text without a character, which netCDF4 cannot write, and
-the place of `_FillValue` among the attributes are kept too.
+So a file that netCDF's library wrote at one go comes back byte by byte, but for what stands in the
+padding; text without a character, which netCDF4 cannot write, and the place of `_FillValue` among
+the attributes are kept too.
 """
 
 from __future__ import annotations
@@ -218,5 +218,5 @@ def _is_record(variable: Variable) -> bool:
 
 def _nbytes(variable: Variable) -> int:
     """Return a variable's bytes; of one record, if it has records."""
-    shape = variable.item.shape
+    shape = variable.shape
     return variable.form.dtype.itemsize * math.prod(shape[1:] if _is_record(variable) else shape)

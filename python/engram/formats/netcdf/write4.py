@@ -171,18 +171,25 @@ class _Writer:
 
     def _dataset(self, place: h5g.GroupID, name: str, variable: Variable) -> h5d.DatasetID:
         """Make a variable's dataset, without its values."""
-        item, dims = variable.item, variable.dims or []
-        if not item.shape:
+        shape = variable.shape
+        if not shape:
             space = h5s.create(h5s.SCALAR)
         else:
-            grows = [d.unlimited for d in dims] or [False] * len(item.shape)
-            most = tuple(
-                h5s.UNLIMITED if can else n for can, n in zip(grows, item.shape, strict=True)
-            )
-            space = h5s.create_simple(item.shape, most)
+            axes = zip(variable.dims or (), shape, strict=True)
+            most = tuple(h5s.UNLIMITED if d.unlimited else n for d, n in axes)
+            space = h5s.create_simple(shape, most)
         tid = self._types.of_variable(variable)
-        create = storage.creation_of(variable, self._plan.tree)
-        return h5d.create(place, name.encode(), tid, space, create)
+        tree = self._plan.tree
+        try:
+            create = storage.creation_of(variable, tree)
+            return h5d.create(place, name.encode(), tid, space, create)
+        except (ValueError, RuntimeError, OSError) as error:
+            if not storage.uses_plugins(variable):
+                raise
+            # Some plugins work with the HDF5 library alone that they were built for.
+            tree.note(variable.item.path, "filters", f"left away, as they fail here: {error}")
+            create = storage.creation_of(variable, tree, plugins=False)
+            return h5d.create(place, name.encode(), tid, space, create)
 
     def _attach(self, variable: Variable, dataset: h5d.DatasetID) -> None:
         """Give a variable its dimensions."""
@@ -207,7 +214,7 @@ class _Writer:
                 _put_number(owner, name, attribute.value)
             else:
                 tid = self._types.of_value(attribute.value.dtype, attribute.facts)
-                value = np.ascontiguousarray(attribute.value)
+                value = np.asarray(attribute.value, order="C")
                 space = h5s.create_simple(value.shape) if value.ndim else h5s.create(h5s.SCALAR)
                 h5a.create(owner, name, tid, space).write(value, mtype=tid)
 
@@ -218,7 +225,9 @@ class _Writer:
         values = item.load()
         tid = None if is_text else dataset.get_type()  # h5py's own, of objects, for strings
         width = _TEXT_BYTES if is_text else item.dtype.itemsize
-        for region in regions(item.shape, storage.chunks_of(variable), width):
+        chunks = storage.chunks_of(variable)
+        chunks = chunks[: len(item.shape)] if chunks else None
+        for region in regions(item.shape, chunks, width):
             piece = values[index(region)]
             nbytes = piece.nbytes
             if form.convert is not None:
@@ -226,9 +235,10 @@ class _Writer:
             if is_text:
                 piece = _as_objects(piece)
             piece = np.ascontiguousarray(piece)
-            if item.shape:
+            if variable.shape:
                 space = dataset.get_space()
-                space.select_hyperslab(tuple(s.start for s in region), piece.shape)
+                start = [s.start for s in region] + [0] * bool(form.width)
+                space.select_hyperslab(tuple(start), piece.shape)
                 dataset.write(h5s.create_simple(piece.shape), space, piece, mtype=tid)
             else:
                 dataset.write(h5s.ALL, h5s.ALL, piece, mtype=tid)

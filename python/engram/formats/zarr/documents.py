@@ -42,7 +42,7 @@ WORD = "zarr"
 
 _RAW_BITS = re.compile(r"r(\d+)")
 
-ERRORS = (ValueError, TypeError, LookupError, RuntimeError, OverflowError, AttributeError)
+ERRORS = (ValueError, TypeError, LookupError, RuntimeError, ArithmeticError, AttributeError)
 """What zarr raises where a document is none."""
 
 
@@ -60,7 +60,9 @@ def quiet() -> Iterator[None]:
 
 def kept(document: Document) -> Document:
     """Return what of a document an origin keeps; of attributes, whether it has any."""
-    found = {name: value for name, value in document.items() if name != "consolidated_metadata"}
+    found = dict(document)
+    if found.get("consolidated_metadata") is not None:
+        del found["consolidated_metadata"]
     if "attributes" in found:
         found["attributes"] = {}
     return found
@@ -115,9 +117,12 @@ def handle(document: Document, store: StorePath, *, write_empty: bool = False) -
             codecs = [guarded(codec) for codec in metadata.codecs]
             metadata = dataclasses.replace(metadata, codecs=codecs)
             config = {"write_empty_chunks": write_empty}
-            return zarr.Array(zarr.AsyncArray(metadata, store, config))
+            array = zarr.Array(zarr.AsyncArray(metadata, store, config))
+            if 0 in array.chunks:
+                raise ValueError(f"it has chunks of the shape {array.chunks}")
+            return array
     except ERRORS as error:
-        message = f"its zarr.json cannot be read: {error or type(error).__name__}"
+        message = f"its zarr.json cannot be read: {str(error) or type(error).__name__}"
         raise FormatError(message) from error
 
 
@@ -173,6 +178,9 @@ def stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if dtype.kind == "T":
         return dtype
+    if any(dtype[name].subdtype is not None for name in dtype.names or ()):
+        message = "Zarr has no like of it: no fields that are arrays"
+        raise FormatError(message)
     try:
         with quiet():
             made = parse_dtype(_plain(dtype), zarr_format=3)

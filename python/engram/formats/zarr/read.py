@@ -8,12 +8,14 @@ Zarr it says that each of its values is the fill value.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import zipfile
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,8 +33,6 @@ from engram.formats.zarr.guard import guarded_second
 from engram.formats.zarr.second import as_third
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engram.formats.blocks import Region
     from engram.formats.source import Attributes, Node, Origin
     from engram.formats.zarr.documents import Document
@@ -77,8 +77,10 @@ class ZarrSource(Source):
             folders.sort()
             for name in sorted(names):
                 file = os.path.join(folder, name)  # noqa: PTH118 - of many thousands, fast
-                found = os.stat(file)  # noqa: PTH116 - likewise
-                said = f"{file}\0{found.st_ino} {found.st_size} {found.st_mtime_ns}\0"
+                said = f"{file}\0"
+                with contextlib.suppress(FileNotFoundError):  # a link to nowhere
+                    found = os.stat(file)  # noqa: PTH116 - as above
+                    said += f"{found.st_ino} {found.st_size} {found.st_mtime_ns}\0"
                 seen.update(said.encode("utf-8", "surrogateescape"))
         return seen.hexdigest()
 
@@ -104,6 +106,9 @@ class ZarrSource(Source):
 
     def _member(self, inner: Folder, path: str) -> None:
         """Visit what is in a group, unless it is none of Zarr's."""
+        if not inner.exists() or (isinstance(inner, Path) and _leads_up(inner)):
+            self.leave_out(path, "symbolic link", "dangling, or leads to a folder that contains it")
+            return
         if inner.is_file():
             if inner.name not in documents.FILES:
                 self.leave_out(path, "file", "no part of Zarr")
@@ -127,11 +132,14 @@ class ZarrSource(Source):
                 if found is not None and self.format == documents.FORMAT:
                     self.format = documents.SECOND
                     self.note(path, "Zarr v2", "it is exported as v3, with chunks as they are here")
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             message = f"{self.path}: /{path}: its metadata cannot be read: {error}"
             raise FormatError(message) from error
         if found is not None and (not isinstance(found, dict) or found.get("zarr_format") != 3):  # noqa: PLR2004 - Zarr's version
             message = f"{self.path}: /{path}: its zarr.json is not of Zarr's third version"
+            raise FormatError(message)
+        if found is not None and not isinstance(found.get("attributes") or {}, dict):
+            message = f"{self.path}: /{path}: its attributes are no JSON object"
             raise FormatError(message)
         return found
 
@@ -220,9 +228,18 @@ class ZarrSource(Source):
                 dtype = array.dtype if array.dtype.kind != "O" else string_dtype()
                 return array, dtype
             return documents.handle(document, store), documents.dtype_of(document)
-        except (FormatError, *documents.ERRORS, *CODEC_ERRORS) as error:
+        except FormatError as error:
+            message = f"{self.path}: /{path}: {error}"
+            raise FormatError(message) from error
+        except (*documents.ERRORS, *CODEC_ERRORS) as error:
             message = f"{self.path}: /{path}: cannot be read: {error}"
             raise FormatError(message) from error
+
+
+def _leads_up(inner: Path) -> bool:
+    """Whether a folder is a symbolic link to one that it is in."""
+    above = inner.absolute().parent.resolve()
+    return inner.is_symlink() and inner.resolve() in {above, *above.parents}
 
 
 def _members(folder: Folder) -> list[Folder]:

@@ -196,10 +196,9 @@ def _kept_document(item: ArrayItem) -> Document | None:
         return None
     if dtype != item.dtype and not (dtype.kind == "O" and item.dtype.kind == "S"):
         return None
-    names = document.get("dimension_names")
-    partly = item.dims is None and names is not None and None in names
-    if not partly and tuple(names or ()) != (item.dims or ()):
-        document["dimension_names"] = None if item.dims is None else list(item.dims)
+    # Names that cannot be dims, such as of some axes alone, are the document's still.
+    if item.dims is not None and tuple(document.get("dimension_names") or ()) != item.dims:
+        document["dimension_names"] = list(item.dims)
     return document
 
 
@@ -239,7 +238,9 @@ def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
     if dtype.names is not None and dtype != item.dtype:
         tree.note(item.path, f"dtype {item.dtype}", f"written as {dtype}")
     kind = item.origin.get("type")
-    if isinstance(kind, dict) and "enum" in kind:
+    if item.origin.get("dataspace") == "null":
+        tree.note(item.path, "dataset", "of no dataspace, written as an empty array")
+    if isinstance(kind, dict) and "enum" in kind and dtype.kind != "b":
         tree.note(item.path, "enumeration", "written as its numbers: Zarr has no enumerations")
 
 
