@@ -2,8 +2,8 @@
 
     python -m bench.own.files FILE POOL
 
-imports one file into a new group of a pool and prints the seconds that it took and the most anonymous
-memory that the process has had meanwhile, in bytes.
+imports one file into a pool and prints the seconds that it took, and the most anonymous memory that
+the process has had meanwhile, in bytes.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ SPEED = 0.7
 
 LARGE = (512, 1024, 1024)  # 2 GiB of float32
 SMALLER = 8
+STEPS = 4  # read at once: 16 MiB
 LIMIT_BYTES = 300 << 20
 WATCH_S = 0.002
 
@@ -128,11 +129,9 @@ def read_pieces(path: Path) -> None:
     """Read a dataset of three dimensions 16 MiB at a time into the same memory, as one does."""
     with h5py.File(path) as file:
         dataset = file["v"]
-        step = dataset.chunks[0] if dataset.chunks and dataset.chunks[0] > 4 else 4  # noqa: PLR2004 - 16 MiB
-        out = np.empty((step, *dataset.shape[1:]), dataset.dtype)
-        for start in range(0, dataset.shape[0], step):
-            stop = min(start + step, dataset.shape[0])
-            dataset.read_direct(out, np.s_[start:stop], np.s_[: stop - start])
+        out = np.empty((STEPS, *dataset.shape[1:]), dataset.dtype)
+        for start in range(0, dataset.shape[0], STEPS):
+            dataset.read_direct(out, np.s_[start : start + STEPS])
 
 
 def attributes(number: int) -> dict[str, Any]:

@@ -77,12 +77,11 @@ def attributes(
             types[name] = {**(kind.told or {}), "dataspace": "null"}
             values[name] = np.empty((0,), text.string_dtype() if kind.is_text else kind.plain)
             continue
-        exact = True
-        if kind.is_text:
-            value, exact = _text(value)
-        if not exact:
-            source.note(path, f"attribute {name}", text.NOT_UTF8)
         values[name] = value
+        if kind.is_text:
+            values[name], exact = _text(value)
+            if not exact:
+                source.note(path, f"attribute {name}", text.NOT_UTF8)
     return values, types
 
 

@@ -21,6 +21,7 @@ from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5 import objects as h5objects
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
+from engram.formats.hdf5.read import HDF5Source
 from engram.formats.netcdf.structure4 import Structure
 from engram.formats.origin import raw
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
@@ -76,7 +77,9 @@ class NetCDF4Source(Source):
             self._add_group(place)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; its handles first, as it is slow to close them with it."""
+        self.nodes.clear()
+        self._structure.places.clear()
         self._file.close()
 
     def _add_group(self, place: Place) -> None:
@@ -107,11 +110,13 @@ class NetCDF4Source(Source):
             why = kind.problem.replace(" have no", f" ({named}) have no") if named else kind.problem
             self.leave_out(path, "variable", why)
             return
-        dataset.kind = kind = self._structure.shown_as(kind)
+        variable.kind = kind = self._structure.shown_as(kind)
         describe = functools.partial(self._describe_variable, variable, told, named)
         dims = tuple(dim.name for dim in variable.dims) or None
         if kind.is_text:
-            load = functools.partial(self._load_text, variable)
+            given = told[0].get("_FillValue", "")
+            fill = given if isinstance(given, str) else ""
+            load = functools.partial(self._load_text, variable, fill)
             raw_text = functools.partial(slabs.text_bytes, dataset)
             has_all = bool(variable.shape) and variable.shape == dataset.shape
             self.nodes.append(
@@ -163,6 +168,9 @@ class NetCDF4Source(Source):
 
     def _text(self, path: str, name: str, value: Array, types: dict[str, Any]) -> Any:
         """Return text of a fixed length: characters if it is one, strings if it is several."""
+        if value.ndim == 0 and b"\0" not in (content := value.tobytes()) and content.isascii():
+            types.pop(name, None)  # as most are
+            return content.decode("ascii")
         pieces = [piece.replace(b"\0", b"") for piece in value.reshape(-1).tolist()]
         if value.ndim == 0 or "dataspace" in types.get(name, {}):
             was = types.pop(name, {})
@@ -217,7 +225,7 @@ class NetCDF4Source(Source):
         values, types = told
         origin: Origin = {"format": self.format, **({"attributes": types} if types else {})}
         dataset = variable.dataset
-        kind = dataset.kind
+        kind = variable.kind
         if (kind.told is not None or named) and (kind.is_text or kind.plain.kind != "S"):
             origin["type"] = {**(kind.told or {}), **({"name": named} if named else {})}
         chunks = dataset.chunks
@@ -237,18 +245,15 @@ class NetCDF4Source(Source):
             origin["hdf5"] = {**h5objects.dataset_origin(dataset), "attributes": stored}
         return values, origin
 
-    def _load_text(self, variable: Variable, region: Region) -> Array:
-        """Read a region of a variable of strings."""
+    def _load_text(self, variable: Variable, fill: str, region: Region) -> Array:
+        """Read a region of a variable of strings, with `fill` where its dataset ends earlier."""
         dataset, path = variable.dataset, variable.path
         if variable.shape == dataset.shape:
             return slabs.load_text(self, dataset, path, region, "variable")
         there, place = _there(variable, region)
         value = slabs.load_text(self, dataset, path, there, "variable")
-        given = _fill(variable).item()
-        fill: Any = given or b""
-        out: Array = np.full(
-            region_shape(region), fill if value.dtype.kind == "S" else fill.decode(), value.dtype
-        )
+        filler: Any = fill.encode() if value.dtype.kind == "S" else fill
+        out: Array = np.full(region_shape(region), filler, value.dtype)
         out[place] = value
         return out
 
@@ -257,13 +262,13 @@ def _read(variable: Variable, out: Array, region: Region) -> None:
     """Read a region of a variable, with the fill value where its dataset ends earlier."""
     dataset = variable.dataset
     if variable.shape == dataset.shape:
-        slabs.read(dataset, out, region)
+        slabs.read(dataset, out, region, variable.kind)
         return
     there, place = _there(variable, region)
     if region_shape(there) != out.shape:
         out[...] = _fill(variable)
     if 0 not in region_shape(there):
-        slabs.read(dataset, out[place], there)
+        slabs.read(dataset, out[place], there, variable.kind)
 
 
 def _there(variable: Variable, region: Region) -> tuple[Region, Region]:
@@ -276,8 +281,8 @@ def _there(variable: Variable, region: Region) -> tuple[Region, Region]:
 
 
 def _fill(variable: Variable) -> Array:
-    """Return the value of what was never written, without dimensions."""
-    kind = variable.dataset.kind
+    """Return the value of what was never written, without dimensions; not of text."""
+    kind = variable.kind
     plist = variable.dataset.plist
     value: Array = np.zeros((1,), kind.plain)
     if plist.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
@@ -322,10 +327,13 @@ def _as_text(value: Array) -> str:
 
 
 def open_netcdf4(path: Path) -> Source:
-    """Open and walk a netCDF-4 file."""
+    """Open and walk a netCDF-4 file; as plain HDF5 if it is none, with what is open already."""
     file = File(path)
     try:
-        return NetCDF4Source(path, file)
+        try:
+            return NetCDF4Source(path, file)
+        except Declined:  # to the next format of HDF5 files, which is this, by rank
+            return HDF5Source(path, file)
     except BaseException:
         file.close()
         raise

@@ -61,6 +61,11 @@ class Variable:
     dataset: Dataset
     is_netcdf: bool = True
     dims: tuple[Dimension, ...] = ()
+    kind: Kind = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the dataset's type, until another is shown."""
+        self.kind = self.dataset.kind
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -160,7 +165,7 @@ class Structure:
                 self.problems.append((inner, why))
                 continue
             try:
-                member = opened(self._file, place.group.id, encoded)
+                member = opened(self._file, place.group.id, encoded, address)
                 self._add(place, shown, inner, member)
             except READ_ERRORS as error:
                 message = f"{self._path}: /{inner} cannot be read: {error}. The file is damaged"
