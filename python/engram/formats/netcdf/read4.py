@@ -21,6 +21,7 @@ from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5 import objects as h5objects
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
+from engram.formats.netcdf.attributes import text_facts
 from engram.formats.netcdf.structure4 import Structure
 from engram.formats.origin import raw
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
@@ -151,15 +152,13 @@ class NetCDF4Source(Source):
 
     def _text(self, path: str, name: str, value: Array, types: dict[str, Any]) -> Any:
         """Return text of a fixed length: characters if it is one, strings if it is several."""
-        pieces = [piece.replace(b"\0", b"") for piece in value.reshape(-1).tolist()]
+        pieces = [piece.partition(b"\0")[0] for piece in value.reshape(-1).tolist()]
         if value.ndim == 0 or "dataspace" in types.get(name, {}):
-            was = types.pop(name, {})
-            found, exact = text.text_value(b"".join(pieces))
-            nuls = value.dtype.itemsize * value.size - sum(map(len, pieces))
-            if value.ndim:
-                types[name] = {"dataspace": was["dataspace"]}
-            elif nuls:
-                types[name] = {"nuls": nuls}
+            raw_text, was = value.tobytes(), types.pop(name, {})
+            found, exact = text.text_value(raw_text.replace(b"\0", b""))
+            told = {"dataspace": was["dataspace"]} if value.ndim else text_facts(raw_text)
+            if told:
+                types[name] = told
         elif len(pieces) == 1:
             found, exact = text.text_value(pieces[0])
         else:
@@ -183,8 +182,10 @@ class NetCDF4Source(Source):
             }
         if types:
             origin["attributes"] = types
-        shown = [v.name for v in place.variables if v.is_netcdf]
-        origin["order"] = [*shown, *(below.path.rpartition("/")[2] for below in place.below)]
+        origin["order"] = [
+            *(v.name for v in place.variables),
+            *(below.path.rpartition("/")[2] for below in place.below),
+        ]
         if not place.path and b"_NCProperties" in place.group.names:
             value = h5objects.attribute_value(*place.group.attribute(b"_NCProperties"), flat=True)
             origin["provenance"] = "" if value is None else _as_text(value)
@@ -204,6 +205,9 @@ class NetCDF4Source(Source):
         """Return a variable's attributes and origin."""
         values, types = told
         origin: Origin = {"format": self.format, **({"attributes": types} if types else {})}
+        groups = self._structure.dimension_groups(variable)
+        if groups is not None:
+            origin["dimension_groups"] = groups
         dataset = variable.dataset
         kind = dataset.kind
         if (kind.told is not None or named) and (kind.is_text or kind.plain.kind != "S"):

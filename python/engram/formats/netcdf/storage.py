@@ -50,7 +50,7 @@ def uses_plugins(variable: Variable) -> bool:
 def creation_of(variable: Variable, tree: Tree, *, plugins: bool = True) -> h5p.PropDCID:
     """Return how a variable's dataset is made; without filters of `plugins`, if they fail."""
     made = creation()
-    _set_fill(made, variable)
+    _set_fill(made, variable, tree)
     chunks = chunks_of(variable)
     if chunks is None:
         if (
@@ -99,7 +99,7 @@ def _is_length(n: object) -> bool:
     return isinstance(n, int) and 0 < n < 1 << 32
 
 
-def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
+def _set_fill(made: h5p.PropDCID, variable: Variable, tree: Tree) -> None:
     """Set the fill value: none where there was none, else that of _FillValue, else netCDF's."""
     form = variable.form
     if variable.item.origin.get("fill") == "none":
@@ -121,8 +121,17 @@ def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
     if form.kind == ENUM:
         members = variable.item.origin["type"]["enum"]
         array = array.astype(h5py.enum_dtype(members, form.dtype))
-    if form.kind != OPAQUE:
+    if form.kind != OPAQUE or (value is not None and not _tag(variable)):
         made.set_fill_value(array)
+    elif value is not None:
+        why = "left away: h5py gives none to opaque values with a tag"
+        tree.note(variable.item.path, "fill value", why)
+
+
+def _tag(variable: Variable) -> object:
+    """Return the tag of a variable's opaque type."""
+    told = variable.item.origin.get("type")
+    return told.get("opaque") if isinstance(told, dict) else None
 
 
 def _told_fill(variable: Variable) -> Any:
