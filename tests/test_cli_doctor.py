@@ -117,3 +117,20 @@ def test_doctor_fits_the_terminal(home: Path, columns: int) -> None:
     assert max(map(len, seen.splitlines())) <= columns
     assert "filesystem" in seen
     assert "good" in seen.splitlines()[-1]
+
+
+def test_doctor_tries_nothing_in_the_folder_of_a_pool(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+    create = engram.create
+
+    def watched(path: Path, **more: Any) -> engram.Pool:
+        tried.append(path)
+        return create(path, **more)
+
+    monkeypatch.setattr(engram, "create", watched)
+    path = example(home)
+    tried.clear()
+    assert run("doctor", path).code == 0
+    assert [each.parent.parent for each in tried] == [home]

@@ -191,3 +191,14 @@ def test_info_tells_where_an_import_came_from(home: Path) -> None:
         assert word in out
     assert "t: 5 (unlimited)" in run("info", home / "p", "g").out
     assert json.loads(run("info", home / "p", "g/v", "--json").out)["origin"]["chunks"] == [8]
+
+
+def test_info_of_a_namespace_tells_whose_it_is_and_its_space(home: Path) -> None:
+    path = example(home)
+    found = json.loads(run("info", path, "-n", "icesat", "--json").out)
+    assert (found["kind"], found["name"], found["members"]) == ("namespace", "icesat", 1)
+    with engram.open(path) as pool:
+        assert found["size"] == pool.namespaces["icesat"].size
+    out = run("info", path, "-n", "icesat").out
+    assert "namespace" in out
+    assert "64 MiB" in out

@@ -190,6 +190,7 @@ PICTURES = {
     "far": np.append(np.arange(0.5, 999), 1e9).reshape(10, -1),
     "both signs": np.arange(-10.5, 10).reshape(3, 7),
     "$x_1$ {": np.arange(5),
+    "\x1b[31m \u6c34\u6e29": np.arange(5),
 }
 
 
@@ -199,6 +200,7 @@ def test_pictures_of_all_kinds_are_drawn(home: Path, name: str) -> None:
         pool.create_array(name, data=PICTURES[name], attrs={"units": "$", "long_name": name})
     code, out, err = run("plot", home / "p", name, "-o", home / "x.png", "--dpi", 20)
     assert (code, err) == (0, "")
+    assert out.replace("\n", "").isprintable()
     assert (home / "x.png").read_bytes().startswith(b"\x89PNG")
     assert out.startswith(f"{home}/x.png: a")
 

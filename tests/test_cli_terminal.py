@@ -58,6 +58,20 @@ def test_colours_are_for_terminals_that_want_them(home: Path) -> None:
     assert "\x1b[" not in run("tree", path).out
 
 
+def test_an_encoding_without_our_signs_gets_escapes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        pool["wärme"] = np.arange(100)
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    for words in (("tree", path), ("info", path, "wärme"), ("stats", path), ("ls", path)):
+        ended = piped(*words)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        assert ended.stdout.isascii()
+    assert piped("ls", path, "wärm").stderr.startswith(b"engram: ")
+
+
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_table_that_is_too_wide_becomes_records(home: Path, columns: int) -> None:
     path = example(home)

@@ -126,6 +126,19 @@ def test_no_code_hides_in_an_indented_block(name: str) -> None:
     assert not indented
 
 
+def test_each_link_to_a_file_leads_to_one() -> None:
+    linked = {
+        ((ROOT / name).parent / target).resolve()
+        for name in DOCUMENTS
+        for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / name).read_text(encoding="utf-8"))
+    }
+    assert not [path for path in linked if not path.is_file()]
+    pictures = set((ROOT / "docs/guide/images").glob("*.png"))
+    assert pictures
+    assert pictures <= linked
+    assert all(picture.stat().st_size < 150_000 for picture in pictures)
+
+
 def test_the_readme_shows_ten_lines_a_tour_and_the_command() -> None:
     languages = [block.language for block in DOCUMENTS["README.md"] if block.runs]
     assert languages == ["python", "python", "sh"]

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 import engram
 from engram.formats import npy
 from engram.formats.blocks import index, regions
+from engram.formats.source import ArrayNode
 from support import DTYPES, TEXT, assert_exactly, filled
 
 if TYPE_CHECKING:
@@ -193,6 +194,27 @@ def test_an_archive_can_be_asked_to_be_compressed(pool: engram.Pool, tmp_path: P
         assert (report.file_nbytes < 10_000) is small
         assert report.format == "NPZ"
         assert np.array_equal(np.load(tmp_path / kind)["x"], np.zeros(100_000))
+
+
+def test_part_of_an_archive_is_read(pool: engram.Pool, tmp_path: Path) -> None:
+    members: Any = {"a/b": np.arange(3), "a/c": np.arange(4), "d": np.arange(5)}
+    np.savez(tmp_path / "x.npz", **members)
+    engram.import_file(tmp_path / "x.npz", pool, select="a/c")
+    assert (list(pool), list(pool["a"])) == (["a"], ["c"])
+    assert pool["a/c"][...].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("arranged", [np.ascontiguousarray, np.asfortranarray])
+def test_any_region_of_a_file_is_read(tmp_path: Path, arranged: Any) -> None:
+    value = arranged(np.arange(4096, dtype="<i4").reshape(8, 16, 32))
+    np.save(tmp_path / "x.npy", value)
+    region = (slice(1, 8, 3), slice(5, 6, 1), slice(0, 31, 7))
+    with npy.FORMAT.open(tmp_path / "x.npy") as source:
+        (node,) = source.nodes
+        assert isinstance(node, ArrayNode)
+        out = np.zeros((3, 1, 5), "<i4")
+        node.read(out, region)
+    assert np.array_equal(out, value[region])
 
 
 def test_what_npy_has_no_place_for_is_noted_once_for_each(

@@ -385,6 +385,18 @@ def test_a_slice_keeps_how_the_array_is_stored(pool: engram.Pool, tmp_path: Path
     assert np.array_equal(values(tmp_path / "y.zarr/v"), NUMBERS[2:7:2])
 
 
+@pytest.mark.parametrize("how", ["plain", "sharded", "transposed", "big"])
+def test_part_of_a_store_is_read(pool: engram.Pool, tmp_path: Path, how: str) -> None:
+    said = {"chunks": (4, 5), **STORED[how], "data": NUMBERS, "dimension_names": ("y", "x")}
+    text = {"data": np.array([f"{n}" for n in range(10)], dtype=TEXT), "dtype": "string"}
+    names = {**text, "chunks": (3,), "dimension_names": ("y",)}
+    store = made(tmp_path / "x.zarr", **{"g/v": said, "g/names": names, "w": [1]})
+    engram.import_file(store, pool, select="g/*", slices=["y=1:9:3", "x=2:11:4"])
+    assert list(pool) == ["g"]
+    assert np.array_equal(pool["g/v"][...], NUMBERS[1:9:3, 2:11:4])
+    assert pool["g/names"][...].tolist() == ["1", "4", "7"]
+
+
 def test_an_array_replaced_since_is_written_as_it_is_now(pool: engram.Pool, tmp_path: Path) -> None:
     engram.import_file(made(tmp_path / "x.zarr", v=NUMBERS), pool)
     pool.create_array("v", data=NUMBERS.astype("f8"), dims=("y", "x"), overwrite=True)

@@ -6,6 +6,7 @@ do next, and an exit code by the error's kind; `ENGRAM_TRACEBACK=1` shows where 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The words after ``engram``; those of the process if not given.
 
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of another encoding gets escapes
+            stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         app(words, prog_name="engram")

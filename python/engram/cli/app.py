@@ -44,7 +44,12 @@ VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 
 PoolArgument = Annotated[
     Path,
-    typer.Argument(metavar="POOL", help="The pool's folder.", autocompletion=completion.pools),
+    typer.Argument(
+        metavar="POOL",
+        help="The pool's folder.",
+        autocompletion=completion.pools,
+        readable=False,  # what opening it says is better
+    ),
 ]
 PathArgument = Annotated[
     str,

@@ -21,6 +21,7 @@ from engram.cli.app import (
     examples,
     opened,
 )
+from engram.cli.ns import facts_of
 from engram.cli.preview import preview
 from engram.cli.summary import shown as shown_summary
 from engram.cli.summary import span, summary
@@ -57,8 +58,11 @@ def info(
         member: Member = root[where] if where else root
         if where:
             facts = describe.facts(where, member)
+        elif namespace == "default":
+            facts = _pool_facts(handle)
         else:
-            facts = _pool_facts(handle) if namespace == "default" else describe.facts("/", root)
+            (facts,) = facts_of(handle, namespace)
+            facts = {"pool": str(handle.path), "kind": "namespace", **facts}
         attributes = dict(member.attrs.items())
         facts |= _origin(member) | (_values(member) if isinstance(member, engram.Array) else {})
         if json:

@@ -101,7 +101,7 @@ def _mode(octal: str) -> int:
 
 def _remove(pool: Pool, name: str, *, yes: bool) -> None:
     """Remove a namespace, after asking."""
-    (facts,) = _facts(pool, name)
+    (facts,) = facts_of(pool, name)
     held = "all that is in it"
     if facts["members"] is not None:
         held = f"its {counted(facts['members'], 'member')} ({human(facts['used'])})"
@@ -117,7 +117,7 @@ def _remove(pool: Pool, name: str, *, yes: bool) -> None:
 
 def _list(pool: Pool, name: str | None, *, json: bool) -> None:
     """Print what is known of each namespace, or of one."""
-    told = list(_facts(pool, name))
+    told = list(facts_of(pool, name))
     if json:
         terminal.print_json(told)
         return
@@ -125,7 +125,7 @@ def _list(pool: Pool, name: str | None, *, json: bool) -> None:
     terminal.print_table(_HEADINGS, rows, key="name", right=("mode", "size", "used", "members"))
 
 
-def _facts(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
+def facts_of(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
     """Yield what is known of each namespace; what another user's hide is None."""
     found = pool.namespaces
     names = list(found)

@@ -49,7 +49,10 @@ def doctor(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", help="A folder, or a pool.", autocompletion=completion.pools
+            metavar="PATH",
+            help="A folder, or a pool.",
+            autocompletion=completion.pools,
+            readable=False,
         ),
     ],
     *,

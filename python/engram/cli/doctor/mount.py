@@ -20,6 +20,7 @@ _ROOM_NEEDED = 16 << 20
 _INODES_WANTED = 1000
 _MAP_SHARED_VALIDATE = 0x3
 _MAP_SYNC = 0x80000
+_ELSEWHERE = "engram doctor $HOME (or a folder of your own on the same disk)"
 _HOME = "put the pool on tmpfs, ext4 or xfs: `engram doctor /dev/shm` looks at one"
 
 
@@ -70,6 +71,9 @@ def _access(place: Place) -> Finding:
     error = place.refusal
     if error is None:
         return Finding("access", "this user may make files here")
+    if place.promised is not None:
+        told = f"this user may make no files in {place.ground}, so nothing is tried there"
+        return Finding("access", told, Verdict.fair, _ELSEWHERE)
     if error.errno == errno.EROFS:
         remedy = f"sudo mount -o remount,rw {place.mount}"
         return Finding("access", "mounted read-only", Verdict.wrong, remedy)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,17 @@ class Place:
     """The durability of the pool that this is a device of; None if there is no pool."""
 
     @functools.cached_property
+    def ground(self) -> Path:
+        """Where something may be tried: beside a pool rather than in its folder."""
+        parent = self.folder.parent
+        if (
+            os.access(self.folder / _POOL_FILE, os.F_OK)
+            and parent.stat().st_dev == self.folder.stat().st_dev
+        ):
+            return parent
+        return self.folder
+
+    @functools.cached_property
     def refusal(self) -> OSError | None:
         """Why this user can make no file here; None if that works."""
         try:
@@ -58,7 +70,7 @@ class Place:
     @contextlib.contextmanager
     def file(self) -> Iterator[int]:
         """Give the descriptor of a new file here that has no name, or none any more."""
-        with tempfile.TemporaryFile(dir=self.folder, prefix=_PREFIX) as file:
+        with tempfile.TemporaryFile(dir=self.ground, prefix=_PREFIX) as file:
             yield file.fileno()
 
     @contextlib.contextmanager
@@ -72,7 +84,7 @@ class Place:
 
         """
         with tempfile.TemporaryDirectory(
-            dir=self.folder, prefix=_PREFIX, ignore_cleanup_errors=True
+            dir=self.ground, prefix=_PREFIX, ignore_cleanup_errors=True
         ) as folder:
             path = Path(folder, "pool")
             with engram.create(path, size=nbytes, force=True) as pool:
@@ -92,7 +104,7 @@ def places(path: Path) -> list[Place]:
     there = _nearest(absolute(path))
     if there != absolute(path):
         return [_place(there, f"{there} (there is no {path} yet)", None)]
-    if not (there / _POOL_FILE).exists():
+    if not os.access(there / _POOL_FILE, os.F_OK):
         return [_place(there, str(there), None)]
     try:
         with engram.open(there, mode="r", force=True) as pool:
@@ -113,7 +125,8 @@ def _place(folder: Path, title: str, promised: str | None) -> Place:
 def _nearest(path: Path) -> Path:
     """Return the path, or the nearest folder above it that is there."""
     for candidate in (path, *path.parents):
-        if candidate.is_dir():
-            return candidate
+        with contextlib.suppress(OSError):  # this user may not look there
+            if candidate.is_dir():
+                return candidate
     message = f"{path}: no folder on the way to it can be looked at; check the path"
     raise NotFoundError(message)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import textwrap
+import warnings
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from engram.cli.conventions import Role
+from engram.cli.terminal import plain
 from engram.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -76,7 +78,10 @@ def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
         else:
             _draw_field(figure, axes, choice)
         _write_title(axes, choice)
-        figure.savefig(file, format=form, dpi=dpi)
+        with warnings.catch_warnings():
+            # A script that matplotlib's font lacks is drawn as boxes; there is nothing to be done.
+            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+            figure.savefig(file, format=form, dpi=dpi)
 
 
 def _write_title(axes: Axes, choice: Choice) -> None:
@@ -87,7 +92,7 @@ def _write_title(axes: Axes, choice: Choice) -> None:
     if not np.isfinite(choice.values).any():
         fixed += f"{'; ' if fixed else ''}every value is missing"
     lines = [*textwrap.wrap(choice.title, _TITLE_WIDTH)[:2], *textwrap.wrap(fixed, _TITLE_WIDTH)]
-    axes.set_title("\n".join(line.replace("$", r"\$") for line in lines))
+    axes.set_title("\n".join(map(_escaped, lines)))
 
 
 def _draw_line(axes: Axes, choice: Choice) -> None:
@@ -245,5 +250,5 @@ def _degrees(value: float, positive: str, negative: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text in which matplotlib sees no mathematics."""
-    return text.replace("$", r"\$")
+    """Return text that shows as it is: without mathematics, or what no font has a sign for."""
+    return plain(text).replace("$", r"\$")

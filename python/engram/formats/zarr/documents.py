@@ -178,6 +178,9 @@ def stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     if dtype.kind == "T":
         return dtype
+    if any(dtype[name].subdtype is not None for name in dtype.names or ()):
+        message = "Zarr has no like of it: no fields that are arrays"
+        raise FormatError(message)
     try:
         with quiet():
             made = parse_dtype(_plain(dtype), zarr_format=3)

@@ -238,7 +238,9 @@ def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
     if dtype.names is not None and dtype != item.dtype:
         tree.note(item.path, f"dtype {item.dtype}", f"written as {dtype}")
     kind = item.origin.get("type")
-    if isinstance(kind, dict) and "enum" in kind:
+    if item.origin.get("dataspace") == "null":
+        tree.note(item.path, "dataset", "of no dataspace, written as an empty array")
+    if isinstance(kind, dict) and "enum" in kind and dtype.kind != "b":
         tree.note(item.path, "enumeration", "written as its numbers: Zarr has no enumerations")
 
 
