@@ -241,7 +241,8 @@ def _has_objects(dtype: np.dtype[Any]) -> bool:
 def _bytes(values: np.ndarray[Any, Any]) -> object:
     """Return values as what can be compared, without what lies between fields."""
     if values.dtype.names:
-        return [_bytes(values[name]) for name in values.dtype.names]
+        # HDF5 itself orders the members of a type when it converts values, and calls it equal.
+        return [(name, _bytes(values[name])) for name in sorted(values.dtype.names)]
     if values.dtype.hasobject:
         return values.tolist()
     return np.ascontiguousarray(values).tobytes()

@@ -441,11 +441,12 @@ def test_stores_of_the_second_version_are_read(pool: engram.Pool, tmp_path: Path
     names = root.create_array("names", shape=(2,), dtype="string")
     names[...] = np.array(["a", "höhe"], dtype=TEXT)
     report = engram.import_file(tmp_path / "x.zarr", pool)
-    assert (report.format, [entry.what for entry in report.noted]) == ("ZARR2", ["Zarr v2"])
+    noted = [entry.what for entry in report.noted]
+    assert (report.format, noted) == ("ZARR2", ["Zarr v2", "attribute _FillValue"])
     found = pool["g/v"]
     assert (found.dims, dict(found.attrs), dict(pool.attrs)) == (
         ("y", "x"),
-        {"units": "K"},
+        {"_FillValue": 7, "units": "K"},
         {"t": "x"},
     )
     assert found.dtype == np.dtype(">i4")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import zarr
 
 import engram
 from stores import NUMBERS, STORED, edited, made
+from support import in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,3 +135,67 @@ def test_an_array_larger_than_the_pool_leaves_nothing(pool: engram.Pool, tmp_pat
     with pytest.raises(engram.PoolFullError, match=r"x\.zarr: /v"):
         engram.import_file(store, pool)
     assert (list(pool), pool.used) == ([], 0)
+
+
+@pytest.mark.parametrize("place", ["filters", "compressor"])
+def test_pickles_are_refused_unread(pool: engram.Pool, tmp_path: Path, place: str) -> None:
+    trap = tmp_path / "sprung"
+    chunk = b"cpathlib\nPath\n(V" + str(trap).encode() + b"\ntRp0\n0cpathlib\nPath.touch\n(g0\ntR."
+    store = tmp_path / "x.zarr"
+    array = zarr.create_array(store, shape=(1,), dtype="i8", zarr_format=2, compressors=None)
+    array[...] = 1
+    document = json.loads((store / ".zarray").read_bytes())
+    pickled = {"id": "pickle", "protocol": 0}
+    document["dtype"] = "|O"
+    document[place] = [pickled] if place == "filters" else pickled
+    (store / ".zarray").write_text(json.dumps(document))
+    (store / "0").write_bytes(chunk)
+    with pytest.raises(engram.FormatError, match=r"x\.zarr: /: .*it is a pickle"):
+        engram.import_file(store, pool)
+    assert not trap.exists()
+    assert not list(pool)
+
+
+NO_ZARR = """
+import sys, engram
+sys.modules["zarr"] = None
+with engram.create(sys.argv[1], size="16 MiB", force=True) as pool:
+    pool["v"] = [1]
+    for work in (
+        lambda: engram.import_file(sys.argv[2], pool),
+        lambda: engram.export_file(pool, sys.argv[2] + ".zarr"),
+    ):
+        try: work()
+        except engram.UnsupportedError as error: print(error)
+    print(list(pool))
+"""
+
+
+def test_without_zarr_it_is_told_what_to_install(home: Path, tmp_path: Path) -> None:
+    store = made(tmp_path / "x.zarr", v=[1])
+    told = in_child(NO_ZARR, home / "pool", store).splitlines()
+    assert len(told) == 3
+    assert all("pip install 'engram[zarr]'" in line for line in told[:2])
+    assert told[2] == "['v']"
+    assert [found.name for found in tmp_path.iterdir()] == ["x.zarr"]
+
+
+NO_ROOM = """
+import resource, sys, engram
+with engram.create(sys.argv[1], size="64 MiB", force=True) as pool:
+    engram.import_file(sys.argv[2], pool)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+    try: engram.export_file(pool, sys.argv[3])
+    except engram.EngramError as error: print(error)
+"""
+
+
+def test_a_chunk_that_cannot_be_written_leaves_nothing(home: Path, tmp_path: Path) -> None:
+    data = np.zeros((64, 1 << 14))  # the first chunk does not fit, sixty-three others do
+    data[0] = np.random.default_rng(0).random(1 << 14)
+    made(tmp_path / "x.zarr", v={"data": data, "chunks": (1, 1 << 14), "fill_value": 1.0})
+    for n in range(3):
+        told = in_child(NO_ROOM, home / f"pool{n}", tmp_path / "x.zarr", tmp_path / "y.zarr")
+        assert "y.zarr" in told
+        assert "File too large" in told
+        assert [found.name for found in tmp_path.iterdir()] == ["x.zarr"]

@@ -12,7 +12,7 @@ import xarray as xr
 import zarr
 
 import engram
-from alike_zarr import nodes
+from alike_zarr import assert_alike, nodes
 from test_import_netcdf import DATA_FILES
 
 if TYPE_CHECKING:
@@ -139,16 +139,7 @@ def test_fill_values_are_of_the_arrays_dtype_when_they_come_back(
 def test_a_dataset_of_xarrays_comes_back_document_by_document(
     pool: engram.Pool, tmp_path: Path
 ) -> None:
-    from alike_zarr import assert_alike  # noqa: PLC0415 - used here alone
-
-    made = xr.Dataset(
-        {"t": (("time", "x"), np.array([[1.0, np.nan], [3, 4]]), {"units": "K"})},
-        coords={
-            "time": np.array(["2020-01-01", "2020-02-01"], "M8[ns]"),
-            "name": ("x", ["a", "bc"]),
-        },
-        attrs={"title": "made", "nested": {"a": [1, None]}},
-    )
+    made = made_dataset()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zarr's and xarray's, of what Zarr v3 does not specify
         made.to_zarr(tmp_path / "x.zarr", zarr_format=3)
@@ -156,3 +147,32 @@ def test_a_dataset_of_xarrays_comes_back_document_by_document(
     assert pool["t"].dims == ("time", "x")
     engram.export_file(pool, tmp_path / "y.zarr")
     assert_alike(tmp_path / "y.zarr", tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("suffix", ["zarr", "nc"])
+def test_a_dataset_of_xarrays_is_the_same_in_another_format(
+    pool: engram.Pool, tmp_path: Path, version: Any, suffix: str
+) -> None:
+    made = made_dataset()
+    made["packed"].encoding = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}
+    del made.attrs["nested"]  # which netCDF cannot hold but as text
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.to_zarr(tmp_path / "x.zarr", zarr_format=version)
+    engram.import_file(tmp_path / "x.zarr", pool)
+    engram.export_file(pool, tmp_path / f"y.{suffix}")
+    xr.testing.assert_identical(opened(tmp_path / f"y.{suffix}", None, raw=False), made)
+
+
+def made_dataset() -> xr.Dataset:
+    """Make a dataset with missing values, times and texts."""
+    values = np.array([[1.0, np.nan], [3, 4]])
+    return xr.Dataset(
+        {"t": (("time", "x"), values, {"units": "K"}), "packed": (("time", "x"), values)},
+        coords={
+            "time": np.array(["2020-01-01", "2020-02-01"], "M8[ns]"),
+            "name": ("x", ["a", "bc"]),
+        },
+        attrs={"title": "made", "nested": {"a": [1, None]}},
+    )

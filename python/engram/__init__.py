@@ -44,7 +44,7 @@ from engram.tree import Tree
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
-    from engram.formats import export_file, import_file
+    from engram.formats import export_file, import_file, import_files
 
 __version__ = "0.1.0"
 
@@ -81,6 +81,7 @@ __all__ = [
     "destroy",
     "export_file",
     "import_file",
+    "import_files",
     "open",
     "verify",
 ]
@@ -88,7 +89,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what reads and writes files only where it is used: the libraries take a second."""
-    if name in {"export_file", "import_file"}:
+    if name in {"export_file", "import_file", "import_files"}:
         from engram import formats  # noqa: PLC0415 - as above
 
         return getattr(formats, name)

@@ -1,9 +1,11 @@
-"""`engram import`: files of scientific formats in."""
+"""`engram import`: files of scientific formats in, one or many, whole or in part."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path  # noqa: TC003 - read by Typer
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +16,15 @@ from engram.cli.terminal import counted
 from engram.size import human
 
 if TYPE_CHECKING:
-    from engram.formats import ImportReport, Progress
+    from engram.formats import FilesProgress, ImportFailure, ImportReport, Progress
+    from engram.namespace import Namespace
+    from engram.pool import Pool
+
+DIFFERENT_KINDS = 3
+"""The exit code where several files failed, for reasons of different kinds."""
+
+_SHOWN = 40
+"""So many things that were left out of many files are shown; `--json` has them all."""
 
 
 @app.command(
@@ -22,6 +32,9 @@ if TYPE_CHECKING:
     epilog=examples(
         "engram import /dev/shm/run observations/2020 sst.nc",
         "engram import /dev/shm/run / model.h5 --overwrite --json",
+        "engram import /dev/shm/run days day-*.nc -j 4",
+        "engram import /dev/shm/run archive downloads/ -r",
+        'engram import /dev/shm/run part sst.nc --select "lat*" --select sst --slice time=0:10',
     ),
 )
 def import_(
@@ -29,17 +42,62 @@ def import_(
     group: Annotated[
         str, typer.Argument(metavar="GROUP", help="The group to import into, made if missing.")
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A netCDF or HDF5 file.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILES...", help="One file, or several, each into GROUP/its-name."),
+    ],
     *,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Search folders for files of known formats.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", "-j", metavar="N", min=1, help="Processes; default: all cores."),
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help="Only what matches, such as 'group/var*'; repeatable."
+        ),
+    ] = None,
+    slices: Annotated[
+        list[str] | None,
+        typer.Option("--slice", metavar="DIM=A:B", help="Such as time=0:10; repeatable."),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace members and attributes of the same names.")
     ] = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
-    """Import a netCDF or HDF5 file: its whole tree, or nothing."""
+    """Import files of scientific formats: each as a whole, or nothing of it.
+
+    One file goes into GROUP itself. Several go into groups of their own in it, named after the
+    files; by their paths, where names are the same.
+    """
     where = clean(group)
-    with opened(pool, namespace, "r+") as (_, root), terminal.Bar(file.name, 0) as bar:
+    several = recursive or len(files) > 1
+    if recursive:
+        from engram.formats.find import find_files  # noqa: PLC0415 - formats load when needed
+
+        files = find_files(files)
+    part: dict[str, Any] = {"overwrite": overwrite, "select": select, "slices": slices}
+    with opened(pool, namespace, "r+") as (_, root):
+        if not several:
+            _one(root, where, files[0], part, json=json)
+            return
+        default = min(len(os.sched_getaffinity(0)), len(files))
+        found = _many(root, where, files, workers or default, part)
+    if json:
+        terminal.print_json([outcome.to_dict() for outcome in found])
+    _summary(found, json=json)
+
+
+def _one(
+    root: Namespace | Pool, where: str, file: Path, part: dict[str, Any], *, json: bool
+) -> None:
+    """Import one file into the group itself."""
+    with terminal.Bar(file.name, 0) as bar:
 
         def show(progress: Progress) -> None:
             bar.update(progress.done, f"{file.name}{progress.path}", progress.total)
@@ -47,15 +105,10 @@ def import_(
         # The group is made in the batch of the import, so that a failed one leaves none.
         with root.batch():
             target = root.require_group(where) if where else root
-            report = engram.import_file(file, target, overwrite=overwrite, progress=show)
+            report = engram.import_file(file, target, progress=show, **part)
     if json:
         terminal.print_json(report.to_dict())
-    else:
-        _tell(report)
-
-
-def _tell(report: ImportReport) -> None:
-    """Print what was imported, and each thing that was not."""
+        return
     terminal.say(
         f"{report.file} ({report.format}) into /{report.group}: {counted(report.arrays, 'array')}, "
         f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
@@ -64,3 +117,67 @@ def _tell(report: ImportReport) -> None:
     for word, entries in (("left out", report.left_out), ("noted", report.noted)):
         for entry in entries:
             terminal.say(f"  {word}: {entry}")
+
+
+def _many(
+    root: Namespace | Pool, where: str, files: list[Path], workers: int, part: dict[str, Any]
+) -> list[ImportReport | ImportFailure]:
+    """Import files into groups of their own."""
+    is_new = bool(where) and where not in root
+    target = root.require_group(where) if where else root
+    try:
+        with terminal.Bar(counted(len(files), "file"), 0) as bar:
+
+            def show(progress: FilesProgress) -> None:
+                what = f"{progress.files_done} of {counted(progress.files_total, 'file')}"
+                bar.update(progress.done, what, progress.total)
+
+            return engram.import_files(files, target, workers=workers, progress=show, **part)
+    finally:
+        if is_new and not len(target):
+            del root[where]
+
+
+def _summary(found: list[ImportReport | ImportFailure], *, json: bool) -> None:
+    """Tell what was imported, what was left out, and which files failed; exit by their kind."""
+    from engram.formats import ImportReport  # noqa: PLC0415 - formats are loaded when needed
+
+    reports = [outcome for outcome in found if isinstance(outcome, ImportReport)]
+    failures = [outcome for outcome in found if not isinstance(outcome, ImportReport)]
+    if not json:
+        terminal.say(
+            f"{len(reports)} of {counted(len(found), 'file')}: "
+            f"{counted(sum(r.arrays for r in reports), 'array')}, "
+            f"{counted(sum(r.attributes for r in reports), 'attribute')}, "
+            f"{human(sum(r.nbytes for r in reports))}"
+        )
+        _left_out(reports)
+    if not failures:
+        return
+    for failure in failures[:-1]:
+        terminal.warn(str(failure))
+    codes = {type(failure.error).exit_code for failure in failures}
+    code = codes.pop() if len(codes) == 1 else DIFFERENT_KINDS
+    terminal.fail(str(failures[-1]), code)
+
+
+def _left_out(reports: list[ImportReport]) -> None:
+    """Show what was left out of files as a table, alike things of many files once."""
+    files: dict[tuple[str, str, str, str], str] = {}
+    times: Counter[tuple[str, str, str, str]] = Counter()
+    for report in reports:
+        for word, entries in (("left out", report.left_out), ("noted", report.noted)):
+            for entry in entries:
+                key = (word, entry.path, entry.what, entry.why)
+                times[key] += 1
+                files.setdefault(key, report.file)
+    if not times:
+        return
+    rows = [
+        (word, count, files[word, path, what, why], f"{path}: {what}: {why}")
+        for (word, path, what, why), count in times.most_common(_SHOWN)
+    ]
+    headings = ("how", "files", "first", "what")
+    terminal.print_table(headings, rows, key="what", right=("files",))
+    if len(times) > _SHOWN:
+        terminal.say(f"and {len(times) - _SHOWN} more; --json has them all")

@@ -118,11 +118,16 @@ def fail(message: str, code: int) -> NoReturn:
     """Say an error on stderr, in one line where that is no terminal, and exit."""
     if os.environ.get("ENGRAM_TRACEBACK"):
         traceback.print_exc()
+    warn(message)
+    sys.exit(code)
+
+
+def warn(message: str) -> None:
+    """Say an error on stderr, in one line where that is no terminal, and go on."""
     line = f"engram: {plain(in_our_words(' '.join(message.split())))}"
     if sys.stderr.isatty():  # which would break it in the middle of a word
         line = textwrap.fill(line, text_width(), break_long_words=False, break_on_hyphens=False)
     sys.stderr.write(f"{line}\n")
-    sys.exit(code)
 
 
 def in_our_words(message: str) -> str:

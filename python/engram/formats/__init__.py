@@ -6,17 +6,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engram.errors import ArgumentError
-from engram.formats.report import Entry, ExportReport, ImportReport, Progress
+from engram.formats.report import (
+    Entry,
+    ExportReport,
+    FilesProgress,
+    ImportFailure,
+    ImportReport,
+    Progress,
+)
 from engram.group import Group
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engram.formats.gather import Exported
     from engram.formats.select import Patterns, Slices
 
-__all__ = ["Entry", "ExportReport", "ImportReport", "Progress", "export_file", "import_file"]
+__all__ = [
+    "Entry",
+    "ExportReport",
+    "FilesProgress",
+    "ImportFailure",
+    "ImportReport",
+    "Progress",
+    "export_file",
+    "import_file",
+    "import_files",
+]
 
 
 def import_file(
@@ -84,6 +101,56 @@ def import_file(
         selection = Selection(select, slices)
         loader = Loader(source, group, overwrite=overwrite, progress=progress, selection=selection)
         return loader.run()
+
+
+def import_files(
+    paths: Iterable[str | os.PathLike[str]],
+    group: Group,
+    *,
+    workers: int = 1,
+    overwrite: bool = False,
+    select: Patterns = None,
+    slices: Slices = None,
+    progress: Callable[[FilesProgress], None] | None = None,
+) -> list[ImportReport | ImportFailure]:
+    """Import many files, each into a group of its own: each as a whole, or nothing of it.
+
+    A file's group is named after it, without its suffix. Where two such names are the same, all
+    files are named by their paths relative to the folder that they have in common; each report
+    has its `group`. A file that cannot be imported is told of and does not keep the others.
+
+    Parameters
+    ----------
+    paths
+        The files; one that is given twice is imported once.
+    group
+        The group (or pool: its root) that the files' groups are made in.
+    workers
+        How many processes read, each of which opens the pool itself. They are started apart and do
+        not run the caller's main module; a few hundred milliseconds each.
+    overwrite, select, slices
+        As `import_file` has them, for each file.
+    progress
+        Called now and then, and after each file.
+
+    Returns
+    -------
+    A report or a failure for each file, in the order of `paths`.
+
+    Raises
+    ------
+    ArgumentError
+        What is asked for makes no sense, whatever the files.
+    ReadOnlyError
+        The pool is open for reading only.
+
+    """
+    from engram.formats.many import Options, import_many  # noqa: PLC0415 - as above
+
+    if not isinstance(group, Group):
+        raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
+    options = Options(overwrite, select, slices)
+    return import_many(paths, group, workers, options, progress)
 
 
 def export_file(

@@ -64,7 +64,7 @@ def open_source(path: Path) -> Source:
 
     """
     declined: list[str] = []
-    for candidate in _matching(path):
+    for candidate in matching(path):
         try:
             return candidate.open(path)
         except Declined as answer:
@@ -115,7 +115,7 @@ def library(module: str, extra: str, purpose: str) -> Any:
         raise UnsupportedError(message) from None
 
 
-def _matching(path: Path) -> list[Format]:
+def matching(path: Path) -> list[Format]:
     """Return the formats that the content at a path is of."""
     try:
         head = b"" if path.is_dir() else _head(path)

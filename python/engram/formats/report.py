@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engram.errors import EngramError
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,62 @@ class ImportReport:
             f"in {self.seconds:.2f} s"
         )
         return _lines(numbers, self)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesProgress:
+    """How far an import of many files is.
+
+    Attributes
+    ----------
+    path
+        The file that was last heard of.
+    files_done
+        Files that are done, well or not.
+    files_total
+        Files in all.
+    done
+        Bytes of files so far.
+    total
+        Bytes of files in all.
+
+    """
+
+    path: str
+    files_done: int
+    files_total: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFailure:
+    """A file of many that was not imported; nothing of it is there.
+
+    Attributes
+    ----------
+    file
+        The file.
+    group
+        The path of the group that it was to go into, below the one given.
+    error
+        What `engram.import_file` would have raised.
+
+    """
+
+    file: str
+    group: str
+    error: EngramError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the failure as plain values, for JSON."""
+        kind = type(self.error)
+        said = {"kind": kind.__name__, "message": str(self.error), "exit_code": kind.exit_code}
+        return {"file": self.file, "group": self.group, "error": said}
+
+    def __str__(self) -> str:
+        """Return the error's message."""
+        return str(self.error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,9 @@ def in_memory(tid: h5t.TypeID) -> h5t.TypeID:
     if kind == h5t.COMPOUND and tid.dtype.kind != "c":
         dtype = tid.dtype
         made = h5t.create(h5t.COMPOUND, dtype.itemsize)
-        for place, name in enumerate(dtype.names):
-            member = in_memory(tid.get_member_type(place))
-            made.insert(tid.get_member_name(place), dtype.fields[name][1], member)
+        for name in dtype.names:
+            member = tid.get_member_type(tid.get_member_index(name.encode()))
+            made.insert(name.encode(), dtype.fields[name][1], in_memory(member))
         return made
     if kind == h5t.STRING and not tid.is_variable_str() and tid.get_strpad() == h5t.STR_SPACEPAD:
         made = tid.copy()
@@ -138,7 +138,16 @@ def _decoded(dtype: DType, encoded: object) -> h5t.TypeID | None:
     if dtype.kind in "TO":
         info = h5py.check_string_dtype(dtype_of_it)
         return found if info is not None and info.length is None else None
-    return found if dtype_of_it == dtype else None
+    return found if _flat(dtype_of_it) == _flat(dtype) else None
+
+
+def _flat(dtype: DType) -> tuple[DType, tuple[int, ...]]:
+    """Return the dtype of an array type's elements, and all its axes."""
+    axes: tuple[int, ...] = ()
+    while dtype.subdtype is not None:
+        dtype, more = dtype.subdtype
+        axes += more
+    return dtype, axes
 
 
 def _array(dtype: DType, words: Words) -> h5t.TypeID:

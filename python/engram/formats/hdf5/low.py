@@ -20,6 +20,7 @@ from h5py import h5a, h5d, h5ds, h5f, h5g, h5o, h5p, h5s, h5t
 
 from engram.errors import BusyError, FormatError
 from engram.formats.hdf5 import types as h5types
+from engram.formats.hdf5.build import in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,12 +87,14 @@ class Kind:
             return
         self.problem = h5types.problem(self.dtype)
         self.is_text = h5types.is_text(self.dtype)
-        if self.dtype.subdtype is not None:
-            self.inner = self.dtype.subdtype[1]
+        base = self.dtype
+        while base.subdtype is not None:  # arrays of arrays have more axes
+            base, axes = base.subdtype
+            self.inner += axes
         if self.problem is None:
             self.told = h5types.describe(tid)
             if not self.is_text:
-                self.plain = h5types.plain(self.dtype.base)
+                self.plain = h5types.plain(base)
 
     def seen_as(self, dtype: np.dtype[Any]) -> Kind:
         """Return the same datatype, with values of another dtype that HDF5 converts them to."""
@@ -101,11 +104,10 @@ class Kind:
 
     @property
     def memory(self) -> h5t.TypeID:
-        """The type that its values have in memory: h5py's, for enums, charsets and tags."""
+        """The type that its values have in memory, to which HDF5 can bring them."""
         if self._memory is None:
-            # Opaque values are moved as they are: HDF5 asks that their tags be the same.
-            is_opaque = self.of == h5t.OPAQUE
-            self._memory = self.tid if is_opaque else h5t.py_create(self.dtype)
+            as_stored = not self.is_text and self.dtype == self.tid.dtype
+            self._memory = in_memory(self.tid) if as_stored else h5t.py_create(self.dtype)
         return self._memory
 
 

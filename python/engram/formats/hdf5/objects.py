@@ -159,9 +159,9 @@ def dataset_origin(dataset: Dataset) -> Origin:
     origin: Origin = {"format": "HDF5", **facts.of_object(dataset.id, dataset.plist)}
     if dataset.kind.told is not None:
         origin["type"] = dataset.kind.told
-    if dataset.shape is None:
-        return {**origin, "dataspace": "null"}
     origin.update(facts.of_storage(dataset.plist))
+    if dataset.shape is None:
+        return {**origin, **_fill(dataset), "dataspace": "null"}
     return {**origin, **_layout(dataset), **_fill(dataset), **_scales(dataset)}
 
 

@@ -66,7 +66,9 @@ def write_attribute(
     values = _as_stored(values, words)
     words, recoded = _recoded(values, words)
     if words.get("dataspace") == "null" and values.shape == (0,):
-        h5a.create(owner, name.encode(), typed(values.dtype, words), h5s.create(h5s.NULL))
+        shape = _inner(words)
+        dtype = np.dtype((values.dtype, shape)) if shape else values.dtype
+        h5a.create(owner, name.encode(), typed(dtype, words), h5s.create(h5s.NULL))
         return None
     tid, shape = _of_elements(values.dtype, values.shape, words, typed)
     space = h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
@@ -123,16 +125,22 @@ def _of_elements(
     dtype: np.dtype[Any], shape: tuple[int, ...], words: dict[str, Any], typed: Typed
 ) -> tuple[h5t.TypeID, tuple[int, ...]]:
     """Return the type and the shape of a dataset: an array type takes the last axes."""
-    inner: tuple[int, ...] = ()
-    level: Any = words
-    while isinstance(level, dict) and "array" in level:
-        inner += tuple(level["array"])
-        level = level.get("base")
+    inner = _inner(words)
     if dtype.kind == "U":
         dtype = text.string_dtype()
     if inner and shape[len(shape) - len(inner) :] == inner:
         return typed(np.dtype((dtype, inner)), words), shape[: len(shape) - len(inner)]
     return typed(dtype, {} if inner else words), shape
+
+
+def _inner(words: dict[str, Any]) -> tuple[int, ...]:
+    """Return the shape of an array type, as words tell of it."""
+    inner: tuple[int, ...] = ()
+    level: Any = words
+    while isinstance(level, dict) and "array" in level:
+        inner += tuple(level["array"])
+        level = level.get("base")
+    return inner
 
 
 def _encoded(values: Array, tid: h5t.TypeID) -> tuple[Array, h5t.TypeID]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 from zarr.core.sync import sync
 from zarr.storage import LocalStore, StorePath, ZipStore
 
@@ -28,11 +27,11 @@ from engram.formats.blocks import BLOCK_BYTES
 from engram.formats.names import name_problem
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Source, TextNode
 from engram.formats.text import string_dtype
-from engram.formats.zarr import attributes, documents
-from engram.formats.zarr.guard import guarded_second
-from engram.formats.zarr.second import as_third
+from engram.formats.zarr import attributes, documents, second
 
 if TYPE_CHECKING:
+    import zarr
+
     from engram.formats.blocks import Region
     from engram.formats.source import Attributes, Node, Origin
     from engram.formats.zarr.documents import Document
@@ -128,11 +127,11 @@ class ZarrSource(Source):
             if (folder / "zarr.json").is_file():
                 found = json.loads((folder / "zarr.json").read_bytes())
             else:
-                found = as_third(folder)
+                found = second.as_third(folder)
                 if found is not None and self.format == documents.FORMAT:
                     self.format = documents.SECOND
                     self.note(path, "Zarr v2", "it is exported as v3, with chunks as they are here")
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+        except documents.ERRORS as error:
             message = f"{self.path}: /{path}: its metadata cannot be read: {error}"
             raise FormatError(message) from error
         if found is not None and (not isinstance(found, dict) or found.get("zarr_format") != 3):  # noqa: PLR2004 - Zarr's version
@@ -202,7 +201,10 @@ class ZarrSource(Source):
                 origin[documents.WORD] = documents.kept(document)
             if not path:
                 origin["at_root"] = True
-            return self._attributes(place, document, dtype, origin), origin
+            values = self._attributes(place, document, dtype, origin)
+            if self.format == documents.SECOND and names is not None:
+                values = {**values, **self._fill(place, handle, values)}
+            return values, origin
 
         shape = handle.shape
         if dtype.kind in "TO":
@@ -211,6 +213,15 @@ class ZarrSource(Source):
             return TextNode(place, shape, names, describe, load)
         read = functools.partial(_read, handle)
         return ArrayNode(place, shape, dtype, names, _unit(handle, dtype), describe, read)
+
+    def _fill(self, path: str, handle: zarr.Array[Any], values: Attributes) -> Attributes:
+        """Return the attribute that xarray sees in the fill value of the second version."""
+        fill = handle.fill_value
+        if fill is None or attributes.FILL in values or handle.dtype.kind not in "iufc":
+            return {}
+        why = "the array's fill_value, which xarray takes for missing data in Zarr v2"
+        self.note(path, f"attribute {attributes.FILL}", why)
+        return {attributes.FILL: handle.dtype.type(fill)}
 
     def _opened(
         self, folder: Folder, path: str, document: Document
@@ -222,11 +233,8 @@ class ZarrSource(Source):
             else:
                 store = StorePath(self._store, path)
             if self.format == documents.SECOND:
-                with documents.quiet():
-                    found = zarr.open_array(store, mode="r", zarr_format=2)
-                    array = zarr.Array(zarr.AsyncArray(guarded_second(found.metadata), store))
-                dtype = array.dtype if array.dtype.kind != "O" else string_dtype()
-                return array, dtype
+                array = second.opened(store)
+                return array, array.dtype
             return documents.handle(document, store), documents.dtype_of(document)
         except FormatError as error:
             message = f"{self.path}: /{path}: {error}"
@@ -297,7 +305,10 @@ def _load_text(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:
 def _load_bytes(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:
     """Read bytes of variable length, as bytes of one."""
     found = _values(array, region)
-    values = [bytes(value) for value in found.flat]
+    values = list(found.flat)
+    if any(type(value) is not bytes for value in values):
+        message = "it has Python objects, not bytes or strings"
+        raise FormatError(message)
     if any(value.endswith(b"\0") for value in values):
         message = "it has bytes of variable length that end with NUL, which have no like here"
         raise FormatError(message)

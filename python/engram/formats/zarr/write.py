@@ -22,12 +22,13 @@ import numpy as np
 import zarr
 from zarr.codecs import BytesCodec
 from zarr.core.buffer import default_buffer_prototype
-from zarr.storage import LocalStore, StorePath
+from zarr.storage import StorePath
 
 from engram.errors import FormatError
 from engram.formats.blocks import block_shape, index, regions
 from engram.formats.target import ArrayItem, GroupItem, Problem
 from engram.formats.zarr import attributes, documents
+from engram.formats.zarr.folder import Folder
 from engram.plain import printable
 
 if TYPE_CHECKING:
@@ -151,7 +152,17 @@ def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Docume
             tree.note(item.path, f"attribute {attributes.FILL}", why)
     document = documents.with_attributes(document, _attributes(tree, item, item.dtype))
     _put(place, document)
-    store = StorePath(LocalStore(place))
+    folder = Folder(place)
+    try:
+        _write_values(item, document, StorePath(folder), tell)
+    except BaseException:
+        folder.stop()  # the export is about to be removed
+        raise
+    return document
+
+
+def _write_values(item: ArrayItem, document: Document, store: StorePath, tell: Tell) -> None:
+    """Write an array's chunks."""
     array = documents.handle(document, store)
     every = documents.handle(document, store, write_empty=True)
     values = item.load()
@@ -165,7 +176,6 @@ def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Docume
         with documents.quiet():
             (every if _is_lost(piece, fill) else array)[region] = piece
         tell(item.path, piece.size * item.dtype.itemsize)
-    return document
 
 
 def _is_lost(piece: np.ndarray[Any, Any], fill: np.ndarray[Any, Any]) -> bool:
