@@ -128,11 +128,12 @@ def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
 
 
 def _in_characters(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a structured dtype with its bytes as single characters, as the file's type has them."""
+    """Return a structured dtype with its bytes as single characters, as the file has them."""
     if dtype.subdtype is not None:
         return np.dtype((_in_characters(dtype.base), dtype.shape))
     if dtype.names is None:
-        return np.dtype(("S1", (dtype.itemsize,))) if dtype.kind == "S" else dtype
+        width = dtype.itemsize
+        return np.dtype(("S1", (width,))) if dtype.kind == "S" and width > 1 else dtype
     fields: Any = dtype.fields
     return np.dtype(
         {
