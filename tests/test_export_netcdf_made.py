@@ -364,3 +364,41 @@ def test_what_came_classic_and_no_longer_fits_goes_out_as_netcdf4_and_says_so(
     report = engram.export_file(pool, tmp_path / "more.nc")
     assert report.format == "NETCDF4"
     assert "NETCDF3_CLASSIC" in str(report)
+
+
+def test_a_name_that_a_group_and_a_dimension_would_share_is_refused(
+    pool: Any, tmp_path: Path
+) -> None:
+    pool.create_array("v", data=np.ones(2), dims=("g",))
+    pool["g/inner"] = np.ones(2)
+    left = problems(pool, tmp_path / "x.nc", "netcdf4")
+    assert left == ["/g: group: a dimension beside it has its name"]
+
+
+def test_an_array_with_the_name_of_an_imported_type_takes_that_name(
+    pool: Any, tmp_path: Path
+) -> None:
+    with netCDF4.Dataset(tmp_path / "in.nc", "w") as file:
+        file.createDimension("x", 2)
+        clouds = file.createEnumType("u1", "clouds", {"clear": 0, "cumulus": 3})
+        file.createVariable("v", clouds, ("x",))[:] = [0, 3]
+    engram.import_file(tmp_path / "in.nc", pool)
+    pool.create_array("clouds", data=np.ones(2), dims=("x",))
+    engram.export_file(pool, tmp_path / "x.nc")
+    with netCDF4.Dataset(tmp_path / "x.nc") as file:
+        assert file["clouds"][...].tolist() == [1, 1]
+        assert file["v"].datatype.enum_dict == {"clear": 0, "cumulus": 3}
+
+
+def test_an_array_kept_from_an_enumeration_goes_out_as_one_wherever_its_group_is(
+    pool: Any, tmp_path: Path
+) -> None:
+    with netCDF4.Dataset(tmp_path / "in.nc", "w") as file:
+        file.createDimension("x", 2)
+        clouds = file.createEnumType("u1", "clouds", {"clear": 0, "cumulus": 3})
+        file.createGroup("g").createVariable("v", clouds, ("x",))[:] = [0, 3]
+    engram.import_file(tmp_path / "in.nc", pool)
+    engram.export_file(pool["g"], tmp_path / "x.nc")  # without the dimension and the type above
+    with netCDF4.Dataset(tmp_path / "x.nc") as file:
+        assert file["v"].datatype.name == "clouds"
+        assert file["v"].dimensions == ("x",)
