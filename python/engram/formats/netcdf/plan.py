@@ -290,9 +290,9 @@ def _like(value: Any, item: Item, form: Form | None) -> Any:
     if form is None or form.kind != NUMBERS or not isinstance(item, ArrayItem):
         return value
     array = np.asarray(value)
-    if form.dtype == item.dtype or array.dtype.newbyteorder("=") != item.dtype.newbyteorder("="):
+    if array.dtype.kind not in "iuf" or form.convert is None or form.dtype == item.dtype:
         return value
-    if array.dtype.kind not in "iuf" or form.convert is None:
+    if array.dtype.newbyteorder("=") != item.dtype.newbyteorder("="):
         return value
     like = form.convert(array.reshape(-1)).reshape(array.shape)
     is_same_bytes = like.dtype.itemsize == array.dtype.itemsize

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 from h5py import h5d
 
@@ -279,7 +280,8 @@ def _fill(variable: Variable) -> Array:
     """Return the value of what was never written, without dimensions."""
     kind = variable.dataset.kind
     plist = variable.dataset.plist
-    value: Array = np.zeros((1,), kind.plain)
+    # h5py must be told of objects that they are strings, or it frees what HDF5 keeps.
+    value: Array = np.zeros((1,), h5py.string_dtype() if kind.is_text else kind.plain)
     if plist.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
         plist.get_fill_value(value)
     elif kind.plain.kind in "iuf":
