@@ -113,7 +113,19 @@ class NetCDF4Source(Source):
         dims = tuple(dim.name for dim in variable.dims) or None
         if kind.is_text:
             load = functools.partial(self._load_text, variable)
-            self.nodes.append(TextNode(path, variable.shape, dims, describe, load))
+            raw_text = functools.partial(slabs.text_bytes, dataset)
+            has_all = bool(variable.shape) and variable.shape == dataset.shape
+            self.nodes.append(
+                TextNode(
+                    path,
+                    variable.shape,
+                    dims,
+                    describe,
+                    load,
+                    raw_text if has_all else None,
+                    dataset.chunks,
+                )
+            )
             return
         read = functools.partial(_read, variable)
         dtype = kind.plain
