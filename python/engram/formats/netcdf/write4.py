@@ -64,7 +64,7 @@ def _create(out: OutFile) -> h5f.FileID:
     create.set_link_creation_order(_ORDERED)
     create.set_attr_creation_order(_ORDERED)
     access = h5p.create(h5p.FILE_ACCESS)
-    access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    access.set_libver_bounds(h5f.LIBVER_V18, h5f.LIBVER_LATEST)  # as netCDF's library has them
     access.set_fclose_degree(h5f.CLOSE_STRONG)
     access.set_fileobj_driver(h5fd.fileobj_driver, out)
     return h5f.create(b"export", h5f.ACC_TRUNC, create, access)
