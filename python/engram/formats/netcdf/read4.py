@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 from h5py import h5d
 
@@ -22,6 +23,7 @@ from engram.formats.hdf5 import objects as h5objects
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
 from engram.formats.hdf5.read import HDF5Source
+from engram.formats.netcdf.attributes import text_facts
 from engram.formats.netcdf.structure4 import Structure
 from engram.formats.origin import raw
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
@@ -171,15 +173,13 @@ class NetCDF4Source(Source):
         if value.ndim == 0 and b"\0" not in (content := value.tobytes()) and content.isascii():
             types.pop(name, None)  # as most are
             return content.decode("ascii")
-        pieces = [piece.replace(b"\0", b"") for piece in value.reshape(-1).tolist()]
+        pieces = [piece.partition(b"\0")[0] for piece in value.reshape(-1).tolist()]
         if value.ndim == 0 or "dataspace" in types.get(name, {}):
-            was = types.pop(name, {})
-            found, exact = text.text_value(b"".join(pieces))
-            nuls = value.dtype.itemsize * value.size - sum(map(len, pieces))
-            if value.ndim:
-                types[name] = {"dataspace": was["dataspace"]}
-            elif nuls:
-                types[name] = {"nuls": nuls}
+            raw_text, was = value.tobytes(), types.pop(name, {})
+            found, exact = text.text_value(raw_text.replace(b"\0", b""))
+            told = {"dataspace": was["dataspace"]} if value.ndim else text_facts(raw_text)
+            if told:
+                types[name] = told
         elif len(pieces) == 1:
             found, exact = text.text_value(pieces[0])
         else:
@@ -203,8 +203,10 @@ class NetCDF4Source(Source):
             }
         if types:
             origin["attributes"] = types
-        shown = [v.name for v in place.variables if v.is_netcdf]
-        origin["order"] = [*shown, *(below.path.rpartition("/")[2] for below in place.below)]
+        origin["order"] = [
+            *(v.name for v in place.variables),
+            *(below.path.rpartition("/")[2] for below in place.below),
+        ]
         if not place.path and b"_NCProperties" in place.group.names:
             value = h5objects.attribute_value(*place.group.attribute(b"_NCProperties"), flat=True)
             origin["provenance"] = "" if value is None else _as_text(value)
@@ -224,6 +226,9 @@ class NetCDF4Source(Source):
         """Return a variable's attributes and origin."""
         values, types = told
         origin: Origin = {"format": self.format, **({"attributes": types} if types else {})}
+        groups = self._structure.dimension_groups(variable)
+        if groups is not None:
+            origin["dimension_groups"] = groups
         dataset = variable.dataset
         kind = variable.kind
         if (kind.told is not None or named) and (kind.is_text or kind.plain.kind != "S"):
@@ -284,7 +289,8 @@ def _fill(variable: Variable) -> Array:
     """Return the value of what was never written, without dimensions; not of text."""
     kind = variable.kind
     plist = variable.dataset.plist
-    value: Array = np.zeros((1,), kind.plain)
+    # h5py must be told of objects that they are strings, or it frees what HDF5 keeps.
+    value: Array = np.zeros((1,), h5py.string_dtype() if kind.is_text else kind.plain)
     if plist.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
         plist.get_fill_value(value)
     elif kind.plain.kind in "iuf":

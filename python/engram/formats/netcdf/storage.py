@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5z
 
-from engram.formats.netcdf.forms import CHARS, ENUM, NUMBERS, OPAQUE, STRINGS
+from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, NUMBERS, OPAQUE, STRINGS
 from engram.formats.netcdf.kinds import DEFAULT_FILLS
 from engram.formats.netcdf.plan import fill_value
 
@@ -50,7 +50,7 @@ def uses_plugins(variable: Variable) -> bool:
 def creation_of(variable: Variable, tree: Tree, *, plugins: bool = True) -> h5p.PropDCID:
     """Return how a variable's dataset is made; without filters of `plugins`, if they fail."""
     made = creation()
-    _set_fill(made, variable)
+    _set_fill(made, variable, tree)
     chunks = chunks_of(variable)
     if chunks is None:
         if (
@@ -99,7 +99,7 @@ def _is_length(n: object) -> bool:
     return isinstance(n, int) and 0 < n < 1 << 32
 
 
-def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
+def _set_fill(made: h5p.PropDCID, variable: Variable, tree: Tree) -> None:
     """Set the fill value: none where there was none, else that of _FillValue, else netCDF's."""
     form = variable.form
     if variable.item.origin.get("fill") == "none":
@@ -121,8 +121,47 @@ def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
     if form.kind == ENUM:
         members = variable.item.origin["type"]["enum"]
         array = array.astype(h5py.enum_dtype(members, form.dtype))
+    if form.kind == COMPOUND:
+        array = array.view(_in_characters(form.dtype))
     if form.kind != OPAQUE:
         made.set_fill_value(array)
+    elif value is not None:
+        _set_opaque_fill(made, array, variable, tree)
+
+
+def _set_opaque_fill(
+    made: h5p.PropDCID, value: np.ndarray[Any, Any], variable: Variable, tree: Tree
+) -> None:
+    """Set the fill value of opaque values, if h5py can: it gives them no tag."""
+    if _tag(variable):
+        why = "left away: h5py gives none to opaque values with a tag"
+        tree.note(variable.item.path, "fill value", why)
+    else:
+        made.set_fill_value(value)
+
+
+def _tag(variable: Variable) -> object:
+    """Return the tag of a variable's opaque type."""
+    told = variable.item.origin.get("type")
+    return told.get("opaque") if isinstance(told, dict) else None
+
+
+def _in_characters(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a structured dtype with its bytes as single characters, as the file has them."""
+    if dtype.subdtype is not None:
+        return np.dtype((_in_characters(dtype.base), dtype.shape))
+    if dtype.names is None:
+        width = dtype.itemsize
+        return np.dtype(("S1", (width,))) if dtype.kind == "S" and width > 1 else dtype
+    fields: Any = dtype.fields
+    return np.dtype(
+        {
+            "names": list(dtype.names),
+            "formats": [_in_characters(fields[name][0]) for name in dtype.names],
+            "offsets": [fields[name][1] for name in dtype.names],
+            "itemsize": dtype.itemsize,
+        }
+    )
 
 
 def _told_fill(variable: Variable) -> Any:
