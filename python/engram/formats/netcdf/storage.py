@@ -106,27 +106,31 @@ def _set_fill(made: h5p.PropDCID, variable: Variable, tree: Tree) -> None:
         if form.kind in {NUMBERS, CHARS}:
             made.set_fill_time(h5d.FILL_TIME_NEVER)
         return
-    value = fill_value(variable)
-    if value is None:
-        value = _told_fill(variable)
     if form.kind == STRINGS:
         made.set_fill_value(np.array("", h5py.string_dtype()))
         return
+    given = fill_value(variable)
+    if given is None:
+        given = _told_fill(variable)
+    if form.kind != OPAQUE:
+        made.set_fill_value(_as_fill(given, variable))
+    elif given is not None:
+        _set_opaque_fill(made, _as_fill(given, variable), variable, tree)
+
+
+def _as_fill(given: Any, variable: Variable) -> np.ndarray[Any, Any]:
+    """Return a fill value, or netCDF's where none is given, in the dtype that h5py wants."""
+    form = variable.form
     code = form.dtype.str[1:]
     array = np.zeros((), form.dtype)
-    if value is not None:
-        array[()] = value
+    if given is not None:
+        array[()] = given
     elif form.kind in {NUMBERS, ENUM} and code in DEFAULT_FILLS:
         array[()] = DEFAULT_FILLS[code]
     if form.kind == ENUM:
         members = variable.item.origin["type"]["enum"]
-        array = array.astype(h5py.enum_dtype(members, form.dtype))
-    if form.kind == COMPOUND:
-        array = array.view(_in_characters(form.dtype))
-    if form.kind != OPAQUE:
-        made.set_fill_value(array)
-    elif value is not None:
-        _set_opaque_fill(made, array, variable, tree)
+        return array.astype(h5py.enum_dtype(members, form.dtype))
+    return array.view(_in_characters(form.dtype)) if form.kind == COMPOUND else array
 
 
 def _set_opaque_fill(
