@@ -12,6 +12,7 @@ from h5py import h5d, h5ds, h5p, h5s, h5t
 
 import engram
 from alike_netcdf import assert_alike
+from engram.formats.netcdf import plan, write3
 from test_export_netcdf import there_and_back
 from test_import_netcdf import CLASSIC, FORMATS, write
 
@@ -202,3 +203,73 @@ def test_nothing_stands_between_the_fields_of_an_exported_record(
             found = np.full(attribute.shape or (), b"\xff" * 16, "V16").view(PADDED)
             attribute.read(found, mtype=attribute.get_type())
             assert found.tobytes() == value.tobytes()
+
+
+# To other kinds than they came from
+
+
+@pytest.mark.parametrize("kind", ["netcdf3", "netcdf3-64bit-offset"])
+def test_a_dimension_too_long_for_a_classic_file_is_left_away_or_refused(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    def make(file: netCDF4.Dataset) -> None:
+        file.createDimension("unused", 4_500_000_000)
+        file.createDimension("x", 6)
+        file.createVariable("v", "i2", ("x",))[:] = np.arange(6)
+
+    engram.import_file(write(tmp_path / "x.nc", make), pool)
+    report = engram.export_file(pool, tmp_path / "out.nc", format=kind)
+    assert [(e.path, e.what) for e in report.noted] == [("/", "dimension unused")]
+    with netCDF4.Dataset(tmp_path / "out.nc") as file:
+        assert list(file.dimensions) == ["x"]
+        assert file["v"][...].tolist() == list(range(6))
+    monkeypatch.setattr(plan, "_LENGTH", 5)
+    with pytest.raises(engram.FormatError, match="/v: dimensions: 'x' has the length 6"):
+        engram.export_file(pool, tmp_path / "no.nc", format=kind)
+
+
+def test_an_attribute_that_would_keep_netcdf4_from_opening_a_file_is_refused(
+    pool: Any, tmp_path: Path
+) -> None:
+    point = np.dtype([("x", "f4"), ("y", "f4")])
+    line = np.dtype([("ends", point, (2,))])
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["point_t"], file["line_t"] = point, line
+        file.attrs.create("line", np.zeros((), line), dtype=file["line_t"])
+        file["v"] = 1
+    engram.import_file(tmp_path / "x.h5", pool)
+    with pytest.raises(engram.FormatError, match="attribute line"):
+        engram.export_file(pool, tmp_path / "out.nc")
+    report = engram.export_file(pool, tmp_path / "out.nc", lossy=True)
+    assert [e.what for e in report.left_out] == ["attribute line"]
+    with netCDF4.Dataset(tmp_path / "out.nc") as out:
+        assert list(out.cmptypes) == ["point_t"]
+        assert out["v"][...] == 1
+
+
+def test_a_file_of_the_classic_model_has_no_types(pool: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.nc", lambda file: file.createEnumType("i1", "colour_t", {"red": 1}))
+    with h5py.File(path, "r+") as file:
+        record = np.array([(1, 2.0)], PADDED)
+        file["record_t"] = PADDED
+        file.attrs.create("record", record, dtype=file["record_t"])
+    engram.import_file(path, pool)
+    report = engram.export_file(pool, tmp_path / "out.nc", format="netcdf4-classic", lossy=True)
+    assert [e.what for e in report.left_out] == ["attribute record"]
+    with h5py.File(tmp_path / "out.nc") as out:
+        assert list(out) == []
+
+
+def test_what_would_begin_beyond_32_bits_in_a_classic_file_is_refused(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.create_array("a", data=np.zeros(1000, "i2"), dims=("x",))
+    pool.create_array("b", data=np.ones(3, "i2"), dims=("y",))
+    monkeypatch.setattr(write3, "BEGIN_MAX", 2000)
+    with pytest.raises(engram.FormatError, match="/b: variable: it would begin"):
+        engram.export_file(pool, tmp_path / "out.nc", format="netcdf3")
+    engram.export_file(pool, tmp_path / "wide.nc", format="netcdf3-64bit-offset")
+    report = engram.export_file(pool, tmp_path / "out.nc", format="netcdf3", lossy=True)
+    assert [e.path for e in report.left_out] == ["/b"]
+    with netCDF4.Dataset(tmp_path / "out.nc") as file:
+        assert list(file.variables) == ["a"]

@@ -70,7 +70,8 @@ def attribute_of(name: str, value: Any, facts: Any, kind: Kind) -> Attribute | s
     array = np.asarray(value)
     if array.dtype.kind in "SUT":
         return _text(name, array, known, kind)
-    if array.dtype.kind in "biufV" and kind.is_hdf5 and _is_typed(array, known):
+    has_types = kind.is_hdf5 and not kind.is_classic
+    if array.dtype.kind in "biufV" and has_types and _is_typed(array, known):
         return Attribute(name, TYPED, array, known)
     if array.ndim > 1:
         return f"its value has the shape {array.shape}; netCDF's have one dimension"

@@ -234,13 +234,13 @@ def _void(item: ArrayItem, kind: Kind) -> Form | str:
     if item.dtype.names is None:
         note = None if "opaque" in str(item.origin.get("type")) else _UNSEEN
         return Form(OPAQUE, item.dtype, note=note)
-    why = _record_problem(item.dtype)
+    why = record_problem(item.dtype)
     if why is None and not str(item.origin.get("format", "")).startswith("NETCDF4"):
-        why = _unopened(item.dtype)
+        why = unopened(item.dtype)
     return why or Form(COMPOUND, item.dtype)
 
 
-def _record_problem(dtype: DType) -> str | None:
+def record_problem(dtype: DType) -> str | None:
     """Say why a structured dtype is no compound type; None if it is one."""
     if not dtype.names:
         return "a structured dtype of no fields"
@@ -255,7 +255,7 @@ def _record_problem(dtype: DType) -> str | None:
             return f"its field {name!r} overlaps another"
         end = offset + field_dtype.itemsize
         if base.names is not None:
-            inner = _record_problem(base)
+            inner = record_problem(base)
             if inner is not None:
                 return f"field {name!r}: {inner}"
         elif not _is_plain(base) or 0 in field_dtype.shape:
@@ -263,13 +263,13 @@ def _record_problem(dtype: DType) -> str | None:
     return None
 
 
-def _unopened(dtype: DType) -> str | None:
+def unopened(dtype: DType) -> str | None:
     """Say which field would keep netCDF4 from opening the file, though netCDF has such; or None."""
     for name in dtype.names or ():
         if dtype[name].base.names is not None:
             if dtype[name].shape:
                 return f"its field {name!r} is an array of records: netCDF4 opens no file with one"
-            inner = _unopened(dtype[name])
+            inner = unopened(dtype[name])
             if inner is not None:
                 return f"field {name!r}: {inner}"
     return None

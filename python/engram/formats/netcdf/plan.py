@@ -15,7 +15,15 @@ import numpy as np
 from engram.formats.netcdf import attributes
 from engram.formats.netcdf.attributes import Attribute, attribute_of
 from engram.formats.netcdf.dimensions import Dimension, Dimensions
-from engram.formats.netcdf.forms import CHARS, HIDDEN, NUMBERS, Form, form_of
+from engram.formats.netcdf.forms import (
+    CHARS,
+    HIDDEN,
+    NUMBERS,
+    Form,
+    form_of,
+    record_problem,
+    unopened,
+)
 from engram.formats.netcdf.naming import RESERVED, name_problem
 from engram.formats.target import ArrayItem, Problem
 
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 _NO_GROUPS = "{} has no groups; netcdf4 has, and a group's arrays can be exported alone"
 _LIMITS = {1: 2**31 - 4, 2: 2**32 - 4}
 """Bytes of a variable in CDF-1 and CDF-2: where the next one begins must still be a number."""
+_LENGTH = 2**31 - 1
+"""The longest dimension there."""
 
 
 @dataclass(slots=True)
@@ -212,6 +222,11 @@ class Plan:
             return why
         if name in RESERVED and self.kind.is_hdf5:
             return "netCDF-4 keeps this name for itself"
+        dtype = np.asarray(value).dtype
+        if dtype.names is not None and not came_so:
+            why = record_problem(dtype) or unopened(dtype)
+            if why is not None:
+                return why
         return attribute_of(name, value, facts, self.kind)
 
     def _check_dimensions(self) -> None:
@@ -224,6 +239,8 @@ class Plan:
         for path, group in self.groups.items():
             for name, dimension in group.dims.items():
                 self._check_dimension(path, name, users.get(id(dimension), []))
+        if self.kind.version in _LIMITS:
+            self._check_lengths(users)
         if self.kind.version:
             self._grow_empty()
         if self.kind.is_classic:
@@ -236,6 +253,22 @@ class Plan:
                 dimension.unlimited = True
                 why = f"{dimension.name!r} has the length 0, which only an unlimited one can have"
                 self.notes.append(("", f"dimension {dimension.name}", f"unlimited: {why}"))
+
+    def _check_lengths(self, users: dict[int, list[Variable]]) -> None:
+        """Find dimensions that are too long for CDF-1 and CDF-2; none is kept for nothing."""
+        dims = self.groups[""].dims
+        for name, dimension in list(dims.items()):
+            if dimension.size <= _LENGTH:
+                continue
+            why = f"{name!r} has the length {dimension.size}; {self.kind.model} has up to {_LENGTH}"
+            used_by = users.get(id(dimension), [])
+            for variable in used_by:
+                self._refuse(variable.item.path, "dimensions", why)
+            if not used_by:
+                del dims[name]
+                self.notes.append(
+                    ("", f"dimension {name}", f"left away, as nothing uses it: {why}")
+                )
 
     def _check_dimension(self, path: str, name: str, users: list[Variable]) -> None:
         """Check a dimension's name."""

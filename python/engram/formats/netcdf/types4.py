@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from h5py import h5t
 
-from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, OPAQUE, STRINGS
+from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, OPAQUE, STRINGS, unopened
 from engram.formats.netcdf.naming import unused
 from engram.formats.netcdf.plan import fill_value
 from engram.formats.netcdf.structure4 import native
@@ -54,7 +54,7 @@ class Types:
         self._chosen: dict[str, h5t.TypeID] = {}
         taken = _members(plan)
         self._wanted: dict[str, dict[str, h5t.TypeID]] = {
-            path: {n: t for n, t in _kept(group.item.origin).items() if n not in taken[path]}
+            path: {} if plan.kind.is_classic else _kept(group.item.origin, taken[path])
             for path, group in plan.groups.items()
         }
         known = [(n, t) for types in self._wanted.values() for n, t in types.items()]
@@ -114,16 +114,30 @@ def _members(plan: Plan) -> dict[str, set[str]]:
     return found
 
 
-def _kept(origin: dict[str, Any]) -> dict[str, h5t.TypeID]:
-    """Return the committed types that a group's origin tells of."""
+def _kept(origin: dict[str, Any], taken: set[str]) -> dict[str, h5t.TypeID]:
+    """Return the committed types that a group's origin tells of, whose names are not taken.
+
+    Of those of plain HDF5, one that would keep netCDF4 from opening the file is none.
+    """
+    is_netcdf = str(origin.get("format", "")).startswith("NETCDF")
     found: dict[str, h5t.TypeID] = {}
     kept = origin.get("types")
     for name, facts in (kept if isinstance(kept, dict) else {}).items():
         encoded = facts.get("hdf5") if isinstance(facts, dict) else None
-        if isinstance(encoded, str):
+        if isinstance(encoded, str) and name not in taken:
             # A copy, since what was decoded of a committed type cannot be committed again.
-            found[name] = h5t.decode(base64.b64decode(encoded)).copy()
+            tid = h5t.decode(base64.b64decode(encoded)).copy()
+            if is_netcdf or _is_openable(tid):
+                found[name] = tid
     return found
+
+
+def _is_openable(tid: h5t.TypeID) -> bool:
+    """Whether netCDF4 opens a file with a type."""
+    try:
+        return unopened(tid.dtype) is None
+    except TypeError:  # it has no dtype
+        return False
 
 
 def _alike(

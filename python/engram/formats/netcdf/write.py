@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engram.formats.netcdf.kinds import BY_MODEL, KINDS
 from engram.formats.netcdf.plan import Plan
-from engram.formats.netcdf.write3 import write3
+from engram.formats.netcdf.write3 import too_far, write3
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,19 +21,27 @@ def planned(tree: Tree, kind: str) -> Plan:
     that holds it, and all else netCDF-4.
     """
     if kind in KINDS:
-        return Plan(tree, KINDS[kind])
+        return _plan(tree, kind)
     model = tree.root.origin.get("format")
     word = BY_MODEL.get(model, "netcdf4") if isinstance(model, str) else "netcdf4"
-    plan = Plan(tree, KINDS[word])
+    plan = _plan(tree, word)
     if word == "netcdf4" or not plan.problems:
         return plan
-    wider = Plan(tree, KINDS["netcdf4"])
+    wider = _plan(tree, "netcdf4")
     if len(wider.problems) >= len(plan.problems):
         return plan
     first = plan.problems[0]
     why = f"as netCDF-4, since {model}, which it came from, cannot hold /{first.path}: {first.why}"
     wider.notes.append(("", "file", why))
     return wider
+
+
+def _plan(tree: Tree, word: str) -> Plan:
+    """Return the plan of a tree as one kind of file, with where its values would begin checked."""
+    plan = Plan(tree, KINDS[word])
+    if not plan.problems:
+        plan.problems += too_far(plan)
+    return plan
 
 
 def problems(tree: Tree, kind: str) -> list[Problem]:

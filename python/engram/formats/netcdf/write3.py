@@ -20,6 +20,7 @@ from engram.formats.netcdf import attributes
 from engram.formats.netcdf.classic import ATTRIBUTE, DIMENSION, MAGIC, VARIABLE
 from engram.formats.netcdf.kinds import DEFAULT_FILLS
 from engram.formats.netcdf.plan import fill_value
+from engram.formats.target import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +40,23 @@ _TYPES = {
 _ALIGN = 4
 _WIDE = 5
 _VSIZE_MAX = (1 << 32) - 1
+
+
+BEGIN_MAX = (1 << 31) - 1
+"""Where the last variable of a CDF-1 file may begin."""
+
+
+def too_far(plan: Plan) -> list[Problem]:
+    """Return the variables that would begin where a plan's kind of file has no number for."""
+    if plan.kind.version != 1:
+        return []
+    begins = _Layout(plan).begins
+    why = "it would begin at byte {}, and {} has numbers up to {}; netcdf3-64bit-offset has more"
+    return [
+        Problem(name, "variable", why.format(begin, plan.kind.model, BEGIN_MAX))
+        for name, begin in begins.items()
+        if begin > BEGIN_MAX
+    ]
 
 
 def write3(plan: Plan, path: Path, tell: Tell) -> None:
