@@ -15,6 +15,7 @@ from h5py import h5a, h5d, h5p, h5s, h5t
 
 from engram.formats import text
 from engram.formats.blocks import index, regions
+from engram.formats.hdf5.alike import same_bytes
 from engram.formats.hdf5.build import in_memory
 from engram.formats.hdf5.storage import Storage
 
@@ -244,7 +245,7 @@ class DatasetWriter:
             if wanted.dtype.kind == "O":
                 same = [_as_bytes(v) for v in wanted.flat] == [_as_bytes(v) for v in found.flat]
             else:
-                same = wanted.tobytes() == found.tobytes()
+                same = same_bytes(wanted, found)
             if not same:
                 return False
         return True
