@@ -21,6 +21,7 @@ __all__ = [
     "Standing",
     "View",
     "allocate",
+    "allocate_text",
     "attr_delete",
     "attr_get",
     "attr_items",
@@ -286,6 +287,17 @@ def allocate(
     dims: Sequence[str] | None,
     overwrite: bool,
     device: _Device,
+    origin: bytes,
+) -> Allocation: ...
+def allocate_text(
+    realm: Realm,
+    parent: int,
+    path: str,
+    shape: _Shape,
+    nbytes: int,
+    attrs: _Attrs,
+    dims: Sequence[str] | None,
+    overwrite: bool,
     origin: bytes,
 ) -> Allocation: ...
 def scratch(

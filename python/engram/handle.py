@@ -4,12 +4,11 @@ A handle holds no memory and no lock. It stays what it is when its object is ren
 answers `NotFoundError` when that object is deleted or replaced; the pool's closing ends it.
 """
 
-import pwd
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from engram import _engram
+from engram import _engram, owners
 from engram.attrs import Attributes
 from engram.errors import EngramError
 from engram.plain import printable
@@ -81,11 +80,7 @@ class Handle:
     @property
     def owner(self) -> str:
         """The user who made it: a name, or the uid's digits where it has none."""
-        uid = self._info().owner
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            return str(uid)
+        return owners.user(self._info().owner)
 
     @property
     def created(self) -> datetime:

@@ -280,6 +280,33 @@ pub fn allocate<'py>(
     Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
 }
 
+/// Reserves space for an array of strings whose payload, as `strings` has it, has so many bytes: to
+/// be filled in place, as bytes, and then published. It is checked whenever it is read.
+#[pyfunction]
+#[pyo3(signature = (realm, parent, path, shape, nbytes, attrs, dims, overwrite, origin))]
+#[allow(clippy::too_many_arguments)] // as above
+pub fn allocate_text<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    parent: u64,
+    path: Name<'_>,
+    shape: &Bound<'py, PyAny>,
+    nbytes: u64,
+    attrs: Option<&Bound<'py, PyAny>>,
+    dims: Option<&Bound<'py, PyAny>>,
+    overwrite: bool,
+    origin: &[u8],
+) -> Result<Allocation> {
+    let place = Placement { overwrite, device: realm.device(None)? };
+    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
+    let shape = value::shape_of(shape)?;
+    let new = request.object(Class::Strings, DType::Text, &shape)?;
+    let reserved = reserve(py, &request, &new, nbytes)?;
+    let view = Py::new(py, View::claimed(reserved.view()))?;
+    let array = view::array_over(py, &view, &numpy::dtype::<u8>(py), &[nbytes])?.unbind();
+    Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
+}
+
 /// An unnamed array in the pool, gone with its process.
 #[pyfunction]
 pub fn scratch<'py>(

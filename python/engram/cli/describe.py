@@ -6,14 +6,12 @@ Facts are plain values, as JSON has them; `readable` makes of them what people r
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import grp
-import pwd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import engram
+from engram import owners
 from engram.cli import terminal
 from engram.size import human
 
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 _SHOWN_ATTRIBUTE = 200
 _FEW = 12
 _KIB = 1 << 10
-_ONLY_FOR_EXPORT = {"format", "attributes", "order", "types", "links", "type", "fill"}
-"""What of an origin says little to people."""
+_TOLD_PLAINLY = {"source", "codecs", "layout", "maxshape"}
+"""What of an origin says something to people as it is; the rest is for export."""
 
 
 def kind(member: Member) -> str:
@@ -51,7 +49,7 @@ def facts(name: str, member: Member) -> dict[str, Any]:
             shown["dims"] = None if member.dims is None else list(member.dims)
         shown["nbytes"] = member.nbytes
         shown["oid"] = member.oid
-    shown["owner"] = user(about.owner)
+    shown["owner"] = owners.user(about.owner)
     shown["created"] = time(about.created)
     shown["modified"] = time(about.modified)
     return shown
@@ -118,7 +116,7 @@ def origin_text(origin: dict[str, Any]) -> str:
             words += [key if each is True else f"{key} {each}" for key, each in on.items()]
         elif name == "dimensions" and isinstance(value, dict):
             words.append(f"dimensions {', '.join(map(_dimension, value.items()))}")
-        elif name not in _ONLY_FOR_EXPORT:
+        elif name in _TOLD_PLAINLY:
             words.append(f"{name} {value}")
     return "; ".join(words)
 
@@ -129,24 +127,6 @@ def _dimension(named: tuple[str, Any]) -> str:
     if not isinstance(facts, dict):
         return name
     return f"{name}: {facts.get('size')}" + (" (unlimited)" if facts.get("unlimited") else "")
-
-
-@functools.cache
-def user(uid: int) -> str:
-    """Return a user's name, or the uid's digits where it has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-@functools.cache
-def unix_group(gid: int) -> str:
-    """Return a Unix group's name, or the gid's digits where it has none."""
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 def time(nanoseconds: int) -> str:

@@ -12,6 +12,7 @@ from rich.columns import Columns
 from rich.text import Text
 
 import engram
+from engram import owners
 from engram.cli import describe, terminal
 from engram.cli.app import (
     JsonOption,
@@ -134,7 +135,7 @@ def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:
                 describe.dtype_text(member.dtype) if isinstance(member, engram.Array) else "-",
                 describe.shape_text(member.shape) if isinstance(member, engram.Array) else "-",
                 "-" if isinstance(member, engram.Group) else human(member.nbytes),
-                describe.user(about.owner),
+                owners.user(about.owner),
                 describe.time(about.modified),
                 name + ("/" if is_group else ""),
             )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram import owners
 from engram import size as sizes
-from engram.cli import completion, describe, terminal
+from engram.cli import completion, terminal
 from engram.cli.app import JsonOption, PoolArgument, app, examples
 from engram.cli.terminal import counted, plain
 from engram.errors import AccessError, ArgumentError, NotFoundError
@@ -136,8 +137,8 @@ def facts_of(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
         info = found.info(each)
         facts: dict[str, Any] = {
             "name": each,
-            "owner": describe.user(info.owner),
-            "group": describe.unix_group(info.group),
+            "owner": owners.user(info.owner),
+            "group": owners.unix_group(info.group),
             "mode": f"{info.mode:03o}",
             "size": None,
             "used": None,

@@ -67,6 +67,7 @@ _OUR_WORDS = (
         r"check the path, or \1 makes one",
     ),
     (r"engram\.verify on", "`engram verify` on"),
+    (r"resize it \(pool\.resize\)", "give it room (`engram ns POOL NAME --size ...`)"),
     (r"there are 1 members, such as", "there is one member:"),
 )
 """How the package tells of a remedy in Python, and how the command line does."""

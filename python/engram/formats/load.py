@@ -11,6 +11,7 @@ and its reservations return; so a failed import leaves nothing behind.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 
 from engram.batch import Batch
 from engram.errors import BusyError, EngramError, ExistsError, FormatError, NotFoundError
-from engram.formats import origin, text
+from engram.formats import origin, stream, text
 from engram.formats.blocks import pieces, region_shape
 from engram.formats.names import key_problem
 from engram.formats.report import Entry, ImportReport, Progress
@@ -196,17 +197,21 @@ class Loader:
     def _make_text(self, node: TextNode) -> None:
         """Make an array of strings."""
         attrs, facts = self._described(node)
-        value = _reading(node.load, self._wanted[node.path])
+        wanted = self._wanted[node.path]
         above, name = self._place(node.path)
-        above.create_array(
-            name,
-            data=value,
-            attrs=attrs,
-            dims=self._dims(node),
-            overwrite=self._overwrite,
-            _origin=origin.encode(facts),
-        )
+        common: dict[str, Any] = {
+            "attrs": attrs,
+            "dims": self._dims(node),
+            "overwrite": self._overwrite,
+            "_origin": origin.encode(facts),
+        }
         self._count.arrays += 1
+        if stream.streams(node, wanted):
+            with contextlib.suppress(stream.NotText):  # then as bytes, below
+                self._count.nbytes += stream.pour(node, wanted, above, name, _reading, **common)
+                return
+        value = _reading(node.load, wanted)
+        above.create_array(name, data=value, **common)
         if value.dtype == text.string_dtype():
             self._count.nbytes += sum(len(v.encode()) for v in value.flat)
         else:

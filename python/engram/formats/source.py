@@ -110,6 +110,11 @@ class TextNode:
     load
         ``load(region)`` reads a region, as `ArrayNode.read` has it: an array of `StringDType`, or
         of ``S`` where it is not UTF-8.
+    raw
+        ``raw(region)`` reads a region as a list of bytes without NULs, in C order, for what is too
+        large to be held as a whole; None where the format has no such way.
+    chunks
+        The file's chunk shape, of the length of `shape`, or None.
 
     """
 
@@ -118,6 +123,8 @@ class TextNode:
     dims: tuple[str, ...] | None
     describe: Callable[[], tuple[Attributes, Origin]]
     load: Callable[[Region], np.ndarray[Any, Any]]
+    raw: Callable[[Region], list[bytes]] | None = None
+    chunks: tuple[int, ...] | None = None
 
 
 Node = GroupNode | ArrayNode | TextNode

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from engram import owners
 from engram.array import Array
 from engram.attrs import Attributes
 from engram.blob import Blob
@@ -154,7 +155,7 @@ def _devices(pool: Pool) -> str:
 def _namespaces(namespaces: Namespaces) -> str:
     infos = sorted(namespaces._pool.namespaces(), key=lambda info: info.name)
     rows = [
-        (info.name, stored.user(info.owner), stored.unix_group(info.group), f"{info.mode:04o}")
+        (info.name, owners.user(info.owner), owners.unix_group(info.group), f"{info.mode:04o}")
         for info in infos[:_NAMESPACES]
     ]
     made = parts.table(("name", "owner", "group", "mode"), rows)

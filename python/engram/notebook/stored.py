@@ -1,8 +1,6 @@
 """Facts beside the value: where it lies, whose it is, what an import kept of its file."""
 
-import grp
 import json
-import pwd
 from typing import Any
 
 from engram import _engram
@@ -63,19 +61,3 @@ def _plain(value: Any) -> str:
 
 def _inner(value: Any) -> str:
     return f"({_plain(value)})" if isinstance(value, dict) else _plain(value)
-
-
-def user(uid: int) -> str:
-    """Give a user's name; the digits, where there is none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def unix_group(gid: int) -> str:
-    """Give a Unix group's name; the digits, where there is none."""
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -232,7 +233,10 @@ def dataset_node(source: Source, dataset: Dataset, path: str) -> ArrayNode | Tex
         def load(region: Region) -> Array:
             return slabs.load_text(source, dataset, path, region, "dataset")
 
-        return TextNode(path, shape, dims, describe, load)
+        if not dataset.shape:
+            return TextNode(path, shape, dims, describe, load)
+        raw_text = functools.partial(slabs.text_bytes, dataset)
+        return TextNode(path, shape, dims, describe, load, raw_text, dataset.chunks)
 
     def read(out: Array, region: Region) -> None:
         slabs.read(dataset, out, region)

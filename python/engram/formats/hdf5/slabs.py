@@ -71,6 +71,12 @@ def load_text(
     return value
 
 
+def text_bytes(dataset: Dataset, region: Region) -> list[bytes]:
+    """Read a region of a dataset of variable-length strings, in C order."""
+    found: list[bytes] = text_block(dataset, region).reshape(-1).tolist()
+    return found
+
+
 def text_block(dataset: Dataset, region: Region) -> Array:
     """Read a region of a dataset of variable-length strings, as an object array of bytes."""
     out: Array = np.empty(region_shape(region), object)

@@ -36,6 +36,8 @@ class Dimension:
         Whether it can grow.
     settled_by
         The first array that uses it, whose length it has; None as long as none does.
+    is_kept
+        Whether an import has kept it.
 
     """
 
@@ -44,6 +46,7 @@ class Dimension:
     group: str
     unlimited: bool = False
     settled_by: str | None = None
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ class Dimensions:
     def _fitting(self, item: ArrayItem, name: str, length: int) -> Dimension | None:
         """Return the dimension of an array's axis; None, and a conflict, if there can be none."""
         seen = list(self._seen(item, name))
+        if not all(candidate.is_kept for candidate in seen):
+            seen = seen[:1]  # netCDF4 and xarray, too, look names up, and end at the nearest
         for candidate in seen:
             if candidate.settled_by is not None and candidate.size == length:
                 return candidate
@@ -156,7 +161,9 @@ def _kept(group: GroupItem) -> dict[str, Dimension]:
     if not isinstance(kept, dict):
         return {}
     return {
-        name: Dimension(name, int(facts["size"]), group.path, bool(facts.get("unlimited")))
+        name: Dimension(
+            name, int(facts["size"]), group.path, bool(facts.get("unlimited")), None, True
+        )
         for name, facts in kept.items()
         if isinstance(facts, dict) and isinstance(facts.get("size"), int)
     }

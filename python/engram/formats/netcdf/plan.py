@@ -216,11 +216,14 @@ class Plan:
 
     def _check_dimensions(self) -> None:
         """Find dimensions that the file cannot have."""
+        users: dict[int, list[Variable]] = {}
+        for group in self.groups.values():
+            for variable in group.variables:
+                for dimension in variable.dims or ():
+                    users.setdefault(id(dimension), []).append(variable)
         for path, group in self.groups.items():
             for name, dimension in group.dims.items():
-                users = [v for g in self.groups.values() for v in g.variables
-                         if any(d is dimension for d in v.dims or ())]  # fmt: skip
-                self._check_dimension(path, name, dimension, users)
+                self._check_dimension(path, name, users.get(id(dimension), []))
         if self.kind.version:
             self._grow_empty()
         if self.kind.is_classic:
@@ -234,11 +237,8 @@ class Plan:
                 why = f"{dimension.name!r} has the length 0, which only an unlimited one can have"
                 self.notes.append(("", f"dimension {dimension.name}", f"unlimited: {why}"))
 
-    def _check_dimension(
-        self, path: str, name: str, dimension: Dimension, users: list[Variable]
-    ) -> None:
+    def _check_dimension(self, path: str, name: str, users: list[Variable]) -> None:
         """Check a dimension's name."""
-        del dimension
         why = name_problem(name)
         came_so = self.is_netcdf and not users
         if why is not None and not came_so:
@@ -290,9 +290,9 @@ def _like(value: Any, item: Item, form: Form | None) -> Any:
     if form is None or form.kind != NUMBERS or not isinstance(item, ArrayItem):
         return value
     array = np.asarray(value)
-    if form.dtype == item.dtype or array.dtype.newbyteorder("=") != item.dtype.newbyteorder("="):
+    if array.dtype.kind not in "iuf" or form.convert is None or form.dtype == item.dtype:
         return value
-    if array.dtype.kind not in "iuf" or form.convert is None:
+    if array.dtype.newbyteorder("=") != item.dtype.newbyteorder("="):
         return value
     like = form.convert(array.reshape(-1)).reshape(array.shape)
     is_same_bytes = like.dtype.itemsize == array.dtype.itemsize

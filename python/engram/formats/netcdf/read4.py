@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 from h5py import h5d
 
@@ -112,7 +113,19 @@ class NetCDF4Source(Source):
         dims = tuple(dim.name for dim in variable.dims) or None
         if kind.is_text:
             load = functools.partial(self._load_text, variable)
-            self.nodes.append(TextNode(path, variable.shape, dims, describe, load))
+            raw_text = functools.partial(slabs.text_bytes, dataset)
+            has_all = bool(variable.shape) and variable.shape == dataset.shape
+            self.nodes.append(
+                TextNode(
+                    path,
+                    variable.shape,
+                    dims,
+                    describe,
+                    load,
+                    raw_text if has_all else None,
+                    dataset.chunks,
+                )
+            )
             return
         read = functools.partial(_read, variable)
         dtype = kind.plain
@@ -267,7 +280,8 @@ def _fill(variable: Variable) -> Array:
     """Return the value of what was never written, without dimensions."""
     kind = variable.dataset.kind
     plist = variable.dataset.plist
-    value: Array = np.zeros((1,), kind.plain)
+    # h5py must be told of objects that they are strings, or it frees what HDF5 keeps.
+    value: Array = np.zeros((1,), h5py.string_dtype() if kind.is_text else kind.plain)
     if plist.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED:
         plist.get_fill_value(value)
     elif kind.plain.kind in "iuf":

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5z
 
-from engram.formats.netcdf.forms import CHARS, ENUM, NUMBERS, OPAQUE, STRINGS
+from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, NUMBERS, OPAQUE, STRINGS
 from engram.formats.netcdf.kinds import DEFAULT_FILLS
 from engram.formats.netcdf.plan import fill_value
 
@@ -121,8 +121,28 @@ def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
     if form.kind == ENUM:
         members = variable.item.origin["type"]["enum"]
         array = array.astype(h5py.enum_dtype(members, form.dtype))
+    if form.kind == COMPOUND:
+        array = array.view(_in_characters(form.dtype))
     if form.kind != OPAQUE:
         made.set_fill_value(array)
+
+
+def _in_characters(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a structured dtype with its bytes as single characters, as the file has them."""
+    if dtype.subdtype is not None:
+        return np.dtype((_in_characters(dtype.base), dtype.shape))
+    if dtype.names is None:
+        width = dtype.itemsize
+        return np.dtype(("S1", (width,))) if dtype.kind == "S" and width > 1 else dtype
+    fields: Any = dtype.fields
+    return np.dtype(
+        {
+            "names": list(dtype.names),
+            "formats": [_in_characters(fields[name][0]) for name in dtype.names],
+            "offsets": [fields[name][1] for name in dtype.names],
+            "itemsize": dtype.itemsize,
+        }
+    )
 
 
 def _told_fill(variable: Variable) -> Any:

@@ -50,15 +50,15 @@ class Types:
 
     def __init__(self, plan: Plan) -> None:
         """Find the types that were kept, and those that variables need besides."""
-        self._committed: list[tuple[str, h5t.TypeID]] = []
-        self._wanted: dict[str, dict[str, h5t.TypeID]] = {
-            path: _kept(group.item.origin) for path, group in plan.groups.items()
-        }
         self._chosen: dict[str, h5t.TypeID] = {}
+        taken = _members(plan)
+        self._wanted: dict[str, dict[str, h5t.TypeID]] = {
+            path: {n: t for n, t in _kept(group.item.origin).items() if n not in taken[path]}
+            for path, group in plan.groups.items()
+        }
         known = [(n, t) for types in self._wanted.values() for n, t in types.items()]
         for path, group in plan.groups.items():
-            taken = {v.name for v in group.variables} | set(group.dims) | set(self._wanted[path])
-            taken |= {p.rpartition("/")[2] for p in plan.groups if p.rpartition("/")[0] == path}
+            names = taken[path] | set(self._wanted[path])
             for variable in group.variables:
                 if variable.form.kind not in {ENUM, COMPOUND, OPAQUE} or variable.dims is None:
                     continue
@@ -67,12 +67,12 @@ class Types:
                 if there is None:
                     name = _type_name(variable) or f"{variable.name}_t"
                     there = tid
-                    for inner_name, inner in _with_inner(name, tid):
-                        if _alike(inner, None, known) is None:
-                            free = unused(inner_name, taken)
-                            taken.add(free)
-                            self._wanted[path][free] = inner
-                            known.append((free, inner))
+                    for part_name, part in _with_inner(name, tid):
+                        if _alike(part, None, known) is None:
+                            free = unused(part_name, names)
+                            names.add(free)
+                            self._wanted[path][free] = part
+                            known.append((free, part))
                 self._chosen[variable.item.path] = there
 
     def commit(self, place: h5g.GroupID, path: str) -> None:
@@ -89,6 +89,19 @@ class Types:
         made = _from_facts(dtype, facts)
         known = [(n, t) for types in self._wanted.values() for n, t in types.items()]
         return _alike(made, facts.get("name"), known) or made
+
+
+def _members(plan: Plan) -> dict[str, set[str]]:
+    """Return the names that each group's variables, dimensions and groups have."""
+    found = {
+        path: {v.name for v in group.variables} | set(group.dims)
+        for path, group in plan.groups.items()
+    }
+    for path in plan.groups:
+        above, _, name = path.rpartition("/")
+        if path:
+            found[above].add(name)
+    return found
 
 
 def _kept(origin: dict[str, Any]) -> dict[str, h5t.TypeID]:
