@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from bench import report
-from bench.own import large, opening, pair, rust, small
+from bench.own import files, large, opening, pair, rust, small
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "growth": rust.growth,
     "open": opening.lines,
     "pair": pair.lines,
+    "files": files.lines,
 }
 RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant

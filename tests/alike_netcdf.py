@@ -125,7 +125,7 @@ def _attributes(owner: Any) -> list[tuple[str, Any]]:
             found.append((name, ("strings", value)))
         else:
             array = np.asarray(value)
-            found.append((name, (array.dtype.str, array.shape, array.tobytes())))
+            found.append((name, (array.dtype.str, array.shape, _bytes(array))))
     return found
 
 
@@ -138,7 +138,7 @@ def _types(group: Any) -> Facts:
     """Return a group's user-defined types."""
     enums = {n: (t.dtype.str, t.enum_dict) for n, t in group.enumtypes.items()}
     compounds = {n: _layout(t.dtype) for n, t in group.cmptypes.items()}
-    return {"enums": enums, "compounds": compounds}
+    return {"enums": list(enums.items()), "compounds": list(compounds.items())}
 
 
 def _layout(dtype: Any) -> Any:
@@ -170,7 +170,7 @@ def _storage(variable: Any) -> Facts:
 def _fill(variable: Any) -> Any:
     """Return the value that stands where nothing was written; None if anything may."""
     value = variable.get_fill_value()
-    return None if value is None else np.asarray(value).tobytes()
+    return None if value is None else _bytes(np.asarray(value))
 
 
 def _values(variable: Any) -> Any:

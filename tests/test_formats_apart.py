@@ -17,6 +17,7 @@ SHARED = {
     "load.py",  # from a source to a pool
     "many.py",  # many files into a pool
     "save.py",  # from a tree to a file
+    "stream.py",  # from a source to a pool: strings, piece by piece
 }
 POOLS = {"engram.pool", "engram.group", "engram.array", "engram.blob", "engram.batch"}
 LIBRARIES = ("h5py", "netCDF4", "zarr", "astropy", "cfgrib", "eccodes", "xarray")

@@ -418,3 +418,35 @@ def test_progress_tells_each_variable_and_ends_at_the_total(pool: Any, tmp_path:
     engram.import_file(write(tmp_path / "x.nc", make_common), pool, progress=seen.append)
     assert {p.path for p in seen} == {f"/{name}" for name in pool}
     assert seen[-1].done == seen[-1].total == sum(pool[name].nbytes for name in pool)
+
+
+def test_a_file_that_turns_out_to_be_no_netcdf_is_read_as_if_nobody_had_looked(
+    pool: Any, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["lat"] = np.arange(3.0)
+        file["lat"].make_scale()
+        file["flags"] = np.dtype(bool)
+        file.create_dataset("a", data=[True, False, True], dtype=file["flags"])
+        file["a"].dims[0].attach_scale(file["lat"])
+        file["z"] = np.arange(3)
+        file["lat"].attrs["matrix"] = np.eye(2)  # which netCDF has no like of
+    assert engram.import_file(tmp_path / "x.h5", pool).format == "HDF5"
+    assert_same(pool["a"][...], np.array([True, False, True]))
+    assert_same(pool["lat"].attrs["matrix"], np.eye(2))
+
+
+def test_each_variable_is_as_long_as_its_unlimited_dimension(pool: Any, tmp_path: Path) -> None:
+    def make(file: netCDF4.Dataset) -> None:
+        file.createDimension("x", 3)
+        file.createDimension("t", None)
+        file.createVariable("long", "f4", ("t",))[:] = np.arange(5)
+        file.createVariable("last", "f4", ("x", "t"), fill_value=-1.0)[:, 0:2] = 7
+        file.createVariable("none", "i2", ("t",))
+        file.createVariable("words", str, ("t",))[0] = "only"
+
+    engram.import_file(write(tmp_path / "x.nc", make), pool)
+    assert_same(pool["last"][...], np.array([[7, 7, -1, -1, -1]] * 3, "f4"))
+    assert_same(pool["none"][...], np.full(5, -32767, "i2"))
+    assert pool["words"][...].tolist() == ["only", "", "", "", ""]
+    assert origin(pool)["dimensions"]["t"] == {"size": 5, "unlimited": True}

@@ -154,7 +154,8 @@ def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
 def _item(path: str, member: Any, selection: Selection) -> Item:
     """Return a member as it is now."""
     facts = origin.decode(member._origin)
-    attrs = _in_order(dict(member.attrs.items()), facts.get("attribute_order"))
+    kept = {name: _without_gaps(value) for name, value in member.attrs.items()}
+    attrs = _in_order(kept, facts.get("attribute_order"))
     if isinstance(member, Group):
         return GroupItem(path, attrs, facts)
     is_blob = isinstance(member, Blob)
@@ -169,6 +170,18 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
         values = np.asarray(member)[index(region)]
         load = functools.partial(np.ndarray.view, values)
     return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob)
+
+
+def _without_gaps(value: Any) -> Any:
+    """Return a record with zeros between its fields: numpy leaves whatever stood in memory there.
+
+    No file should hold that, and two exports of the same should be the same.
+    """
+    if not isinstance(value, np.void) or value.dtype.names is None:
+        return value
+    clean: np.ndarray[Any, Any] = np.zeros((), value.dtype)
+    clean[()] = value
+    return clean
 
 
 def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:

@@ -257,7 +257,7 @@ class Loader:
                 self._source.leave_out(node.path, f"attribute {name[:40]}", why)
                 del attrs[name]
         self._count.attributes += len(attrs)
-        if list(attrs) != sorted(attrs, key=str.encode):  # the pool has them in byte order
+        if list(attrs) != sorted(attrs):  # the pool has them in byte order, which is that of str
             facts = {**facts, "attribute_order": list(attrs)}
         return attrs, facts
 

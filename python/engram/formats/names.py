@@ -16,6 +16,8 @@ def name_problem(name: str | bytes) -> str | None:
 
 def key_problem(name: str | bytes) -> str | None:
     """Say why a name for an attribute or a dimension cannot stand here; None if it can."""
+    if isinstance(name, str) and name.isidentifier() and len(name) * 4 <= NAME_BYTES:
+        return None  # as most are, which are not looked at further
     try:
         text = name.decode("utf-8") if isinstance(name, bytes) else name
         nbytes = len(text.encode("utf-8"))

@@ -10,6 +10,7 @@ words mean the same in every format:
     attributes  name -> type, where an attribute's value alone does not say it
     attribute_order  the names of the attributes in the file's order, where that is not by name
     dimensions  of a group: name -> {"size", "unlimited"}, unused ones included
+    dimension_groups  of an array: the groups of its dimensions, where they are not the nearest ones
     types, links, order, source      of a group
     object, tracked, comment, ...    of HDF5 alone: see `engram.formats.hdf5.facts`
 """

@@ -137,18 +137,23 @@ class File:
             message = f"{path}: not a whole HDF5 file: {error}. Get it again, or look with `h5ls`"
             raise FormatError(message) from None
         self._committed: dict[int, Kind] = {}
+        self.objects: dict[int, Owner] = {}
 
     def close(self) -> None:
         """Close the file, and all that is open in it."""
+        self.objects.clear()  # handles first: it is slow to close them with the file
         if self.id.valid:
             self.id.close()
 
     def kind(self, tid: h5t.TypeID) -> Kind:
         """Return what is known of a datatype."""
-        if tid.committed():
-            address = int(h5o.get_info(tid).addr)
-            return self._committed.setdefault(address, Kind(tid))
-        return _kind(tid.encode())
+        if not tid.committed():
+            return _kind(tid.encode())
+        address = int(h5o.get_info(tid).addr)
+        known = self._committed.get(address)
+        if known is None:
+            known = self._committed[address] = Kind(tid)
+        return known
 
 
 @functools.lru_cache(maxsize=1024)
@@ -216,9 +221,9 @@ class Owner:
             It is not as structure has it.
 
         """
-        attr = h5a.open(self.id, name)
+        kind, attr = self.attribute(name)
         out: Array = np.empty(shape, np.int32)
-        if attr.get_storage_size() != out.nbytes and attr.shape != shape:
+        if attr.get_storage_size() != kind.nbytes * out.size:
             message = f"its attribute {name!r} has the shape {attr.shape}, not {shape}"
             raise ValueError(message)
         attr.read(out, mtype=_INT32)
@@ -309,12 +314,20 @@ class Dataset(Owner):
         return found
 
 
-def opened(file: File, above: Any, name: bytes) -> Owner:
-    """Open a member of a group: a `Group`, a `Dataset`, or an `Owner` for a committed type."""
-    oid = h5o.open(above, name)
-    if isinstance(oid, h5d.DatasetID):
-        return Dataset(file, oid)
-    return Group(file, oid) if isinstance(oid, h5g.GroupID) else Owner(file, oid)
+def opened(file: File, above: Any, name: bytes, address: int) -> Owner:
+    """Open what a hard link leads to: a `Group`, a `Dataset`, or an `Owner` for a committed type.
+
+    An object that has been opened already, under whichever name, is not opened again.
+    """
+    known = file.objects.get(address)
+    if known is None:
+        oid = h5o.open(above, name)
+        if isinstance(oid, h5d.DatasetID):
+            known = Dataset(file, oid)
+        else:
+            known = Group(file, oid) if isinstance(oid, h5g.GroupID) else Owner(file, oid)
+        file.objects[address] = known
+    return known
 
 
 def joined(at: str, name: str) -> str:

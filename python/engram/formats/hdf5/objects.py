@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from h5py import h5d, h5ds, h5i
+from h5py import h5d, h5ds, h5i, h5t
 
 from engram.formats import text
 from engram.formats.hdf5 import facts, slabs
@@ -77,12 +77,11 @@ def attributes(
             types[name] = {**(kind.told or {}), "dataspace": "null"}
             values[name] = np.empty((0,), text.string_dtype() if kind.is_text else kind.plain)
             continue
-        exact = True
-        if kind.is_text:
-            value, exact = _text(value)
-        if not exact:
-            source.note(path, f"attribute {name}", text.NOT_UTF8)
         values[name] = value
+        if kind.is_text:
+            values[name], exact = _text(value)
+            if not exact:
+                source.note(path, f"attribute {name}", text.NOT_UTF8)
     return values, types
 
 
@@ -112,7 +111,9 @@ def attribute_value(kind: Kind, attr: Any, *, flat: bool) -> Array | None:
     if shape is None:
         return None
     value: Array = np.zeros((*shape, *kind.inner), kind.plain)
-    attr.read(value, mtype=kind.memory)
+    # As netCDF reads text: all of its bytes, where HDF5 would end a string at a NUL.
+    is_raw = flat and kind.of == h5t.STRING and not kind.is_text
+    attr.read(value, mtype=kind.tid if is_raw else kind.memory)
     return value
 
 

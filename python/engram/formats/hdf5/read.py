@@ -64,7 +64,7 @@ class HDF5Source(Source):
         """Add a group and its datasets to the nodes, and yield the groups in it."""
         group, path = place.group, place.path
         self.nodes.append(GroupNode(path, lambda: self._describe(group, path)))
-        for encoded, link, _ in group.links():
+        for encoded, link, to in group.links():
             name = _shown(encoded)
             inner = joined(path, name)
             why = name_problem(encoded)
@@ -74,7 +74,7 @@ class HDF5Source(Source):
             if not self._is_hard(place, name, link, inner):
                 continue
             try:
-                member = opened(self._file, group.id, encoded)
+                member = opened(self._file, group.id, encoded, to)
             except (KeyError, OSError, RuntimeError, ValueError) as error:
                 message = f"{self.path}: /{inner} cannot be opened: {error}. The file is damaged"
                 raise FormatError(message) from None

@@ -17,7 +17,7 @@ from engram.formats.blocks import pieces, region_shape
 
 if TYPE_CHECKING:
     from engram.formats.blocks import Region
-    from engram.formats.hdf5.low import Dataset
+    from engram.formats.hdf5.low import Dataset, Kind
     from engram.formats.source import Source
 
 Array = np.ndarray[Any, Any]
@@ -28,9 +28,12 @@ TEXT_BYTES = 64
 _PAGE_BYTES = 4096
 
 
-def read(dataset: Dataset, out: Array, region: Region) -> None:
-    """Read a region of a dataset of fixed-size values into `out`, which has the region's shape."""
-    kind = dataset.kind
+def read(dataset: Dataset, out: Array, region: Region, kind: Kind | None = None) -> None:
+    """Read a region of a dataset of fixed-size values into `out`, which has the region's shape.
+
+    `kind` is its type, if it is to be seen as another than its own.
+    """
+    kind = kind or dataset.kind
     rank = len(dataset.shape or ())
     outer, inner = region[:rank], region[rank:]
     dense, thin = _runs(dataset, outer)

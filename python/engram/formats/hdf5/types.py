@@ -36,7 +36,7 @@ def problem(dtype: DType) -> str | None:
         return problem(dtype.subdtype[0])
     for name in dtype.names or ():
         inner = problem(dtype[name])
-        if inner is None and is_text(dtype[name]):
+        if inner is None and is_text(dtype[name].base):
             inner = "variable-length strings inside a compound type have no fixed size"
         if inner is not None:
             return f"field {name!r}: {inner}"

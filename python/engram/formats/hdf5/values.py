@@ -107,7 +107,8 @@ def _as_stored(values: Array, words: dict[str, Any]) -> Array:
             return values
         values = encoded.astype(dtype).reshape(values.shape)
     elif values.dtype.kind != "T" and dtype.newbyteorder("=") == values.dtype:
-        values = values.astype(dtype)
+        native, values = values, np.zeros(values.shape, dtype)  # zeros between a record's fields
+        values[...] = native
     shape: tuple[int, ...] = tuple(words.get("shape") or values.shape)
     is_same = dtype == values.dtype and math.prod(shape) == values.size
     return values.reshape(shape) if is_same else values

@@ -8,6 +8,7 @@ these go out as they came in.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +83,32 @@ def _str(name: str, value: str, known: dict[str, Any], kind: Kind) -> Attribute 
         return "its text has a NUL, which ends a text in netCDF"
     if known.get("string") == "variable" and not kind.is_classic:
         return Attribute(name, STRINGS, [value.encode()], known)
+    return Attribute(name, TEXT, _with_nuls(value.encode(), known), known)
+
+
+def text_facts(raw: bytes) -> dict[str, Any]:
+    """Return what tells where the NULs of a text were, which netCDF4 shows without them.
+
+    Those at its end are counted; of a text with others, all bytes are kept, in base64.
+    """
+    content = raw.replace(b"\0", b"")
+    if content == raw:
+        return {}
+    if raw.startswith(content):
+        return {"nuls": len(raw) - len(content)}
+    return {"raw": base64.b64encode(raw).decode("ascii")}
+
+
+def _with_nuls(content: bytes, known: dict[str, Any]) -> bytes:
+    """Return a text with its NULs where `text_facts` has seen them."""
+    try:
+        raw = base64.b64decode(known.get("raw", ""), validate=True)
+    except (TypeError, ValueError):
+        raw = b""
+    if raw and raw.replace(b"\0", b"") == content:
+        return raw
     nuls = known.get("nuls", 0)
-    return Attribute(name, TEXT, value.encode() + bytes(nuls), known)
+    return content + bytes(nuls if isinstance(nuls, int) and nuls > 0 else 0)
 
 
 def _is_typed(array: Array, known: dict[str, Any]) -> bool:
@@ -101,7 +126,7 @@ def _text(name: str, array: Array, known: dict[str, Any], kind: Kind) -> Attribu
     pieces = [piece if isinstance(piece, bytes) else str(piece).encode() for piece in flat]
     strings = known.get("string") == "variable" or len(pieces) != 1
     if not strings or (name == "_FillValue" and array.dtype.kind == "S"):
-        return Attribute(name, TEXT, pieces[0] + bytes(known.get("nuls", 0)), known)
+        return Attribute(name, TEXT, _with_nuls(pieces[0], known), known)
     if not kind.is_classic:
         return Attribute(name, STRINGS, pieces, known)
     if len(pieces) == 1:

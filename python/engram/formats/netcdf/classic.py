@@ -150,8 +150,8 @@ class _Reader:
         return self._data[at : at + nbytes]
 
     def name(self) -> bytes:
-        """Read a name."""
-        return self.padded(self.count())
+        """Read a name: up to a NUL, as all readers do; old writers padded names with them."""
+        return self.padded(self.count()).partition(b"\0")[0]
 
     def list_of(self, tag: int) -> range:
         """Read the beginning of a list."""

@@ -3,7 +3,8 @@
 In the pool an array has only its dimensions' names; in netCDF a dimension belongs to a group, has
 a length, and is seen by the groups below it. So each name is looked up from the array's group
 upwards. The dimensions that the import kept in `origin` come first, unlimited and unused ones
-included; their lengths are hints, since arrays may have been sliced or replaced. A name that is
+included; their lengths are hints, since arrays may have been sliced or replaced. Of a whole file,
+`origin` tells as well where an array's dimensions are, if not there. A name that is
 found nowhere becomes a dimension of the array's own group.
 """
 
@@ -68,6 +69,7 @@ class Dimensions:
         self.of_array: dict[str, list[Dimension]] = {}
         self.conflicts: list[Conflict] = []
         self.invented: dict[str, list[str]] = {}
+        self._is_file = "source" in tree.root.origin  # whose paths are those of the origin
         for item in arrays:
             self._confirm(item)
         for item in arrays:
@@ -84,8 +86,13 @@ class Dimensions:
             there = self.of_group[at][name] = Dimension(name, width, at, settled_by=item.path)
         return there
 
-    def _seen(self, item: ArrayItem, name: str) -> Iterator[Dimension]:
-        """Yield the dimensions of a name that an array sees, the nearest first."""
+    def _seen(self, item: ArrayItem, axis: int, name: str) -> Iterator[Dimension]:
+        """Yield the dimensions of a name that an array sees: that of its origin, the nearest."""
+        told = item.origin.get("dimension_groups") if self._is_file else None
+        if isinstance(told, list) and len(told) == len(item.shape):
+            found = self.of_group.get(str(told[axis]), {}).get(name)
+            if found is not None:
+                yield found
         at = _group_of(item.path)
         while True:
             found = self.of_group[at].get(name)
@@ -97,16 +104,16 @@ class Dimensions:
 
     def _confirm(self, item: ArrayItem) -> None:
         """Settle the dimensions that an array has as `origin` has them."""
-        for name, length in zip(item.dims or (), item.shape, strict=False):
-            nearest = next(self._seen(item, name), None)
+        for axis, (name, length) in enumerate(zip(item.dims or (), item.shape, strict=False)):
+            nearest = next(self._seen(item, axis, name), None)
             if nearest is not None and nearest.settled_by is None and nearest.size == length:
                 nearest.settled_by = item.path
 
     def _settle(self, item: ArrayItem) -> None:
         """Find, resize or make the dimensions of an array."""
         found: list[Dimension] = []
-        for name, length in zip(self._names(item), item.shape, strict=True):
-            one = self._fitting(item, name, length)
+        for axis, (name, length) in enumerate(zip(self._names(item), item.shape, strict=True)):
+            one = self._fitting(item, axis, name, length)
             if one is None:
                 return
             found.append(one)
@@ -125,9 +132,9 @@ class Dimensions:
             self.invented[item.path] = names
         return tuple(names)
 
-    def _fitting(self, item: ArrayItem, name: str, length: int) -> Dimension | None:
+    def _fitting(self, item: ArrayItem, axis: int, name: str, length: int) -> Dimension | None:
         """Return the dimension of an array's axis; None, and a conflict, if there can be none."""
-        seen = list(self._seen(item, name))
+        seen = list(self._seen(item, axis, name))
         if not all(candidate.is_kept for candidate in seen):
             seen = seen[:1]  # netCDF4 and xarray, too, look names up, and end at the nearest
         for candidate in seen:
@@ -138,10 +145,11 @@ class Dimensions:
                 candidate.settled_by, candidate.size = item.path, length
                 return candidate
         at = _group_of(item.path)
-        if seen and seen[0].group == at:
+        other = self.of_group[at].get(name)
+        if other is not None:
             why = (
-                f"its dimension {name!r} has the length {length}, in /{seen[0].settled_by} it has "
-                f"{seen[0].size}; a dimension has one length in its group"
+                f"its dimension {name!r} has the length {length}, in /{other.settled_by} it has "
+                f"{other.size}; a dimension has one length in its group"
             )
             self.conflicts.append(Conflict(item.path, why))
             return None

@@ -17,6 +17,7 @@ from engram.formats import text
 from engram.formats.blocks import BLOCK_BYTES, region_shape
 from engram.formats.names import name_problem
 from engram.formats.netcdf import classic
+from engram.formats.netcdf.attributes import text_facts
 from engram.formats.source import ArrayNode, GroupNode, Source
 
 if TYPE_CHECKING:
@@ -87,15 +88,13 @@ class ClassicSource(Source):
         values, types = self._attributes(variable.attributes, path)
         return values, {"format": self.format, **({"attributes": types} if types else {})}
 
-    def _attributes(
-        self, found: dict[bytes, Any], path: str
-    ) -> tuple[Attributes, dict[str, dict[str, int]]]:
-        """Return attributes as netCDF4 has them, and how many NULs ended the text of each.
+    def _attributes(self, found: dict[bytes, Any], path: str) -> tuple[Attributes, Origin]:
+        """Return attributes as netCDF4 has them, and where the NULs of each text were.
 
         Text is without NULs, and one number a scalar.
         """
         values: Attributes = {}
-        types: dict[str, dict[str, int]] = {}
+        types: Origin = {}
         for encoded, value in found.items():
             name = _name(encoded)
             if not isinstance(value, bytes):
@@ -103,8 +102,8 @@ class ClassicSource(Source):
                 values[name] = native[0] if native.size == 1 else native
                 continue
             content = value.replace(b"\0", b"")
-            if value.endswith(b"\0"):
-                types[name] = {"nuls": len(value) - len(value.rstrip(b"\0"))}
+            if content != value:
+                types[name] = text_facts(value)
             if name == "_FillValue":
                 values[name] = np.array(content, dtype=f"S{len(content) or 1}")
                 continue

@@ -22,6 +22,8 @@ from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5 import objects as h5objects
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
+from engram.formats.hdf5.read import HDF5Source
+from engram.formats.netcdf.attributes import text_facts
 from engram.formats.netcdf.structure4 import Structure
 from engram.formats.origin import raw
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
@@ -77,7 +79,9 @@ class NetCDF4Source(Source):
             self._add_group(place)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; its handles first, as it is slow to close them with it."""
+        self.nodes.clear()
+        self._structure.places.clear()
         self._file.close()
 
     def _add_group(self, place: Place) -> None:
@@ -108,11 +112,13 @@ class NetCDF4Source(Source):
             why = kind.problem.replace(" have no", f" ({named}) have no") if named else kind.problem
             self.leave_out(path, "variable", why)
             return
-        dataset.kind = kind = self._structure.shown_as(kind)
+        variable.kind = kind = self._structure.shown_as(kind)
         describe = functools.partial(self._describe_variable, variable, told, named)
         dims = tuple(dim.name for dim in variable.dims) or None
         if kind.is_text:
-            load = functools.partial(self._load_text, variable)
+            given = told[0].get("_FillValue", "")
+            fill = given if isinstance(given, str) else ""
+            load = functools.partial(self._load_text, variable, fill)
             raw_text = functools.partial(slabs.text_bytes, dataset)
             has_all = bool(variable.shape) and variable.shape == dataset.shape
             self.nodes.append(
@@ -164,15 +170,16 @@ class NetCDF4Source(Source):
 
     def _text(self, path: str, name: str, value: Array, types: dict[str, Any]) -> Any:
         """Return text of a fixed length: characters if it is one, strings if it is several."""
-        pieces = [piece.replace(b"\0", b"") for piece in value.reshape(-1).tolist()]
+        if value.ndim == 0 and b"\0" not in (content := value.tobytes()) and content.isascii():
+            types.pop(name, None)  # as most are
+            return content.decode("ascii")
+        pieces = [piece.partition(b"\0")[0] for piece in value.reshape(-1).tolist()]
         if value.ndim == 0 or "dataspace" in types.get(name, {}):
-            was = types.pop(name, {})
-            found, exact = text.text_value(b"".join(pieces))
-            nuls = value.dtype.itemsize * value.size - sum(map(len, pieces))
-            if value.ndim:
-                types[name] = {"dataspace": was["dataspace"]}
-            elif nuls:
-                types[name] = {"nuls": nuls}
+            raw_text, was = value.tobytes(), types.pop(name, {})
+            found, exact = text.text_value(raw_text.replace(b"\0", b""))
+            told = {"dataspace": was["dataspace"]} if value.ndim else text_facts(raw_text)
+            if told:
+                types[name] = told
         elif len(pieces) == 1:
             found, exact = text.text_value(pieces[0])
         else:
@@ -196,8 +203,10 @@ class NetCDF4Source(Source):
             }
         if types:
             origin["attributes"] = types
-        shown = [v.name for v in place.variables if v.is_netcdf]
-        origin["order"] = [*shown, *(below.path.rpartition("/")[2] for below in place.below)]
+        origin["order"] = [
+            *(v.name for v in place.variables),
+            *(below.path.rpartition("/")[2] for below in place.below),
+        ]
         if not place.path and b"_NCProperties" in place.group.names:
             value = h5objects.attribute_value(*place.group.attribute(b"_NCProperties"), flat=True)
             origin["provenance"] = "" if value is None else _as_text(value)
@@ -217,8 +226,11 @@ class NetCDF4Source(Source):
         """Return a variable's attributes and origin."""
         values, types = told
         origin: Origin = {"format": self.format, **({"attributes": types} if types else {})}
+        groups = self._structure.dimension_groups(variable)
+        if groups is not None:
+            origin["dimension_groups"] = groups
         dataset = variable.dataset
-        kind = dataset.kind
+        kind = variable.kind
         if (kind.told is not None or named) and (kind.is_text or kind.plain.kind != "S"):
             origin["type"] = {**(kind.told or {}), **({"name": named} if named else {})}
         chunks = dataset.chunks
@@ -238,18 +250,15 @@ class NetCDF4Source(Source):
             origin["hdf5"] = {**h5objects.dataset_origin(dataset), "attributes": stored}
         return values, origin
 
-    def _load_text(self, variable: Variable, region: Region) -> Array:
-        """Read a region of a variable of strings."""
+    def _load_text(self, variable: Variable, fill: str, region: Region) -> Array:
+        """Read a region of a variable of strings, with `fill` where its dataset ends earlier."""
         dataset, path = variable.dataset, variable.path
         if variable.shape == dataset.shape:
             return slabs.load_text(self, dataset, path, region, "variable")
         there, place = _there(variable, region)
         value = slabs.load_text(self, dataset, path, there, "variable")
-        given = _fill(variable).item()
-        fill: Any = given or b""
-        out: Array = np.full(
-            region_shape(region), fill if value.dtype.kind == "S" else fill.decode(), value.dtype
-        )
+        filler: Any = fill.encode() if value.dtype.kind == "S" else fill
+        out: Array = np.full(region_shape(region), filler, value.dtype)
         out[place] = value
         return out
 
@@ -258,13 +267,13 @@ def _read(variable: Variable, out: Array, region: Region) -> None:
     """Read a region of a variable, with the fill value where its dataset ends earlier."""
     dataset = variable.dataset
     if variable.shape == dataset.shape:
-        slabs.read(dataset, out, region)
+        slabs.read(dataset, out, region, variable.kind)
         return
     there, place = _there(variable, region)
     if region_shape(there) != out.shape:
         out[...] = _fill(variable)
     if 0 not in region_shape(there):
-        slabs.read(dataset, out[place], there)
+        slabs.read(dataset, out[place], there, variable.kind)
 
 
 def _there(variable: Variable, region: Region) -> tuple[Region, Region]:
@@ -277,8 +286,8 @@ def _there(variable: Variable, region: Region) -> tuple[Region, Region]:
 
 
 def _fill(variable: Variable) -> Array:
-    """Return the value of what was never written, without dimensions."""
-    kind = variable.dataset.kind
+    """Return the value of what was never written, without dimensions; not of text."""
+    kind = variable.kind
     plist = variable.dataset.plist
     # h5py must be told of objects that they are strings, or it frees what HDF5 keeps.
     value: Array = np.zeros((1,), h5py.string_dtype() if kind.is_text else kind.plain)
@@ -324,10 +333,13 @@ def _as_text(value: Array) -> str:
 
 
 def open_netcdf4(path: Path) -> Source:
-    """Open and walk a netCDF-4 file."""
+    """Open and walk a netCDF-4 file; as plain HDF5 if it is none, with what is open already."""
     file = File(path)
     try:
-        return NetCDF4Source(path, file)
+        try:
+            return NetCDF4Source(path, file)
+        except Declined:  # to the next format of HDF5 files, which is this, by rank
+            return HDF5Source(path, file)
     except BaseException:
         file.close()
         raise

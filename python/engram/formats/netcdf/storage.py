@@ -50,7 +50,7 @@ def uses_plugins(variable: Variable) -> bool:
 def creation_of(variable: Variable, tree: Tree, *, plugins: bool = True) -> h5p.PropDCID:
     """Return how a variable's dataset is made; without filters of `plugins`, if they fail."""
     made = creation()
-    _set_fill(made, variable)
+    _set_fill(made, variable, tree)
     chunks = chunks_of(variable)
     if chunks is None:
         if (
@@ -99,32 +99,55 @@ def _is_length(n: object) -> bool:
     return isinstance(n, int) and 0 < n < 1 << 32
 
 
-def _set_fill(made: h5p.PropDCID, variable: Variable) -> None:
+def _set_fill(made: h5p.PropDCID, variable: Variable, tree: Tree) -> None:
     """Set the fill value: none where there was none, else that of _FillValue, else netCDF's."""
     form = variable.form
     if variable.item.origin.get("fill") == "none":
         if form.kind in {NUMBERS, CHARS}:
             made.set_fill_time(h5d.FILL_TIME_NEVER)
         return
-    value = fill_value(variable)
-    if value is None:
-        value = _told_fill(variable)
     if form.kind == STRINGS:
         made.set_fill_value(np.array("", h5py.string_dtype()))
         return
+    given = fill_value(variable)
+    if given is None:
+        given = _told_fill(variable)
+    if form.kind != OPAQUE:
+        made.set_fill_value(_as_fill(given, variable))
+    elif given is not None:
+        _set_opaque_fill(made, _as_fill(given, variable), variable, tree)
+
+
+def _as_fill(given: Any, variable: Variable) -> np.ndarray[Any, Any]:
+    """Return a fill value, or netCDF's where none is given, in the dtype that h5py wants."""
+    form = variable.form
     code = form.dtype.str[1:]
     array = np.zeros((), form.dtype)
-    if value is not None:
-        array[()] = value
+    if given is not None:
+        array[()] = given
     elif form.kind in {NUMBERS, ENUM} and code in DEFAULT_FILLS:
         array[()] = DEFAULT_FILLS[code]
     if form.kind == ENUM:
         members = variable.item.origin["type"]["enum"]
-        array = array.astype(h5py.enum_dtype(members, form.dtype))
-    if form.kind == COMPOUND:
-        array = array.view(_in_characters(form.dtype))
-    if form.kind != OPAQUE:
-        made.set_fill_value(array)
+        return array.astype(h5py.enum_dtype(members, form.dtype))
+    return array.view(_in_characters(form.dtype)) if form.kind == COMPOUND else array
+
+
+def _set_opaque_fill(
+    made: h5p.PropDCID, value: np.ndarray[Any, Any], variable: Variable, tree: Tree
+) -> None:
+    """Set the fill value of opaque values, if h5py can: it gives them no tag."""
+    if _tag(variable):
+        why = "left away: h5py gives none to opaque values with a tag"
+        tree.note(variable.item.path, "fill value", why)
+    else:
+        made.set_fill_value(value)
+
+
+def _tag(variable: Variable) -> object:
+    """Return the tag of a variable's opaque type."""
+    told = variable.item.origin.get("type")
+    return told.get("opaque") if isinstance(told, dict) else None
 
 
 def _in_characters(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -41,9 +41,10 @@ _NUMBERS = {h5t.INTEGER: (1, 2, 4, 8), h5t.FLOAT: (4, 8)}
 
 @dataclass(slots=True)
 class Dimension:
-    """A dimension: its id, its length, and whether it can grow."""
+    """A dimension: its group's path, its id, its length, and whether it can grow."""
 
     name: str
+    group: str
     number: int
     size: int
     unlimited: bool
@@ -61,6 +62,11 @@ class Variable:
     dataset: Dataset
     is_netcdf: bool = True
     dims: tuple[Dimension, ...] = ()
+    kind: Kind = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the dataset's type, until another is shown."""
+        self.kind = self.dataset.kind
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -123,6 +129,25 @@ class Structure:
         for place in self.places:
             found = sorted(place.dimensions.items(), key=lambda item: item[1].number)
             place.dimensions = dict(found)
+        self._dimensions = {place.path: place.dimensions for place in self.places}
+
+    def dimension_groups(self, variable: Variable) -> list[str] | None:
+        """Return the groups of a variable's dimensions, if their names and lengths do not tell.
+
+        They tell where each is the first one of its name and length in the variable's group and
+        those above it, where netCDF has them as a rule.
+        """
+        at = variable.path.rpartition("/")[0]
+        above = [at]
+        while at:
+            at = at.rpartition("/")[0]
+            above.append(at)
+        for dim in variable.dims:
+            seen = (self._dimensions[path].get(dim.name) for path in above)
+            first = next((one for one in seen if one is not None and one.size == dim.size), None)
+            if first is not dim:
+                return [dim.group for dim in variable.dims]
+        return None
 
     def type_name(self, kind: Kind) -> str | None:
         """Return the name of a user-defined type, if it is one."""
@@ -139,7 +164,7 @@ class Structure:
             return kind
         known = self._shown.get(kind)
         if known is None:
-            dtype = _native(kind.tid)
+            dtype = native(kind.tid)
             known = self._shown[kind] = kind if dtype == kind.dtype else kind.seen_as(dtype)
         return known
 
@@ -160,7 +185,7 @@ class Structure:
                 self.problems.append((inner, why))
                 continue
             try:
-                member = opened(self._file, place.group.id, encoded)
+                member = opened(self._file, place.group.id, encoded, address)
                 self._add(place, shown, inner, member)
             except READ_ERRORS as error:
                 message = f"{self._path}: /{inner} cannot be read: {error}. The file is damaged"
@@ -197,7 +222,7 @@ class Structure:
         if number in self._numbers:
             reason = f"/{path} has the number of another dimension"
             raise Declined(reason)
-        made = Dimension(name, number, scale.shape[0], scale.maxshape[0] is None)
+        made = Dimension(name, place.path, number, scale.shape[0], scale.maxshape[0] is None)
         place.dimensions[name] = self._numbers[number] = self._scales[scale.address] = made
 
     def _is_shown(self, dataset: Dataset) -> bool:
@@ -260,20 +285,20 @@ class Structure:
                         dim.size = max(dim.size, length)
 
 
-def _native(tid: h5t.TypeID) -> np.dtype[Any]:
-    """Return the dtype that netCDF's library reads a type as: native, fields aligned as in C."""
+def native(tid: h5t.TypeID) -> np.dtype[Any]:
+    """Return the dtype that netCDF4 reads a datatype as: native, fields aligned as in C."""
     kind = tid.get_class()
     if kind == h5t.ENUM:
-        return _native(tid.get_super())
+        return native(tid.get_super())
     if kind == h5t.ARRAY:
-        return np.dtype((_native(tid.get_super()), tid.get_array_dims()))
+        return np.dtype((native(tid.get_super()), tid.get_array_dims()))
     if kind != h5t.COMPOUND:
         dtype: np.dtype[Any] = tid.dtype
         return dtype.newbyteorder("=")
     fields = [
         (
             tid.get_member_name(n).decode("utf-8", "backslashreplace"),
-            _native(tid.get_member_type(n)),
+            native(tid.get_member_type(n)),
         )
         for n in range(tid.get_nmembers())
     ]

@@ -17,6 +17,7 @@ from h5py import h5t
 from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, OPAQUE, STRINGS
 from engram.formats.netcdf.naming import unused
 from engram.formats.netcdf.plan import fill_value
+from engram.formats.netcdf.structure4 import native
 
 if TYPE_CHECKING:
     from h5py import h5g
@@ -65,6 +66,8 @@ class Types:
                 tid = _wanted_type(variable)
                 there = _alike(tid, _type_name(variable), known)
                 if there is None:
+                    there = _laid_out(variable.form.dtype, _type_name(variable), known)
+                if there is None:
                     name = _type_name(variable) or f"{variable.name}_t"
                     there = tid
                     for part_name, part in _with_inner(name, tid):
@@ -76,19 +79,26 @@ class Types:
                 self._chosen[variable.item.path] = there
 
     def commit(self, place: h5g.GroupID, path: str) -> None:
-        """Commit a group's types, inner ones first."""
-        for name, tid in sorted(self._wanted[path].items(), key=lambda found: _depth(found[1])):
+        """Commit a group's types in the order of their origin, but inner ones first."""
+        for name, tid in _inner_first(self._wanted[path]).items():
             tid.commit(place, name.encode())
 
     def of_variable(self, variable: Variable) -> h5t.TypeID:
         """Return the type of a variable."""
         return self._chosen.get(variable.item.path) or _wanted_type(variable)
 
-    def of_value(self, dtype: DType, facts: dict[str, Any]) -> h5t.TypeID:
-        """Return the type of an attribute's value."""
+    def in_memory(self, variable: Variable) -> h5t.TypeID | None:
+        """Return the type of a variable's values where it is not that in the file."""
+        chosen = self._chosen.get(variable.item.path)
+        made = None if chosen is None else _wanted_type(variable)
+        return None if made is None or made.equal(chosen) else made
+
+    def of_value(self, dtype: DType, facts: dict[str, Any]) -> tuple[h5t.TypeID, h5t.TypeID]:
+        """Return the types of an attribute's value, in the file and in memory."""
         made = _from_facts(dtype, facts)
         known = [(n, t) for types in self._wanted.values() for n, t in types.items()]
-        return _alike(made, facts.get("name"), known) or made
+        there = _alike(made, facts.get("name"), known) or _laid_out(dtype, None, known)
+        return there or made, made
 
 
 def _members(plan: Plan) -> dict[str, set[str]]:
@@ -125,6 +135,30 @@ def _alike(
         if found == name:
             return there
     return equal[0][1] if equal else None
+
+
+def _laid_out(
+    dtype: DType, name: str | None, known: list[tuple[str, h5t.TypeID]]
+) -> h5t.TypeID | None:
+    """Return the known type, of this name if one is given, that holds records in another layout.
+
+    netCDF4 shows records natively and aligned, whatever their byte order and offsets in the file.
+    """
+    if dtype.names is None:
+        return None
+    named = (t for n, t in known if name in {None, n} and isinstance(t, h5t.TypeCompoundID))
+    return next((tid for tid in named if _holds_all(tid) and native(tid) == dtype), None)
+
+
+def _holds_all(tid: h5t.TypeID) -> bool:
+    """Whether HDF5 converts all values of a type's native dtype to it, and none changes."""
+    if isinstance(tid, h5t.TypeArrayID):
+        return _holds_all(tid.get_super())
+    if isinstance(tid, h5t.TypeCompoundID):
+        return all(_holds_all(tid.get_member_type(place)) for place in range(tid.get_nmembers()))
+    if isinstance(tid, h5t.TypeIntegerID | h5t.TypeFloatID):
+        return bool(tid.get_precision() == 8 * tid.get_size())
+    return False
 
 
 def _type_name(variable: Variable) -> str | None:
@@ -205,11 +239,28 @@ def _with_inner(name: str, tid: h5t.TypeID) -> list[tuple[str, h5t.TypeID]]:
     return found
 
 
-def _depth(tid: h5t.TypeID) -> int:
-    """Return how many types stand inside each other."""
+def _inner_first(types: dict[str, h5t.TypeID]) -> dict[str, h5t.TypeID]:
+    """Return types in their order, but each after those that it is made of."""
+    ordered: dict[str, h5t.TypeID] = {}
+
+    def add(name: str) -> None:
+        for inner, tid in types.items():
+            if inner not in ordered and _is_of(types[name], tid):
+                add(inner)
+        ordered[name] = types[name]
+
+    for name in types:
+        if name not in ordered:
+            add(name)
+    return ordered
+
+
+def _is_of(tid: h5t.TypeID, inner: h5t.TypeID) -> bool:
+    """Whether a type is made of another one."""
     if isinstance(tid, h5t.TypeArrayID | h5t.TypeVlenID):
-        return _depth(tid.get_super())
-    if isinstance(tid, h5t.TypeCompoundID):
-        members = range(tid.get_nmembers())
-        return 1 + max((_depth(tid.get_member_type(place)) for place in members), default=0)
-    return 0
+        parts = [tid.get_super()]
+    elif isinstance(tid, h5t.TypeCompoundID):
+        parts = [tid.get_member_type(place) for place in range(tid.get_nmembers())]
+    else:
+        return False
+    return any(part.equal(inner) or _is_of(part, inner) for part in parts)

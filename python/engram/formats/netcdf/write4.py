@@ -64,7 +64,7 @@ def _create(out: OutFile) -> h5f.FileID:
     create.set_link_creation_order(_ORDERED)
     create.set_attr_creation_order(_ORDERED)
     access = h5p.create(h5p.FILE_ACCESS)
-    access.set_libver_bounds(h5f.LIBVER_EARLIEST, h5f.LIBVER_LATEST)
+    access.set_libver_bounds(h5f.LIBVER_V18, h5f.LIBVER_LATEST)  # as netCDF's library has them
     access.set_fclose_degree(h5f.CLOSE_STRONG)
     access.set_fileobj_driver(h5fd.fileobj_driver, out)
     return h5f.create(b"export", h5f.ACC_TRUNC, create, access)
@@ -201,6 +201,8 @@ class _Writer:
         if not variable.is_coordinate:
             for axis, dimension in enumerate(dims):
                 h5ds.attach_scale(dataset, self._scales[id(dimension)], axis)
+            for axis, label in enumerate(_labels(variable)):
+                h5ds.set_label(dataset, axis, label.encode())
 
     def _put_attributes(self, owner: Any, found: list[Attribute]) -> None:
         """Write attributes, in their order."""
@@ -213,17 +215,18 @@ class _Writer:
             elif attribute.kind == attributes.NUMBERS:
                 _put_number(owner, name, attribute.value)
             else:
-                tid = self._types.of_value(attribute.value.dtype, attribute.facts)
+                tid, inner = self._types.of_value(attribute.value.dtype, attribute.facts)
                 value = np.asarray(attribute.value, order="C")
                 space = h5s.create_simple(value.shape) if value.ndim else h5s.create(h5s.SCALAR)
-                h5a.create(owner, name, tid, space).write(value, mtype=tid)
+                h5a.create(owner, name, tid, space).write(value, mtype=inner)
 
     def _write_values(self, variable: Variable, dataset: h5d.DatasetID) -> None:
         """Write a variable's values, a bounded piece at a time, from the pool's own memory."""
         item, form = variable.item, variable.form
         is_text = form.kind == STRINGS
         values = item.load()
-        tid = None if is_text else dataset.get_type()  # h5py's own, of objects, for strings
+        # h5py's own, of objects, for strings.
+        tid = None if is_text else self._types.in_memory(variable) or dataset.get_type()
         width = _TEXT_BYTES if is_text else item.dtype.itemsize
         chunks = storage.chunks_of(variable)
         chunks = chunks[: len(item.shape)] if chunks else None
@@ -243,6 +246,15 @@ class _Writer:
             else:
                 dataset.write(h5s.ALL, h5s.ALL, piece, mtype=tid)
             self._tell(item.path, nbytes)
+
+
+def _labels(variable: Variable) -> list[str]:
+    """Return the labels that axes had beside their dimensions, which netCDF shows as attribute."""
+    stored = variable.item.origin.get("hdf5")
+    told = stored.get("labels") if isinstance(stored, dict) else None
+    if not isinstance(told, list) or len(told) != len(variable.shape):
+        return []
+    return [one if isinstance(one, str) else "" for one in told]
 
 
 def _as_objects(piece: Any) -> np.ndarray[Any, Any]:
