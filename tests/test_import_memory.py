@@ -41,7 +41,7 @@ def look():
         peak = max(peak, anonymous())
 
 done = threading.Event()
-watcher = threading.Thread(target=look)
+watcher = threading.Thread(target=look, daemon=True)
 watcher.start()
 with engram.open(sys.argv[2]) as pool:
     engram.import_file(sys.argv[1], pool)

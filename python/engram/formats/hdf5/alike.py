@@ -17,6 +17,7 @@ from engram.formats.target import ArrayItem, GroupItem
 if TYPE_CHECKING:
     from engram.formats.target import Item, Tree
 
+Array = np.ndarray[Any, Any]
 Children = dict[str, dict[str, "Item"]]
 
 
@@ -96,18 +97,36 @@ def _alike_values(left: Any, right: Any) -> bool:
     """Whether two values are the same, to the last byte."""
     if isinstance(left, str) or isinstance(right, str):
         return type(left) is type(right) and bool(left == right)
-    one, other = np.asarray(left), np.asarray(right)
-    if one.dtype != other.dtype or one.shape != other.shape:
+    return same_bytes(np.asarray(left), np.asarray(right))
+
+
+def same_bytes(one: Array, other: Array) -> bool:
+    """Whether two arrays are of one dtype and shape, and have the same bytes in each field.
+
+    The order of fields says nothing: HDF5 changes it when it converts values.
+    """
+    if one.shape != other.shape:
+        return False
+    if one.dtype.names is not None and other.dtype.names is not None:
+        names = sorted(one.dtype.names)
+        return names == sorted(other.dtype.names) and all(
+            same_bytes(one[name], other[name]) for name in names
+        )
+    if one.dtype != other.dtype:
         return False
     if one.dtype.kind == "T":
         return bool(np.all(one == other))
+    if one.dtype.char in "gG":  # of whose 16 bytes 6 are of no value
+        return np.array_equal(one, other, equal_nan=True)
     return one.tobytes() == other.tobytes()
 
 
 def _alike_arrays(left: ArrayItem, right: ArrayItem) -> bool:
     """Whether two arrays have the same attributes and values, compared in pieces."""
-    stated = [(i.shape, i.dtype, i.dims, i.is_blob) for i in (left, right)]
+    stated = [(i.shape, i.dims, i.is_blob) for i in (left, right)]
     if stated[0] != stated[1] or not _alike_attributes(left, right):
+        return False
+    if not same_bytes(np.empty(0, left.dtype), np.empty(0, right.dtype)):
         return False
     one, other = left.load(), right.load()
     return all(

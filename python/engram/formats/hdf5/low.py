@@ -100,14 +100,14 @@ class Kind:
         """Return the same datatype, with values of another dtype that HDF5 converts them to."""
         other = Kind(self.tid)
         other.dtype = other.plain = dtype
+        other._memory = h5t.py_create(dtype)
         return other
 
     @property
     def memory(self) -> h5t.TypeID:
         """The type that its values have in memory, to which HDF5 can bring them."""
         if self._memory is None:
-            as_stored = not self.is_text and self.dtype == self.tid.dtype
-            self._memory = in_memory(self.tid) if as_stored else h5t.py_create(self.dtype)
+            self._memory = h5t.py_create(self.dtype) if self.is_text else in_memory(self.tid)
         return self._memory
 
 
