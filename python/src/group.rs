@@ -17,7 +17,7 @@ type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, 
 /// A member's name with it.
 type Named<'py> = (String, Found<'py>);
 
-fn facts<'py>(py: Python<'py>, found: engram_engine::Found) -> Result<Found<'py>> {
+fn facts(py: Python<'_>, found: engram_engine::Found) -> Result<Found<'_>> {
     let info = match found {
         engram_engine::Found::Group(gid) => return Ok((0, gid, None, None)),
         engram_engine::Found::Object(info) => info,
