@@ -26,6 +26,7 @@ from engram.size import human
 
 if TYPE_CHECKING:
     from engram.formats import FilesProgress, ImportFailure, ImportReport, Progress
+    from engram.formats.find import PassedOver
     from engram.namespace import Namespace
     from engram.pool import Pool
 
@@ -90,10 +91,12 @@ def import_(
     """
     where = clean(group)
     several = recursive or len(files) > 1
+    passed_over: list[PassedOver] = []
     if recursive:
         from engram.formats.find import find_files  # noqa: PLC0415 - formats load when needed
 
-        files = find_files(files)
+        found_there = find_files(files)
+        files, passed_over = found_there.files, found_there.passed_over
     part: dict[str, Any] = {"overwrite": overwrite, "select": select, "slices": slices}
     with opened(pool, namespace, "r+") as (_, root):
         if not several:
@@ -102,8 +105,8 @@ def import_(
         default = min(len(os.sched_getaffinity(0)), len(files))
         found = _many(root, where, files, workers or default, part)
     if json:
-        terminal.print_json([outcome.to_dict() for outcome in found])
-    _summary(found, json=json)
+        terminal.print_json([outcome.to_dict() for outcome in [*found, *passed_over]])
+    _summary(found, passed_over, json=json)
 
 
 def _one(
@@ -161,8 +164,10 @@ def _many(
             del root[where]
 
 
-def _summary(found: list[ImportReport | ImportFailure], *, json: bool) -> None:
-    """Tell what was imported, what was left out, and which files failed; exit by their kind."""
+def _summary(
+    found: list[ImportReport | ImportFailure], passed_over: list[PassedOver], *, json: bool
+) -> None:
+    """Tell what was imported, left out and passed over, and what failed; exit by its kind."""
     from engram.formats import ImportReport  # noqa: PLC0415 - formats are loaded when needed
 
     reports = [outcome for outcome in found if isinstance(outcome, ImportReport)]
@@ -175,6 +180,10 @@ def _summary(found: list[ImportReport | ImportFailure], *, json: bool) -> None:
             f"{human(sum(r.nbytes for r in reports))}"
         )
         _left_out(reports)
+        for why, times in Counter(entry.why for entry in passed_over).items():
+            first = next(entry.file for entry in passed_over if entry.why == why)
+            more = f" and {times - 1} more" if times > 1 else ""
+            terminal.say(f"passed over {times}, {why}: {first}{more}")
     if not failures:
         return
     for failure in failures[:-1]:
