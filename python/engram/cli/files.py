@@ -11,7 +11,16 @@ import typer
 
 import engram
 from engram.cli import terminal
-from engram.cli.app import JsonOption, NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PoolArgument,
+    app,
+    clean,
+    examples,
+    file_path,
+    opened,
+)
 from engram.cli.terminal import counted
 from engram.size import human
 
@@ -45,7 +54,11 @@ def import_(
     ],
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILES...", help="One file, or several, each into GROUP/its-name."),
+        typer.Argument(
+            metavar="FILES...",
+            help="One file, or several, each into GROUP/its-name.",
+            parser=file_path,
+        ),
     ],
     *,
     recursive: Annotated[
@@ -106,9 +119,13 @@ def _one(
             bar.update(progress.done, f"{file.name}{progress.path}", progress.total)
 
         # The group is made in the batch of the import, so that a failed one leaves none.
-        with root.batch():
-            target = root.require_group(where) if where else root
-            report = engram.import_file(file, target, progress=show, **part)
+        try:
+            with root.batch():
+                target = root.require_group(where) if where else root
+                report = engram.import_file(file, target, progress=show, **part)
+        except KeyboardInterrupt:
+            terminal.warn(f"interrupted: nothing of {file} is in")
+            raise
     if json:
         terminal.print_json(report.to_dict())
         return
@@ -128,14 +145,20 @@ def _many(
     """Import files into groups of their own."""
     is_new = bool(where) and where not in root
     target = root.require_group(where) if where else root
+    done = 0
     try:
         with terminal.Bar(counted(len(files), "file"), 0) as bar:
 
             def show(progress: FilesProgress) -> None:
-                what = f"{progress.files_done} of {counted(progress.files_total, 'file')}"
+                nonlocal done
+                done = progress.files_done
+                what = f"{done} of {counted(progress.files_total, 'file')}"
                 bar.update(progress.done, what, progress.total)
 
             return engram.import_files(files, target, workers=workers, progress=show, **part)
+    except KeyboardInterrupt:
+        terminal.warn(f"interrupted: {done} of {counted(len(files), 'file')} are done and stay in")
+        raise
     finally:
         if is_new and not len(target):
             del root[where]
