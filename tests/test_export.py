@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -267,6 +268,23 @@ def test_a_folder_that_may_not_be_written_is_an_access_error(filled: Any) -> Non
     if not sealed.is_dir():
         pytest.skip("no folder here in which nobody may write")
     assert_refused(engram.AccessError, "cannot be written", source=filled, path=sealed / "x.nc")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("name", ["x.h5", "x.nc", "x.npz", "x.zarr"])
+def test_no_space_is_the_error_of_a_full_pool_in_every_format(
+    pool: engram.Pool, tmp_path: Path, name: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool["v"] = np.arange(10)
+
+    def full(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(engram.PoolFullError, match=f"{name}: .*{os.strerror(code)}") as raised:
+        engram.export_file(pool, tmp_path / name)
+    assert raised.value.exit_code == 12
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["netcdf4", "netcdf3"])

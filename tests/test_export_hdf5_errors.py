@@ -85,7 +85,7 @@ def test_what_fails_on_a_full_filesystem_says_so(
         return real(file, data, at)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(engram.EngramError, match=r"x\.h5: /v: .*No space left on device"):
+    with pytest.raises(engram.PoolFullError, match=r"x\.h5: /v: .*No space left on device"):
         engram.export_file(pool, tmp_path / "x.h5")
     monkeypatch.undo()
     assert not list(tmp_path.iterdir())

@@ -153,11 +153,76 @@ def test_folders_are_searched_for_files_of_known_formats(tmp_path: Path) -> None
     for name in ("b/two.h5", "b/c/three.dat", "one.h5", ".hidden/x.h5"):
         make(tmp_path / name, 1)
     (tmp_path / "b" / "notes.txt").write_text("no data", encoding="utf-8")
-    names = [str(p.relative_to(tmp_path)) for p in find_files([tmp_path])]
+    os.mkfifo(tmp_path / "b" / "pipe")
+    (tmp_path / "link").symlink_to("b")
+    found = find_files([tmp_path])
+    names = [str(p.relative_to(tmp_path)) for p in found.files]
     assert names == ["one.h5", "b/two.h5", "b/c/three.dat"]
+    assert {Path(e.file).name: e.why for e in found.passed_over} == {
+        "notes.txt": "of no known format",
+        "pipe": "neither a file nor a folder",
+        "link": "a link to a folder",
+    }
     (tmp_path / "empty").mkdir()
     with pytest.raises(engram.NotFoundError, match="empty: has no file"):
         find_files([tmp_path / "empty"])
+
+
+def claimants(folder: Path) -> set[str]:
+    """Make what is called as files of known formats are, and is of none."""
+    folder.mkdir()
+    (folder / "empty.nc").touch()
+    (folder / "short.NC4").write_bytes(b"\x89HDF")
+    (folder / "dangling.h5").symlink_to("nowhere")
+    (folder / "store.zarr").mkdir()
+    (folder / "store.zarr" / "c").write_bytes(b"chunk")
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_is_called_as_a_known_format_is_found_whatever_it_holds(tmp_path: Path) -> None:
+    names = claimants(tmp_path / "in")
+    os.mkfifo(tmp_path / "in" / "pipe.grib")
+    assert {p.name for p in find_files([tmp_path]).files} == {*names, "pipe.grib"}
+
+
+def test_a_folder_that_cannot_be_looked_into_fails_by_name(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "good.h5", 1)
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    look, may = Path.iterdir, os.access
+
+    def refused(path: Path) -> Any:
+        if path == closed:
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != closed and may(path, mode))
+    found = engram.import_files(find_files([tmp_path]).files, pool)
+    assert failures(found) == {"closed": engram.AccessError}
+    assert list(pool) == ["good"]
+
+
+def test_the_command_names_what_it_could_not_import_and_counts_what_it_passed_over(
+    at: Path, tmp_path: Path
+) -> None:
+    names = claimants(tmp_path / "in")
+    make(tmp_path / "in" / "good.h5", 1)
+    for n in range(3):
+        (tmp_path / "in" / f"notes{n}.txt").write_text("no data", encoding="utf-8")
+    done = engram_command("import", at, "g", tmp_path / "in", "-r")
+    assert done.returncode == 3
+    assert all(name in done.stderr for name in names)
+    assert "1 of 5 files" in done.stdout
+    assert "passed over 3, of no known format: " in done.stdout
+    assert "notes0.txt and 2 more" in done.stdout
+    done = engram_command("import", at, "h", tmp_path / "in", "-r", "--json")
+    said = json.loads(done.stdout)
+    assert {Path(e["file"]).name for e in said if "error" in e} == names
+    over = {Path(e["file"]).name: e["passed_over"] for e in said if "passed_over" in e}
+    assert over == {f"notes{n}.txt": "of no known format" for n in range(3)}
 
 
 def test_what_is_wrong_for_all_files_is_raised_at_once(pool: Any, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -198,4 +200,45 @@ def test_a_chunk_that_cannot_be_written_leaves_nothing(home: Path, tmp_path: Pat
         told = in_child(NO_ROOM, home / f"pool{n}", tmp_path / "x.zarr", tmp_path / "y.zarr")
         assert "y.zarr" in told
         assert "File too large" in told
+        assert [found.name for found in tmp_path.iterdir()] == ["x.zarr"]
+
+
+FULL = """
+import asyncio, errno, os, signal, sys, zarr, engram
+tried = []
+
+async def fail(self, key, value):
+    tried.append(key)
+    if sys.argv[3] == "interrupt":
+        os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(0)
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+with engram.open(sys.argv[1], "r") as pool:
+    zarr.storage.LocalStore.set = fail
+    try: engram.export_file(pool, sys.argv[2])
+    except (engram.EngramError, KeyboardInterrupt) as error: print(type(error).__name__, error)
+    print(len(tried))
+"""
+
+
+@pytest.mark.parametrize("how", ["full", "interrupt"])
+def test_after_the_first_chunk_that_fails_no_other_is_written_and_nothing_else_is_said(
+    home: Path, tmp_path: Path, how: str
+) -> None:
+    data = np.random.default_rng(0).random((64, 1 << 14))
+    made(tmp_path / "x.zarr", v={"data": data, "chunks": (1, 1 << 14)})
+    with engram.create(home / "pool", size="64 MiB", force=True) as pool:
+        engram.import_file(tmp_path / "x.zarr", pool)
+    for _ in range(3):
+        words = [sys.executable, "-c", FULL, str(home / "pool"), str(tmp_path / "y.zarr"), how]
+        ended = subprocess.run(words, capture_output=True, check=False, text=True)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        raised, tried = ended.stdout.splitlines()
+        told = "y.zarr: /v: cannot be written: No space left on device. Nothing is left of it"
+        assert raised.split(" ", 1)[0] == (
+            "PoolFullError" if how == "full" else "KeyboardInterrupt"
+        )
+        assert raised.endswith(told if how == "full" else "KeyboardInterrupt ")
+        assert 1 <= int(tried) <= 10  # those that zarr had begun already
         assert [found.name for found in tmp_path.iterdir()] == ["x.zarr"]

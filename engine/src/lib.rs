@@ -40,5 +40,5 @@ pub use id::{Gid, Member, Oid};
 pub use namespace::NamespaceInfo;
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
-pub use realm::{Mode, Payload, Realm, Space};
+pub use realm::{Found, Mode, Payload, Realm, Space};
 pub use verify::Report;

@@ -7,7 +7,7 @@ use common::{
     sound, view,
 };
 use engram_engine::catalog::{Headroom, Table};
-use engram_engine::{Kind, Member, Mode, Payload, Pool, Realm, Value};
+use engram_engine::{Found, Kind, Member, Mode, Payload, Pool, Realm, Value};
 
 /// Looks, reads, views and lists whatever a reader can.
 fn read_everything(realm: &Realm, version: u64) {
@@ -209,5 +209,43 @@ fn a_writer_that_dies_within_its_transaction_holds_nobody_up() {
             pool.close();
             sound(&fixture.path);
         }
+    });
+}
+
+#[test]
+fn a_name_that_is_replaced_again_and_again_is_always_there() {
+    const LOOKS: u64 = 20_000;
+    alone("a_name_that_is_replaced_again_and_again_is_always_there", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        put(&realm, "g/a", &filled(1, 0, 1));
+        put(&realm, "g/b", &filled(1, 0, 1));
+        let group = realm.lookup(realm.root(), "g").unwrap().unwrap().id();
+        let writer = fork(|line| {
+            fixture.pool.close();
+            let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            line.say(1);
+            for version in 1.. {
+                put(&realm, "g/a", &filled(1, version, 1));
+                if realm.lookup(realm.root(), "enough").unwrap().is_some() {
+                    break;
+                }
+            }
+            line.say(2);
+        });
+        writer.line.expect(1);
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..LOOKS {
+            match realm.find(realm.root(), "g/a").expect("a name that is never missing") {
+                Some(Found::Object(info)) => _ = seen.insert(info.oid),
+                other => panic!("{other:?}"),
+            }
+            let listed = realm.list_found(group, None, 10).expect("a listing");
+            assert_eq!(listed.len(), 2);
+        }
+        put(&realm, "enough", &filled(1, 0, 1));
+        writer.line.expect(2);
+        // Else nobody replaced what was looked at, and this has shown nothing.
+        assert!(seen.len() > 100, "{LOOKS} looks saw {} objects", seen.len());
     });
 }

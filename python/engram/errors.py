@@ -42,7 +42,10 @@ class ExistsError(EngramError, ValueError):
 
 
 class PoolFullError(EngramError, MemoryError):
-    """The pool, its device or the memory limit of this job has no room. Deleting makes room."""
+    """The pool, its device, a filesystem or the memory limit of this job has no room.
+
+    Deleting makes room. Also what a file is written to, as by an export, may be full.
+    """
 
 
 class AccessError(EngramError, PermissionError):

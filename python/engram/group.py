@@ -375,6 +375,11 @@ class Group(Handle, MutableMapping[str, Any]):
             return
 
     def _missing(self, path: str) -> str:
+        head = path.rstrip("/")
+        while "/" in head.strip("/"):  # what there is of the way is told of as far as it goes
+            head = head.rpartition("/")[0]
+            if isinstance(inner := self.get(head), Group):
+                return inner._missing(path[len(head) + 1 :])
         at = _engram.path_of(self._realm, True, self._id)
         where = f"group {at!r}" if at else f"namespace {self.namespace!r}"
         first = _engram.names(self._realm, self._id, None, _FEW)

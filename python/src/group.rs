@@ -1,6 +1,6 @@
 //! Groups: finding, listing, creating, deleting and moving members.
 
-use engram_engine::{Class, Gid, Kind, Member};
+use engram_engine::{Class, Gid, Member};
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -17,17 +17,16 @@ type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, 
 /// A member's name with it.
 type Named<'py> = (String, Found<'py>);
 
-fn facts<'py>(py: Python<'py>, realm: &Realm, member: Member) -> Result<Found<'py>> {
-    let oid = match member {
-        Member::Group(gid) => return Ok((0, gid, None, None)),
-        Member::Object(oid) => oid,
+fn facts(py: Python<'_>, found: engram_engine::Found) -> Result<Found<'_>> {
+    let info = match found {
+        engram_engine::Found::Group(gid) => return Ok((0, gid, None, None)),
+        engram_engine::Found::Object(info) => info,
     };
-    let info = realm.engine().object(oid)?;
     let descr = dtype::decode(py, &info.dtype)?;
     if info.class == Class::Blob {
-        return Ok((2, oid, Some(descr), Some(PyTuple::new(py, [info.nbytes])?)));
+        return Ok((2, info.oid, Some(descr), Some(PyTuple::new(py, [info.nbytes])?)));
     }
-    Ok((1, oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
+    Ok((1, info.oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
 }
 
 /// The member at `path` under a group, or None; at "/" the root itself.
@@ -38,13 +37,11 @@ pub fn find<'py>(
     parent: Gid,
     path: Name<'_>,
 ) -> Result<Option<Found<'py>>> {
+    let engine = realm.engine();
     if path.0 == "/" {
-        return facts(py, realm, Member::Group(realm.engine().root())).map(Some);
+        return facts(py, engram_engine::Found::Group(engine.root())).map(Some);
     }
-    match realm.engine().lookup(parent, path.0)? {
-        Some(member) => facts(py, realm, member).map(Some),
-        None => Ok(None),
-    }
+    engine.find(parent, path.0)?.map(|found| facts(py, found)).transpose()
 }
 
 /// Whether there is a member at `path` under a group.
@@ -67,8 +64,8 @@ pub fn names(
     Ok(listed.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Up to `limit` members after `after`, in byte order of their names, and the last name looked at
-/// (None at the end). A member that goes meanwhile is left out.
+/// Up to `limit` members after `after`, in byte order of their names, as of one commit, and the last
+/// name looked at (None at the end).
 #[pyfunction]
 pub fn members<'py>(
     py: Python<'py>,
@@ -78,17 +75,10 @@ pub fn members<'py>(
     limit: usize,
 ) -> Result<(Vec<Named<'py>>, Option<String>)> {
     let engine = realm.engine();
-    let listed = py.detach(|| engine.list(group, after, limit))?;
+    let listed = py.detach(|| engine.list_found(group, after, limit))?;
     let last = (listed.len() == limit).then(|| listed.last().map(|(n, _)| n.clone())).flatten();
-    let mut found = Vec::with_capacity(listed.len());
-    for (name, member) in listed {
-        match facts(py, realm, member) {
-            Ok(facts) => found.push((name, facts)),
-            Err(crate::error::Failure::Engine(e)) if e.kind() == Kind::NotFound => {}
-            Err(other) => return Err(other),
-        }
-    }
-    Ok((found, last))
+    let named = listed.into_iter().map(|(name, found)| Ok((name, facts(py, found)?)));
+    Ok((named.collect::<Result<Vec<_>>>()?, last))
 }
 
 /// How many members a group has.

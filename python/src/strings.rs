@@ -66,6 +66,9 @@ fn text<'a>(what: &str, place: usize, item: &'a Bound<'_, PyAny>) -> Result<&'a 
     })
 }
 
+/// So many strings are Python's at a time.
+const PIECE: usize = 1 << 14;
+
 /// The array of `StringDType` that a payload holds.
 pub fn decode<'py>(py: Python<'py>, payload: &[u8], shape: &[u64]) -> Result<Bound<'py, PyAny>> {
     let numpy = py.import("numpy")?;
@@ -74,8 +77,13 @@ pub fn decode<'py>(py: Python<'py>, payload: &[u8], shape: &[u64]) -> Result<Bou
         return Ok(numpy.call_method1("array", (one(payload)?, dtype))?);
     }
     let count = crate::view::nbytes_of(1, shape)?;
-    let items = PyList::new(py, split(payload, count)?)?;
-    let flat = numpy.call_method1("array", (items, dtype))?;
+    let flat = numpy.call_method1("empty", (count, dtype))?;
+    // Piece by piece: Python's own strings take several times the room of numpy's.
+    for (number, piece) in split(payload, count)?.chunks(PIECE).enumerate() {
+        let start = number * PIECE;
+        let place = py.import("builtins")?.call_method1("slice", (start, start + piece.len()))?;
+        flat.set_item(place, PyList::new(py, piece)?)?;
+    }
     Ok(flat.call_method1("reshape", (PyTuple::new(py, shape)?,))?)
 }
 

@@ -28,6 +28,28 @@ pub enum Payload {
     Extent(View),
 }
 
+/// A member, as one look finds it: its name's row and its record are of the same commit.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A group.
+    Group(Gid),
+    /// An object, with what is known of it.
+    Object(ObjectInfo),
+}
+
+impl Found {
+    /// What `member` is in these rows, in which its name was found.
+    fn of(rows: &mut impl Rows, member: Member) -> Result<Found> {
+        match member {
+            Member::Group(gid) => Ok(Found::Group(gid)),
+            Member::Object(oid) => {
+                group::with_record(rows, member, |record| ObjectInfo::of(oid, record))
+                    .map(Found::Object)
+            }
+        }
+    }
+}
+
 /// Runs the same look-up on a snapshot, or on this thread's list above one.
 macro_rules! look {
     ($core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
@@ -56,6 +78,19 @@ impl Realm {
         look!(core, inside, |rows| group::resolve(rows, &target))
     }
 
+    /// The member at a path from `parent`, with what is known of it. Whoever replaces it meanwhile,
+    /// it is found: as it was, or as it is.
+    pub fn find(&self, parent: Gid, path: &str) -> Result<Option<Found>> {
+        let core = self.readable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = core.enter()?;
+        look!(core, inside, |rows| match group::resolve(rows, &target)? {
+            Some(member) => Found::of(rows, member).map(Some),
+            None => Ok(None),
+        })
+    }
+
     /// What is known of a group.
     pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
         let core = self.readable()?;
@@ -82,16 +117,22 @@ impl Realm {
         limit: usize,
     ) -> Result<Vec<(String, Member)>> {
         let core = self.readable()?;
-        if after.is_some_and(|name| name.len() > crate::name::NAME_BYTES_MAX) {
-            fail!(InvalidName, "a listing cannot go on after a name of over 255 bytes");
-        }
+        let inside = core.enter()?;
+        look!(core, inside, |rows| listed(rows, gid, after, limit))
+    }
+
+    /// As `list`, with what is known of each: all of it as of one commit.
+    pub fn list_found(
+        &self,
+        gid: Gid,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Found)>> {
+        let core = self.readable()?;
         let inside = core.enter()?;
         look!(core, inside, |rows| {
-            if rows.has(Table::Groups, &id_key(gid))? {
-                group::members(rows, gid, after, limit)
-            } else {
-                fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path")
-            }
+            let there = listed(rows, gid, after, limit)?;
+            there.into_iter().map(|(name, member)| Ok((name, Found::of(rows, member)?))).collect()
         })
     }
 
@@ -255,5 +296,22 @@ impl Core {
                 inside.catalog().poison();
             }
         })
+    }
+}
+
+/// The members of a group that is there still, after a name that can be one.
+fn listed(
+    rows: &mut impl Rows,
+    gid: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, Member)>> {
+    if after.is_some_and(|name| name.len() > crate::name::NAME_BYTES_MAX) {
+        fail!(InvalidName, "a listing cannot go on after a name of over 255 bytes");
+    }
+    if rows.has(Table::Groups, &id_key(gid))? {
+        group::members(rows, gid, after, limit)
+    } else {
+        fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path")
     }
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) use self::commit::Changes;
 pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
 pub(crate) use self::link::Link;
-pub use self::look::Payload;
+pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};

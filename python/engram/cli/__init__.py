@@ -7,11 +7,11 @@ do next, and an exit code by the error's kind; `ENGRAM_TRACEBACK=1` shows where 
 from __future__ import annotations
 
 import io
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.cli import output
 from engram.cli.app import app, arrange
 from engram.cli.terminal import fail
 from engram.errors import EngramError, PoolNotFoundError
@@ -57,14 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        app(words, prog_name="engram")
+        with output.written("stdout"):
+            try:
+                app(words, prog_name="engram")
+            finally:
+                output.flush()
     except EngramError as error:
         hint = _pool_first(words) if isinstance(error, PoolNotFoundError) else ""
         fail(f"{error}{hint}", error.exit_code)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing more can be written there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(0)  # whoever read our output has seen enough
     except OSError as error:
         fail(str(error), OS_EXIT_CODE)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 import engram
-from engram.cli import completion
+from engram.cli import completion, output
 from engram.errors import ArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -22,8 +23,21 @@ if TYPE_CHECKING:
     from engram.namespace import Namespace
     from engram.pool import Pool
 
+
+class _Verbs(TyperGroup):
+    """The verbs; whoever stops reading what they print has seen enough, and that is no error."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # which Typer would end with 1
+            output.give_up_stdout()
+            raise typer.Exit from None
+
+
 app = typer.Typer(
     name="engram",
+    cls=_Verbs,
     help="Arrays that outlive their program: a pool in memory that every process maps.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -42,13 +56,22 @@ SECTIONS = {
 VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
 
+
+def file_path(word: str) -> Path:
+    """Return a path in the filesystem; none is meant by an empty word, not this folder."""
+    if not word:
+        message = "the path is empty; perhaps a variable of the shell is not set"
+        raise typer.BadParameter(message)
+    return Path(word)
+
+
 PoolArgument = Annotated[
     Path,
     typer.Argument(
         metavar="POOL",
         help="The pool's folder.",
         autocompletion=completion.pools,
-        readable=False,  # what opening it says is better
+        parser=file_path,  # what opening it says is better than what Typer does
     ),
 ]
 PathArgument = Annotated[
@@ -129,7 +152,17 @@ def _help(doc: str) -> str:
 
 
 def clean(path: str) -> str:
-    """Return a path as the package wants it: ``""`` for the root, no slash at either end."""
+    """Return a path as the package wants it: ``""`` for the root, no slash at either end.
+
+    Raises
+    ------
+    ArgumentError
+        If it is empty: the root is ``/``, and what was meant was perhaps a variable.
+
+    """
+    if not path:
+        message = "the path in the pool is empty: name a member, or / for the root"
+        raise ArgumentError(message)
     return path.strip("/")
 
 

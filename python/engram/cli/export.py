@@ -19,6 +19,7 @@ from engram.cli.app import (
     app,
     clean,
     examples,
+    file_path,
     opened,
 )
 from engram.cli.terminal import counted
@@ -67,7 +68,9 @@ def _ended_by_signals() -> Iterator[None]:
 def export(
     pool: PoolArgument,
     path: PathArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to write.", parser=file_path)
+    ],
     *,
     kind: Annotated[
         str | None,

@@ -11,12 +11,22 @@ import typer
 
 import engram
 from engram.cli import terminal
-from engram.cli.app import JsonOption, NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PoolArgument,
+    app,
+    clean,
+    examples,
+    file_path,
+    opened,
+)
 from engram.cli.terminal import counted
 from engram.size import human
 
 if TYPE_CHECKING:
     from engram.formats import FilesProgress, ImportFailure, ImportReport, Progress
+    from engram.formats.find import PassedOver
     from engram.namespace import Namespace
     from engram.pool import Pool
 
@@ -44,7 +54,11 @@ def import_(
     ],
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILES...", help="One file, or several, each into GROUP/its-name."),
+        typer.Argument(
+            metavar="FILES...",
+            help="One file, or several, each into GROUP/its-name.",
+            parser=file_path,
+        ),
     ],
     *,
     recursive: Annotated[
@@ -77,10 +91,12 @@ def import_(
     """
     where = clean(group)
     several = recursive or len(files) > 1
+    passed_over: list[PassedOver] = []
     if recursive:
         from engram.formats.find import find_files  # noqa: PLC0415 - formats load when needed
 
-        files = find_files(files)
+        found_there = find_files(files)
+        files, passed_over = found_there.files, found_there.passed_over
     part: dict[str, Any] = {"overwrite": overwrite, "select": select, "slices": slices}
     with opened(pool, namespace, "r+") as (_, root):
         if not several:
@@ -89,8 +105,8 @@ def import_(
         default = min(len(os.sched_getaffinity(0)), len(files))
         found = _many(root, where, files, workers or default, part)
     if json:
-        terminal.print_json([outcome.to_dict() for outcome in found])
-    _summary(found, json=json)
+        terminal.print_json([outcome.to_dict() for outcome in [*found, *passed_over]])
+    _summary(found, passed_over, json=json)
 
 
 def _one(
@@ -103,9 +119,13 @@ def _one(
             bar.update(progress.done, f"{file.name}{progress.path}", progress.total)
 
         # The group is made in the batch of the import, so that a failed one leaves none.
-        with root.batch():
-            target = root.require_group(where) if where else root
-            report = engram.import_file(file, target, progress=show, **part)
+        try:
+            with root.batch():
+                target = root.require_group(where) if where else root
+                report = engram.import_file(file, target, progress=show, **part)
+        except KeyboardInterrupt:
+            terminal.warn(f"interrupted: nothing of {file} is in")
+            raise
     if json:
         terminal.print_json(report.to_dict())
         return
@@ -125,21 +145,29 @@ def _many(
     """Import files into groups of their own."""
     is_new = bool(where) and where not in root
     target = root.require_group(where) if where else root
+    done = 0
     try:
         with terminal.Bar(counted(len(files), "file"), 0) as bar:
 
             def show(progress: FilesProgress) -> None:
-                what = f"{progress.files_done} of {counted(progress.files_total, 'file')}"
+                nonlocal done
+                done = progress.files_done
+                what = f"{done} of {counted(progress.files_total, 'file')}"
                 bar.update(progress.done, what, progress.total)
 
             return engram.import_files(files, target, workers=workers, progress=show, **part)
+    except KeyboardInterrupt:
+        terminal.warn(f"interrupted: {done} of {counted(len(files), 'file')} are done and stay in")
+        raise
     finally:
         if is_new and not len(target):
             del root[where]
 
 
-def _summary(found: list[ImportReport | ImportFailure], *, json: bool) -> None:
-    """Tell what was imported, what was left out, and which files failed; exit by their kind."""
+def _summary(
+    found: list[ImportReport | ImportFailure], passed_over: list[PassedOver], *, json: bool
+) -> None:
+    """Tell what was imported, left out and passed over, and what failed; exit by its kind."""
     from engram.formats import ImportReport  # noqa: PLC0415 - formats are loaded when needed
 
     reports = [outcome for outcome in found if isinstance(outcome, ImportReport)]
@@ -152,6 +180,10 @@ def _summary(found: list[ImportReport | ImportFailure], *, json: bool) -> None:
             f"{human(sum(r.nbytes for r in reports))}"
         )
         _left_out(reports)
+        for why, times in Counter(entry.why for entry in passed_over).items():
+            first = next(entry.file for entry in passed_over if entry.why == why)
+            more = f" and {times - 1} more" if times > 1 else ""
+            terminal.say(f"passed over {times}, {why}: {first}{more}")
     if not failures:
         return
     for failure in failures[:-1]:

@@ -43,7 +43,7 @@ _FIRST_VALUES = 12
 )
 def info(
     pool: PoolArgument,
-    path: WhereArgument = "",
+    path: WhereArgument = "/",
     *,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,

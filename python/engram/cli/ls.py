@@ -49,7 +49,7 @@ _RIGHT = ("bytes",)
 )
 def ls(
     pool: PoolArgument,
-    path: WhereArgument = "",
+    path: WhereArgument = "/",
     *,
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Add dtype, shape, bytes, owner and time.")

@@ -18,7 +18,7 @@ from engram.cli.app import (
     opened,
 )
 from engram.cli.terminal import plain
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, ExistsError
 
 if TYPE_CHECKING:
     from engram.group import Group
@@ -52,8 +52,13 @@ def mv(
     """Rename a member, or move it: it stays the same object, with all that is below it."""
     with opened(pool, namespace, "r+") as (_, root):
         source = object_path(old)
+        root[source]  # which says what is there instead, if it is missing
         target = _target(root, source, new)
-        root.move(source, target)
+        try:
+            root.move(source, target)
+        except ExistsError:
+            message = f"{target}: exists already; `engram rm` it first, or choose another name"
+            raise ExistsError(message) from None
         terminal.say(f"{source} is now {target}")
 
 

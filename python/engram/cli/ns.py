@@ -12,7 +12,7 @@ from engram import owners
 from engram import size as sizes
 from engram.cli import completion, terminal
 from engram.cli.app import JsonOption, PoolArgument, app, examples
-from engram.cli.terminal import counted, plain
+from engram.cli.terminal import counted
 from engram.errors import AccessError, ArgumentError, NotFoundError
 from engram.pool import open as open_pool
 from engram.size import human
@@ -61,6 +61,8 @@ def ns(
     _check(name, create=create, remove=remove, only_made=mode or group)
     changes = create or remove or size is not None
     with open_pool(pool, mode="r+" if changes else "r") as handle:
+        if name is not None and not create:
+            _require(handle, name)
         if name is not None and create:
             bits = 0o770 if mode is None else _mode(mode)
             owning = int(group) if group and group.isdecimal() else group
@@ -91,6 +93,13 @@ def _check(name: str | None, *, create: bool, remove: bool, only_made: str | Non
         raise ArgumentError(message)
 
 
+def _require(pool: Pool, name: str) -> None:
+    """Refuse a namespace that is not there, with those that are."""
+    if name not in pool.namespaces:
+        message = f"no namespace {name!r} in {pool.path}; there are: {', '.join(pool.namespaces)}"
+        raise NotFoundError(message)
+
+
 def _mode(octal: str) -> int:
     """Return the mode that octal digits name."""
     try:
@@ -110,8 +119,7 @@ def _remove(pool: Pool, name: str, *, yes: bool) -> None:
         if not sys.stdin.isatty():
             message = f"{name}: nobody is there to be asked; add --yes to remove {held}"
             raise ArgumentError(message)
-        question = f"Remove namespace {name} with {held}?"
-        typer.confirm(plain(question), abort=True, err=True)
+        terminal.confirm(f"Remove namespace {name} with {held}?")
     pool.remove_namespace(name)
     terminal.say(f"removed namespace {name}")
 
@@ -129,11 +137,7 @@ def _list(pool: Pool, name: str | None, *, json: bool) -> None:
 def facts_of(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
     """Yield what is known of each namespace; what another user's hide is None."""
     found = pool.namespaces
-    names = list(found)
-    if name is not None and name not in names:
-        message = f"no namespace {name!r} in {pool.path}; there are: {', '.join(names)}"
-        raise NotFoundError(message)
-    for each in names if name is None else [name]:
+    for each in list(found) if name is None else [name]:
         info = found.info(each)
         facts: dict[str, Any] = {
             "name": each,

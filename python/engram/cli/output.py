@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -11,12 +12,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from engram.cli.terminal import plain
-from engram.errors import ArgumentError, ExistsError, NotFoundError
+from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError, PoolFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STDIO = "-"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def written(target: str) -> Iterator[None]:
+    """Tell of a full filesystem, or quota, as of any lack of room: with what has none.
+
+    Raises
+    ------
+    PoolFullError
+        If the operating system says that there is no room.
+
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, EngramError) or error.errno not in _NO_ROOM:
+            raise
+        name = plain(error.filename or ("stdout" if target == STDIO else target))
+        message = f"{name}: cannot be written: {error.strerror}; make room, or write elsewhere"
+        raise PoolFullError(message) from error
+
+
+def give_up_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere: nothing more can be written there."""
+    with contextlib.suppress(OSError, ValueError):  # it is no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def flush() -> None:
+    """Write what is still to be written to stdout, while a failure can still be told of."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        give_up_stdout()
+        raise
 
 
 @contextlib.contextmanager
@@ -25,6 +64,13 @@ def writing(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
 
     Links are followed. What is there and no regular file is written to; it is never replaced.
     """
+    with written(target), _opened(target, overwrite=overwrite) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _opened(target: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open it as `writing` says."""
     there = _status(target)
     stream = _standard(target, there)
     if stream is not None:

@@ -89,7 +89,7 @@ def destroy(
         if not sys.stdin.isatty():
             message = f"{pool}: nobody is there to be asked; add --yes to delete all that is in it"
             raise ArgumentError(message)
-        typer.confirm(f"Delete {terminal.plain(pool)} and all that is in it?", abort=True, err=True)
+        terminal.confirm(f"Delete {pool} and all that is in it?")
     engram.destroy(pool)
     terminal.say(f"destroyed {pool}")
 

@@ -68,7 +68,7 @@ class _Counts:
 )
 def stats(
     pool: PoolArgument,
-    path: WhereArgument = "",
+    path: WhereArgument = "/",
     *,
     top: Annotated[
         int, typer.Option("--top", min=0, metavar="N", help="Show so many of the largest objects.")

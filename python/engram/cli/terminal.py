@@ -15,6 +15,7 @@ import traceback
 from typing import TYPE_CHECKING, Literal, NoReturn, Self
 
 import numpy as np
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
@@ -68,6 +69,8 @@ _OUR_WORDS = (
     ),
     (r"engram\.verify on", "`engram verify` on"),
     (r"resize it \(pool\.resize\)", "give it room (`engram ns POOL NAME --size ...`)"),
+    (r"list its members with keys\(\) or tree\(\)", "`engram ls` lists its members"),
+    (r"delete it first, or use require_group", "`engram rm -r` deletes it"),
     (r"there are 1 members, such as", "there is one member:"),
 )
 """How the package tells of a remedy in Python, and how the command line does."""
@@ -129,6 +132,18 @@ def warn(message: str) -> None:
     if sys.stderr.isatty():  # which would break it in the middle of a word
         line = textwrap.fill(line, text_width(), break_long_words=False, break_on_hyphens=False)
     sys.stderr.write(f"{line}\n")
+
+
+def confirm(question: str) -> None:
+    """Ask on stderr, and end with 1 if the answer is no, as if interrupted if there is none."""
+    try:
+        agreed = typer.confirm(plain(question), err=True)
+    except typer.Abort as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+    if not agreed:
+        raise typer.Abort
 
 
 def in_our_words(message: str) -> str:

@@ -56,7 +56,7 @@ class _Node:
 )
 def tree(
     pool: PoolArgument,
-    path: WhereArgument = "",
+    path: WhereArgument = "/",
     *,
     depth: Annotated[
         int | None,

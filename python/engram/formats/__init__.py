@@ -208,8 +208,11 @@ def export_file(
         The format's library is missing; with what to install.
     AccessError
         This user may not write there.
+    PoolFullError
+        The filesystem that is written to is full, or this user's share of it; nothing is left of
+        the file.
     EngramError
-        Writing failed, as for lack of space; nothing is left of the file.
+        Writing failed in another way; nothing is left of the file.
 
     """
     from engram.formats.save import export  # noqa: PLC0415 - as above

@@ -187,7 +187,8 @@ def _without_gaps(value: Any) -> Any:
 def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:
     """Read strings, which are decoded when they are written and not before."""
     try:
-        values = np.asarray(member[...], dtype=member.dtype)
+        read = member[...]  # numpy would copy strings to make sure of their dtype
+        values = read if isinstance(read, np.ndarray) else np.array(read, dtype=member.dtype)
     except NotFoundError:
         message = f"{member!r} was replaced while it was exported; export again"
         raise BusyError(message) from None

@@ -298,6 +298,7 @@ def note_lost(tree: Tree) -> None:
 
 def write_array(stream: IO[bytes], item: ArrayItem, tree: Tree, tell: Tell) -> None:
     """Write one array: its header, and its values in bounded pieces."""
+    tell(item.path, 0)
     values = item.load()
     dtype = item.dtype
     if dtype.kind == "T":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import warnings
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -141,6 +142,9 @@ def _unknown(path: Path) -> str:
     """Say what the file is instead, as well as its first bytes tell."""
     known = ", ".join(f.name for f in formats())
     if path.is_dir():
+        if not os.access(path, os.R_OK | os.X_OK):
+            message = f"{path}: this user may not look into it; ask its owner, or `chmod +rx` it"
+            raise AccessError(message)
         return f"{path}: is a folder of no known format (formats here: {known}); name its files"
     head = _head(path)
     if not head:

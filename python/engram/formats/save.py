@@ -10,12 +10,13 @@ stands there still, and the other name is gone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
 from typing import TYPE_CHECKING
 
-from engram.errors import AccessError, ArgumentError, EngramError, FormatError
+from engram.errors import AccessError, ArgumentError, EngramError, FormatError, PoolFullError
 from engram.formats.gather import gather
 from engram.formats.place import beside, check, settle, take_name
 from engram.formats.registry import formats, writable
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _ERRNO = re.compile(r"errno = (\d+)")
+_KINDS = {
+    errno.EACCES: AccessError,
+    errno.EPERM: AccessError,
+    errno.ENOSPC: PoolFullError,
+    errno.EDQUOT: PoolFullError,
+}
 
 
 def export(  # noqa: PLR0917 - called by `engram.export_file` alone
@@ -175,8 +182,7 @@ def _writing(target: Path, counter: _Counter | None = None) -> Iterator[None]:
         code = getattr(error, "errno", None) or _told_errno(error)
         why = os.strerror(code) if code else f"{error}"
         message = f"{where}: cannot be written: {why}. Nothing is left of it"
-        kinds = {13: AccessError, 1: AccessError}
-        raise kinds.get(code or 0, EngramError)(message) from error
+        raise _KINDS.get(code or 0, EngramError)(message) from error
 
 
 def _told_errno(error: BaseException | None) -> int | None:

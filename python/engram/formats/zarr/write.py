@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from engram.formats.blocks import Region
     from engram.formats.target import Item, Tell, Tree
     from engram.formats.zarr.documents import Document
 
@@ -143,6 +145,7 @@ def _put(place: Path, document: Document) -> None:
 
 def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Document:
     """Write an array's document and chunks, and return the document."""
+    tell(item.path, 0)
     document = _kept_document(item)
     if document is None:
         document = _new_document(tree, item)
@@ -152,17 +155,13 @@ def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Docume
             tree.note(item.path, f"attribute {attributes.FILL}", why)
     document = documents.with_attributes(document, _attributes(tree, item, item.dtype))
     _put(place, document)
-    folder = Folder(place)
-    try:
-        _write_values(item, document, StorePath(folder), tell)
-    except BaseException:
-        folder.stop()  # the export is about to be removed
-        raise
+    _write_values(item, document, Folder(place), tell)
     return document
 
 
-def _write_values(item: ArrayItem, document: Document, store: StorePath, tell: Tell) -> None:
+def _write_values(item: ArrayItem, document: Document, folder: Folder, tell: Tell) -> None:
     """Write an array's chunks."""
+    store = StorePath(folder)
     array = documents.handle(document, store)
     every = documents.handle(document, store, write_empty=True)
     values = item.load()
@@ -173,9 +172,16 @@ def _write_values(item: ArrayItem, document: Document, store: StorePath, tell: T
             piece = piece.astype(object)
         elif piece.dtype != array.dtype:
             piece = piece.astype(array.dtype)
-        with documents.quiet():
-            (every if _is_lost(piece, fill) else array)[region] = piece
+        folder.write(
+            partial(_write_piece, every if _is_lost(piece, fill) else array, region, piece)
+        )
         tell(item.path, piece.size * item.dtype.itemsize)
+
+
+def _write_piece(array: zarr.Array[Any], region: Region, piece: np.ndarray[Any, Any]) -> None:
+    """Write the chunks of a piece."""
+    with documents.quiet():
+        array[region] = piece
 
 
 def _is_lost(piece: np.ndarray[Any, Any], fill: np.ndarray[Any, Any]) -> bool:

@@ -1,0 +1,159 @@
+"""How the command line ends: no room, nobody who reads, an interruption, an empty word."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import engram
+from engram.formats import FilesProgress
+from shell import COMMAND, example, run
+
+FULL = Path("/dev/full")
+AT_A_TERMINAL = (
+    "import fcntl, os, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "from engram.cli import main; main()"
+)
+
+
+@pytest.mark.parametrize("words", ["tree {}", "ls -l {}", "info {} --json", "get {} big -"])
+def test_a_full_disk_behind_stdout_is_a_lack_of_room(home: Path, words: str) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        pool["big"] = np.zeros(100_000)
+    with FULL.open("wb") as full:
+        command = [*COMMAND, *words.format(path).split()]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert ended.returncode == engram.PoolFullError.exit_code
+    (line,) = ended.stderr.decode().splitlines()
+    assert line.startswith("engram: stdout: cannot be written: No space left on device")
+
+
+def test_a_full_disk_is_told_of_with_the_file(home: Path) -> None:
+    ended = run("get", example(home), "run-17/step-0400/T", FULL)
+    assert ended.code == engram.PoolFullError.exit_code
+    assert ended.err.startswith(f"engram: {FULL}: cannot be written: No space left")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(home: Path) -> None:
+    path = example(home)
+    with engram.open(path) as pool, pool.batch():
+        for number in range(3000):
+            pool[f"many/a-long-name-that-fills-the-pipe-{number}"] = number
+    for verb in (["ls", "-l"], ["ls"], ["tree", "--limit", "3000"]):
+        command = [*COMMAND, *verb, str(path), "many"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            child.stdout.readline()
+            child.stdout.close()
+            said = child.stderr.read()
+        assert (child.returncode, said) == (0, b"")
+
+
+def answered(path: Path, answer: bytes) -> int:
+    """Run `destroy` at a terminal, answer its question, and return the exit code."""
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-c", AT_A_TERMINAL, "destroy", str(path)]
+    with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower) as child:
+        os.close(follower)
+        seen = b""
+        while b"[y/N]" not in seen:
+            seen += os.read(leader, 1000)
+        os.write(leader, answer)
+        child.wait()
+    os.close(leader)
+    return child.returncode
+
+
+def test_a_question_is_answered_or_interrupted(home: Path) -> None:
+    path = example(home)
+    assert answered(path, b"n\n") == 1
+    assert answered(path, b"\x03") == 130
+    assert path.exists()
+    assert answered(path, b"y\n") == 0
+    assert not path.exists()
+
+
+def test_an_interrupted_import_says_what_is_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = example(home)
+    files = [home / f"{name}.npy" for name in "abc"]
+
+    def many(paths: Any, group: Any, *, progress: Any, **more: Any) -> None:
+        del group, more
+        progress(FilesProgress(str(paths[1]), 2, 3, 20, 30))
+        raise KeyboardInterrupt
+
+    def one(*words: Any, **more: Any) -> None:
+        del words, more
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engram, "import_files", many)
+    monkeypatch.setattr(engram, "import_file", one)
+    ended = run("import", path, "new", *files)
+    assert (ended.code, ended.err) == (
+        130,
+        "engram: interrupted: 2 of 3 files are done and stay in\n",
+    )
+    ended = run("import", path, "new", files[0])
+    assert (ended.code, ended.err) == (
+        130,
+        f"engram: interrupted: nothing of {files[0]} is in\n",
+    )
+    with engram.open(path) as pool:
+        assert "new" not in pool
+
+
+@pytest.mark.parametrize(
+    "words", ["mv {p} log =", "import {p} = {f}", "tree {p} =", "export {p} = {o}", "ls {p} ="]
+)
+def test_an_empty_word_is_not_the_root(home: Path, words: str) -> None:
+    path = example(home)
+    np.save(home / "f.npy", np.arange(3))
+    places = {"p": path, "f": home / "f.npy", "o": home / "o.h5"}
+    named = words.format(**places).split()
+    ended = run(*("" if word == "=" else word for word in named))
+    assert ended.code == engram.ArgumentError.exit_code
+    assert "/ for the root" in ended.err
+    assert run(*("/" if word == "=" else word for word in named)).code == 0
+
+
+def test_an_empty_word_is_not_this_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = example(home)
+    monkeypatch.chdir(path)
+    for words in (["ls", ""], ["destroy", "", "--yes"], ["import", path, "g", "", "-r"]):
+        ended = run(*words)
+        assert ended.code == 2
+        assert "the path is empty" in ended.err
+    assert path.exists()
+
+
+def test_a_taken_or_missing_name_is_told_of_in_words_of_the_verb(home: Path) -> None:
+    path = example(home)
+    ended = run("mv", path, "log", "run-17/step-0400/T")
+    assert ended.code == engram.ExistsError.exit_code
+    assert "`engram rm` it first" in ended.err
+    assert "overwrite" not in ended.err
+    ended = run("mv", path, "nope", "x")
+    assert ended.code == engram.NotFoundError.exit_code
+    assert "keys()" not in ended.err
+    assert "'run-17'" in ended.err
+
+
+def test_what_is_missing_in_a_group_is_told_of_with_what_is_in_that_group(home: Path) -> None:
+    ended = run("tree", example(home), "run-17/step-0400/U")
+    assert "no 'U' in group 'run-17/step-0400': it has 'T', 'names'" in ended.err
+
+
+def test_a_missing_namespace_is_told_of_alike_by_all(home: Path) -> None:
+    path = example(home)
+    said = {run("ns", path, "nope", *more).err for more in ([], ["--size", "1MiB"])}
+    assert len(said) == 1
+    assert "there are: default, icesat" in said.pop()
