@@ -65,8 +65,7 @@ pub fn names(
 }
 
 /// Up to `limit` members after `after`, in byte order of their names, as of one commit, and the
-/// last
-/// name looked at (None at the end).
+/// last name looked at (None at the end).
 #[pyfunction]
 pub fn members<'py>(
     py: Python<'py>,
