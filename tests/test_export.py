@@ -17,11 +17,14 @@ import numpy as np
 import pytest
 
 import engram
+from engram.formats.gather import gather
 from engram.formats.registry import formats
+from engram.formats.select import Selection
 from shell import in_terminal, run
 
 if TYPE_CHECKING:
     from engram.formats import Progress
+    from engram.formats.target import Tree
 
 
 @pytest.fixture
@@ -156,6 +159,65 @@ def test_an_array_replaced_meanwhile_goes_out_as_it_was(filled: Any, tmp_path: P
     with netCDF4.Dataset(tmp_path / "x.nc") as file:
         # Groups come after what is beside them, so that it was replaced after it was gathered.
         assert (np.asarray(file["big"][...]) == np.arange(1 << 20)).all()
+
+
+REPLACER = """
+import sys, numpy as np, engram
+with engram.open(sys.argv[1]) as pool:
+    print("ready", flush=True)
+    n = 0
+    while True:
+        n += 1
+        with pool.batch():
+            for name in ("a/x", "a/text", "b/y"):
+                data = np.full(n % 5 + 1, n, "i8")
+                pool.create_array(
+                    name,
+                    data=data.astype("T") if name == "a/text" else data,
+                    attrs={"n": n, "count": len(data)},
+                    overwrite=True,
+                )
+"""
+
+
+def test_what_another_process_replaces_is_never_left_out_nor_mixed(home: Path) -> None:
+    path = home / "replaced"
+    seen: set[int] = set()
+    with engram.create(path, size=1 << 26) as pool:
+        for name in ("a/x", "b/y"):
+            pool.create_array(name, data=np.zeros(1, "i8"), attrs={"n": 0, "count": 1})
+        pool.create_array("a/text", data=np.array(["0"], "T"), attrs={"n": 0, "count": 1})
+        command = [sys.executable, "-c", REPLACER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            try:
+                assert writer.stdout.readline() == "ready\n"
+                while len(seen) < 100:
+                    assert writer.poll() is None
+                    seen |= kept_by_all_of_one(gather(pool, Selection(None, None)))
+            finally:
+                writer.kill()
+
+
+def kept_by_all_of_one(tree: Tree) -> set[int]:
+    """Assert that each array is there, its attributes and values of one object; return whose."""
+    assert sorted(item.path for item in tree.arrays) == ["a/text", "a/x", "b/y"]
+    for item in tree.arrays:
+        values = item.load().astype("i8")
+        assert values.shape == item.shape == (item.attrs["count"],)
+        assert (values == item.attrs["n"]).all()
+    return {int(item.attrs["n"]) for item in tree.arrays}
+
+
+def test_the_report_counts_the_bytes_of_strings(pool: Any, tmp_path: Path) -> None:
+    pool["s"] = np.array(["é" * 50, "", "abc"], np.dtypes.StringDType())
+    pool["one"] = "word"
+    report = engram.export_file(pool, tmp_path / "x.h5")
+    assert report.nbytes == 103 + 4
+    part = engram.export_file(pool["s"], tmp_path / "y.h5")
+    assert part.nbytes == 103
+    pool.create_array("t", data=["aa", "b"], dtype=np.dtypes.StringDType(), dims=("x",))
+    assert engram.export_file(pool["t"], tmp_path / "z.h5", slices={"x": slice(1)}).nbytes == 2
 
 
 def test_progress_ends_at_the_total(filled: Any, tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 What is exported is a group with all that is in it, one object, or any objects of one namespace (a
 query's result), which keep the groups that they are in. Objects that are deleted during the walk
 are left out, as if the walk had been later; values of extents are pinned by it.
+
+A name that the walk has listed is left out only if it is gone, not if what it stood for was
+replaced: then it is looked up again, and all of it taken anew, so that an item's attributes, shape
+and values are always of one object.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +27,7 @@ from engram.handle import Handle
 from engram.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engram.array import Array
     from engram.formats.blocks import Region
@@ -31,6 +35,21 @@ if TYPE_CHECKING:
     from engram.formats.target import Item
 
     Exported = Group | Array | Blob | Iterable[Array | Blob]
+
+_TRIES = 1000
+"""So often is a name looked up that is replaced each time before it has been read."""
+
+_SHORT_TEXT_BYTES = 16 << 10
+"""Strings of no more bytes are decoded at once: nothing that happens later changes them."""
+
+_OFFSET_BYTES = 8
+
+
+class _Listed(NamedTuple):
+    """A member as it was listed, and how to look its name up again; None if it has no name here."""
+
+    member: Any
+    again: Callable[[], Any] | None
 
 
 def gather(source: Exported, selection: Selection) -> Tree:
@@ -42,33 +61,54 @@ def gather(source: Exported, selection: Selection) -> Tree:
         `source` is nothing that can be exported.
     NotFoundError
         It is gone, or the selection meets nothing.
+    BusyError
+        A name is replaced faster than it can be read, or an array by a group.
 
     """
     name, members = _members(source)
     wanted = selection.chosen([path for path, _ in members])
     items: list[Item] = []
-    for path, member in members:
+    for path, listed in members:
         if path not in wanted:
             continue
         try:
-            items.append(_item(path, member, selection))
+            items.append(_taken(path, listed, selection))
         except NotFoundError:
-            if not path or member is source:
+            if not path or listed.member is source:
                 raise
     selection.check_dims()
     return Tree(_with_groups(items, wanted), name)
 
 
-def _members(source: Exported) -> tuple[str, list[tuple[str, Any]]]:
+def _taken(path: str, listed: _Listed, selection: Selection) -> Item:
+    """Return a member as it is now, or what has taken its name since it was listed."""
+    member = listed.member
+    for _ in range(_TRIES):
+        try:
+            return _item(path, member, selection)
+        except NotFoundError:
+            found = None if listed.again is None else listed.again()
+            if found is None:
+                raise
+        if isinstance(found, Group) and not isinstance(member, Group):
+            message = f"{path!r} became a group while it was exported; export again"
+            raise BusyError(message)
+        member = found
+    message = f"{path!r} is replaced faster than it can be read; export it when that has ended"
+    raise BusyError(message)
+
+
+def _members(source: Exported) -> tuple[str, list[tuple[str, _Listed]]]:
     """Return the name of the whole, and each member with its path, parents first."""
     if isinstance(source, Group):
-        return _path_of(source), [("", source), *_below(source)]
+        return _path_of(source), [("", _Listed(source, None)), *_below(source)]
     if isinstance(source, Handle):
-        return source.path, [("", source.parent), (source.name, source)]
+        above = _Listed(source.parent, None)
+        return source.path, [("", above), (source.name, _Listed(source, None))]
     if not isinstance(source, Iterable) or isinstance(source, str | bytes):
         message = f"{source!r} cannot be exported: give a group, an array, or objects of a pool"
         raise ArgumentError(message)
-    found: dict[str, Any] = {}
+    found: dict[str, _Listed] = {}
     for member in source:
         if not isinstance(member, Handle):
             message = f"{member!r} cannot be exported: give objects of a pool"
@@ -80,7 +120,7 @@ def _members(source: Exported) -> tuple[str, list[tuple[str, Any]]]:
     return "objects", [(path, found[path]) for path in sorted(found, key=lambda p: p.split("/"))]
 
 
-def _add_with_groups(found: dict[str, Any], member: Handle) -> None:
+def _add_with_groups(found: dict[str, _Listed], member: Handle) -> None:
     """Add one of several members, the groups that it is in, and what is in it; none if it is gone.
 
     Raises
@@ -89,19 +129,19 @@ def _add_with_groups(found: dict[str, Any], member: Handle) -> None:
         It is of another namespace than the first one.
 
     """
-    root = found.get("")
+    root = found[""].member if "" in found else None
     if root is not None and (root.namespace != member.namespace or not _same_pool(root, member)):
         message = (
             f"{member!r} is of another namespace than the others, {root.namespace!r}: export "
             "each namespace's objects by themselves"
         )
         raise ArgumentError(message)
-    chain: dict[str, Any] = {}
+    chain: dict[str, _Listed] = {}
     try:
         above, path = member, _path_of(member)
         prefix = f"{path}/" if path else ""
         while path not in found and path not in chain:
-            chain[path] = above
+            chain[path] = _Listed(above, None)
             above = above.parent
             path = path.rpartition("/")[0]
         if isinstance(member, Group):
@@ -121,26 +161,34 @@ def _same_pool(one: Handle, other: Handle) -> bool:
     return one._realm.same_pool(other._realm)
 
 
-def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, _Listed]]:
     """Yield what is in a group, all the way down, in the order of the file it came from."""
-    waiting = [(prefix, group)]
+    waiting = [("", group)]
     while waiting:
         at, inner = waiting.pop()
-        members = dict(inner._members_if_there())
-        try:
-            order = origin.decode(inner._origin).get("order")
-        except NotFoundError:  # deleted meanwhile, after its members or before
-            if inner is group:
-                raise
-            order = None
-        members = _in_order(members, order)
+        members = _listed(group, at, inner)
         for name, member in members.items():
-            yield at + name, member
+            again = functools.partial(group.get, at + name)
+            yield prefix + at + name, _Listed(member, again)
         waiting += [
             (f"{at}{name}/", member)
             for name, member in reversed(members.items())
             if isinstance(member, Group)
         ]
+
+
+def _listed(group: Group, at: str, inner: Any) -> dict[str, Any]:
+    """Return the members of a group below another, or of that which has its name by now."""
+    for _ in range(_TRIES):
+        try:
+            return _in_order(dict(inner._members()), origin.decode(inner._origin).get("order"))
+        except NotFoundError:  # deleted meanwhile, after its members or before
+            if inner is group:
+                raise
+            inner = group.get(at[:-1])
+        if not isinstance(inner, Group):
+            break
+    return {}
 
 
 def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
@@ -164,12 +212,16 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
     whole = (member.nbytes,) if is_blob else member.shape
     region = selection.region(dims, whole)
     shape = tuple(len(range(*part.indices(n))) for part, n in zip(region, whole, strict=True))
+    text_nbytes = None
     if dtype.kind == "T":
         load = functools.partial(_load_text, member, region)
+        text_nbytes = _text_nbytes(member, shape, load)
+        if member.nbytes <= _SHORT_TEXT_BYTES:
+            load = functools.partial(np.ndarray.view, load())
     else:
         values = np.asarray(member)[index(region)]
         load = functools.partial(np.ndarray.view, values)
-    return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob)
+    return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob, text_nbytes)
 
 
 def _without_gaps(value: Any) -> Any:
@@ -182,6 +234,16 @@ def _without_gaps(value: Any) -> Any:
     clean: np.ndarray[Any, Any] = np.zeros((), value.dtype)
     clean[()] = value
     return clean
+
+
+def _text_nbytes(
+    member: Array, shape: tuple[int, ...], load: Callable[[], np.ndarray[Any, Any]]
+) -> int:
+    """Return how many bytes of UTF-8 an array of strings has, of this shape."""
+    if shape != member.shape:
+        return sum(len(value.encode()) for value in load().flat)
+    # The pool keeps the bytes behind the offsets of each string and of the end.
+    return int(member.nbytes) - (_OFFSET_BYTES * (member.size + 1) if shape else 0)
 
 
 def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:

@@ -73,7 +73,9 @@ def export(  # noqa: PLR0917 - called by `engram.export_file` alone
         groups=len(tree.groups) - 1,
         arrays=len(tree.arrays),
         attributes=sum(len(item.attrs) for item in tree.items),
-        nbytes=sum(item.nbytes for item in tree.arrays),
+        nbytes=sum(
+            item.nbytes if item.text_nbytes is None else item.text_nbytes for item in tree.arrays
+        ),
         file_nbytes=nbytes,
         seconds=time.monotonic() - began,
         left_out=tuple(Entry("/" + p.path, p.what, p.why) for p in left_out),

@@ -70,6 +70,8 @@ class ArrayItem:
         be, so that a slice of it is read from there and nothing else.
     is_blob
         Whether it is a blob, whose values are uint8 of shape (nbytes,).
+    text_nbytes
+        Bytes of its strings in UTF-8; None if it has none.
 
     """
 
@@ -81,6 +83,7 @@ class ArrayItem:
     origin: Origin
     load: Callable[[], np.ndarray[Any, Any]]
     is_blob: bool = False
+    text_nbytes: int | None = None
 
     @property
     def nbytes(self) -> int:
