@@ -286,3 +286,104 @@ def test_real_files_are_drawn_as_what_they_are(
     assert choose(pool[name]).kind == kind
     code, _, err = run("plot", pool.path, name, "-o", home / "x.png", "--dpi", 20)
     assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("size", [100_000, 1_000_003])
+@pytest.mark.parametrize("peak", [100.0, -100.0])
+def test_a_line_of_very_many_values_keeps_its_peaks(home: Path, size: int, peak: float) -> None:
+    with engram.create(home / "p", size="64 MiB") as pool:
+        data = np.zeros(size, "f4")
+        data[71_234] = peak
+        data[99_998] = np.nan
+        pool.create_array("long", data=data, dims=("x",))
+        pool.create_array("x", data=np.arange(size) * 2.0, dims=("x",))
+        for most in (100, 1200):
+            choice = choose(pool["long"], most=most)
+            assert len(choice.values) <= 16 * most
+            assert choice.indices is not None
+            (place,) = np.flatnonzero(choice.values == peak)
+            assert (choice.indices[place], choice.x.values[place]) == (71_234, 142_468)
+            assert np.all(np.diff(choice.indices) > 0)
+    blocks = run("info", home / "p", "long").out
+    assert "█" in blocks if peak > 0 else " " in blocks
+    seen = run("plot", home / "p", "long", "-o", home / "long.png")
+    assert seen.out == f"{home / 'long.png'}: a line of {size} values\n"
+    several = next(line for line in blocks.splitlines() if "█" in line)
+    assert (several.count("█") == 1) == (peak > 0)
+
+
+def test_times_are_drawn_as_dates(pool: engram.Pool) -> None:
+    for name, data, units in (
+        ("M", np.array(["2001-01-02", "NaT", "2001-01-04T12"], "M8[h]"), None),
+        ("cf", np.array([24.0, np.nan, 84.0]), "hours since 2001-01-01"),
+        ("ancient", np.array([730488.0, np.nan, 730490.5]), "days since 0001-01-01"),
+    ):
+        attrs = {} if units is None else {"units": units}
+        choice = choose(pool.create_array(name, data=data, attrs=attrs))
+        days = np.array([11324, np.nan, 11326.5])
+        assert choice.dated
+        assert choice.label == name
+        np.testing.assert_allclose(choice.values, days)
+    pool["dt"] = np.array([3, -1, "NaT"], "m8[10ms]")
+    choice = choose(pool["dt"])
+    assert (choice.label, choice.dated) == ("dt [ms]", False)
+    np.testing.assert_array_equal(choice.values, [30, -10, np.nan])
+    pool.create_array("model", data=np.arange(3), attrs=PLAIN_CALENDAR)
+    choice = choose(pool["model"])
+    assert (choice.label, choice.dated) == ("model [days since 2001-01-01]", False)
+    pool["far"] = np.array([10**6, 1], "M8[Y]")
+    choice = choose(pool["far"])
+    assert (choice.label, choice.dated) == ("far [days since 1970-01-01]", False)
+
+
+PLAIN_CALENDAR = {"units": "days since 2001-01-01", "calendar": "360_day"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.array([1e308, -1e308]),
+        np.array([[1e308, -1e308], [0, np.nan]]),
+        np.array([5e-324, 0, 1e-310]),
+        np.array([np.inf, -np.inf, 1e300]),
+        np.array([10**18, 1], "M8[Y]"),
+        np.array([["2001-01-02", "NaT"], ["2003-01-02", "2004-05-06"]], "M8[D]"),
+        np.array(["NaT", "NaT"], "M8[ns]"),
+        np.array([2**63 - 1, -(2**63) + 1], "m8[s]"),
+    ],
+    ids=str,
+)
+def test_whatever_numbers_there_are_a_picture_comes(home: Path, data: Any) -> None:
+    with engram.create(home / "p", size="64 MiB") as pool:
+        pool["a"] = data
+    ended = run("plot", home / "p", "a", "-o", home / "a.png")
+    assert (ended.code, ended.err) == (0, "")
+    assert (home / "a.png").stat().st_size > 1000
+    assert run("info", home / "p", "a").code == 0
+
+
+def test_numbers_out_of_reach_are_drawn_in_a_power_of_ten(pool: engram.Pool) -> None:
+    draw = pytest.importorskip("engram.cli.plot.draw")
+    pool.create_array("huge", data=np.array([1e308, -1e308]), attrs={"units": "K"})
+    scaled = draw._in_reach(choose(pool["huge"]))
+    assert scaled.label == "huge [K] (in 1e308)"
+    np.testing.assert_allclose(scaled.values, [1, -1])
+
+
+def test_magnitudes_that_are_the_same_are_drawn_as_a_constant(home: Path) -> None:
+    with engram.create(home / "p", size="64 MiB") as pool:
+        pool["turning"] = np.exp(1j * np.linspace(0, 20, 500))
+        assert np.ptp(np.abs(pool["turning"][...])) > 0
+        assert np.ptp(choose(pool["turning"]).values) == 0
+        pool["growing"] = np.exp(1j * np.linspace(0, 20, 500)) * np.linspace(1, 1.0001, 500)
+        assert np.ptp(choose(pool["growing"]).values) > 0
+    assert "; drawn is |turning|" in run("info", home / "p", "turning").out
+
+
+def test_dates_with_one_missing_place_nothing_and_are_said_to(home: Path) -> None:
+    with engram.create(home / "p", size="64 MiB") as pool:
+        dates = np.array(["2001-01-02", "NaT", "2001-01-04"], "M8[D]")
+        pool.create_array("t", data=dates, dims=("t",))
+        pool.create_array("v", data=np.arange(3.0), dims=("t",))
+        assert choose(pool["v"]).x.label == "t (index)"
+    assert "t (index) 0 to 2" in run("info", home / "p", "v").out

@@ -7,6 +7,7 @@ any type; one that makes no sense is as if it were not there.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import enum
 import math
 import warnings
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NUMBERS = "biufc"
+_FIRST_FEW = 1000
+_CALENDARS = {"standard", "gregorian", "proleptic_gregorian"}
+_REFORM = 1582
+"""Days are counted alike in these calendars after this year."""
 _DEGREES_EAST = {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"}
 _DEGREES_NORTH = {"degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"}
 _PRESSURE = {"pa", "hpa", "mbar", "millibar", "millibars", "bar", "dbar", "decibar"}
@@ -182,6 +187,31 @@ def _numbers(value: object) -> list[Any]:
         return []
     array = np.atleast_1d(np.asarray(value))
     return array.ravel().tolist() if array.dtype.kind in "iuf" else []
+
+
+def days(array: engram.Array) -> tuple[float, float] | None:
+    """Return what makes days since 1970 of values that are times: the offset, and the factor.
+
+    None if they are no times, or their calendar is not the one of matplotlib and of `datetime`.
+    """
+    if " since " not in text(array, "units") or array.dtype.kind not in "iuf" or not array.size:
+        return None
+    import cftime  # noqa: PLC0415 - only times need it
+
+    units, calendar = text(array, "units"), text(array, "calendar") or "standard"
+    known = decoded(array, np.asarray(array).reshape(-1)[:_FIRST_FEW])
+    known = known[np.isfinite(known)]
+    if not known.size:
+        return None
+    with warnings.catch_warnings(), contextlib.suppress(ValueError, OverflowError, TypeError):
+        warnings.simplefilter("ignore")
+        one, other = cftime.num2date([known[0], known[0] + 1], units, calendar)
+        if calendar.lower() in _CALENDARS and one.year > _REFORM:
+            one, other = (dt.datetime.fromisoformat(when.isoformat()) for when in (one, other))
+            factor = (other - one) / dt.timedelta(days=1)
+            offset = (one - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1)  # noqa: DTZ001 - as CF
+            return offset - factor * float(known[0]), factor
+    return None
 
 
 def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:

@@ -54,7 +54,7 @@ def preview(array: engram.Array) -> list[Text] | None:
 
 def _curve(choice: Choice, columns: int) -> list[Text]:
     """Draw values of one dimension as columns of blocks."""
-    values = _zoomed(_averaged(choice.values[np.newaxis], 1, columns), columns)[0]
+    values = _zoomed(_farthest(choice, columns)[np.newaxis], columns)[0]
     low, high = _range(values)
     height = len(_BLOCKS[1:]) * _CURVE_ROWS
     with np.errstate(invalid="ignore"):
@@ -136,6 +136,8 @@ def _caption(choice: Choice) -> list[Text]:
     else:
         up = "down" if choice.y.down else "up"
         words = [f"{_extent(choice.y)} {up}", f"{_extent(choice.x)} across"]
+    if choice.label.startswith("|"):
+        words.append(f"drawn is {choice.label}")
     words += choice.fixed
     return [Text(terminal.plain("; ".join(words)), style=terminal.FAINT)]
 
@@ -154,6 +156,19 @@ def _ascends(axis: Axis, along: int) -> bool:
     if values.ndim > 1:
         values = values.mean(axis=1 if along == 0 else 0)
     return bool(values[-1] >= values[0])
+
+
+def _farthest(choice: Choice, columns: int) -> NDArray[Any]:
+    """Return a line as at most so many values: of each part that which is farthest from usual."""
+    values = np.where(np.isfinite(choice.values), choice.values, np.nan)
+    if len(values) <= columns:
+        return values
+    indices = np.arange(len(values)) * choice.step if choice.indices is None else choice.indices
+    starts = np.searchsorted(indices, np.linspace(0, choice.whole[0], columns + 1)[1:-1])
+    with np.errstate(over="ignore"):
+        distance = np.nan_to_num(np.abs(values - np.nanmedian(values)), nan=-1, posinf=np.inf)
+    parts = zip(np.split(values, starts), np.split(distance, starts), strict=True)
+    return np.array([part[far.argmax()] for part, far in parts])
 
 
 def _averaged(values: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:

@@ -80,9 +80,10 @@ def plot(
         with output.writing(target, overwrite=overwrite) as file:
             draw(choice, file, form, dpi)
     if output.standard(target) is None:
-        size = " x ".join(map(str, choice.values.shape))
+        size = " x ".join(map(str, choice.whole))
         fixed = f" at {', '.join(choice.fixed)}" if choice.fixed else ""
-        terminal.say(f"{target}: {_KINDS[choice.kind]} of {size} values{fixed}")
+        part = f" (one of every {choice.step})" if choice.step > 1 else ""
+        terminal.say(f"{target}: {_KINDS[choice.kind]} of {size} values{part}{fixed}")
 
 
 def _place(word: str) -> tuple[str, int]:

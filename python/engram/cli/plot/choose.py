@@ -16,6 +16,7 @@ import numpy as np
 
 from engram.cli import conventions, describe
 from engram.cli.conventions import Role
+from engram.cli.plot.reading import Reading, can_be_drawn, extremes
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _PLANE = 2
 MOST = 1200
 """An image is read with no more points than this along each dimension, a line with 16 times."""
 _LINE_SHARE = 16
+_LOOKED_AT = 1 << 26
+"""So many values of a line are looked at; of a longer one, values at equal distances."""
 
 
 @dataclass
@@ -66,6 +69,10 @@ class Choice:
     """One of so many values was read."""
     whole: tuple[int, ...] = ()
     """How many values there are along each direction of `values`."""
+    dated: bool = False
+    """The values are days since 1970."""
+    indices: NDArray[Any] | None = None
+    """The index of each value of a line, where these are the extremes of very many."""
 
 
 def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int = MOST) -> Choice:
@@ -74,7 +81,7 @@ def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int =
     Parameters
     ----------
     array
-        An array of numbers, of at least one dimension.
+        An array of numbers or times, of at least one dimension.
     at
         Indices of dimensions that are not to be drawn.
     most
@@ -83,12 +90,14 @@ def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int =
     Raises
     ------
     ArgumentError
-        If it has no numbers or no dimension, or `at` names none of its dimensions or places.
+        If it has no numbers, times or dimension, or `at` names none of its dimensions or places.
 
     """
-    if not conventions.is_number(array.dtype):
+    if not can_be_drawn(array.dtype):
         dtype = describe.dtype_text(array.dtype)
-        message = f"{array.path} has values of dtype {dtype}, and only numbers can be drawn"
+        message = (
+            f"{array.path} has values of dtype {dtype}, and only numbers and times can be drawn"
+        )
         raise ArgumentError(message)
     if not array.ndim or not array.size:
         what = "a single value" if array.size else f"empty, of shape {array.shape}"
@@ -100,14 +109,19 @@ def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int =
     key: list[Any] = [indices.get(dim, 0) for dim in range(array.ndim)]
     limit = most if len(shown) == _PLANE else most * _LINE_SHARE
     places.steps = {dim: -(-array.shape[dim] // limit) for dim in shown}
-    for dim, step in places.steps.items():
-        key[dim] = slice(None, None, step)
-    values = conventions.decoded(array, np.asarray(array[tuple(key)]))
-    label = conventions.label(array)
-    if values.dtype.kind == "c":
-        values, label = np.abs(values), f"|{label}|"
+    for dim in shown:
+        key[dim] = places.picked(dim)
+    reading, found = Reading(array), None
+    if len(shown) == 1 and array.shape[shown[0]] > limit and places.grid(shown) is None:
+        values, found = _peaks(array, reading, key, places, limit)
+    else:
+        values = reading.numbers(np.asarray(array[tuple(key)]))
+    values = reading.settled(values)
     title = conventions.title(array)
-    choice = Choice("line", title, label, values, places.axis(shown[-1]))
+    choice = Choice("line", title, reading.label, values, places.axis(shown[-1]))
+    choice.indices, choice.dated = found, reading.are_dates(values)
+    if not choice.dated and reading.counts_days:
+        choice.label += " [days since 1970-01-01]"
     choice.step = math.prod(places.steps.values())
     choice.whole = tuple(array.shape[dim] for dim in shown)
     choice.fixed = [places.place(dim, key[dim]) for dim in range(array.ndim) if dim not in shown]
@@ -116,6 +130,23 @@ def choose(array: engram.Array, at: Mapping[str, int] | None = None, most: int =
     else:
         _as_points(choice, places, shown[0])
     return choice
+
+
+def _peaks(
+    array: engram.Array, reading: Reading, key: list[Any], places: _Dimensions, most: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read the extremes of a long line, and their indices, which are those of its axis then."""
+    (dim,) = places.steps
+    step = places.steps[dim] = -(-array.shape[dim] // _LOOKED_AT)
+
+    def read(start: int, end: int) -> NDArray[Any]:
+        part = slice(start * step, min(end * step, array.shape[dim]), step)
+        here = tuple(part if number == dim else index for number, index in enumerate(key))
+        return reading.numbers(np.asarray(array[here]))
+
+    values, indices = extremes(read, -(-array.shape[dim] // step), most)
+    places.chosen[dim] = indices * step
+    return values, indices * step
 
 
 def _as_plane(choice: Choice, places: _Dimensions, shown: list[int]) -> None:
@@ -151,6 +182,8 @@ class _Dimensions:
         self._names = array.dims or tuple(f"dim {i}" for i in range(array.ndim))
         self.steps: dict[int, int] = {}
         """One of so many places is read of a dimension."""
+        self.chosen: dict[int, NDArray[Any]] = {}
+        """Or these alone."""
         self._coordinates = [conventions.coordinate(array, name) for name in array.dims or ()]
         self._coordinates += [None] * (array.ndim - len(self._coordinates))
         self._roles = [
@@ -192,29 +225,33 @@ class _Dimensions:
             return long[-1:]
         return long[-_PLANE:]
 
+    def picked(self, dim: int) -> Any:
+        """Return which indices of a dimension are drawn, as an index of NumPy's."""
+        return self.chosen.get(dim, slice(None, None, self.steps.get(dim, 1)))
+
     def axis(self, dim: int) -> Axis:
         """Return the places of a dimension: its coordinate's values, or indices."""
-        step = self.steps.get(dim, 1)
         found = self._coordinates[dim]
         name, size = self._names[dim], self._array.shape[dim]
-        indices = np.arange(0, size, step, dtype="f8")
+        indices = np.arange(size, dtype="f8")[self.picked(dim)]
         if found is None:
             return Axis(f"{name} (index)", indices, down=True, ends=(0.0, size - 1.0))
-        raw = np.asarray(found[::step])
+        raw = np.asarray(found)[self.picked(dim)]
         times = conventions.times(found, raw) if self._roles[dim] is Role.time else None
         if times is not None and None not in times:
             ends = conventions.times(found, np.asarray(found[:: max(size - 1, 1)])) or times
             title = conventions.title(found)
             return Axis(title, indices, times, role=Role.time, ends=(ends[0], ends[-1]))
-        values = conventions.decoded(found, raw) if raw.dtype.kind != "M" else indices
+        # A date that is missing leaves no place for its value.
+        values = conventions.decoded(found, raw) if raw.dtype.kind != "M" else np.full(1, np.nan)
         steps = np.diff(values)
-        if not (np.all(steps > 0) or np.all(steps < 0)):
+        ordered = np.all(steps > 0) or np.all(steps < 0)
+        if not ordered or not np.all(np.isfinite(values)):
             return Axis(f"{name} (index)", indices, down=True, ends=(0.0, size - 1.0))
         axis = Axis(conventions.label(found), values, role=self._roles[dim])
         axis.down = conventions.points_down(found)
-        if raw.dtype.kind != "M":
-            both = conventions.decoded(found, np.asarray(found[:: max(size - 1, 1)]))
-            axis.ends = both[0], both[-1]
+        both = conventions.decoded(found, np.asarray(found[:: max(size - 1, 1)]))
+        axis.ends = both[0], both[-1]
         return axis
 
     def grid(self, shown: list[int]) -> tuple[Axis, Axis] | None:
@@ -231,7 +268,7 @@ class _Dimensions:
             return None
         axes = []
         for role in (Role.latitude, Role.longitude):
-            key = tuple(slice(None, None, self.steps.get(dim, 1)) for dim in shown)
+            key = tuple(self.picked(dim) for dim in shown)
             values = conventions.decoded(found[role], np.asarray(found[role][key]))
             if conventions.text(found[role], "units") in {"radians", "radian", "rad"}:
                 values = np.rad2deg(values)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import datetime as dt
+import math
 import textwrap
 import warnings
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,9 +14,11 @@ import numpy as np
 
 from engram.cli.conventions import Role
 from engram.cli.terminal import plain
-from engram.errors import UnsupportedError
+from engram.errors import ArgumentError, EngramError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -50,6 +55,9 @@ _STEPS = (
 _KM = 1e5
 """From so many metres on, places on a projection are marked in kilometres."""
 _TITLE_WIDTH = 90
+_REACH = 100
+"""Powers of ten beyond which matplotlib's arithmetic may fail."""
+_LEAST_POWER = -300
 
 
 def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
@@ -59,6 +67,8 @@ def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
     ------
     UnsupportedError
         If matplotlib is not installed.
+    ArgumentError
+        If it cannot draw these values.
 
     """
     try:
@@ -68,7 +78,8 @@ def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
     except ImportError:
         message = "drawing needs matplotlib, which is not installed: pip install 'engram[plot]'"
         raise UnsupportedError(message) from None
-    with mpl.rc_context(_STYLE):
+    choice = _in_reach(choice)
+    with mpl.rc_context(_STYLE), _as_one_error(choice):
         room = ConstrainedLayoutEngine(compress=True, w_pad=_PAD, h_pad=_PAD)
         figure = Figure(layout=room)
         axes = figure.add_subplot()
@@ -78,10 +89,45 @@ def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
         else:
             _draw_field(figure, axes, choice)
         _write_title(axes, choice)
-        with warnings.catch_warnings():
-            # A script that matplotlib's font lacks is drawn as boxes; there is nothing to be done.
-            warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-            figure.savefig(file, format=form, dpi=dpi)
+        # A script that matplotlib's font lacks is drawn as boxes; there is nothing to be done.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        figure.savefig(file, format=form, dpi=dpi)
+
+
+@contextlib.contextmanager
+def _as_one_error(choice: Choice) -> Iterator[None]:
+    """Make one error of what matplotlib says of values that are too much for it."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            yield
+        except EngramError:
+            raise
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            message = f"{choice.title}: matplotlib cannot draw these values: {error}"
+            raise ArgumentError(message) from error
+
+
+def _in_reach(choice: Choice) -> Choice:
+    """Return a choice with numbers that matplotlib can reckon with: a power of ten is told."""
+    values, label = _scaled(choice.values, choice.label)
+    axes = {}
+    for name in ("x", "y"):
+        axis = getattr(choice, name)
+        if axis is not None and axis.times is None:
+            places, told = _scaled(axis.values, axis.label)
+            axes[name] = dataclasses.replace(axis, values=places, label=told)
+    return dataclasses.replace(choice, values=values, label=label, **axes)
+
+
+def _scaled(values: NDArray[Any], label: str) -> tuple[NDArray[Any], str]:
+    """Return numbers that are very large, or all very small, in a power of ten."""
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+    power = math.floor(math.log10(largest)) if largest else 0
+    if abs(power) < _REACH:
+        return values, label
+    power = max(power, _LEAST_POWER)
+    return values / 10.0**power, f"{label} (in 1e{power})"
 
 
 def _write_title(axes: Axes, choice: Choice) -> None:
@@ -101,6 +147,8 @@ def _draw_line(axes: Axes, choice: Choice) -> None:
     marked = len(choice.values) <= _FEW_POINTS
     axes.plot(x, choice.values, color=LINE, lw=1.2, marker="o" if marked else None, ms=3)
     axes.set_ylabel(_escaped(choice.label))
+    if choice.dated:
+        axes.yaxis_date()
     axes.grid(visible=True, color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -110,11 +158,12 @@ def _draw_line(axes: Axes, choice: Choice) -> None:
 
 def _draw_field(figure: Figure, axes: Axes, choice: Choice) -> None:
     """Draw values as colours, on a plane or on points."""
+    from matplotlib import dates  # noqa: PLC0415
     from matplotlib.ticker import MultipleLocator, ScalarFormatter  # noqa: PLC0415
 
     y = choice.y
     assert y is not None, "only a line has no second axis"  # noqa: S101 - as `choose` makes it
-    colours = _colours(choice.values)
+    colours = _colours(choice.values, signed=not choice.dated)
     extend = colours.pop("extend")
     x_places, y_places = _places(choice.x), _places(y)
     if choice.x.role is Role.longitude:
@@ -141,8 +190,13 @@ def _draw_field(figure: Figure, axes: Axes, choice: Choice) -> None:
     ratio = float(np.clip(ratio, 0.35, 1.2))
     figure.set_size_inches(_WIDTH, _WIDTH * 0.82 * ratio + 1.0)
     below = ratio < 0.6  # noqa: PLR2004 - a wide picture has room below
-    marks = ScalarFormatter()
+    marks: Any = ScalarFormatter()
     marks.set_powerlimits((-3, 5))
+    ticks = None
+    if choice.dated:
+        untyped: Any = dates
+        ticks = untyped.AutoDateLocator()
+        marks = untyped.ConciseDateFormatter(ticks)
     bar = figure.colorbar(
         drawn,
         ax=axes,
@@ -151,6 +205,7 @@ def _draw_field(figure: Figure, axes: Axes, choice: Choice) -> None:
         shrink=0.8 if below else 1.0,
         aspect=40 if below else 25,
         format=marks,
+        ticks=ticks,
     )
     bar.set_label(_escaped(choice.label))
     bar.outline.set_linewidth(0.6)
@@ -175,11 +230,11 @@ def _set_axis(axes: Axes, axis: Axis, which: str) -> None:
         # A calendar that matplotlib does not know: the places are indices, marked with times.
         drawn.set_major_locator(MaxNLocator(6, integer=True))
         times = axis.times
-        step = axis.values[1] - axis.values[0] if len(axis.values) > 1 else 1.0
 
         def shown(value: float, _: object) -> str:
-            place = round(value / step)
-            return times[place].isoformat()[:10] if 0 <= place < len(times) else ""
+            outside = not axis.values[0] <= value <= axis.values[-1]
+            place = int(np.abs(axis.values - value).argmin())
+            return "" if outside else times[place].isoformat()[:10]
 
         drawn.set_major_formatter(shown)
     elif axis.label.endswith("(index)"):
@@ -198,7 +253,7 @@ def _places(axis: Axis) -> NDArray[Any]:
     return axis.values
 
 
-def _colours(values: NDArray[Any]) -> dict[str, Any]:
+def _colours(values: NDArray[Any], *, signed: bool) -> dict[str, Any]:
     """Return the colours and their range: diverging about zero, without what lies far out."""
     known = values[np.isfinite(values)]
     if not known.size:
@@ -212,7 +267,7 @@ def _colours(values: NDArray[Any]) -> dict[str, Any]:
             bool(low < inner[0]), bool(high > inner[1])
         ]
         low, high = float(inner[0]), float(inner[1])
-    if low < 0 < high and min(-low, high) > _BOTH_SIGNS * max(-low, high):
+    if signed and low < 0 < high and min(-low, high) > _BOTH_SIGNS * max(-low, high):
         limit = max(-low, high)
         return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "extend": extend}
     if low == high:
