@@ -255,8 +255,8 @@ def test_of_an_arrays_group_which_was_not_asked_for_nothing_is_told(
     report = engram.export_file([inner["a"]], tmp_path / "a.npz")
     assert report.complete
     both: list[Any] = [inner["a"], inner]
-    for name, given in (("one", both), ("other", both[::-1])):
-        report = engram.export_file(given, tmp_path / f"{name}.npz")
+    for name, several in (("one", both), ("other", both[::-1])):
+        report = engram.export_file(several, tmp_path / f"{name}.npz")
         assert [e.path for e in report.left_out] == ["/g", "/g/b"]
 
 
