@@ -76,7 +76,7 @@ def export(  # noqa: PLR0917 - called by `engram.export_file` alone
         nbytes=sum(item.nbytes for item in tree.arrays),
         file_nbytes=nbytes,
         seconds=time.monotonic() - began,
-        left_out=tuple(Entry("/" + p.path, p.what, p.why) for p in left_out),
+        left_out=(*(Entry("/" + p.path, p.what, p.why) for p in left_out), *tree.left_out),
         noted=tuple(sorted(set(tree.noted), key=lambda e: (e.path, e.what))),
     )
 
