@@ -401,6 +401,33 @@ def test_a_truncated_file_is_refused_with_its_hdu(pool: Any, tmp_path: Path) -> 
         assert_refused(pool, file, *words)
 
 
+@pytest.mark.parametrize("kind", ["heap", "compressed", "padding"])
+def test_a_file_that_ends_before_its_last_block_is_refused(
+    pool: Any, tmp_path: Path, kind: str
+) -> None:
+    rows = np.array([np.arange(n, dtype="f8") for n in (900, 1000, 1100)], object)
+    column = fits.Column("a", "PD()", array=rows)
+    image = np.arange(6000, dtype="i4").reshape(60, 100)
+    hdu = {
+        "heap": lambda: fits.BinTableHDU.from_columns([column]),
+        "compressed": lambda: fits.CompImageHDU(image, compression_type="GZIP_1"),
+        "padding": lambda: fits.ImageHDU(np.zeros(100)),
+    }[kind]()
+    file = write(tmp_path / "x.fits", hdu)
+    content = file.read_bytes()
+    for keep in (len(content) - 1, len(content) - BLOCK + 801):
+        file.write_bytes(content[:keep])
+        assert_refused(pool, file, "truncated")
+
+
+def test_a_file_without_the_last_blocks_padding_is_read(pool: Any, tmp_path: Path) -> None:
+    file = write(tmp_path / "x.fits", fits.ImageHDU(np.arange(100.0), name="I"))
+    file.write_bytes(file.read_bytes()[: 800 - BLOCK])
+    report = engram.import_file(file, pool)
+    assert (pool["I"][...] == np.arange(100.0)).all()
+    assert "truncated" in said(report)["/", "astropy's warning"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

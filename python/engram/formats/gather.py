@@ -65,14 +65,15 @@ def gather(source: Exported, selection: Selection) -> Tree:
         A name is replaced faster than it can be read, or an array by a group.
 
     """
-    name, members = _members(source)
+    name, members, asked = _members(source)
     wanted = selection.chosen([path for path, _ in members])
     items: list[Item] = []
     for path, listed in members:
         if path not in wanted:
             continue
         try:
-            items.append(_taken(path, listed, selection))
+            is_asked = asked is None or path in asked
+            items.append(_taken(path, listed, selection, asked=is_asked))
         except NotFoundError:
             if not path or listed.member is source:
                 raise
@@ -80,12 +81,12 @@ def gather(source: Exported, selection: Selection) -> Tree:
     return Tree(_with_groups(items, wanted), name)
 
 
-def _taken(path: str, listed: _Listed, selection: Selection) -> Item:
+def _taken(path: str, listed: _Listed, selection: Selection, *, asked: bool) -> Item:
     """Return a member as it is now, or what has taken its name since it was listed."""
     member = listed.member
     for _ in range(_TRIES):
         try:
-            return _item(path, member, selection)
+            return _item(path, member, selection, asked=asked)
         except NotFoundError:
             found = None if listed.again is None else listed.again()
             if found is None:
@@ -98,30 +99,39 @@ def _taken(path: str, listed: _Listed, selection: Selection) -> Item:
     raise BusyError(message)
 
 
-def _members(source: Exported) -> tuple[str, list[tuple[str, _Listed]]]:
-    """Return the name of the whole, and each member with its path, parents first."""
+def _members(source: Exported) -> tuple[str, list[tuple[str, _Listed]], set[str] | None]:
+    """Return the name of the whole, each member with its path, parents first, and what was asked.
+
+    The last are the paths that were asked for, where others are there only as places; else None.
+    """
     if isinstance(source, Group):
-        return _path_of(source), [("", _Listed(source, None)), *_below(source)]
+        return _path_of(source), [("", _Listed(source, None)), *_below(source)], None
     if isinstance(source, Handle):
-        above = _Listed(source.parent, None)
-        return source.path, [("", above), (source.name, _Listed(source, None))]
+        members = [("", _Listed(source.parent, None)), (source.name, _Listed(source, None))]
+        return source.path, members, {source.name}
     if not isinstance(source, Iterable) or isinstance(source, str | bytes):
         message = f"{source!r} cannot be exported: give a group, an array, or objects of a pool"
         raise ArgumentError(message)
     found: dict[str, _Listed] = {}
+    asked: set[str] = set()
     for member in source:
         if not isinstance(member, Handle):
             message = f"{member!r} cannot be exported: give objects of a pool"
             raise ArgumentError(message)
-        _add_with_groups(found, member)
+        asked |= _add_with_groups(found, member)
     if not found:
         message = "there is nothing to export: of the objects given, none is there"
         raise ArgumentError(message)
-    return "objects", [(path, found[path]) for path in sorted(found, key=lambda p: p.split("/"))]
+    ordered = sorted(found, key=lambda p: p.split("/"))
+    return "objects", [(path, found[path]) for path in ordered], asked
 
 
-def _add_with_groups(found: dict[str, _Listed], member: Handle) -> None:
+def _add_with_groups(found: dict[str, _Listed], member: Handle) -> set[str]:
     """Add one of several members, the groups that it is in, and what is in it; none if it is gone.
+
+    Returns
+    -------
+    The paths that were asked for with it: its own, and those of what is in it.
 
     Raises
     ------
@@ -137,18 +147,22 @@ def _add_with_groups(found: dict[str, _Listed], member: Handle) -> None:
         )
         raise ArgumentError(message)
     chain: dict[str, _Listed] = {}
+    asked: dict[str, _Listed] = {}
     try:
         above, path = member, _path_of(member)
+        asked[path] = _Listed(member, None)
         prefix = f"{path}/" if path else ""
         while path not in found and path not in chain:
             chain[path] = _Listed(above, None)
             above = above.parent
             path = path.rpartition("/")[0]
         if isinstance(member, Group):
-            chain.update(_below(member, prefix))
+            asked.update(_below(member, prefix))
     except NotFoundError:
-        return
+        return set()
     found.update(chain)
+    found.update(asked)
+    return set(asked)
 
 
 def _path_of(member: Handle) -> str:
@@ -199,13 +213,13 @@ def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
     return {name: found[name] for name in {**known, **dict.fromkeys(found)}}
 
 
-def _item(path: str, member: Any, selection: Selection) -> Item:
+def _item(path: str, member: Any, selection: Selection, *, asked: bool) -> Item:
     """Return a member as it is now."""
     facts = origin.decode(member._origin)
     kept = {name: _without_gaps(value) for name, value in member.attrs.items()}
     attrs = _in_order(kept, facts.get("attribute_order"))
     if isinstance(member, Group):
-        return GroupItem(path, attrs, facts)
+        return GroupItem(path, attrs, facts, asked)
     is_blob = isinstance(member, Blob)
     dims = None if is_blob else member.dims
     dtype = np.dtype(np.uint8) if is_blob else member.dtype
@@ -215,9 +229,9 @@ def _item(path: str, member: Any, selection: Selection) -> Item:
     text_nbytes = None
     if dtype.kind == "T":
         load = functools.partial(_load_text, member, region)
-        text_nbytes = _text_nbytes(member, shape, load)
+        text_nbytes = _text_nbytes(member, region, shape)
         if member.nbytes <= _SHORT_TEXT_BYTES:
-            load = functools.partial(np.ndarray.view, load())
+            load = functools.partial(np.ndarray.view, _text(member, region))
     else:
         values = np.asarray(member)[index(region)]
         load = functools.partial(np.ndarray.view, values)
@@ -236,26 +250,29 @@ def _without_gaps(value: Any) -> Any:
     return clean
 
 
-def _text_nbytes(
-    member: Array, shape: tuple[int, ...], load: Callable[[], np.ndarray[Any, Any]]
-) -> int:
-    """Return how many bytes of UTF-8 an array of strings has, of this shape."""
+def _text_nbytes(member: Array, region: Region, shape: tuple[int, ...]) -> int:
+    """Return how many bytes of UTF-8 a region of strings has, whose shape is this."""
     if shape != member.shape:
-        return sum(len(value.encode()) for value in load().flat)
+        return sum(len(value.encode()) for value in _text(member, region).flat)
     # The pool keeps the bytes behind the offsets of each string and of the end.
     return int(member.nbytes) - (_OFFSET_BYTES * (member.size + 1) if shape else 0)
 
 
+def _text(member: Array, region: Region) -> np.ndarray[Any, Any]:
+    """Read a region of strings."""
+    read = member[...]  # numpy would copy strings to make sure of their dtype
+    values = read if isinstance(read, np.ndarray) else np.array(read, dtype=member.dtype)
+    found: np.ndarray[Any, Any] = values[index(region)]
+    return found
+
+
 def _load_text(member: Array, region: Region) -> np.ndarray[Any, Any]:
-    """Read strings, which are decoded when they are written and not before."""
+    """Read long strings, which are decoded when they are written and not before."""
     try:
-        read = member[...]  # numpy would copy strings to make sure of their dtype
-        values = read if isinstance(read, np.ndarray) else np.array(read, dtype=member.dtype)
+        return _text(member, region)
     except NotFoundError:
         message = f"{member!r} was replaced while it was exported; export again"
         raise BusyError(message) from None
-    found: np.ndarray[Any, Any] = values[index(region)]
-    return found
 
 
 def _with_groups(items: list[Item], wanted: set[str]) -> list[Item]:

@@ -200,8 +200,18 @@ class FITSSource(Source):
 
     def _check_end(self) -> None:
         """Look at what follows the last HDU that could be read."""
-        info = self._hdus[-1].fileinfo()
+        last = self._hdus[-1]
+        info = last.fileinfo()
         end = info["datLoc"] + info["datSpan"]
+        if end > self._nbytes:
+            # Some writers leave out the last block's padding; none ends within it.
+            values = info["datLoc"] + int(getattr(last, "_bintable", last).size)
+            if values != self._nbytes:
+                message = (
+                    f"its last HDU ends at byte {end}, and the file has {self._nbytes}. It is "
+                    "truncated: get it again, and compare its size with its source's"
+                )
+                raise FormatError(message)
         if end >= self._nbytes:
             return
         self._file.seek(end)
