@@ -106,12 +106,13 @@ def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
-    found = engram.import_files(files, pool, workers=2, progress=kill)
+    found = engram.import_files(files, pool.create_group("in"), workers=2, progress=kill)
     assert killed
     assert failures(found) == {"pipe.h5": engram.EngramError}
+    assert found[2].group == "in/pipe"
     assert "SIGKILL" in str(found[2])
     assert "pipe.h5" in str(found[2])
-    assert list(pool) == [f"f{n}" for n in range(6)]
+    assert list(pool["in"]) == [f"f{n}" for n in range(6)]
 
 
 def children() -> list[int]:
@@ -223,6 +224,51 @@ def test_the_command_names_what_it_could_not_import_and_counts_what_it_passed_ov
     assert {Path(e["file"]).name for e in said if "error" in e} == names
     over = {Path(e["file"]).name: e["passed_over"] for e in said if "passed_over" in e}
     assert over == {f"notes{n}.txt": "of no known format" for n in range(3)}
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_failure_tells_of_the_group_as_a_report_does(
+    pool: Any, tmp_path: Path, workers: int
+) -> None:
+    files = [make(tmp_path / "good.h5", 1), tmp_path / "bad.h5"]
+    files[1].write_bytes(b"nothing")
+    found = engram.import_files(files, pool.create_group("in/deep"), workers=workers)
+    assert [outcome.group for outcome in found] == ["in/deep/good", "in/deep/bad"]
+    assert found[1].to_dict()["group"] == "in/deep/bad"
+
+
+def test_what_is_in_a_groups_place_is_named_whatever_is_overwritten(
+    pool: Any, at: Path, tmp_path: Path
+) -> None:
+    file = make(tmp_path / "x.h5", 1)
+    pool.create_group("odd")
+    pool["odd/x"] = np.arange(3)
+    (found,) = engram.import_files([file], pool["odd"], overwrite=True)
+    assert isinstance(found, ImportFailure)
+    assert isinstance(found.error, engram.ExistsError)
+    for part in (str(file), "a group is needed", "'/odd/x' is an array"):
+        assert part in str(found.error)
+    with engram.open(at, mode="r+") as made:
+        made.create_group("odd")
+        made.create_blob("odd/x", b"1")
+    for where in ("odd/x", "odd/x/deeper"):
+        done = engram_command("import", at, where, file, "--overwrite")
+        assert done.returncode == engram.ExistsError.exit_code
+        assert f"{file}: a group is needed" in done.stderr
+        assert "'/odd/x' is a blob" in done.stderr
+    done = engram_command("import", at, "odd/x", file, make(tmp_path / "y.h5", 1))
+    assert done.returncode == engram.ExistsError.exit_code
+    assert "2 files: a group is needed to import into, and '/odd/x' is a blob" in done.stderr
+
+
+def test_one_path_in_place_of_many_is_refused(pool: Any, tmp_path: Path) -> None:
+    file = make(tmp_path / "x.h5", 1)
+    for given in (str(file), os.fsencode(file), file):
+        with pytest.raises(
+            engram.ArgumentError, match=r"x\.h5.* is one path: give a list of files"
+        ):
+            engram.import_files(given, pool)  # type: ignore[arg-type]
+    assert list(pool) == []
 
 
 def test_what_is_wrong_for_all_files_is_raised_at_once(pool: Any, tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_any_region_of_a_file_is_read(tmp_path: Path, arranged: Any) -> None:
     assert np.array_equal(out, value[region])
 
 
-def test_what_npy_has_no_place_for_is_noted_once_for_each(
+def test_what_npy_has_no_place_for_is_left_out_and_told_once_for_each(
     pool: engram.Pool, tmp_path: Path
 ) -> None:
     pool.attrs["title"] = "run"
@@ -227,19 +227,37 @@ def test_what_npy_has_no_place_for_is_noted_once_for_each(
     inner.create_blob("c", b"bytes")
     pool.create_group("empty")
     report = engram.export_file(pool, tmp_path / "x.npz")
-    told = {entry.path: entry.what for entry in report.noted}
-    assert told == {
+    assert {entry.path: entry.what for entry in report.left_out} == {
         "/": "attribute title",
         "/g/a": "attribute units; dims y, x",
-        "/g/b": "strings",
-        "/g/c": "blob",
         "/empty": "group",
     }
-    assert (report.complete, report.attributes) == (True, 0)
+    assert {e.path: e.what for e in report.noted} == {"/g/b": "strings", "/g/c": "blob"}
+    assert (report.complete, report.attributes) == (False, 0)
     loaded = np.load(tmp_path / "x.npz")
     assert loaded["g/b"].tolist() == ["x", "long"]
     assert loaded["g/b"].dtype == np.dtype("<U4")
     assert loaded["g/c"].tobytes() == b"bytes"
+
+
+def test_of_an_arrays_group_which_was_not_asked_for_nothing_is_told(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    pool.attrs["title"] = "run"
+    inner = pool.create_group("g", attrs={"station": 7})
+    inner["a"] = np.arange(3)
+    inner["b"] = np.arange(3)
+    inner["b"].attrs["units"] = "K"
+    report = engram.export_file(inner["a"], tmp_path / "a.npy")
+    assert (report.left_out, report.noted, report.complete) == ((), (), True)
+    report = engram.export_file(inner["b"], tmp_path / "b.npy")
+    assert [(e.path, e.what) for e in report.left_out] == [("/b", "attribute units")]
+    report = engram.export_file([inner["a"]], tmp_path / "a.npz")
+    assert report.complete
+    both: list[Any] = [inner["a"], inner]
+    for name, several in (("one", both), ("other", both[::-1])):
+        report = engram.export_file(several, tmp_path / f"{name}.npz")
+        assert [e.path for e in report.left_out] == ["/g", "/g/b"]
 
 
 def test_more_than_one_array_is_refused_by_name(pool: engram.Pool, tmp_path: Path) -> None:

@@ -114,6 +114,8 @@ def _one(
     root: Namespace | Pool, where: str, file: Path, part: dict[str, Any], *, json: bool
 ) -> None:
     """Import one file into the group itself."""
+    from engram.formats.load import receiver  # noqa: PLC0415 - formats are loaded when needed
+
     with terminal.Bar(file.name, 0) as bar:
 
         def show(progress: Progress) -> None:
@@ -122,7 +124,7 @@ def _one(
         # The group is made in the batch of the import, so that a failed one leaves none.
         try:
             with root.batch():
-                target = root.require_group(where) if where else root
+                target = receiver(root, where, file)
                 report = engram.import_file(file, target, progress=show, **part)
         except KeyboardInterrupt:
             terminal.warn(f"interrupted: nothing of {file} is in")
@@ -142,8 +144,10 @@ def _many(
     root: Namespace | Pool, where: str, files: list[Path], workers: int, part: dict[str, Any]
 ) -> list[ImportReport | ImportFailure]:
     """Import files into groups of their own."""
+    from engram.formats.load import receiver  # noqa: PLC0415 - formats are loaded when needed
+
     is_new = bool(where) and where not in root
-    target = root.require_group(where) if where else root
+    target = receiver(root, where, counted(len(files), "file"))
     done = 0
     try:
         with terminal.Bar(counted(len(files), "file"), 0) as bar:

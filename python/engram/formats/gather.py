@@ -44,14 +44,14 @@ def gather(source: Exported, selection: Selection) -> Tree:
         It is gone, or the selection meets nothing.
 
     """
-    name, members = _members(source)
+    name, members, asked = _members(source)
     wanted = selection.chosen([path for path, _ in members])
     items: list[Item] = []
     for path, member in members:
         if path not in wanted:
             continue
         try:
-            items.append(_item(path, member, selection))
+            items.append(_item(path, member, selection, asked=asked is None or path in asked))
         except NotFoundError:
             if not path or member is source:
                 raise
@@ -59,29 +59,38 @@ def gather(source: Exported, selection: Selection) -> Tree:
     return Tree(_with_groups(items, wanted), name)
 
 
-def _members(source: Exported) -> tuple[str, list[tuple[str, Any]]]:
-    """Return the name of the whole, and each member with its path, parents first."""
+def _members(source: Exported) -> tuple[str, list[tuple[str, Any]], set[str] | None]:
+    """Return the name of the whole, each member with its path, parents first, and what was asked.
+
+    The last are the paths that were asked for, where others are there only as places; else None.
+    """
     if isinstance(source, Group):
-        return _path_of(source), [("", source), *_below(source)]
+        return _path_of(source), [("", source), *_below(source)], None
     if isinstance(source, Handle):
-        return source.path, [("", source.parent), (source.name, source)]
+        return source.path, [("", source.parent), (source.name, source)], {source.name}
     if not isinstance(source, Iterable) or isinstance(source, str | bytes):
         message = f"{source!r} cannot be exported: give a group, an array, or objects of a pool"
         raise ArgumentError(message)
     found: dict[str, Any] = {}
+    asked: set[str] = set()
     for member in source:
         if not isinstance(member, Handle):
             message = f"{member!r} cannot be exported: give objects of a pool"
             raise ArgumentError(message)
-        _add_with_groups(found, member)
+        asked |= _add_with_groups(found, member)
     if not found:
         message = "there is nothing to export: of the objects given, none is there"
         raise ArgumentError(message)
-    return "objects", [(path, found[path]) for path in sorted(found, key=lambda p: p.split("/"))]
+    ordered = sorted(found, key=lambda p: p.split("/"))
+    return "objects", [(path, found[path]) for path in ordered], asked
 
 
-def _add_with_groups(found: dict[str, Any], member: Handle) -> None:
+def _add_with_groups(found: dict[str, Any], member: Handle) -> set[str]:
     """Add one of several members, the groups that it is in, and what is in it; none if it is gone.
+
+    Returns
+    -------
+    The paths that were asked for with it: its own, and those of what is in it.
 
     Raises
     ------
@@ -97,18 +106,22 @@ def _add_with_groups(found: dict[str, Any], member: Handle) -> None:
         )
         raise ArgumentError(message)
     chain: dict[str, Any] = {}
+    asked: dict[str, Any] = {}
     try:
         above, path = member, _path_of(member)
+        asked[path] = member
         prefix = f"{path}/" if path else ""
         while path not in found and path not in chain:
             chain[path] = above
             above = above.parent
             path = path.rpartition("/")[0]
         if isinstance(member, Group):
-            chain.update(_below(member, prefix))
+            asked.update(_below(member, prefix))
     except NotFoundError:
-        return
+        return set()
     found.update(chain)
+    found.update(asked)
+    return set(asked)
 
 
 def _path_of(member: Handle) -> str:
@@ -151,13 +164,13 @@ def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
     return {name: found[name] for name in {**known, **dict.fromkeys(found)}}
 
 
-def _item(path: str, member: Any, selection: Selection) -> Item:
+def _item(path: str, member: Any, selection: Selection, *, asked: bool) -> Item:
     """Return a member as it is now."""
     facts = origin.decode(member._origin)
     kept = {name: _without_gaps(value) for name, value in member.attrs.items()}
     attrs = _in_order(kept, facts.get("attribute_order"))
     if isinstance(member, Group):
-        return GroupItem(path, attrs, facts)
+        return GroupItem(path, attrs, facts, asked)
     is_blob = isinstance(member, Blob)
     dims = None if is_blob else member.dims
     dtype = np.dtype(np.uint8) if is_blob else member.dtype

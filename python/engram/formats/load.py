@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engram.batch import Batch
+from engram.blob import Blob
 from engram.errors import BusyError, EngramError, ExistsError, FormatError, NotFoundError
 from engram.formats import origin, stream, text
 from engram.formats.blocks import pieces, region_shape
@@ -269,6 +270,33 @@ class Loader:
                 self._source.leave_out(node.path, "dimension names", f"{name[:40]!r}: {why}")
                 return None
         return node.dims
+
+
+def receiver(above: Group, where: str, what: object) -> Group:
+    """Return the group below `above` that `what` is imported into, made if it is missing.
+
+    Raises
+    ------
+    ExistsError
+        Something on the way to it is no group.
+
+    """
+    if not where:
+        return above
+    try:
+        return above.require_group(where)
+    except ExistsError:
+        parts = where.split("/")
+        for n in range(1, len(parts) + 1):
+            there = above.get("/".join(parts[:n]))
+            if there is not None and not isinstance(there, Group):
+                kind = "a blob" if isinstance(there, Blob) else "an array"
+                message = (
+                    f"{what}: a group is needed to import into, and {'/' + there.path!r} is "
+                    f"{kind}: choose another group, or delete it first; nothing was imported"
+                )
+                raise ExistsError(message) from None
+        raise
 
 
 def _reading(call: Callable[..., Any], *arguments: Any) -> Any:

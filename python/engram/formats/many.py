@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram.batch import Batch
-from engram.errors import ArgumentError, EngramError, ReadOnlyError
-from engram.formats.load import Loader
+from engram.errors import ArgumentError, EngramError, NotFoundError, ReadOnlyError
+from engram.formats.load import Loader, receiver
 from engram.formats.registry import open_source
 from engram.formats.report import FilesProgress, ImportFailure, Progress
 from engram.formats.select import Selection
+from engram.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +64,7 @@ def import_one(
     try:
         selection = Selection(options.select, options.slices)
         with open_source(path) as source, Batch(group._realm):
-            target = group.require_group(where)
+            target = receiver(group, where, path)
             return Loader(
                 source,
                 target,
@@ -72,7 +73,16 @@ def import_one(
                 selection=selection,
             ).run()
     except EngramError as error:
-        return ImportFailure(str(path), where, error)
+        return ImportFailure(str(path), place_of(group, where), error)
+
+
+def place_of(group: Group, where: str) -> str:
+    """Return the path, in its namespace, of what is at `where` in a group."""
+    try:
+        above = "" if isinstance(group, Pool) else group.path
+    except NotFoundError:  # deleted meanwhile, of which the failure itself tells
+        above = ""
+    return f"{above}/{where}" if above and where else above or where
 
 
 def import_many(
@@ -83,6 +93,9 @@ def import_many(
     progress: Tell | None,
 ) -> list[Outcome]:
     """Import as `engram.import_files` says."""
+    if isinstance(paths, str | bytes | os.PathLike):
+        message = f"{paths!r} is one path: give a list of files, or use import_file"
+        raise ArgumentError(message)
     files = list(dict.fromkeys(Path(path) for path in paths))
     if workers < 1:
         message = f"workers={workers}: give at least 1"
@@ -295,7 +308,9 @@ class _Crew:
             f"{path}: the process that imported it was ended {ended}; the file is damaged, or "
             "this job's memory is used up. Nothing of it was imported"
         )
-        self._settle(number, ImportFailure(str(path), where, EngramError(message)))
+        self._settle(
+            number, ImportFailure(str(path), place_of(self._group, where), EngramError(message))
+        )
 
     def _settle(self, number: int, outcome: Any) -> None:
         """Take in a file's outcome."""

@@ -5,8 +5,8 @@ they were: padding inside records is moved with them, and a header that is spell
 than here stands in the array's `origin`. Values are read from where they lie, a bounded span of
 bytes at a time, and never through a mapping, which a file that shrinks would turn into a signal.
 
-What `.npy` has no place for (names of dimensions, attributes) is noted and not refused: that is
-what this format is. Pickles are never loaded.
+What `.npy` has no place for (names of dimensions, attributes) is left out and told of, and not
+refused: that is what this format is. Pickles are never loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engram.errors import FormatError
 from engram.formats.blocks import BLOCK_BYTES, index, regions
 from engram.formats.names import name_problem
 from engram.formats.source import ArrayNode, Source
-from engram.formats.target import Problem
+from engram.formats.target import GroupItem, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,15 +285,18 @@ def unwritable(item: ArrayItem) -> Problem | None:
     return None
 
 
-def note_lost(tree: Tree) -> None:
-    """Note the names of dimensions and the attributes of a tree, which are not written."""
+def leave_out(tree: Tree) -> None:
+    """Leave out the names of dimensions and the attributes of what was asked for."""
     for item in tree.items:
         lost = [f"attribute {name}" for name in item.attrs]
         item.attrs.clear()
-        if (dims := getattr(item, "dims", None)) is not None and dims:
-            lost.append(f"dims {', '.join(dims)}")
+        if isinstance(item, GroupItem):
+            if not item.asked:
+                continue
+        elif item.dims:
+            lost.append(f"dims {', '.join(item.dims)}")
         if lost:
-            tree.note(item.path, "; ".join(lost), "not written: NumPy's files have values alone")
+            tree.leave_out(item.path, "; ".join(lost), "NumPy's files have values alone")
 
 
 def write_array(stream: IO[bytes], item: ArrayItem, tree: Tree, tell: Tell) -> None:
@@ -370,7 +373,7 @@ class NpyFormat:
         if not tree.arrays:
             message = f"/{tree.name}: there is no array to be written; an .npy file holds one"
             raise FormatError(message)
-        note_lost(tree)
+        leave_out(tree)
         with path.open("wb") as stream:
             write_array(stream, tree.arrays[0], tree, tell)
         return "NPY"

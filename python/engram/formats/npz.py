@@ -173,7 +173,7 @@ class NpzFormat:
 
     def write(self, tree: Tree, path: Path, kind: str, tell: Tell) -> str:
         """Write each array as a member."""
-        npy.note_lost(tree)
+        npy.leave_out(tree)
         origin = tree.root.origin
         compressed = kind == "npz-compressed" or (
             kind == "npz" and origin.get("format") == "NPZ" and origin.get("compressed") is True
@@ -184,9 +184,8 @@ class NpzFormat:
         full = {item.path.rpartition("/")[0] for item in arrays}
         for group in tree.groups:
             if not any(f"{path}/".startswith(f"{group.path}/") for path in full) and group.path:
-                tree.note(
-                    group.path, "group", "not written: it has no array, which alone has a name"
-                )
+                why = "it has no array, and arrays alone have names in NumPy's files"
+                tree.leave_out(group.path, "group", why)
         method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
         with zipfile.ZipFile(path, "w", method, allowZip64=True) as archive:
             for item in arrays:

@@ -149,7 +149,7 @@ class ImportFailure:
     file
         The file.
     group
-        The path of the group that it was to go into, below the one given.
+        The path, in its namespace, of the group that it was to go into.
     error
         What `engram.import_file` would have raised.
 
@@ -195,7 +195,8 @@ class ExportReport:
     seconds
         How long it took.
     left_out
-        What the format cannot hold and was allowed to be left out, each with its reason.
+        What the format cannot hold, each with its reason: what was allowed to be left out, and
+        what nobody expects in such a file, as attributes in ``.npy``.
     noted
         What is there in another way than the pool has it, each with its reason.
 

@@ -39,12 +39,15 @@ class GroupItem:
         Its attributes, as `engram.Group.attrs` gives them.
     origin
         What its import kept, as `engram.formats.origin` tells; empty if it was not imported.
+    asked
+        Whether it was asked for, and not only as the place of what was.
 
     """
 
     path: str
     attrs: Attributes
     origin: Origin
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +137,15 @@ class Tree:
         What the whole is called: the path in its namespace; "" for a whole namespace.
     noted
         What the format writes in another way than the pool has it; grows while it writes.
+    left_out
+        What the format has no place for and leaves out unasked, as it always does; grows so, too.
 
     """
 
     items: list[Item]
     name: str
     noted: list[Entry] = field(default_factory=list)
+    left_out: list[Entry] = field(default_factory=list)
 
     @property
     def root(self) -> GroupItem:
@@ -161,6 +167,10 @@ class Tree:
     def note(self, path: str, what: str, why: str) -> None:
         """Say that something is written in another way than the pool has it."""
         self.noted.append(Entry("/" + path, what, why))
+
+    def leave_out(self, path: str, what: str, why: str) -> None:
+        """Say that something is not written, which the format is not expected to hold."""
+        self.left_out.append(Entry("/" + path, what, why))
 
 
 Tell = Callable[[str, int], None]
@@ -205,7 +215,8 @@ class WritableFormat(Format, Protocol):
         Parameters
         ----------
         tree
-            What to write; what differs is told with `Tree.note`.
+            What to write; what differs is told with `Tree.note`, and with
+            `Tree.leave_out` what nobody expects in such a file.
         path
             Where: nothing is there yet, and the folder that it is in is there.
         kind
