@@ -55,3 +55,14 @@ def test_formats_load_no_library_until_a_file_is_opened(tmp_path: Path) -> None:
     count, *libraries = loaded.split()
     assert int(count) >= 7
     assert not libraries
+
+
+def test_reports_are_found_where_the_functions_are_that_give_them() -> None:
+    functions = ("export_file", "import_file", "import_files")
+    for name in {*engram.formats.__all__, *functions}:
+        assert getattr(engram, name) is getattr(engram.formats, name)
+        assert name in engram.__all__
+    code = (
+        "import engram, sys; print('ImportReport' in dir(engram), 'engram.formats' in sys.modules)"
+    )
+    assert in_child(code).split() == ["True", "False"]

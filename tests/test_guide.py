@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import re
@@ -10,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import netCDF4
-import numpy as np
 import pytest
 
 from documents import RUN, Block, blocks, run
@@ -38,23 +37,20 @@ def _documents() -> list[str]:
 
 
 def _column(path: Path) -> None:
-    """Make a file like the one of carbon dioxide that the README imports."""
-    with netCDF4.Dataset(path, "w") as file:
-        for name, length in (("time", None), ("latitude", 9), ("longitude", 18)):
-            file.createDimension(name, length)
-        latitude = file.createVariable("latitude", "f4", ("latitude",))
-        latitude.units = "degrees_north"
-        latitude[:] = np.linspace(90, -90, 9)
-        time = file.createVariable("time", "i4", ("time",))
-        time.units = "hours since 2003-01-01"
-        time[:] = np.arange(0, 288, 24)
-        packed = file.createVariable("tcco2", "i2", ("time", "latitude", "longitude"), zlib=True)
-        packed.setncatts({"units": "ppm", "scale_factor": 0.01, "add_offset": 380.0})
-        packed[:] = 380 + np.arange(12 * 9 * 18).reshape(12, 9, 18) % 97 / 10
+    """Make the file of carbon dioxide as the guide tells, in a pool beside it."""
+    made = next(b for b in DOCUMENTS[MADE_IN] if f'"{path.name}"' in b.code)
+    run([moved(made, path.parent)], MADE_IN, path.parent, dict(os.environ))
+
+
+def moved(block: Block, pools: Path) -> Block:
+    """Return a block with its pools in another folder."""
+    return dataclasses.replace(block, code=block.code.replace("/dev/shm/", f"{pools}/"))
 
 
 FILES: dict[str, Callable[[Path], None]] = {"total_column_co2.nc": _column}
-"""Files that documents name and do not make, and what makes them."""
+"""Files that documents name and one of them makes, and what makes them for the others."""
+
+MADE_IN = "docs/guide/files.md"
 
 DOCUMENTS = {name: blocks((ROOT / name).read_text(encoding="utf-8")) for name in _documents()}
 WITH_CODE = [name for name, found in DOCUMENTS.items() if any(block.runs for block in found)]
@@ -67,7 +63,7 @@ def session(name: str, home: Path) -> dict[Block, str]:
     pools.mkdir()
     wanted = [block for block in DOCUMENTS[name] if block.runs]
     for file, make in FILES.items():
-        if any(file in block.code for block in wanted):
+        if any(file in b.code for b in wanted) and name != MADE_IN:
             make(folder / file)
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("ENGRAM")},
@@ -77,11 +73,7 @@ def session(name: str, home: Path) -> dict[Block, str]:
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
     }
-    moved = [
-        Block(b.language, b.code.replace("/dev/shm/", f"{pools}/"), b.line, b.reason, b.joined)
-        for b in wanted
-    ]
-    printed = run(moved, name, folder, environment)
+    printed = run([moved(block, pools) for block in wanted], name, folder, environment)
     plain = [text.replace(f"{pools}/", "/dev/shm/") for text in printed]
     return dict(zip(wanted, plain, strict=True))
 
@@ -116,6 +108,27 @@ def test_each_block_runs_or_says_why_not(name: str) -> None:
             silent.append(f"{name}:{block.line}: {block.language or 'no language'}")
         before = block
     assert not silent
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_that_a_document_does_not_make_is_said_to_be_any(file: str) -> None:
+    naming = [n for n, found in DOCUMENTS.items() if any(file in b.code for b in found if b.runs)]
+    assert {MADE_IN, "README.md"} <= set(naming)
+    for name in set(naming) - {MADE_IN}:
+        prose = (ROOT / name).read_text(encoding="utf-8")
+        assert MADE_IN in prose
+        assert re.search(r"any\s+netCDF\s+file\s+of\s+yours", prose)
+
+
+def test_the_guide_tells_each_suffix_and_code_once() -> None:
+    files = (ROOT / MADE_IN).read_text(encoding="utf-8").split("## Formats")[1].split("\n\n")
+    table = next(part for part in files if part.startswith("|"))
+    for suffix in (suffix for found in writable() for suffix in found.suffixes):
+        assert f"`{suffix}`" in table, suffix
+    verbs = (ROOT / "docs/guide/command-line.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| (\d+) \|", verbs, re.MULTILINE)
+    assert len(codes) > 10
+    assert len(codes) == len(set(codes))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -169,6 +169,60 @@ def test_a_file_that_another_process_writes_is_busy(pool: Any, tmp_path: Path) -
         writer.communicate()
 
 
+@pytest.mark.parametrize("suffix", ["h5", "nc"])
+def test_a_file_that_this_process_has_open_is_imported_and_not_kept_open(
+    pool: Any, tmp_path: Path, suffix: str
+) -> None:
+    def make(file: h5py.File) -> None:
+        file["type"] = np.dtype([("a", "i4")])
+        file.create_dataset("group/x", data=np.zeros(3, [("a", "i4")]), dtype=file["type"])
+        if suffix == "nc":
+            file.attrs["_NCProperties"] = "version=2"
+
+    path = write(tmp_path / f"x.{suffix}", make)
+    with h5py.File(path, "r") as file:
+        report = engram.import_file(path, pool)
+        assert file["group/x"].shape == (3,)
+    assert (report.arrays, pool["group/x"].shape) == (1, (3,))
+    with h5py.File(path, "r+") as file:  # refused while it is open for reading
+        file["y"] = 1
+        engram.import_file(path, pool.require_group("again"))
+    assert "y" in pool["again"]
+
+
+def damaged_labels(file: h5py.File) -> None:
+    """Put one label where an array of two axes has two."""
+    file["x"] = np.zeros((2, 3))
+    file["x"].attrs["DIMENSION_LABELS"] = "one"
+
+
+def damaged_list(file: h5py.File) -> None:
+    """Put numbers where references are."""
+    file["x"] = np.zeros((2, 3))
+    lists = np.empty(2, object)
+    lists[:] = [np.arange(3, dtype="i8"), np.arange(2, dtype="i8")]
+    file["x"].attrs.create("DIMENSION_LIST", lists, dtype=h5py.vlen_dtype(np.dtype("i8")))
+
+
+@pytest.mark.parametrize("make", [damaged_labels, damaged_list])
+def test_damaged_dimensions_are_refused_and_do_not_end_the_process(
+    tmp_path: Path, make: Callable[[h5py.File], object]
+) -> None:
+    path = write(tmp_path / "x.h5", make)
+    code = """
+import sys, engram
+with engram.create(sys.argv[1], size=1 << 24) as pool:
+    try:
+        engram.import_file(sys.argv[2], pool)
+    except engram.FormatError as error:
+        print(error)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "pool"), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "its attribute DIMENSION_L" in done.stdout
+
+
 def test_a_file_that_changes_while_it_is_read_leaves_nothing(pool: Any, tmp_path: Path) -> None:
     path = write(tmp_path / "x.h5", lambda f: f.create_dataset("v", data=np.arange(9999)))
 

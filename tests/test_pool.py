@@ -57,6 +57,14 @@ def test_what_nobody_else_may_read_has_no_mode_for_them(pool: engram.Pool) -> No
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
 
 
+def test_no_pool_is_made_in_the_folder_of_another(pool: engram.Pool) -> None:
+    for inner in ("inner", "ns/inner"):
+        with pytest.raises(engram.ArgumentError, match="in the folder of the pool") as raised:
+            engram.create(Path(pool.path, inner), size="64 MiB", force=True)
+        assert str(Path(pool.path, inner)) in str(raised.value)
+        assert not Path(pool.path, inner).exists()
+
+
 def test_reading_and_writing_are_modes(pool: engram.Pool) -> None:
     pool["x"] = [1, 2]
     with engram.open(pool.path, "r") as reading:

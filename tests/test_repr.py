@@ -275,6 +275,35 @@ def test_a_tree_is_bounded_in_depth_and_in_all(pool: engram.Pool) -> None:
     assert str(pool.tree()).count("\n") < 11_000
 
 
+def test_each_group_of_a_level_has_its_share_of_the_lines(pool: engram.Pool) -> None:
+    with pool.batch():
+        for run in range(10):
+            for step in range(40):
+                for n in range(10):
+                    pool[f"run{run:02}/step{step:02}/x{n}"] = b""
+        pool["last"] = b""
+    shown = page(pool).text
+    for run in range(10):
+        assert f"run{run:02}/" in shown
+    assert shown.count("step00/ ...") == 10
+    assert len(re.findall(r"\.\.\. and 1[12] more", shown)) == 10
+    assert "last" in shown
+    assert page(pool).counts["li"] <= 310
+    assert str(pool.tree()).count("step39/") == 10
+    assert "..." not in str(pool.tree())
+
+
+def test_packed_values_are_called_raw(pool: engram.Pool) -> None:
+    values = np.arange(-50, 50, dtype="i2")
+    packing = {"scale_factor": 0.01, "add_offset": np.float32(380), "units": "ppm"}
+    packed = pool.create_array("packed", data=values, attrs=packing)
+    assert "raw values, as stored: scale_factor 0.01 and add_offset 380.0" in page(packed).text
+    for attrs in ({"units": "ppm"}, {"scale_factor": "none"}, {"add_offset": [1.0, 2.0]}):
+        plain = pool.create_array("plain", data=values, attrs=attrs, overwrite=True)
+        assert "-50 to 48" in page(plain).text
+        assert "raw" not in page(plain).text
+
+
 def test_many_attributes_and_long_ones_are_cut(pool: engram.Pool) -> None:
     pool.attrs.update({f"a{n:05}": n for n in range(5000)})
     pool.attrs["A history"] = "line\n" * 100_000

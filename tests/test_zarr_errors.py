@@ -173,6 +173,13 @@ with engram.create(sys.argv[1], size="16 MiB", force=True) as pool:
 """
 
 
+def test_no_folder_is_made_under_an_archives_name(pool: engram.Pool, tmp_path: Path) -> None:
+    pool["x"] = [1, 2]
+    with pytest.raises(engram.ArgumentError, match=r"as a folder.*end the name with \.zarr"):
+        engram.export_file(pool, tmp_path / "x.zarr.zip")
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_zarr_it_is_told_what_to_install(home: Path, tmp_path: Path) -> None:
     store = made(tmp_path / "x.zarr", v=[1])
     told = in_child(NO_ZARR, home / "pool", store).splitlines()

@@ -85,11 +85,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool at `path`, which must not exist or be an empty folder, and opens it.
+    /// Makes a pool at `path`, which must not exist or be an empty folder, and opens it. It must
+    /// not lie in another pool's folder: whoever destroys that one would find it in the way.
     ///
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
         let path = &absolute(path)?;
+        refuse_within(path)?;
         let (_turn, folder_made) = loop {
             let folder_made = ensure_folder(path)?;
             match Turn::take(path) {
@@ -409,6 +411,24 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         return Ok(real);
     }
     std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
+}
+
+/// Refuses a path in the folder of another pool, however deep and by whatever links.
+fn refuse_within(path: &Path) -> Result<()> {
+    let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
+        return Ok(()); // what is missing is told by who makes the folder
+    };
+    let markers = [POOL_FILE, CREATING, DESTROYING];
+    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
+    match above.ancestors().find(is_pool) {
+        None => Ok(()),
+        Some(pool) => fail!(
+            Argument,
+            "{} lies in the folder of the pool {}: choose a path outside of it",
+            path.display(),
+            pool.display()
+        ),
+    }
 }
 
 /// Makes the pool's folder if it is not there; returns whether it did.

@@ -79,6 +79,33 @@ fn what_is_no_pool_is_refused_by_what_it_is() {
 }
 
 #[test]
+fn no_pool_is_made_in_the_folder_of_another() {
+    let fixture = closed();
+    let options = CreateOptions { size: 1 << 20, ..CreateOptions::default() };
+    let link = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::os::unix::fs::symlink(&fixture.path, link.path().join("link")).unwrap();
+    std::fs::create_dir(fixture.path.join("empty")).unwrap();
+    for marker in ["pool.toml", "creating.toml", "destroying.toml"] {
+        let at = |name: &str| fixture.path.join(name);
+        if marker != "pool.toml" {
+            std::fs::rename(at("pool.toml"), at(marker)).unwrap();
+        }
+        for inner in [at("inner"), at("empty"), at("ns/inner"), link.path().join("link/inner")] {
+            let error = Pool::create(&inner, &options).err().expect("a refusal");
+            assert_eq!(error.kind(), Kind::Argument, "{error}");
+            assert!(error.message().contains("in the folder of the pool"), "{error}");
+            assert_eq!(inner.exists(), inner.ends_with("empty"));
+        }
+        if marker != "pool.toml" {
+            std::fs::rename(at(marker), at("pool.toml")).unwrap();
+        }
+    }
+    std::fs::remove_dir(fixture.path.join("empty")).unwrap();
+    Pool::destroy(&fixture.path).unwrap();
+    assert!(!fixture.path.exists());
+}
+
+#[test]
 fn a_half_created_pool_is_refused_and_cleared_away() {
     for half in ["creating.toml", "destroying.toml"] {
         let fixture = closed();

@@ -44,7 +44,17 @@ from engram.tree import Tree
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
-    from engram.formats import export_file, import_file, import_files
+    from engram.formats import (
+        Entry,
+        ExportReport,
+        FilesProgress,
+        ImportFailure,
+        ImportReport,
+        Progress,
+        export_file,
+        import_file,
+        import_files,
+    )
 
 __version__ = "0.1.0"
 
@@ -60,9 +70,14 @@ __all__ = [
     "CorruptError",
     "DeviceInfo",
     "EngramError",
+    "Entry",
     "ExistsError",
+    "ExportReport",
+    "FilesProgress",
     "FormatError",
     "Group",
+    "ImportFailure",
+    "ImportReport",
     "InvalidNameError",
     "Namespace",
     "NamespaceInfo",
@@ -71,6 +86,7 @@ __all__ = [
     "Pool",
     "PoolFullError",
     "PoolNotFoundError",
+    "Progress",
     "QueryError",
     "ReadOnlyError",
     "Report",
@@ -87,10 +103,22 @@ __all__ = [
 ]
 
 
+_FILES = {
+    *("Entry", "ExportReport", "FilesProgress", "ImportFailure", "ImportReport", "Progress"),
+    *("export_file", "import_file", "import_files"),
+}
+"""What reads and writes files, and their reports."""
+
+
 def __getattr__(name: str) -> Any:
     """Import what reads and writes files only where it is used: the libraries take a second."""
-    if name in {"export_file", "import_file", "import_files"}:
+    if name in _FILES:
         from engram import formats  # noqa: PLC0415 - as above
 
         return getattr(formats, name)
     raise AttributeError(f"module 'engram' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List also what is not imported yet, for those who complete names."""
+    return sorted({*globals(), *__all__})

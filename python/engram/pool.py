@@ -232,7 +232,8 @@ def create(  # noqa: PLR0917 - as the contract has it
     PoolFullError
         If the filesystem, or this job's memory limit, has no room.
     ArgumentError
-        If the size or the durability cannot be read, or no device gives that durability.
+        If the size or the durability cannot be read, no device gives that durability, or
+        `path` lies in the folder of another pool.
 
     """
     others = [absolute(device) for device in devices or ()]

@@ -1,7 +1,8 @@
 """A group as a tree: text in a terminal, HTML in a notebook.
 
 What it shows is bounded on all sides: levels, members of each group, lines in all; where it ends
-early it says so.
+early it says so. The lines are given out level by level, and on each level in equal parts, so that
+no group's inside is shown at the cost of its neighbours' names.
 """
 
 import sys
@@ -25,6 +26,12 @@ _DEEPEST = 100
 
 _MOST = 10_000
 """So many lines are shown, if nothing else is said."""
+
+_UNSEEN = "..."
+"""Stands behind a group whose members had no lines left to them."""
+
+_FEWEST = 5
+"""So many members are worth a line that tells of the others."""
 
 _COUNTED = 100_000
 """So many names are counted, of those that are not shown."""
@@ -69,13 +76,25 @@ class Tree:
         self.counts = [0, 0]
         self._limit = limit
         self._left = most
-        self._walk(group, self.root, _DEEPEST if depth is None else min(depth, _DEEPEST))
+        level = [(group, self.root)]
+        for _ in range(_DEEPEST if depth is None else min(depth, _DEEPEST)):
+            level = self._below(level)
 
-    def _walk(self, group: "Group", node: Node, depth: int) -> None:
-        last, seen = None, 0
-        for name, member in islice(group._members_if_there(), self._limit):
+    def _below(self, level: "list[tuple[Group, Node]]") -> "list[tuple[Group, Node]]":
+        """Show what is in each group of a level; give the groups found."""
+        found = []
+        for place, (group, node) in enumerate(level):
             if self._left <= 0:
-                break
+                node.facts, node.columns = _UNSEEN, (_UNSEEN, "", "")
+                continue
+            share = max(self._left // (len(level) - place), min(self._left, _FEWEST))
+            found += self._inside(group, node, min(share, self._limit))
+        return found
+
+    def _inside(self, group: "Group", node: Node, most: int) -> "list[tuple[Group, Node]]":
+        """Show at most so many members of a group; give the groups among them."""
+        last, seen, found = None, 0, []
+        for name, member in islice(group._members_if_there(), most):
             last, seen = name, seen + 1
             self._left -= 1
             if isinstance(member, Array | Blob):
@@ -85,10 +104,10 @@ class Tree:
             self.counts[0] += 1
             inner = Node(f"{name}/")
             node.below.append(inner)
-            if depth > 1:
-                self._walk(member, inner, depth - 1)
-        if seen >= self._limit or self._left <= 0:
+            found.append((member, inner))
+        if seen >= most:
             node.below += _rest(group, last)
+        return found
 
     def show(self) -> None:
         """Print the text; not in a notebook, which shows what a cell returns."""

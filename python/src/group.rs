@@ -64,8 +64,8 @@ pub fn names(
     Ok(listed.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Up to `limit` members after `after`, in byte order of their names, as of one commit, and the last
-/// name looked at (None at the end).
+/// Up to `limit` members after `after`, in byte order of their names, as of one commit, and the
+/// last name looked at (None at the end).
 #[pyfunction]
 pub fn members<'py>(
     py: Python<'py>,

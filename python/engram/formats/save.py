@@ -95,12 +95,23 @@ def _chosen(target: Path, kind: str | None) -> tuple[WritableFormat, str]:
         raise ArgumentError(message)
     for candidate in known:
         if any(target.name.lower().endswith(suffix) for suffix in candidate.suffixes):
+            _refuse_archive(target, candidate)
             return candidate, candidate.name
     suffixes = ", ".join(suffix for f in known for suffix in f.suffixes)
     message = (
         f"{target}: its suffix says no format; name one (`--format`), or end with one of {suffixes}"
     )
     raise ArgumentError(message)
+
+
+def _refuse_archive(target: Path, written_in: WritableFormat) -> None:
+    """Refuse the name of an archive, which can come in, for a format that goes out as a folder."""
+    if written_in.makes_folder and target.suffix.lower() == ".zip":
+        message = (
+            f"{target}: {written_in.name} is written as a folder, not as an archive; "
+            f"end the name with {written_in.suffixes[0]}, and pack the folder afterwards"
+        )
+        raise ArgumentError(message)
 
 
 def _fit(

@@ -65,7 +65,7 @@ def _array(array: Array) -> str:
 
 def _values(array: Array) -> str:
     plain, part = values.shown(array)
-    said = parts.note(part) if part else ""
+    said = "".join(parts.note(line) for line in (values.packing(array), part) if line)
     picture = ""
     if array.dtype.itemsize <= values.ITEM:
         picture = preview(array)

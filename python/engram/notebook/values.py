@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from engram import _engram
 from engram.array import Array
+from engram.attrs import Attributes
 from engram.size import human
 
 _STRINGS = 1 << 20
@@ -18,6 +19,9 @@ _STRINGS = 1 << 20
 
 ITEM = 4096
 """Bytes of one item that is shown; a record can be of any size."""
+
+_PACKED = ("scale_factor", "add_offset")
+"""With these attributes the numbers stored are not those meant, by netCDF's conventions."""
 
 _PLANE = 2
 """As many dimensions are shown, the last ones; the others at 0."""
@@ -38,6 +42,18 @@ def shown(array: Array) -> tuple[str, str]:
     part = f"values at [{'0, ' * before}...]" if before else ""
     key: tuple[Any, ...] = (*[0] * before, ...)
     return summary(values[key], threshold=60), part
+
+
+def packing(array: Array) -> str:
+    """Tell that the values of a packed array are shown as they are stored; "" if it is not."""
+    attrs = array.attrs
+    found = [f"{name} {np.asarray(attrs[name])}" for name in _PACKED if _is_number(attrs, name)]
+    return f"raw values, as stored: {' and '.join(found)} not applied" if found else ""
+
+
+def _is_number(attrs: Attributes, name: str) -> bool:
+    found = np.asarray(attrs.get(name, ""))
+    return found.size == 1 and found.dtype.kind in "iuf"
 
 
 def summary(values: NDArray[Any], *, threshold: int = 20) -> str:

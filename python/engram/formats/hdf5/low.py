@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5ds, h5f, h5g, h5o, h5p, h5s, h5t
+from h5py import h5a, h5d, h5ds, h5f, h5g, h5o, h5p, h5r, h5s, h5t
 
 from engram.errors import BusyError, FormatError
 from engram.formats.hdf5 import types as h5types
@@ -126,7 +126,7 @@ class File:
 
         """
         try:
-            self.id = h5f.open(os.fsencode(path), h5f.ACC_RDONLY, _ACCESS)
+            self.id = _opened_file(os.fsencode(path))
             self.root = h5g.open(self.id, b"/")
         except BlockingIOError:
             message = (
@@ -140,9 +140,19 @@ class File:
         self.objects: dict[int, Owner] = {}
 
     def close(self) -> None:
-        """Close the file, and all that is open in it."""
-        self.objects.clear()  # handles first: it is slow to close them with the file
+        """Close the file, and all that is open in it.
+
+        Each handle by itself: it is slow to close them with the file, and where this process has
+        it open elsewhere, a handle that is left would keep it open.
+        """
+        for owner in self.objects.values():
+            owner.id.close()
+        self.objects.clear()
+        for kind in self._committed.values():
+            kind.tid.close()
+        self._committed.clear()
         if self.id.valid:
+            self.root.close()
             self.id.close()
 
     def kind(self, tid: h5t.TypeID) -> Kind:
@@ -154,6 +164,16 @@ class File:
         if known is None:
             known = self._committed[address] = Kind(tid)
         return known
+
+
+def _opened_file(path: bytes) -> h5f.FileID:
+    """Open a file, to be closed with all in it; as h5py does, where this process has it open so."""
+    try:
+        return h5f.open(path, h5f.ACC_RDONLY, _ACCESS)
+    except OSError as error:
+        if "close degree" not in str(error):
+            raise
+        return h5f.open(path, h5f.ACC_RDONLY)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -299,19 +319,67 @@ class Dataset(Owner):
         return _DIMENSION_LIST in self.names
 
     def labels(self) -> list[str]:
-        """Return the labels of its axes, empty where there are none."""
+        """Return the labels of its axes, empty where there are none.
+
+        Raises
+        ------
+        ValueError, OSError
+            They are damaged.
+
+        """
         if _DIMENSION_LABELS not in self.names:
             return [""] * len(self.shape or ())
-        return [h5ds.get_label(self.id, axis).decode() for axis in range(len(self.shape or ()))]
+        found: list[str] = [bytes(label or b"").decode() for label in self._of_axes()]
+        return found
+
+    def _of_axes(self) -> list[Any]:
+        """Read the labels by h5py: HDF5's own reading of what is damaged ends the process."""
+        kind, attr = self.attribute(_DIMENSION_LABELS)
+        self._check_axes(_DIMENSION_LABELS, attr.shape, is_right=kind.is_text)
+        out: Array = np.empty(attr.shape, object)
+        attr.read(out, mtype=kind.memory)
+        return list(out)
 
     def scales(self) -> list[list[h5d.DatasetID]]:
-        """Return the dimension scales of each axis."""
+        """Return the dimension scales of each axis.
+
+        Raises
+        ------
+        ValueError, RuntimeError, OSError
+            They are damaged.
+
+        """
+        if not self.has_dimension_list:
+            return [[] for _ in self.shape or ()]
+        # By h5py, as the labels. What of HDF5's types it does not know is left to HDF5.
+        attr = h5a.open(self.id, _DIMENSION_LIST)
+        tid = attr.get_type()
+        try:
+            to = h5py.check_vlen_dtype(tid.dtype)
+        except TypeError:
+            return self._scales_by_hdf5()
+        is_right = to is not None and h5py.check_ref_dtype(to) is h5py.Reference
+        self._check_axes(_DIMENSION_LIST, attr.shape, is_right=is_right)
+        out: Array = np.empty(attr.shape, tid.dtype)
+        attr.read(out)
+        return [
+            [h5r.dereference(one, self.id) for one in (() if axis is None else axis) if one]
+            for axis in out
+        ]
+
+    def _scales_by_hdf5(self) -> list[list[h5d.DatasetID]]:
+        """Return the dimension scales of each axis, as HDF5 knows them."""
         found: list[list[h5d.DatasetID]] = [[] for _ in self.shape or ()]
-        if self.has_dimension_list:
-            for axis, inner in enumerate(found):
-                if h5ds.get_num_scales(self.id, axis) > 0:
-                    h5ds.iterate(self.id, axis, inner.append, 0)
+        for axis, inner in enumerate(found):
+            if h5ds.get_num_scales(self.id, axis) > 0:
+                h5ds.iterate(self.id, axis, inner.append, 0)
         return found
+
+    def _check_axes(self, name: bytes, shape: Shape | None, *, is_right: bool) -> None:
+        """Refuse an attribute that does not have a value of the right type for each axis."""
+        if not is_right or shape != (len(self.shape or ()),):
+            message = f"its attribute {name.decode()} is not one of {len(self.shape or ())} axes"
+            raise ValueError(message)
 
 
 def opened(file: File, above: Any, name: bytes, address: int) -> Owner:
