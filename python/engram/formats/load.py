@@ -306,10 +306,7 @@ def _reading(call: Callable[..., Any], *arguments: Any) -> Any:
     except EngramError:
         raise
     except READ_ERRORS as error:
-        message = (
-            f"cannot be read: {error}. The file may be damaged, or need a filter that is not "
-            "installed (hdf5plugin has many); nothing was imported"
-        )
+        message = f"cannot be read: {error}. The file may be damaged; nothing was imported"
         raise FormatError(message) from error
 
 
