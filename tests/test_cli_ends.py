@@ -163,7 +163,7 @@ def test_a_missing_namespace_is_told_of_alike_by_all(home: Path) -> None:
     ("word", "said"),
     [
         ("pipe", "is no file, but a pipe"),
-        ("https://example.org/a.nc", "is no file, but a URL"),
+        ("https://example.org/a.nc", "https://example.org/a.nc: is no file, but a URL"),
         ("/dev/null", "is no file, but a device"),
     ],
 )

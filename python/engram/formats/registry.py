@@ -133,7 +133,8 @@ def matching(path: Path) -> list[Format]:
     except FileNotFoundError:
         message = f"{path}: no such file; check the path"
         if path.parts[0].endswith(":"):  # `Path` made one slash of the two
-            message = f"{path}: is no file, but a URL, and these are not read; download it first"
+            url = str(path).replace(":/", "://", 1)
+            message = f"{url}: is no file, but a URL, and these are not read; download it first"
         raise NotFoundError(message) from None
     except PermissionError:
         message = f"{path}: this user may not read it; ask its owner, or `chmod +r` it"
