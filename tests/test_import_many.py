@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -22,7 +24,7 @@ from engram.formats.source import Source
 from same import assert_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 WORKERS = [1, 2]
 
@@ -92,12 +94,21 @@ def test_progress_ends_with_all_files_and_bytes(pool: Any, tmp_path: Path, worke
     assert [p.files_done for p in seen] == sorted(p.files_done for p in seen)
 
 
-def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(
-    pool: Any, tmp_path: Path
-) -> None:
-    files = [make(tmp_path / f"f{n}.h5", n) for n in range(6)]
-    os.mkfifo(tmp_path / "pipe.h5")  # whoever opens it waits for a writer
-    files.insert(2, tmp_path / "pipe.h5")
+@contextlib.contextmanager
+def held(file: Path) -> Iterator[None]:
+    """Let whoever opens a file wait: the kernel asks this process first, which says nothing."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        with file.open("r+b") as ours:
+            fcntl.fcntl(ours, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            yield
+    finally:
+        signal.signal(signal.SIGIO, before)
+
+
+def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(pool: Any, home: Path) -> None:
+    files = [make(home / f"f{n}.h5", n) for n in range(6)]
+    files.insert(2, make(home / "held.h5", 9))
     killed: list[int] = []
 
     def kill(progress: FilesProgress) -> None:
@@ -106,12 +117,13 @@ def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
-    found = engram.import_files(files, pool.create_group("in"), workers=2, progress=kill)
+    with held(files[2]):
+        found = engram.import_files(files, pool.create_group("in"), workers=2, progress=kill)
     assert killed
-    assert failures(found) == {"pipe.h5": engram.EngramError}
-    assert found[2].group == "in/pipe"
+    assert failures(found) == {"held.h5": engram.EngramError}
+    assert found[2].group == "in/held"
     assert "SIGKILL" in str(found[2])
-    assert "pipe.h5" in str(found[2])
+    assert "held.h5" in str(found[2])
     assert list(pool["in"]) == [f"f{n}" for n in range(6)]
 
 
