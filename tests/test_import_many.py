@@ -273,6 +273,37 @@ def test_what_is_in_a_groups_place_is_named_whatever_is_overwritten(
     assert "2 files: a group is needed to import into, and '/odd/x' is a blob" in done.stderr
 
 
+def test_a_file_that_is_spelled_in_two_ways_is_imported_once(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = make(tmp_path / "x.h5", 1), make(tmp_path / "a/y.h5", 2)
+    (tmp_path / "link").symlink_to("a")
+    monkeypatch.chdir(tmp_path)
+    given: list[str | Path] = [file, "x.h5", "a/../x.h5", other, "link/y.h5"]
+    found = engram.import_files(given, pool)
+    assert [(r.file, r.group) for r in found] == [(str(file), "x"), (str(other), "y")]
+
+
+def test_files_that_cannot_be_told_apart_are_named(pool: Any, tmp_path: Path) -> None:
+    inside = tmp_path / "x"  # a folder such as a Zarr store, and a file in it
+    make(inside / "x", 1)
+    make(tmp_path / "y.h5", 1)
+    with pytest.raises(engram.ArgumentError, match=r"told apart by name below .*: x: import"):
+        engram.import_files([inside, inside / "x", tmp_path / "y.h5"], pool)
+
+
+def test_a_file_whose_name_cannot_be_one_here_is_named_with_its_folder(
+    pool: Any, tmp_path: Path
+) -> None:
+    odd = make(tmp_path / "in" / os.fsdecode(b"\xff.h5"), 1)
+    found = engram.import_files([odd, make(tmp_path / "good.h5", 1)], pool)
+    assert [type(outcome) for outcome in found] == [ImportFailure, ImportReport]
+    assert isinstance(found[0], ImportFailure)
+    assert isinstance(found[0].error, engram.InvalidNameError)
+    assert str(found[0]).startswith(str(tmp_path / "in"))
+    assert "UTF-8" in str(found[0])
+
+
 def test_one_path_in_place_of_many_is_refused(pool: Any, tmp_path: Path) -> None:
     file = make(tmp_path / "x.h5", 1)
     for given in (str(file), os.fsencode(file), file):
