@@ -121,3 +121,11 @@ def test_a_damaged_pool_offers_nothing(home: Path) -> None:
     path = example(home)
     (path / "pool.toml").write_text("not toml = = =")
     assert offered("ls", path, "") == []
+
+
+def test_dimensions_are_offered_for_a_place_to_plot_at(home: Path) -> None:
+    path = example(home)
+    assert offered("plot", path, "run-17/step-0400/T", "--at", "") == ["y=0", "x=0"]
+    assert offered("plot", path, "run-17/step-0400/T", "--at", "x") == ["x=0"]
+    assert offered("plot", path, "run-17/step-0500/T", "--at", "") == ["0=0", "1=0"]
+    assert offered("plot", path, "log", "--at", "") == []

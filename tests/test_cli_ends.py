@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import engram
-from engram.formats import FilesProgress
+from engram.formats import Entry, ExportReport, FilesProgress
 from shell import COMMAND, example, run
 
 FULL = Path("/dev/full")
@@ -157,3 +157,50 @@ def test_a_missing_namespace_is_told_of_alike_by_all(home: Path) -> None:
     said = {run("ns", path, "nope", *more).err for more in ([], ["--size", "1MiB"])}
     assert len(said) == 1
     assert "there are: default, icesat" in said.pop()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("pipe", "is no file, but a pipe"),
+        ("https://example.org/a.nc", "https://example.org/a.nc: is no file, but a URL"),
+        ("/dev/null", "is no file, but a device"),
+    ],
+)
+def test_what_is_no_file_is_refused_at_once(home: Path, word: str, said: str) -> None:
+    path = example(home)
+    os.mkfifo(home / "pipe")
+    for more in ([], [example_array(home)]):
+        ended = run("import", path, "g", home / word if word == "pipe" else word, *more)
+        assert ended.code != 0
+        assert said in ended.err
+
+
+def example_array(home: Path) -> Path:
+    """Make a NumPy file."""
+    np.save(home / "f.npy", np.arange(3))
+    return home / "f.npy"
+
+
+def test_a_pool_that_cannot_be_is_refused_with_the_reason(home: Path) -> None:
+    ended = run("create", "/proc/engram-test-pool")
+    assert ended.code == engram.UnsupportedError.exit_code
+    assert "folder above" not in ended.err
+    ended = run("create", home / "p", "--size", "100TiB")
+    assert ended.code == engram.PoolFullError.exit_code
+    assert "smaller size" in ended.err
+    assert not (home / "p").exists()
+
+
+def test_alike_things_of_an_export_are_told_of_together(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = tuple(Entry(f"/a{number}", "blob", "as bytes") for number in range(9))
+    noted += (Entry("/b", "array", "other"),)
+    report = ExportReport("o.h5", "HDF5", "", 0, 10, 0, 10, 10, 0.1, noted=noted)
+    monkeypatch.setattr(engram, "export_file", lambda *_, **__: report)
+    out = run("export", example(home), "/", home / "o.h5").out
+    assert out.splitlines()[1:] == [
+        "  noted: 9 x blob: as bytes (/a0, /a1, /a2 and 6 more)",
+        "  noted: /b: array: other",
+    ]

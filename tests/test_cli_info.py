@@ -202,3 +202,25 @@ def test_info_of_a_namespace_tells_whose_it_is_and_its_space(home: Path) -> None
     out = run("info", path, "-n", "icesat").out
     assert "namespace" in out
     assert "64 MiB" in out
+
+
+def test_info_json_has_the_first_values_as_they_are_stored(home: Path) -> None:
+    path = pool_of(home, np.arange(100, dtype="i2"), scale_factor=0.5)
+    with engram.open(path) as pool:
+        pool["blob"] = b"hello"
+        pool["when"] = np.array("2001-02-03", "M8[D]")
+        pool["none"] = np.zeros((0, 3))
+        oid = pool["a"].oid
+    found = {name: json.loads(run("info", path, name, "--json").out) for name in pool_names(path)}
+    assert found["a"]["first_values"] == list(range(12))
+    assert found["blob"]["first_values"] == "hello"
+    assert found["when"]["first_values"] == "2001-02-03"
+    assert found["none"]["first_values"] == []
+    assert found["a"]["oid"] == oid
+    assert f"{oid:#x}" in run("info", path, "a").out
+
+
+def pool_names(path: Path) -> list[str]:
+    """Return the members of a pool's root."""
+    with engram.open(path, mode="r") as pool:
+        return list(pool)

@@ -180,3 +180,51 @@ def test_a_bar_counts_items_too(
     with terminal.Bar("counting", None, patience_s=0, unit="items") as bar:
         bar.advance(1234)
     assert "1,234" in capsys.readouterr().err
+
+
+def test_no_example_of_help_is_broken_in_a_terminal_of_eighty_columns() -> None:
+    for verb in VERBS:
+        seen = in_terminal(verb, "--help")[1]
+        lines = seen.split("Examples", 1)[1].splitlines()
+        shown = [line.strip() for line in lines if line.strip()]
+        assert shown
+        starts = (f"engram {verb}", "make-field | engram put")
+        assert [line for line in shown if not line.startswith(starts)] == [], verb
+
+
+def test_help_tells_of_no_type_where_there_is_none_to_give() -> None:
+    for verb in ("", *VERBS):
+        seen = in_terminal(*([verb] if verb else []), "--help", columns=200)[1]
+        assert "--help" in seen
+        for word in ("<bool>", "<path>", "<file_path>", "<str>"):
+            assert word not in seen, verb
+
+
+def test_numbers_keep_their_names_in_a_narrow_terminal(home: Path) -> None:
+    seen = in_terminal("stats", example(home), columns=40)[1]
+    assert re.search(r"free [\d.]+ \wiB", seen)
+    assert re.search(r"spans \d", seen)
+
+
+def test_an_empty_group_is_said_to_be(home: Path) -> None:
+    path = example(home)
+    with engram.open(path) as pool:
+        pool.create_group("empty")
+    assert in_terminal("ls", "-l", path, "empty") == (0, "no members\n")
+
+
+@pytest.mark.parametrize("columns", [40, 200])
+def test_a_progress_bar_fits_on_a_line(
+    monkeypatch: pytest.MonkeyPatch, columns: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with terminal.Bar("f", 100, patience_s=0) as bar:
+        bar.update(50, "a-file-with-a-rather-long-name.nc/group/variable")
+        bar.update(70)
+    seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    lines = [line for line in re.split(r"[\r\n]+", seen) if line.strip()]
+    assert lines
+    assert max(map(len, lines)) <= columns
+    assert all("a-file" in line for line in lines)
+    assert ("70%" in seen) == (columns == 40)

@@ -39,6 +39,55 @@ def assert_nothing_happened(pool: Any, error: type[Exception], file: Path, *word
     assert (list(pool), dict(pool.attrs), pool.used) == before
 
 
+MISSING = """
+import sys
+sys.modules["hdf5plugin"] = None
+import engram, h5py
+kind, code = sys.argv[3:]
+with h5py.File(sys.argv[2], "w") as file:
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((10,))
+    plist.set_filter(int(code), h5py.h5z.FLAG_OPTIONAL)
+    tid = h5py.h5t.py_create(h5py.string_dtype() if kind == "text" else "i4", logical=True)
+    space = h5py.h5s.create_simple((10,))
+    made = h5py.h5d.create(file.create_group("g").id, b"v", tid, space, plist)
+    made.write_direct_chunk((0,), b"what the filter has made of it", filter_mask=0)
+with engram.open(sys.argv[1], "r+") as pool:
+    try:
+        engram.import_file(sys.argv[2], pool)
+    except engram.UnsupportedError as error:
+        print(error)
+    print(list(pool))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (32015, ("zstd", "pip install 'engram[filters]'")),
+        (307, ("bzip2", "pip install 'engram[filters]'")),
+        (32001, ("blosc", "pip install 'engram[filters]'")),
+        (40_000, ("a program's own", "HDF5_PLUGIN_PATH")),
+    ],
+)
+@pytest.mark.parametrize("kind", ["i4", "text"])
+def test_a_filter_that_is_not_installed_is_named_with_what_to_install(
+    home: Path, tmp_path: Path, kind: str, code: int, words: tuple[str, str]
+) -> None:
+    name, advice = words
+
+    # A child, as netCDF4 shows HDF5 its own plugins in the process that has loaded it.
+    file = tmp_path / "x.h5"
+    engram.create(home / "pool", size="16 MiB", force=True).close()
+    environ = {**os.environ, "HDF5_PLUGIN_PATH": str(tmp_path)}
+    command = [sys.executable, "-c", MISSING, str(home / "pool"), str(file), kind, str(code)]
+    ended = subprocess.run(command, capture_output=True, check=True, text=True, env=environ)
+    said, left = ended.stdout.splitlines()
+    assert said.startswith(f"{file}: /g/v: its filter {name} (HDF5's number {code}) ")
+    assert advice in said
+    assert left == "[]"
+
+
 def test_a_damaged_chunk_fails_by_name_and_leaves_nothing(pool: Any, tmp_path: Path) -> None:
     data = np.arange(300_000, dtype="i8")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -22,7 +24,7 @@ from engram.formats.source import Source
 from same import assert_same
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 WORKERS = [1, 2]
 
@@ -92,12 +94,21 @@ def test_progress_ends_with_all_files_and_bytes(pool: Any, tmp_path: Path, worke
     assert [p.files_done for p in seen] == sorted(p.files_done for p in seen)
 
 
-def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(
-    pool: Any, tmp_path: Path
-) -> None:
-    files = [make(tmp_path / f"f{n}.h5", n) for n in range(6)]
-    os.mkfifo(tmp_path / "pipe.h5")  # whoever opens it waits for a writer
-    files.insert(2, tmp_path / "pipe.h5")
+@contextlib.contextmanager
+def held(file: Path) -> Iterator[None]:
+    """Let whoever opens a file wait: the kernel asks this process first, which says nothing."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    try:
+        with file.open("r+b") as ours:
+            fcntl.fcntl(ours, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            yield
+    finally:
+        signal.signal(signal.SIGIO, before)
+
+
+def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(pool: Any, home: Path) -> None:
+    files = [make(home / f"f{n}.h5", n) for n in range(6)]
+    files.insert(2, make(home / "held.h5", 9))
     killed: list[int] = []
 
     def kill(progress: FilesProgress) -> None:
@@ -106,12 +117,13 @@ def test_a_killed_worker_fails_its_file_by_name_and_the_others_go_on(
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
-    found = engram.import_files(files, pool.create_group("in"), workers=2, progress=kill)
+    with held(files[2]):
+        found = engram.import_files(files, pool.create_group("in"), workers=2, progress=kill)
     assert killed
-    assert failures(found) == {"pipe.h5": engram.EngramError}
-    assert found[2].group == "in/pipe"
+    assert failures(found) == {"held.h5": engram.EngramError}
+    assert found[2].group == "in/held"
     assert "SIGKILL" in str(found[2])
-    assert "pipe.h5" in str(found[2])
+    assert "held.h5" in str(found[2])
     assert list(pool["in"]) == [f"f{n}" for n in range(6)]
 
 
@@ -259,6 +271,37 @@ def test_what_is_in_a_groups_place_is_named_whatever_is_overwritten(
     done = engram_command("import", at, "odd/x", file, make(tmp_path / "y.h5", 1))
     assert done.returncode == engram.ExistsError.exit_code
     assert "2 files: a group is needed to import into, and '/odd/x' is a blob" in done.stderr
+
+
+def test_a_file_that_is_spelled_in_two_ways_is_imported_once(
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = make(tmp_path / "x.h5", 1), make(tmp_path / "a/y.h5", 2)
+    (tmp_path / "link").symlink_to("a")
+    monkeypatch.chdir(tmp_path)
+    given: list[str | Path] = [file, "x.h5", "a/../x.h5", other, "link/y.h5"]
+    found = engram.import_files(given, pool)
+    assert [(r.file, r.group) for r in found] == [(str(file), "x"), (str(other), "y")]
+
+
+def test_files_that_cannot_be_told_apart_are_named(pool: Any, tmp_path: Path) -> None:
+    inside = tmp_path / "x"  # a folder such as a Zarr store, and a file in it
+    make(inside / "x", 1)
+    make(tmp_path / "y.h5", 1)
+    with pytest.raises(engram.ArgumentError, match=r"told apart by name below .*: x: import"):
+        engram.import_files([inside, inside / "x", tmp_path / "y.h5"], pool)
+
+
+def test_a_file_whose_name_cannot_be_one_here_is_named_with_its_folder(
+    pool: Any, tmp_path: Path
+) -> None:
+    odd = make(tmp_path / "in" / os.fsdecode(b"\xff.h5"), 1)
+    found = engram.import_files([odd, make(tmp_path / "good.h5", 1)], pool)
+    assert [type(outcome) for outcome in found] == [ImportFailure, ImportReport]
+    assert isinstance(found[0], ImportFailure)
+    assert isinstance(found[0].error, engram.InvalidNameError)
+    assert str(found[0]).startswith(str(tmp_path / "in"))
+    assert "UTF-8" in str(found[0])
 
 
 def test_one_path_in_place_of_many_is_refused(pool: Any, tmp_path: Path) -> None:

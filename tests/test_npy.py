@@ -260,6 +260,22 @@ def test_of_an_arrays_group_which_was_not_asked_for_nothing_is_told(
         assert [e.path for e in report.left_out] == ["/g", "/g/b"]
 
 
+def test_a_members_bad_name_is_told_before_what_it_would_be_in(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for name in ("...npy", "../x.npy", "a.npy", "a/b.npy"):
+            with archive.open(name, "w") as stream:
+                np.save(stream, np.arange(3))
+    report = engram.import_file(tmp_path / "x.npz", pool)
+    assert {e.path: e.why for e in report.left_out} == {
+        "/..": "'..' cannot be a name",
+        "/../x": "'..' cannot be a name",
+        "/a/b": "it would be in 'a', which is an array",
+    }
+    assert list(pool) == ["a"]
+
+
 def test_more_than_one_array_is_refused_by_name(pool: engram.Pool, tmp_path: Path) -> None:
     for name in "abc":
         pool[name] = np.arange(3)

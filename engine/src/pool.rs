@@ -443,6 +443,13 @@ fn ensure_folder(path: &Path) -> Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
         Err(error) if error.kind() == Kind::NotFound => {
+            if path.parent().is_some_and(Path::is_dir) {
+                fail!(
+                    Unsupported,
+                    "the filesystem of {} lets nobody make a folder there: choose another place",
+                    path.display()
+                )
+            }
             fail!(NotFound, "the folder above {} does not exist: make it first", path.display())
         }
         Err(error) => Err(error),

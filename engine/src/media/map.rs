@@ -61,8 +61,8 @@ impl Range {
                 Err(_) if want > least => want = round_up(want / 2, HUGE).max(least),
                 Err(error) => fail!(
                     PoolFull,
-                    "cannot reserve {want} bytes of addresses for an arena ({error}): raise the \
-                     limit on address space (`ulimit -v`)"
+                    "cannot reserve {want} bytes of addresses for an arena ({error}): give a \
+                     smaller size, or raise the limit on addresses (`ulimit -v`), if there is one"
                 ),
             }
         }

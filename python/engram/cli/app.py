@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import engram
 from engram.cli import completion, output
@@ -24,8 +24,31 @@ if TYPE_CHECKING:
     from engram.pool import Pool
 
 
+def _without_types(params: list[Any]) -> list[Any]:
+    """Return parameters that help shows without a type where the word for them says enough."""
+    for param in params:
+        if param.param_type_name == "argument" or param.is_bool_flag:
+            param.__dict__["display_type_rich"] = _no_type
+    return params
+
+
+def _no_type(ctx: Any) -> None:
+    """Return what help shows as a type: nothing."""
+    del ctx
+
+
+class _Verb(TyperCommand):
+    """A verb."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
 class _Verbs(TyperGroup):
     """The verbs; whoever stops reading what they print has seen enough, and that is no error."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -141,6 +164,7 @@ def arrange() -> None:
         return command.name or str(getattr(command.callback, "__name__", ""))
 
     for command in app.registered_commands:
+        command.cls = _Verb
         command.rich_help_panel = section[name(command)]
         command.help = _help(inspect.getdoc(command.callback) or "")
     app.registered_commands.sort(key=lambda command: VERBS.index(name(command)))

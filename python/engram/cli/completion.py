@@ -64,6 +64,17 @@ def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     return found
 
 
+def places(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the array's dimensions as `--at` wants them, each with its first place."""
+    found: list[str] = []
+    with _in_time(), _opened(ctx) as pool:
+        words = [word for word in (ctx.params.get("path"), *ctx.args[-1:]) if word]
+        array = _root(ctx, pool)[words[0].strip("/")]
+        names = array.dims or range(array.ndim)
+        found += [word for name in names if _fits(word := f"{name}=0", incomplete)][:MOST]
+    return found
+
+
 def _pools(incomplete: str) -> Iterator[str]:
     """Yield pools, and folders with a slash; nothing for a folder alone."""
     head, _, _ = incomplete.rpartition("/")

@@ -65,6 +65,8 @@ def readable(shown: dict[str, Any]) -> dict[str, str]:
             rows[name] = human(value)
         elif name == "nbytes":
             rows["bytes"] = human(value) + (f" ({value})" if value >= _KIB else "")
+        elif name == "oid":
+            rows[name] = f"{value:#x}"  # as everywhere that people read it
         elif name == "shape":
             rows[name] = shape_text(value)
         elif name == "devices":

@@ -22,6 +22,7 @@ from engram.cli.app import (
     file_path,
     opened,
 )
+from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
 from engram.size import human
 
@@ -61,7 +62,7 @@ def _ended_by_signals() -> Iterator[None]:
     epilog=examples(
         "engram export /dev/shm/run run-17 run-17.nc",
         "engram export /dev/shm/run / all.h5 --overwrite",
-        'engram export /dev/shm/run run-17 part.nc --select "step-*/T" --slice time=0:10',
+        'engram export /dev/shm/run run-17 part.nc --select "*/T" --slice t=0:9',
         "engram export /dev/shm/run sst old.nc --format netcdf3 --lossy",
     )
 )
@@ -136,6 +137,4 @@ def _tell(report: ExportReport) -> None:
         f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
         f"{human(report.nbytes)} as {human(report.file_nbytes)} in {report.seconds:.2f} s"
     )
-    for word, entries in (("left out", report.left_out), ("noted", report.noted)):
-        for entry in entries:
-            terminal.say(f"  {word}: {entry}")
+    tell_entries(report)

@@ -21,6 +21,7 @@ from engram.cli.app import (
     file_path,
     opened,
 )
+from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
 from engram.size import human
 
@@ -44,7 +45,7 @@ _SHOWN = 40
         "engram import /dev/shm/run / model.h5 --overwrite --json",
         "engram import /dev/shm/run days day-*.nc -j 4",
         "engram import /dev/shm/run archive downloads/ -r",
-        'engram import /dev/shm/run part sst.nc --select "lat*" --select sst --slice time=0:10',
+        "engram import /dev/shm/run part sst.nc --select sst --slice time=0:10",
     ),
 )
 def import_(
@@ -136,9 +137,7 @@ def _one(
         f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
         f"{human(report.nbytes)} in {report.seconds:.2f} s"
     )
-    for word, entries in (("left out", report.left_out), ("noted", report.noted)):
-        for entry in entries:
-            terminal.say(f"  {word}: {entry}")
+    tell_entries(report)
 
 
 def _many(

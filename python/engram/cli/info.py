@@ -66,7 +66,8 @@ def info(
         attributes = dict(member.attrs.items())
         facts |= _origin(member) | (_values(member) if isinstance(member, engram.Array) else {})
         if json:
-            terminal.print_json({**facts, "attributes": attributes})
+            told = {} if isinstance(member, engram.Group) else {"first_values": _first(member)[0]}
+            terminal.print_json({**facts, **told, "attributes": attributes})
             return
         first = None if isinstance(member, engram.Group) else first_values(member)
         drawn = preview(member) if isinstance(member, engram.Array) else None
@@ -84,17 +85,27 @@ def info(
 
 def first_values(member: engram.Array | engram.Blob) -> str:
     """Return the first values of an array, or bytes of a blob, as text."""
+    values, more = _first(member)
+    if isinstance(values, bytes):
+        return f"{values!r}" + (" …" if more else "")
+    if not values.size:
+        return "none: a dimension is zero"
+    if values.ndim == 0:
+        return plain(values[()])
+    text = np.array2string(values, max_line_width=terminal.text_width(), separator=" ")
+    return text + (" …" if more else "")
+
+
+def _first(member: engram.Array | engram.Blob) -> tuple[Any, bool]:
+    """Return the first values, as they are stored, and whether there are more."""
     if isinstance(member, engram.Blob):
         head = bytes(member[: 4 * _FIRST_VALUES])
-        return f"{head!r}" + (" …" if member.nbytes > len(head) else "")
+        return head, member.nbytes > len(head)
     if member.size == 0:
-        return "none: a dimension is zero"
-    if member.ndim == 0:
-        return plain(member[()])
-    region = (0,) * (member.ndim - 1) + (slice(0, _FIRST_VALUES),)
-    line = np.asarray(member[region])
-    text = np.array2string(line, max_line_width=terminal.text_width(), separator=" ")
-    return text + (" …" if member.size > line.size else "")
+        return np.empty(0, member.dtype), False
+    region = (0,) * (member.ndim - 1) + (slice(0, _FIRST_VALUES),) if member.ndim else ()
+    values = np.asarray(member[region])
+    return values, member.size > values.size
 
 
 def _values(array: engram.Array) -> dict[str, Any]:

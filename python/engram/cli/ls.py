@@ -111,6 +111,9 @@ def _print_long(found: Iterable[tuple[str, Member]]) -> None:
     """Print a line of facts for each: fitted to a terminal if they are few, else as they come."""
     rows = _rows(found)
     first = list(itertools.islice(rows, _AT_A_GLANCE + 1))
+    if sys.stdout.isatty() and not first:
+        terminal.say("no members")
+        return
     if sys.stdout.isatty() and len(first) <= _AT_A_GLANCE:
         terminal.print_table(_HEADINGS, first, key="name", right=_RIGHT)
         return

@@ -52,7 +52,8 @@ def ns(
         str | None, typer.Option(metavar="GROUP", help="Its Unix group, by name or number.")
     ] = None,
     size: Annotated[
-        str | None, typer.Option(help="Most bytes of values in it, such as 500MB or 4GiB.")
+        str | None,
+        typer.Option(metavar="BYTES", help="Most bytes of values in it, such as 500MB or 4GiB."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without asking.")] = False,
     json: JsonOption = False,

@@ -40,9 +40,9 @@ class Durability(enum.StrEnum):
 def create(
     pool: PoolArgument,
     *,
-    size: Annotated[str, typer.Option(help="Most bytes of values, such as 500MB or 4GiB.")] = (
-        "4 GiB"
-    ),
+    size: Annotated[
+        str, typer.Option(metavar="BYTES", help="Most bytes of values, such as 500MB or 4GiB.")
+    ] = ("4 GiB"),
     device: Annotated[
         list[Path] | None,
         typer.Option(metavar="DIR", help="A further folder to put values in; may be repeated."),

@@ -52,6 +52,9 @@ PATIENCE_S = 1.0
 
 _PIPE_WIDTH = 100_000
 _GAP = "  "
+_NARROW = 72
+_BAR_WIDTH = 24
+_NARROW_BAR = 10
 _KEY_WIDTH = 16
 """What a row is about has so many columns, or the table is too wide."""
 _OUR_WORDS = (
@@ -184,7 +187,8 @@ def print_table(
     widths = [max(map(cell_len, column)) for column in columns]
     others = sum(widths) - widths[place] + len(_GAP) * (len(headings) - 1) + indent
     if others + min(widths[place], _KEY_WIDTH) > out().width:
-        _print_records(words, place, indent)
+        numbers = [heading if heading in right else "" for heading in headings]
+        _print_records(words, numbers, place, indent)
         return
     made = Table(box=None, pad_edge=False, header_style=HEADING, padding=(0, len(_GAP), 0, 0))
     for heading in headings:
@@ -195,10 +199,11 @@ def print_table(
     show(Padding(made, (0, 0, 0, indent)))
 
 
-def _print_records(rows: list[list[str]], place: int, indent: int) -> None:
-    """Print each row as a line of what it is about, and its other words below."""
+def _print_records(rows: list[list[str]], names: list[str], place: int, indent: int) -> None:
+    """Print each row as a line of what it is about, and its other words, with names, below."""
     for row in rows:
-        others = [word for word in row[:place] + row[place + 1 :] if word not in ("", "-")]
+        told = [f"{name} {word}".lstrip() for name, word in zip(names, row, strict=True)]
+        others = [told[i] for i, word in enumerate(row) if i != place and word not in ("", "-")]
         show(Padding(Text(row[place], style=HEADING), (0, 0, 0, indent)))
         show(Padding(Text(_GAP.join(others)), (0, 0, 0, indent + len(_GAP))))
 
@@ -290,14 +295,14 @@ class Bar:
 
     def update(self, done: int, what: str | None = None, total: int | None = None) -> None:
         """Say that so many bytes are done."""
-        self._what = plain(what or self._what)
+        self._what = self._fitted(plain(what or self._what))
         self._total = self._total if total is None else total
         if self._progress is None:
             if not self._console.is_terminal or time.monotonic() < self._shows_from:
                 return
             self._progress = Progress(
                 TextColumn("{task.description}", markup=False),
-                BarColumn(),
+                BarColumn(_NARROW_BAR if self._is_narrow else _BAR_WIDTH),
                 *self._columns(),
                 console=self._console,
                 transient=True,
@@ -313,7 +318,20 @@ class Bar:
         """Return what stands beside the bar."""
         if self._unit == "items":
             return (TextColumn("{task.completed:,}"),)
+        if self._is_narrow:
+            return (TextColumn("{task.percentage:>3.0f}%"),)
         return DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()
+
+    def _fitted(self, what: str) -> str:
+        """Return a description that leaves room for the bar and what stands beside it."""
+        beside = _NARROW_BAR + 8 if self._is_narrow else _BAR_WIDTH + 42
+        room = max(self._console.width - beside, 8)
+        return what if len(what) <= room else what[: room - 1] + "…"
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether there is no room for more than a share."""
+        return self._console.width < _NARROW
 
     def advance(self, nbytes: int) -> None:
         """Say that so many bytes more are done."""

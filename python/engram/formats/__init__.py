@@ -80,6 +80,8 @@ def import_file(
         This user may not read it.
     FormatError
         It is of no known format, truncated, or cannot be read; with the variable.
+    UnsupportedError
+        The library of its format, or an HDF5 filter, is not installed; with what to install.
     BusyError
         Another process is writing it, or it changed while it was read.
     ExistsError

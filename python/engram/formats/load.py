@@ -21,7 +21,14 @@ import numpy as np
 
 from engram.batch import Batch
 from engram.blob import Blob
-from engram.errors import BusyError, EngramError, ExistsError, FormatError, NotFoundError
+from engram.errors import (
+    BusyError,
+    EngramError,
+    ExistsError,
+    FormatError,
+    InvalidNameError,
+    NotFoundError,
+)
 from engram.formats import origin, stream, text
 from engram.formats.blocks import pieces, region_shape
 from engram.formats.names import key_problem
@@ -279,12 +286,17 @@ def receiver(above: Group, where: str, what: object) -> Group:
     ------
     ExistsError
         Something on the way to it is no group.
+    InvalidNameError
+        A file's name cannot be a name here.
 
     """
     if not where:
         return above
     try:
         return above.require_group(where)
+    except InvalidNameError as error:
+        message = f"{what}: {error}"
+        raise InvalidNameError(message) from None
     except ExistsError:
         parts = where.split("/")
         for n in range(1, len(parts) + 1):
@@ -306,10 +318,7 @@ def _reading(call: Callable[..., Any], *arguments: Any) -> Any:
     except EngramError:
         raise
     except READ_ERRORS as error:
-        message = (
-            f"cannot be read: {error}. The file may be damaged, or need a filter that is not "
-            "installed (hdf5plugin has many); nothing was imported"
-        )
+        message = f"cannot be read: {error}. The file may be damaged; nothing was imported"
         raise FormatError(message) from error
 
 

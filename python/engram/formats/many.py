@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     Outcome = ImportReport | ImportFailure
     Tell = Callable[[FilesProgress], None]
 
+_SHOWN = 5
+
 PLENTY = 16
 """While so many files are waiting, each worker has its next at hand, and need not ask for it."""
 
@@ -96,7 +98,7 @@ def import_many(
     if isinstance(paths, str | bytes | os.PathLike):
         message = f"{paths!r} is one path: give a list of files, or use import_file"
         raise ArgumentError(message)
-    files = list(dict.fromkeys(Path(path) for path in paths))
+    files = _once(Path(path) for path in paths)
     if workers < 1:
         message = f"workers={workers}: give at least 1"
         raise ArgumentError(message)
@@ -116,6 +118,14 @@ def import_many(
     return _Crew(group, tasks, options, count).run(min(workers, len(files)))
 
 
+def _once(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths without those that spell an earlier one in another way."""
+    found: dict[tuple[str, str], Path] = {}
+    for path in paths:
+        found.setdefault((os.path.realpath(path.parent), path.name), path)
+    return list(found.values())
+
+
 def places(files: Sequence[Path]) -> list[str]:
     """Return the path of each file's group: its stem, or more of its path where stems collide.
 
@@ -131,7 +141,12 @@ def places(files: Sequence[Path]) -> list[str]:
     for names in ([str(path.with_suffix("")) for path in relative], list(map(str, relative))):
         if _distinct(names):
             return names
-    message = f"{len(files)} files cannot be told apart by name below {common}"
+    names = [str(path) for path in relative]
+    alike = [n for n in names if names.count(n) > 1 or any(m.startswith(f"{n}/") for m in names)]
+    message = (
+        f"{len(files)} files cannot be told apart by name below {common}: "
+        f"{', '.join(alike[:_SHOWN])}: import these by themselves"
+    )
     raise ArgumentError(message)
 
 

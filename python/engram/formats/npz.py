@@ -99,7 +99,7 @@ class NpzSource(Source):
         above = ["/".join(parts[:n]) for n in range(1, len(parts))]
         why = next((w for part in parts if (w := name_problem(part)) is not None), None)
         clash = next((a for a in above if a in self._arrays), None)
-        if clash is not None:
+        if why is None and clash is not None:
             why = f"it would be in {clash!r}, which is an array"
         if why is None:
             member = self._opened(info, name)

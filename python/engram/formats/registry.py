@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import stat
 import warnings
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,9 @@ _KNOWN = (
     (b"<!DOCTYPE", "a web page, perhaps of a failed download"),
     (b"<html", "a web page, perhaps of a failed download"),
 )
+
+
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 @functools.cache
@@ -119,10 +123,18 @@ def library(module: str, extra: str, purpose: str) -> Any:
 def matching(path: Path) -> list[Format]:
     """Return the formats that the content at a path is of."""
     try:
-        head = b"" if path.is_dir() else _head(path)
+        mode = path.stat().st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "a device")
+            message = f"{path}: is no file, but {kind}; copy what it gives into one"
+            raise FormatError(message)
+        head = b"" if stat.S_ISDIR(mode) else _head(path)
         return [candidate for candidate in formats() if candidate.matches(path, head)]
     except FileNotFoundError:
         message = f"{path}: no such file; check the path"
+        if path.parts[0].endswith(":"):  # `Path` made one slash of the two
+            url = str(path).replace(":/", "://", 1)
+            message = f"{url}: is no file, but a URL, and these are not read; download it first"
         raise NotFoundError(message) from None
     except PermissionError:
         message = f"{path}: this user may not read it; ask its owner, or `chmod +r` it"

@@ -91,7 +91,7 @@ def _dax(place: Place) -> Finding:
         try:
             mmap.mmap(file, mmap.PAGESIZE, flags=_MAP_SHARED_VALIDATE | _MAP_SYNC).close()
         except OSError:
-            told = "no: a disk with a page cache in memory before it"
+            told = "none is needed: the page cache, in memory, is before the disk"
             remedy = f"on persistent memory only: sudo mount -o remount,dax=always {place.mount}"
             return Finding("DAX", told, Verdict.good, remedy)
     return Finding("DAX", "yes: files are mapped from persistent memory itself")

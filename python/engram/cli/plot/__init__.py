@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import engram
-from engram.cli import output, terminal
+from engram.cli import completion, output, terminal
 from engram.cli.app import (
     NamespaceOption,
     PathArgument,
@@ -52,6 +52,7 @@ def plot(
         list[str] | None,
         typer.Option(
             metavar="DIM=INDEX",
+            autocompletion=completion.places,
             help="Which place of a dimension; may be repeated. The first if none.",
         ),
     ] = None,

@@ -14,6 +14,8 @@ from h5py import h5s
 
 from engram.formats import text
 from engram.formats.blocks import pieces, region_shape
+from engram.formats.hdf5 import plugins
+from engram.formats.source import READ_ERRORS
 
 if TYPE_CHECKING:
     from engram.formats.blocks import Region
@@ -46,7 +48,7 @@ def read(dataset: Dataset, out: Array, region: Region, kind: Kind | None = None)
         memory = file = h5s.ALL
     else:
         memory, file = _spaces(dataset, dense)
-    dataset.id.read(memory, file, target, kind.memory)
+    _fetch(dataset, memory, file, target, kind)
     if not direct:
         out[...] = target[thinned]
 
@@ -84,8 +86,17 @@ def text_block(dataset: Dataset, region: Region) -> Array:
     """Read a region of a dataset of variable-length strings, as an object array of bytes."""
     out: Array = np.empty(region_shape(region), object)
     memory, file = _spaces(dataset, region)
-    dataset.id.read(memory, file, out, dataset.kind.memory)
+    _fetch(dataset, memory, file, out, dataset.kind)
     return out
+
+
+def _fetch(dataset: Dataset, memory: Any, file: Any, out: Array, kind: Kind) -> None:
+    """Let HDF5 read, and say which filter is missing if that is why it cannot."""
+    try:
+        dataset.id.read(memory, file, out, kind.memory)
+    except READ_ERRORS:
+        plugins.check(dataset)
+        raise
 
 
 def _spaces(dataset: Dataset, region: Region) -> tuple[Any, Any]:
