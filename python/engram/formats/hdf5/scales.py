@@ -62,7 +62,7 @@ def scales(tree: Tree) -> Scales:
         if isinstance(told, list) and len(told) == len(item.shape):
             _as_told(found, items, item, told)
         elif item.dims and "labels" not in item.origin and item.path not in found.names:
-            _by_names(found, items, item)
+            _by_names(found, items, item, tree)
     for group in tree.groups:
         _unused(found, items, group)
     return found
@@ -102,7 +102,7 @@ def _as_told(found: Scales, items: dict[str, Item], item: ArrayItem, told: list[
                     found.bare[path] = length, known[1]
 
 
-def _by_names(found: Scales, items: dict[str, Item], item: ArrayItem) -> None:
+def _by_names(found: Scales, items: dict[str, Item], item: ArrayItem, tree: Tree) -> None:
     """Find an array's scales by the names of its dimensions: for all of them, or none."""
     paths: list[str] = []
     bare: dict[str, tuple[int, bool]] = {}
@@ -117,6 +117,8 @@ def _by_names(found: Scales, items: dict[str, Item], item: ArrayItem) -> None:
             if found.bare.get(path, bare[path]) != bare[path]:
                 return
         elif not _is_coordinate(scale, name, length):
+            why = f"are labels, not scales: /{path} has the name of one, and is no coordinate of it"
+            tree.note(item.path, "dimensions", why)
             return
         paths.append(path)
     found.bare.update(bare)
