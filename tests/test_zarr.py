@@ -455,6 +455,7 @@ def test_stores_of_the_second_version_are_read(pool: engram.Pool, tmp_path: Path
     assert pool["names"][...].tolist() == ["a", "höhe"]
     engram.export_file(pool, tmp_path / "y.zarr")
     assert np.array_equal(values(tmp_path / "y.zarr/g/v"), found[...])
+    assert zarr.open_array(tmp_path / "y.zarr/g/v", mode="r").chunks == (4, 5)
     chunk = tmp_path / "x.zarr/g/v/1.1"
     chunk.write_bytes(chunk.read_bytes()[:-3])
     with pytest.raises(engram.FormatError, match=r"/g/v: .*chunk.*truncated"):

@@ -130,7 +130,8 @@ class ZarrSource(Source):
                 found = second.as_third(folder)
                 if found is not None and self.format == documents.FORMAT:
                     self.format = documents.SECOND
-                    self.note(path, "Zarr v2", "it is exported as v3, with chunks as they are here")
+                    why = "exported as v3: with its chunks, and compressed as zarr does by itself"
+                    self.note(path, "Zarr v2", why)
         except documents.ERRORS as error:
             message = f"{self.path}: /{path}: its metadata cannot be read: {error}"
             raise FormatError(message) from error

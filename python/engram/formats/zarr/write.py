@@ -285,6 +285,7 @@ def _chunks(item: ArrayItem) -> tuple[int, ...]:
         return block_shape(shape, None, itemsize, CHUNK_BYTES)
     if not all(type(n) is int and n > 0 for n in said):
         return block_shape(shape, None, itemsize, CHUNK_BYTES)
-    if itemsize * math.prod(said) >= _SMALL_CHUNK_BYTES:
+    was_zarr = str(item.origin.get("format", "")).startswith("ZARR")
+    if was_zarr or itemsize * math.prod(said) >= _SMALL_CHUNK_BYTES:
         return tuple(said)
     return block_shape(shape, tuple(said), itemsize, CHUNK_BYTES)
