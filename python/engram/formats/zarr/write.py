@@ -187,7 +187,9 @@ def _write_piece(array: zarr.Array[Any], region: Region, piece: np.ndarray[Any, 
 def _is_lost(piece: np.ndarray[Any, Any], fill: np.ndarray[Any, Any]) -> bool:
     """Whether a chunk could be left out, as equal to the fill value, with bits that differ."""
     if piece.dtype.kind in "fc":
-        alike = (piece == fill) | ((piece != piece) & (fill != fill))  # noqa: PLR0124 - NaNs are not equal
+        with np.errstate(invalid="ignore"):  # a signalling NaN is no reason to speak
+            nan = (piece != piece) & (fill != fill)  # noqa: PLR0124 - NaNs are not equal
+            alike = (piece == fill) | nan
     elif piece.dtype.names is not None:
         alike = piece == fill
     else:
