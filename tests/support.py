@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,3 +86,20 @@ def in_child(code: str, *arguments: object) -> str:
     )
     assert child.returncode == 0, child.stderr
     return child.stdout.strip()
+
+
+def said_without(module: str, home: Path, file: Path) -> str:
+    """Import a file in a process that lacks a library; return the error, an `UnsupportedError`."""
+    return in_child(
+        "import sys\n"
+        "sys.modules[sys.argv[1]] = None\n"
+        "import engram\n"
+        "with engram.create(sys.argv[2], size='16 MiB', force=True) as pool:\n"
+        "    try:\n"
+        "        engram.import_file(sys.argv[3], pool)\n"
+        "    except engram.UnsupportedError as error:\n"
+        "        print(error)\n",
+        module,
+        home / "p",
+        file,
+    )

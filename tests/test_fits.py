@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from engram.formats.blocks import region_shape, whole
 from engram.formats.registry import open_source
 from engram.formats.source import ArrayNode
 from same import assert_same
+from support import said_without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -542,21 +541,6 @@ def test_a_large_image_is_read_in_pieces_of_bounded_memory(pool: Any, tmp_path: 
 
 def test_without_astropy_the_error_says_what_to_install(home: Path, tmp_path: Path) -> None:
     file = three(tmp_path / "x.fits")
-    code = """
-import sys
-sys.modules["astropy"] = None
-import engram
-with engram.create(sys.argv[1], size="16 MiB", force=True) as pool:
-    try:
-        engram.import_file(sys.argv[2], pool)
-    except engram.UnsupportedError as error:
-        print(error)
-"""
-    child = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, str(home / "p"), str(file)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "engram[fits]" in child.stdout
-    assert str(file) in child.stdout
+    said = said_without("astropy", home, file)
+    assert "engram[fits]" in said
+    assert str(file) in said

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from engram.formats.blocks import region_shape, whole
 from engram.formats.registry import open_source
 from engram.formats.source import ArrayNode
 from same import assert_same
+from support import said_without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -351,21 +350,6 @@ def test_a_large_file_is_read_in_bounded_memory(pool: Any, tmp_path: Path) -> No
 
 def test_without_cfgrib_the_error_says_what_to_install(home: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "x.grib", message(SFC))
-    code = """
-import sys
-sys.modules["cfgrib"] = None
-import engram
-with engram.create(sys.argv[1], size="16 MiB", force=True) as pool:
-    try:
-        engram.import_file(sys.argv[2], pool)
-    except engram.UnsupportedError as error:
-        print(error)
-"""
-    child = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, str(home / "p"), str(path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "engram[grib]" in child.stdout
-    assert str(path) in child.stdout
+    said = said_without("cfgrib", home, path)
+    assert "engram[grib]" in said
+    assert str(path) in said

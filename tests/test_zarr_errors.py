@@ -177,6 +177,12 @@ def test_no_folder_is_made_under_an_archives_name(pool: engram.Pool, tmp_path: P
     pool["x"] = [1, 2]
     with pytest.raises(engram.ArgumentError, match=r"as a folder.*end the name with \.zarr"):
         engram.export_file(pool, tmp_path / "x.zarr.zip")
+    with pytest.raises(engram.ArgumentError, match="as a folder"):
+        engram.export_file(pool, tmp_path / "x.zip", format="zarr")
+    with pytest.raises(engram.ArgumentError, match="says no format") as refused:
+        engram.export_file(pool, tmp_path / "x.unknown")
+    assert ".zarr" in str(refused.value)
+    assert ".zip" not in str(refused.value)
     assert not list(tmp_path.iterdir())
 
 

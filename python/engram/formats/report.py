@@ -53,8 +53,38 @@ class Progress:
     total: int
 
 
+class _Report:
+    """What the reports of an import and of an export have in common: what is not as it was."""
+
+    __slots__: tuple[str, ...] = ()
+
+    left_out: tuple[Entry, ...]
+    noted: tuple[Entry, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was there to be brought in, or asked to be written, was."""
+        return not self.left_out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("left_out", "noted"):
+            plain[name] = [
+                {"path": e.path, "what": e.what, "why": e.why} for e in getattr(self, name)
+            ]
+        return plain
+
+    def _with_entries(self, numbers: str) -> str:
+        """Return a report's numbers and entries as lines."""
+        lines = [numbers]
+        lines += [f"left out: {entry}" for entry in self.left_out]
+        lines += [f"noted: {entry}" for entry in self.noted]
+        return "\n".join(lines)
+
+
 @dataclass(frozen=True, slots=True)
-class ImportReport:
+class ImportReport(_Report):
     """What an import brought in.
 
     Attributes
@@ -95,15 +125,6 @@ class ImportReport:
     left_out: tuple[Entry, ...] = field(default=())
     noted: tuple[Entry, ...] = field(default=())
 
-    @property
-    def complete(self) -> bool:
-        """Whether everything that the file holds was brought in."""
-        return not self.left_out
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return _plain(self)
-
     def __str__(self) -> str:
         """Return the report as lines of text: one of numbers, then one for each entry."""
         numbers = (
@@ -111,7 +132,7 @@ class ImportReport:
             f"{self.groups} groups, {self.attributes} attributes, {self.nbytes} bytes "
             f"in {self.seconds:.2f} s"
         )
-        return _lines(numbers, self)
+        return self._with_entries(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +192,7 @@ class ImportFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportReport:
+class ExportReport(_Report):
     """What an export wrote.
 
     Attributes
@@ -214,15 +235,6 @@ class ExportReport:
     left_out: tuple[Entry, ...] = field(default=())
     noted: tuple[Entry, ...] = field(default=())
 
-    @property
-    def complete(self) -> bool:
-        """Whether everything that was asked for was written."""
-        return not self.left_out
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON."""
-        return _plain(self)
-
     def __str__(self) -> str:
         """Return the report as lines of text: one of numbers, then one for each entry."""
         numbers = (
@@ -230,22 +242,4 @@ class ExportReport:
             f"{self.groups} groups, {self.attributes} attributes, {self.nbytes} bytes "
             f"in {self.seconds:.2f} s"
         )
-        return _lines(numbers, self)
-
-
-def _plain(report: ImportReport | ExportReport) -> dict[str, Any]:
-    """Return a report as plain values."""
-    plain: dict[str, Any] = {name: getattr(report, name) for name in report.__slots__}
-    for name in ("left_out", "noted"):
-        plain[name] = [
-            {"path": e.path, "what": e.what, "why": e.why} for e in getattr(report, name)
-        ]
-    return plain
-
-
-def _lines(numbers: str, report: ImportReport | ExportReport) -> str:
-    """Return a report's numbers and entries as lines."""
-    lines = [numbers]
-    lines += [f"left out: {entry}" for entry in report.left_out]
-    lines += [f"noted: {entry}" for entry in report.noted]
-    return "\n".join(lines)
+        return self._with_entries(numbers)

@@ -89,6 +89,7 @@ def _chosen(target: Path, kind: str | None) -> tuple[WritableFormat, str]:
     if kind is not None:
         for candidate in known:
             if kind in candidate.kinds:
+                _refuse_archive(target, candidate)
                 return candidate, kind
         readable = [f.name for f in formats() if f.name == kind]
         words = ", ".join(k for f in known for k in f.kinds)
@@ -99,16 +100,21 @@ def _chosen(target: Path, kind: str | None) -> tuple[WritableFormat, str]:
         if any(target.name.lower().endswith(suffix) for suffix in candidate.suffixes):
             _refuse_archive(target, candidate)
             return candidate, candidate.name
-    suffixes = ", ".join(suffix for f in known for suffix in f.suffixes)
+    suffixes = ", ".join(s for f in known for s in f.suffixes if not _is_archive(s, f))
     message = (
         f"{target}: its suffix says no format; name one (`--format`), or end with one of {suffixes}"
     )
     raise ArgumentError(message)
 
 
+def _is_archive(name: str, written_in: WritableFormat) -> bool:
+    """Whether a name is of an archive, where the format writes a folder."""
+    return written_in.makes_folder and name.lower().endswith(".zip")
+
+
 def _refuse_archive(target: Path, written_in: WritableFormat) -> None:
     """Refuse the name of an archive, which can come in, for a format that goes out as a folder."""
-    if written_in.makes_folder and target.suffix.lower() == ".zip":
+    if _is_archive(target.name, written_in):
         message = (
             f"{target}: {written_in.name} is written as a folder, not as an archive; "
             f"end the name with {written_in.suffixes[0]}, and pack the folder afterwards"
