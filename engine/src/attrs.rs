@@ -85,7 +85,27 @@ fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     Some(Entry { key, bytes: &whole[..whole.len() - rest.len()], shape, dtype, data })
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// The encoded dtype.
+    pub(crate) fn dtype(&self) -> &'a [u8] {
+        self.dtype
+    }
+
+    /// The bytes.
+    pub(crate) fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// Whether it has no dimensions.
+    pub(crate) fn is_scalar(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    /// Whether it holds one item: no dimensions, or all of length 1.
+    pub(crate) fn is_single(&self) -> bool {
+        self.shape.iter().all(|length| *length == 1)
+    }
+
     /// The value.
     pub(crate) fn decode(&self) -> Result<Value> {
         let (dtype, _) = DType::decode(self.dtype)?;

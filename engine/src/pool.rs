@@ -24,7 +24,7 @@ use crate::session::Session;
 use crate::turn::Turn;
 
 /// The format version that this engine reads and writes. Until 1.0 there is no migration.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What a pool survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

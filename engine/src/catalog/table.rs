@@ -22,11 +22,29 @@ pub enum Table {
     ExtentsPending,
     /// What there is one of.
     Meta,
+    /// OID of an object whose attributes are indexed, but in no segment yet.
+    IndexTail,
+    /// (segment, part) → a sealed segment's head or one block of its columns.
+    IndexSegments,
+    /// Segment → which of its positions are dead.
+    IndexDead,
+    /// (column, segments) → what each of these segments holds of the column.
+    IndexZones,
+    /// (column, run, block) → sorted values of a nearly unique key.
+    IndexRuns,
+    /// Distinct leaf names ↔ their numbers, and their trigrams.
+    IndexNames,
+    /// Family → its attribute groups, keys and bounds.
+    IndexFamilies,
+    /// GID → how the objects below it are indexed.
+    IndexSettings,
+    /// OID of an object that is to be indexed.
+    Queue,
 }
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 18;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -39,6 +57,15 @@ impl Table {
         Table::ExtentsBySize,
         Table::ExtentsPending,
         Table::Meta,
+        Table::IndexTail,
+        Table::IndexSegments,
+        Table::IndexDead,
+        Table::IndexZones,
+        Table::IndexRuns,
+        Table::IndexNames,
+        Table::IndexFamilies,
+        Table::IndexSettings,
+        Table::Queue,
     ];
 
     /// Its name on media.
@@ -53,6 +80,15 @@ impl Table {
             Table::ExtentsBySize => "extents_by_size",
             Table::ExtentsPending => "extents_pending",
             Table::Meta => "meta",
+            Table::IndexTail => "index_tail",
+            Table::IndexSegments => "index_segments",
+            Table::IndexDead => "index_dead",
+            Table::IndexZones => "index_zones",
+            Table::IndexRuns => "index_runs",
+            Table::IndexNames => "index_names",
+            Table::IndexFamilies => "index_families",
+            Table::IndexSettings => "index_settings",
+            Table::Queue => "queue",
         }
     }
 }
