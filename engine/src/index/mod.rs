@@ -1,3 +1,11 @@
 //! The index: Group Split and Merge over sealed column segments.
 
 pub(crate) mod cell;
+pub(crate) mod change;
+pub(crate) mod mode;
+pub(crate) mod settings;
+
+pub(crate) use self::change::{UNINDEXED, touched};
+pub use self::mode::IndexMode;
+pub(crate) use self::mode::Touch;
+pub use self::settings::{IndexSettings, Policy};
