@@ -1,3 +1,5 @@
 //! The index: Group Split and Merge over sealed column segments.
 
 pub(crate) mod cell;
+pub(crate) mod column_key;
+pub(crate) mod segment;
