@@ -2,7 +2,10 @@
 
 pub(crate) mod cell;
 pub(crate) mod change;
+pub(crate) mod column_key;
+pub(crate) mod extract;
 pub(crate) mod mode;
+pub(crate) mod segment;
 pub(crate) mod settings;
 
 pub(crate) use self::change::{UNINDEXED, touched};
