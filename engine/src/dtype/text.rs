@@ -85,9 +85,8 @@ fn structure(size: u32, align: bool, fields: &[Field], with_align: bool) -> Stri
         let listed: Vec<String> = fields.iter().map(list_item).collect();
         return format!("[{}]", listed.join(", "));
     }
-    let join = |each: &dyn Fn(&Field) -> String| {
-        fields.iter().map(each).collect::<Vec<_>>().join(", ")
-    };
+    let join =
+        |each: &dyn Fn(&Field) -> String| fields.iter().map(each).collect::<Vec<_>>().join(", ");
     let mut text = format!(
         "{{'names': [{}], 'formats': [{}], 'offsets': [{}]",
         join(&|field| quoted(&field.name)),

@@ -56,7 +56,13 @@ impl<'a> Link<'a> {
             attrs,
             origin: new.origin.as_slice().into(),
         };
-        Ok(Link { from, path: path.into(), encoded, overwrite: placement.overwrite, index: placement.index })
+        Ok(Link {
+            from,
+            path: path.into(),
+            encoded,
+            overwrite: placement.overwrite,
+            index: placement.index,
+        })
     }
 
     /// The same, for keeps.

@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::extent::{Allocation, View};
 use crate::fail;
 use crate::group::{self, NewRecord, Stamp, Target};
-use crate::index::Touch;
 use crate::id::{Gid, ID_BLOCK, Member, Oid, id_key};
+use crate::index::Touch;
 use crate::name::{Path, check_key};
 use crate::object::{
     self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
