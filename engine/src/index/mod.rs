@@ -2,4 +2,6 @@
 
 pub(crate) mod cell;
 pub(crate) mod column_key;
+pub(crate) mod range;
 pub(crate) mod segment;
+pub(crate) mod zone;
