@@ -5,8 +5,10 @@ pub(crate) mod change;
 pub(crate) mod column_key;
 pub(crate) mod extract;
 pub(crate) mod mode;
+pub(crate) mod range;
 pub(crate) mod segment;
 pub(crate) mod settings;
+pub(crate) mod zone;
 
 pub(crate) use self::change::{UNINDEXED, touched};
 pub use self::mode::IndexMode;
