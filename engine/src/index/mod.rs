@@ -5,3 +5,4 @@ pub(crate) mod column_key;
 pub(crate) mod range;
 pub(crate) mod segment;
 pub(crate) mod zone;
+pub(crate) mod zones;
