@@ -1,6 +1,8 @@
 //! Sealed segments: columns over up to some thousands of objects, never changed once written.
 
 pub(crate) mod bitmap;
+pub(crate) mod bits;
+pub(crate) mod ints;
 mod layout;
 
 pub(crate) use layout::{AttributeGroup, BUILTIN_GROUP, GroupKind, Layout, OTHER_GROUP, ROWS_MAX};
