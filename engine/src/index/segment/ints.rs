@@ -331,14 +331,19 @@ impl<'a> Ints<'a> {
         count
     }
 
-    /// All of them.
-    pub(crate) fn to_vec(self) -> Vec<u64> {
-        let mut all = Vec::with_capacity(self.len);
+    /// Calls for each number, in order.
+    pub(crate) fn each(&self, mut visit: impl FnMut(u64)) {
         let mut out = [0; BLOCK];
         for block in 0..self.len.div_ceil(BLOCK) {
             let count = self.block(block, &mut out);
-            all.extend_from_slice(&out[..count]);
+            out[..count].iter().for_each(|item| visit(*item));
         }
+    }
+
+    /// All of them.
+    pub(crate) fn to_vec(self) -> Vec<u64> {
+        let mut all = Vec::with_capacity(self.len);
+        self.each(|item| all.push(item));
         all
     }
 
