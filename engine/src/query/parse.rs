@@ -1,11 +1,11 @@
 //! The query language: text to tree.
 //!
 //! ```text
-//! query   = [or] [order by field [asc | desc], ...] [limit n]
-//! or      = and {or and}
-//! and     = not {and not}
-//! not     = not not | term
-//! term    = (or) | exists(field) | under(text) | true | false
+//! query   = [any] [order by field [asc | desc], ...] [limit n]
+//! any     = all {or all}
+//! all     = operand {and operand}
+//! operand = {not} (term | "(" any ")")
+//! term    = exists(field) | under(text) | true | false
 //!         | field test | value op field [op value]
 //! test    = op value | between value and value | in (value, ...) | contains value
 //!         | startswith text | endswith text | like text
@@ -66,10 +66,7 @@ fn query(input: &mut Tokens<'_, '_>) -> Parsed<Query> {
         TokenKind::End | TokenKind::Word(Word::Order | Word::Limit) => Expr::All,
         _ => any_of(input)?,
     };
-    let order_by = match opt(word(Word::Order)).parse_next(input)? {
-        Some(()) => order_by(input)?,
-        None => Vec::new(),
-    };
+    let order_by = if took(input, Word::Order)? { order_by(input)? } else { Vec::new() };
     let limit = opt(preceded(word(Word::Limit), limit)).parse_next(input)?;
     let token = here(input);
     let message = match &token.kind {
@@ -98,8 +95,7 @@ fn order_by(input: &mut Tokens<'_, '_>) -> Parsed<Vec<Order>> {
     expect(input, &TokenKind::Word(Word::By), &message)?;
     let order = |input: &mut Tokens<'_, '_>| {
         let field = field(input)?;
-        let ascending = opt(word(Word::Asc)).parse_next(input)?;
-        let descending = ascending.is_none() && opt(word(Word::Desc)).parse_next(input)?.is_some();
+        let descending = !took(input, Word::Asc)? && took(input, Word::Desc)?;
         Ok(Order { field, descending })
     };
     separated(1.., order, is(&TokenKind::Comma)).parse_next(input)
@@ -112,68 +108,72 @@ fn limit(input: &mut Tokens<'_, '_>) -> Parsed<u64> {
         TokenKind::Value(Literal::Big(limit)) => Some(limit),
         _ => None,
     };
-    match limit {
-        Some(limit) => advance(input).map(|()| limit),
-        None => {
-            let message = "a number of objects was expected, as in limit 10";
-            fault(token.at.clone(), format!("{message}{}", attribute(token, Word::Limit)))
+    let Some(limit) = limit else {
+        let message = "a number of objects was expected, as in limit 10";
+        return fault(token.at.clone(), format!("{message}{}", attribute(token, Word::Limit)));
+    };
+    advance(input).map(|()| limit)
+}
+
+/// Terms joined by `and` and `or`. With [`operand`], all of the parser that recurses: two frames,
+/// kept small, for each level of depth.
+fn any_of(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
+    let (mut any, mut all) = (Vec::new(), Vec::new());
+    loop {
+        all.push(operand(input)?);
+        if took(input, Word::And)? {
+            continue;
+        }
+        any.push(joined(std::mem::take(&mut all), Expr::And));
+        if !took(input, Word::Or)? {
+            return Ok(joined(any, Expr::Or));
         }
     }
 }
 
-fn any_of(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
-    joined(all_of, Word::Or, Expr::Or, input)
+fn joined(mut terms: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
+    if terms.len() == 1 { terms.remove(0) } else { join(terms) }
 }
 
-fn all_of(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
-    joined(negated, Word::And, Expr::And, input)
-}
-
-fn joined<'t, 'q>(
-    term: fn(&mut Tokens<'t, 'q>) -> Parsed<Expr>,
-    joint: Word,
-    join: fn(Vec<Expr>) -> Expr,
-    input: &mut Tokens<'t, 'q>,
-) -> Parsed<Expr> {
-    let mut terms: Vec<Expr> = separated(1.., term, word(joint)).parse_next(input)?;
-    Ok(if terms.len() == 1 { terms.remove(0) } else { join(terms) })
-}
-
-fn negated(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
-    let at = here(input).at.clone();
-    if opt(word(Word::Not)).parse_next(input)?.is_none() {
-        return term(input);
+/// A term or what stands in parentheses, and the `not`s before it.
+fn operand(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
+    let outside = input.state;
+    while here(input).kind == TokenKind::Word(Word::Not) {
+        deeper(input)?;
     }
-    let operand = nested(input, &at, negated)?;
-    Ok(Expr::Not(Box::new(operand)))
+    let nots = input.state - outside;
+    let mut expr = if here(input).kind == TokenKind::Open {
+        let open = deeper(input)?;
+        let expr = any_of(input)?;
+        close(input, &open, "'and', 'or'")?;
+        expr
+    } else {
+        term(input)?
+    };
+    for _ in 0..nots {
+        expr = Expr::Not(Box::new(expr));
+    }
+    input.state = outside;
+    Ok(expr)
 }
 
-/// One level deeper.
-fn nested<'t, 'q>(
-    input: &mut Tokens<'t, 'q>,
-    at: &Range<usize>,
-    inner: fn(&mut Tokens<'t, 'q>) -> Parsed<Expr>,
-) -> Parsed<Expr> {
+/// Takes a token that leads one level deeper; where it is.
+fn deeper(input: &mut Tokens<'_, '_>) -> Parsed<Range<usize>> {
+    let at = here(input).at.clone();
     if input.state == DEPTH_MAX {
-        let message = format!("parentheses and not are nested at most {DEPTH_MAX} deep: simplify");
-        return fault(at.clone(), message);
+        let message = format!(
+            "parentheses and 'not' are nested at most {DEPTH_MAX} deep: simplify the query"
+        );
+        return fault(at, message);
     }
     input.state += 1;
-    let expr = inner(input)?;
-    input.state -= 1;
-    Ok(expr)
+    advance(input).map(|()| at)
 }
 
 fn term(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
     let token = here(input);
     let next = input.get(1).map(|token| &token.kind);
     match &token.kind {
-        TokenKind::Open => {
-            advance(input)?;
-            let expr = nested(input, &token.at, any_of)?;
-            close(input, &token.at, "'and', 'or'")?;
-            Ok(expr)
-        }
         TokenKind::Word(Word::Exists) => {
             let open = open(input, "exists(temperature)")?;
             let field = field(input)?;
@@ -419,6 +419,11 @@ fn close(input: &mut Tokens<'_, '_>, open: &Range<usize>, or: &str) -> Parsed<()
 fn expect(input: &mut Tokens<'_, '_>, kind: &TokenKind<'_>, message: &str) -> Parsed<()> {
     let token = here(input);
     if token.kind == *kind { advance(input) } else { fault(token.at.clone(), message) }
+}
+
+/// Takes the word if it stands here.
+fn took(input: &mut Tokens<'_, '_>, one: Word) -> Parsed<bool> {
+    opt(word(one)).map(|found| found.is_some()).parse_next(input)
 }
 
 fn word<'t, 'q: 't>(word: Word) -> impl FnMut(&mut Tokens<'t, 'q>) -> Parsed<()> {

@@ -146,6 +146,11 @@ fn depth_and_length_are_bounded() {
     assert_eq!(parse(&parentheses(DEPTH_MAX)), parse("a = 1"));
     let error = parse(&parentheses(QUERY_BYTES_MAX / 2 - 5)).expect_err("too deep");
     assert!(error.message().starts_with("column 201: "), "{error}");
+    let mixed = "not (".repeat(DEPTH_MAX / 2) + "a = 1" + &")".repeat(DEPTH_MAX / 2);
+    let small = std::thread::Builder::new().stack_size(512 << 10);
+    let there = small.spawn(move || parse(&mixed).map(|query| query.to_string()));
+    let written = there.expect("a thread").join().expect("enough stack");
+    assert_eq!(written, Ok(nots(DEPTH_MAX / 2)));
     let apart = vec!["(a = 1)"; 300].join(" or ");
     assert!(parse(&apart).is_ok(), "only what lies in each other is deep");
     let error = parse(&" ".repeat(QUERY_BYTES_MAX + 1)).expect_err("too long");
