@@ -15,9 +15,12 @@ use super::compile::{About, GroupField, Leaf, Node};
 use super::groups::Groups;
 use super::predicate::Predicate;
 use crate::attrs::{self, KeyId};
+use crate::dtype::shape_text;
 use crate::error::Result;
+use crate::index::IndexMode;
 use crate::index::cell::{Cell, Cells, cells_of};
 use crate::index::column_key::unsigned;
+use crate::index::extract;
 use crate::lease;
 use crate::object::Record;
 
@@ -125,9 +128,14 @@ fn one(cells: Cells<'_>) -> Cell<'static> {
     }
 }
 
+/// The attributes that queries see.
+pub(crate) fn seen_attrs<'r>(record: &Record<'r>) -> &'r [u8] {
+    if record.index == IndexMode::None { &[] } else { record.attrs }
+}
+
 /// The attribute, as queries see it.
 fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
-    for entry in attrs::entries(record.attrs) {
+    for entry in attrs::entries(seen_attrs(record)) {
         let entry = entry?;
         if entry.key == key {
             return cells_of(&entry).map(Some);
@@ -138,12 +146,17 @@ fn attr<'r>(record: &Record<'r>, key: KeyId) -> Result<Option<Cells<'r>>> {
 
 /// A built-in field that the record alone has.
 fn builtin_cell(record: &Record<'_>, builtin: Builtin) -> Result<Cell<'static>> {
+    let shape = || extract::shape(record);
     Ok(match builtin {
-        Builtin::Ndim => Cell::Int(i64::from(record.ndim)),
+        Builtin::Owner => Cell::Int(i64::from(record.owner)),
+        Builtin::Dtype => Cell::Text(extract::dtype_text(record)?),
+        Builtin::Shape => Cell::Text(shape_text(&shape()).into()),
+        Builtin::Ndim => Cell::Int(shape().len() as i64),
+        Builtin::Size => unsigned(extract::size(&shape())),
         Builtin::Nbytes => unsigned(record.stored.nbytes()),
         Builtin::Created => Cell::Time(record.created),
         Builtin::Modified => Cell::Time(record.modified),
-        Builtin::Owner => Cell::Int(i64::from(record.owner)),
-        _ => Cell::Other,
+        // `compile` makes something else of these.
+        Builtin::Name | Builtin::Path | Builtin::Group | Builtin::Scope => Cell::Other,
     })
 }

@@ -6,7 +6,7 @@ use super::answer::{QueryOptions, RecordCounts};
 use super::compile::{Node, Plan};
 use super::groups::Groups;
 use super::order::Sorter;
-use super::record::Judge;
+use super::record::{Judge, seen_attrs};
 use crate::attrs::{self, KeyId};
 use crate::batch::Peek;
 use crate::catalog::Table;
@@ -74,7 +74,7 @@ impl<'a> Search<'a> {
     pub(crate) fn count_attributes(&mut self) -> Result<u64> {
         let mut count = 0;
         self.each(&mut |_, _, record| {
-            for entry in attrs::entries(record.attrs) {
+            for entry in attrs::entries(seen_attrs(record)) {
                 entry?;
                 count += 1;
             }
@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
     pub(crate) fn attribute_keys(&mut self) -> Result<BTreeMap<KeyId, u64>> {
         let mut keys = BTreeMap::new();
         self.each(&mut |_, _, record| {
-            for entry in attrs::entries(record.attrs) {
+            for entry in attrs::entries(seen_attrs(record)) {
                 *keys.entry(entry?.key).or_insert(0) += 1;
             }
             Ok(true)
