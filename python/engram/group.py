@@ -171,6 +171,7 @@ class Group(Handle, MutableMapping[str, Any]):
         dims: Sequence[str] | None = None,
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
+        index: "IndexMode | None" = None,
         _origin: bytes = b"",
     ) -> Array:
         """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
@@ -193,7 +194,7 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, dtype, shape = _engram.put_array(
-            realm, self._id, name, data, shape, dtype, attrs, dims, overwrite, device, _origin
+            realm, self._id, name, data, shape, dtype, attrs, dims, overwrite, device, index, _origin
         )
         return Array(realm, oid, dtype, shape)
 
@@ -207,6 +208,7 @@ class Group(Handle, MutableMapping[str, Any]):
         dims: Sequence[str] | None = None,
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
+        index: "IndexMode | None" = None,
         _origin: bytes = b"",
     ) -> Allocation:
         """Reserve space for an array, to be filled in place by a with-block.
@@ -237,6 +239,7 @@ class Group(Handle, MutableMapping[str, Any]):
                 dims,
                 overwrite,
                 device,
+                index,
                 _origin,
             )
         )
@@ -289,6 +292,7 @@ class Group(Handle, MutableMapping[str, Any]):
         attrs: Mapping[str, Any] | None = None,
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
+        index: "IndexMode | None" = None,
         _origin: bytes = b"",
     ) -> Blob:
         """Create a blob of bytes.
@@ -301,15 +305,15 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, nbytes = _engram.put_blob(
-            realm, self._id, name, data, attrs, overwrite, device, _origin
+            realm, self._id, name, data, attrs, overwrite, device, index, _origin
         )
         return Blob(realm, oid, None, (nbytes,))
 
     def __setitem__(self, path: str, value: Any) -> None:
         if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
-            _engram.put_blob(self._realm, self._id, path, value, None, True, None, b"")
+            _engram.put_blob(self._realm, self._id, path, value, None, True, None, None, b"")
         elif isinstance(value, Blob):
-            _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, b"")
+            _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, None, b"")
         elif value is None:
             raise ArgumentError(
                 f"None cannot be stored as {path!r}: numpy has no value for it; an empty array "
@@ -321,7 +325,7 @@ class Group(Handle, MutableMapping[str, Any]):
             )
         else:
             _engram.put_array(
-                self._realm, self._id, path, value, None, None, None, None, True, None, b""
+                self._realm, self._id, path, value, None, None, None, None, True, None, None, b""
             )
 
     def setdefault(self, path: str, default: Any = None) -> Any:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from engram.formats.report import ImportReport
     from engram.formats.select import Patterns, Slices
     from engram.group import Group
+    from engram.index import IndexMode
 
     Outcome = ImportReport | ImportFailure
     Tell = Callable[[FilesProgress], None]
@@ -53,6 +54,7 @@ class Options:
     overwrite: bool
     select: Patterns
     slices: Slices
+    index: IndexMode | None = None
 
 
 def import_one(
@@ -73,6 +75,7 @@ def import_one(
                 overwrite=options.overwrite,
                 progress=progress,
                 selection=selection,
+                index=options.index,
             ).run()
     except EngramError as error:
         return ImportFailure(str(path), place_of(group, where), error)
