@@ -25,6 +25,7 @@ from engram.tree import Tree
 
 if TYPE_CHECKING:
     from engram._engram import Realm
+    from engram.index import IndexMode
 
     ShapeLike = int | Sequence[int]
 
@@ -180,7 +181,8 @@ class Group(Handle, MutableMapping[str, Any]):
         (default float64, where there is no data). A `str`, an array of `StringDType` and an object
         array of only `str` are kept as strings of variable length. `dims` names the dimensions.
         With `overwrite`, an object of that name is replaced, at once for all. `device` is the path
-        or index of a device of the pool.
+        or index of a device of the pool. `index` says when queries find it by its attributes:
+        "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given.
 
         Raises
         ------
@@ -194,7 +196,18 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, dtype, shape = _engram.put_array(
-            realm, self._id, name, data, shape, dtype, attrs, dims, overwrite, device, index, _origin
+            realm,
+            self._id,
+            name,
+            data,
+            shape,
+            dtype,
+            attrs,
+            dims,
+            overwrite,
+            device,
+            index,
+            _origin,
         )
         return Array(realm, oid, dtype, shape)
 

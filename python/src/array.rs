@@ -17,7 +17,7 @@ use crate::error::{Result, argument, corrupt};
 use crate::realm::Realm;
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
-use crate::{dtype, index, strings};
+use crate::{dtype, strings};
 
 /// Arrays of other strides are copied straight into the pool from this size on; smaller ones by
 /// way of a contiguous copy and a single commit.
@@ -70,7 +70,7 @@ pub fn put_array<'py>(
     index: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Made<'py>> {
-    let place = Placement { overwrite, device: realm.device(device)?, index: index::mode_of(index)? };
+    let place = realm.placement(overwrite, device, index)?;
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let shape = shape.map(value::shape_of).transpose()?;
@@ -266,7 +266,7 @@ pub fn allocate<'py>(
     index: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { overwrite, device: realm.device(device)?, index: index::mode_of(index)? };
+    let place = realm.placement(overwrite, device, index)?;
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
@@ -301,7 +301,7 @@ pub fn allocate_text<'py>(
     index: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { overwrite, device: realm.device(None)?, index: index::mode_of(index)? };
+    let place = realm.placement(overwrite, None, index)?;
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let shape = value::shape_of(shape)?;
     let new = request.object(Class::Strings, DType::Text, &shape)?;

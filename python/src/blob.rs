@@ -1,7 +1,7 @@
 //! Blobs: bytes under a name.
 
 use engram_engine::dtype::DType;
-use engram_engine::{Class, NewObject, Oid, Payload, Placement};
+use engram_engine::{Class, NewObject, Oid, Payload};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::error::{Result, argument, corrupt, refused};
 use crate::realm::Realm;
 use crate::value::{self, Name};
-use crate::{index, view};
+use crate::view;
 
 /// Creates a blob of any object that exports contiguous bytes. Returns its OID and size.
 #[pyfunction]
@@ -27,7 +27,7 @@ pub fn put_blob(
     index: Option<&Bound<'_, PyAny>>,
     origin: &[u8],
 ) -> Result<(Oid, usize)> {
-    let place = Placement { overwrite, device: realm.device(device)?, index: index::mode_of(index)? };
+    let place = realm.placement(overwrite, device, index)?;
     let attrs = value::attributes_of(attrs)?;
     let buffer;
     let bytes = if let Ok(bytes) = data.cast::<PyBytes>() {
