@@ -69,8 +69,7 @@ def import_file(
     slices
         Slices of dimensions: ``"time=0:10"``, several of these, or ``{"time": slice(0, 10)}``.
     index
-        When the arrays are indexed: `"sync"`, `"async"` or `"none"`; as the group says, if not
-        given.
+        When the arrays are indexed: "sync", "async" or "none"; if not given, as the group says.
     progress
         Called after each piece read.
 
@@ -99,23 +98,14 @@ def import_file(
 
     """
     # The formats' libraries are loaded when a file is imported, not with `import engram`.
-    from engram.formats.load import Loader  # noqa: PLC0415
+    from engram.formats.load import Options, load  # noqa: PLC0415
     from engram.formats.registry import open_source  # noqa: PLC0415
-    from engram.formats.select import Selection  # noqa: PLC0415
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
-    check_mode(index)
+    options = Options(overwrite, select, slices, check_mode(index))
     with open_source(Path(path)) as source:
-        selection = Selection(select, slices)
-        return Loader(
-            source,
-            group,
-            overwrite=overwrite,
-            progress=progress,
-            selection=selection,
-            index=index,
-        ).run()
+        return load(source, group, options, progress)
 
 
 def import_files(
@@ -161,7 +151,8 @@ def import_files(
         The pool is open for reading only.
 
     """
-    from engram.formats.many import Options, import_many  # noqa: PLC0415 - as above
+    from engram.formats.load import Options  # noqa: PLC0415 - as above
+    from engram.formats.many import import_many  # noqa: PLC0415 - as above
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")

@@ -42,11 +42,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engram.formats.blocks import Region
+    from engram.formats.select import Patterns, Slices
     from engram.formats.source import Attributes, Origin, Source
     from engram.index import IndexMode
 
 IN_PLACE_BYTES = 64 << 10
 """From so many bytes on, values are read straight into the pool's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is imported, as `engram.import_file` has it."""
+
+    overwrite: bool
+    select: Patterns
+    slices: Slices
+    index: IndexMode | None
+
+
+def load(
+    source: Source,
+    group: Group,
+    options: Options,
+    progress: Callable[[Progress], None] | None,
+) -> ImportReport:
+    """Import everything that is asked for, or raise and leave nothing behind."""
+    return Loader(
+        source,
+        group,
+        overwrite=options.overwrite,
+        progress=progress,
+        selection=Selection(options.select, options.slices),
+        index=options.index,
+    ).run()
 
 
 @dataclass(slots=True)
