@@ -15,6 +15,7 @@ mod layer;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use self::below::{Below, Gaps};
@@ -23,7 +24,8 @@ use crate::catalog::{Catalog, ReadTxn, Table, forks};
 use crate::error::{Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
-use crate::id::{NameKey, split_name_key};
+use crate::id::{NameKey, Oid, split_name_key};
+use crate::index::Touch;
 use crate::object::Record;
 use crate::realm::{Changes, Core};
 use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
@@ -33,6 +35,10 @@ use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
 pub(crate) struct Overlay {
     layers: [Layer; Table::COUNT],
     gaps: Gaps,
+    /// What becomes of objects in the index.
+    touched: BTreeMap<Oid, Touch>,
+    /// Whether there were settings of the index at the first look.
+    settings: Option<bool>,
     /// Extents of rows from below that the list removes.
     released: Vec<Extent>,
     /// Reservations that rows of the list point to.
@@ -276,6 +282,11 @@ impl Overlay {
         matches!(self.layers[table as usize].change(key), Some(Change::Put(_)))
     }
 
+    /// The objects that the list makes, changes or removes, and what becomes of them in the index.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = (Oid, Touch)> {
+        self.touched.iter().map(|(oid, touch)| (*oid, *touch))
+    }
+
     /// The bytes that the list will put into the catalog, about.
     pub(crate) fn bytes_put(&self) -> u64 {
         self.layers.iter().map(Layer::bytes_put).sum()
@@ -303,6 +314,7 @@ impl Overlay {
             }
         }
         self.check_emptied(rows)?;
+        self.touched.iter().try_for_each(|(oid, touch)| rows.index(*oid, *touch))?;
         self.adopted.iter().try_for_each(|reserved| rows.adopt(*reserved))?;
         self.released.iter().try_for_each(|extent| rows.release(*extent))?;
         for reserved in &self.orphaned {
@@ -313,6 +325,9 @@ impl Overlay {
     }
 
     fn check_guards(&self, rows: &mut Changes<'_>) -> Result<()> {
+        if self.settings == Some(false) && rows.has_index_settings()? {
+            return conflict(Table::IndexSettings, &[]);
+        }
         for table in Table::ALL {
             for row in self.layers[table as usize].in_order() {
                 let Some(guard) = row.guard else { continue };
@@ -462,6 +477,18 @@ impl Rows for Layered<'_> {
         let above = self.layer(table).first_put(from, end);
         Ok(above.or(below))
     }
+
+    fn has_index_settings(&mut self) -> Result<bool> {
+        if let Some(known) = self.over.settings.filter(|_| self.guarding) {
+            return Ok(known);
+        }
+        let there = self.below()?.has_index_settings()?;
+        let there = there || self.layer(Table::IndexSettings).first_put(&[], None).is_some();
+        if self.guarding {
+            self.over.settings = Some(there);
+        }
+        Ok(there)
+    }
 }
 
 impl RowsMut for Layered<'_> {
@@ -493,6 +520,13 @@ impl RowsMut for Layered<'_> {
 
     fn adopt(&mut self, reserved: Reserved) -> Result<()> {
         self.over.adopted.push(reserved);
+        Ok(())
+    }
+    fn index(&mut self, oid: Oid, touch: Touch) -> Result<()> {
+        match self.over.touched.remove(&oid) {
+            None => self.over.touched.insert(oid, touch),
+            Some(before) => before.then(touch).and_then(|both| self.over.touched.insert(oid, both)),
+        };
         Ok(())
     }
 }

@@ -17,7 +17,11 @@
 //! A field is flags u8 (1: has a title), offset u32, name length u32, name, title length u32 and
 //! title if it has one, then its node. Every dtype has one encoding.
 
+mod text;
+
 use crate::error::{Error, Kind, Result};
+
+pub use self::text::shape_text;
 
 /// The longest itemsize, as in numpy, whose itemsizes are C ints.
 pub const MAX_ITEMSIZE: u64 = i32::MAX as u64;

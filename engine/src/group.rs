@@ -9,6 +9,7 @@ use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
+use crate::index::{IndexMode, Touch, settings};
 use crate::name::{Name, Path};
 use crate::object::{Class, Record, Stored};
 use crate::rows::{Reserved, Rows, RowsMut};
@@ -33,7 +34,7 @@ pub struct GroupInfo {
 }
 
 /// A chain of groups longer than any that somebody would make is a loop on media.
-const DEPTH_MAX: u32 = 1 << 16;
+pub(crate) const DEPTH_MAX: u32 = 1 << 16;
 
 /// Who does it, and when: what new records carry.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,8 @@ pub(crate) struct NewRecord<'a> {
     pub oid: Oid,
     /// The record; parent and name are filled in by `link`.
     pub record: Record<'a>,
+    /// When it is indexed, where the object itself says so.
+    pub index: Option<IndexMode>,
     /// The reservation that the record's extent is taken from.
     pub reserved: Option<Reserved>,
 }
@@ -190,6 +193,7 @@ pub(crate) fn group_record<'a>(
         dims: &[],
         attrs,
         origin,
+        index: IndexMode::default(),
         stored: Stored::Inline(&[]),
     }
 }
@@ -243,8 +247,13 @@ pub(crate) fn link(
         Some(member) => return taken(name, member),
         None => {}
     }
-    let record = Record { parent, name, ..new.record };
+    let index = match new.index {
+        Some(index) => index,
+        None => settings::mode_at(rows, parent)?,
+    };
+    let record = Record { parent, name, index, ..new.record };
     rows.put_record(Table::Objects, &id_key(new.oid), &record)?;
+    rows.index(new.oid, Touch::New(index))?;
     rows.put(
         Table::Names,
         NameKey::new(parent, name).as_bytes(),
@@ -271,15 +280,24 @@ pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: b
 
 fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
     let key = id_key(oid);
-    let extent = match rows.get(Table::Objects, &key)? {
-        Some(row) => Record::parse(&row)?.extent(),
+    let (extent, index) = match rows.get(Table::Objects, &key)? {
+        Some(row) => Record::parse(&row).map(|record| (record.extent(), record.index))?,
         None => fail!(Corrupt, "a name stands for object {oid:#x}, which has no record"),
     };
     rows.remove(Table::Objects, &key)?;
+    rows.index(oid, Touch::Gone(index))?;
     match extent {
         Some(extent) => rows.release(extent),
         None => Ok(()),
     }
+}
+
+fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
+    rows.remove(Table::Groups, &id_key(gid))?;
+    if rows.has_index_settings()? && rows.has(Table::IndexSettings, &id_key(gid))? {
+        rows.remove(Table::IndexSettings, &id_key(gid))?;
+    }
+    Ok(())
 }
 
 /// Deletes a member: an object, or a group with all that is in it.
@@ -308,7 +326,7 @@ pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -
         if rows.get(Table::Groups, &id_key(gid))?.is_none() {
             fail!(Corrupt, "a name stands for group {gid:#x}, which has no record: run verify");
         }
-        rows.remove(Table::Groups, &id_key(gid))?;
+        remove_group(rows, gid)?;
     }
     Ok(())
 }
@@ -336,7 +354,7 @@ pub(crate) fn rename(
             if above == moved {
                 fail!(Argument, "{old_text:?} cannot be moved into itself");
             }
-            above = record_parent(rows, above)?;
+            above = parent_of_group(rows, above)?;
             steps += 1;
             if steps > DEPTH_MAX {
                 fail!(Corrupt, "the groups above {reached:#x} form a loop: run verify");
@@ -345,16 +363,23 @@ pub(crate) fn rename(
     }
     let parent = make_parents(rows, (reached, missing), stamp, new_id)?;
     let (table, key) = table_of(member);
-    let row = match rows.get(table, &key)? {
-        Some(row) => Record { parent, name, modified: stamp.now, ..Record::parse(&row)? }.encode(),
+    let (row, index) = match rows.get(table, &key)? {
+        Some(row) => {
+            let record = Record::parse(&row)?;
+            (Record { parent, name, modified: stamp.now, ..record }.encode(), record.index)
+        }
         None => fail!(Corrupt, "{old_text:?} has a name, but no record"),
     };
     rows.put(table, &key, &row)?;
+    if let Member::Object(oid) = member {
+        rows.index(oid, Touch::Changed(index))?;
+    }
     rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
 }
 
-fn record_parent(rows: &mut impl Rows, gid: Gid) -> Result<Gid> {
+/// The group that holds a group; 0 for the root.
+pub(crate) fn parent_of_group(rows: &mut impl Rows, gid: Gid) -> Result<Gid> {
     match rows.get(Table::Groups, &id_key(gid))? {
         Some(row) => Ok(Record::parse(&row)?.parent),
         None => fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path"),
@@ -394,12 +419,17 @@ pub(crate) fn annotate(
     changes: &[(KeyId, Option<&Value>)],
     stamp: Stamp,
 ) -> Result<()> {
-    let row = with_record(rows, member, |record| {
+    let (row, index) = with_record(rows, member, |record| {
         let attrs = attrs::merge(record.attrs, changes)?;
-        Ok(Record { attrs: &attrs, modified: stamp.now, ..*record }.encode())
+        let row = Record { attrs: &attrs, modified: stamp.now, ..*record }.encode();
+        Ok((row, record.index))
     })?;
     let (table, key) = table_of(member);
-    rows.put(table, &key, &row)
+    rows.put(table, &key, &row)?;
+    match member {
+        Member::Object(oid) => rows.index(oid, Touch::Changed(index)),
+        Member::Group(_) => Ok(()),
+    }
 }
 
 /// Replaces what is kept beside a group for export.

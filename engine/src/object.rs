@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::extent::Extent;
 use crate::fail;
 use crate::id::{Gid, Oid};
+use crate::index::IndexMode;
 use crate::name::NAME_BYTES_MAX;
 use crate::varint;
 
@@ -100,6 +101,8 @@ pub struct Record<'a> {
     pub attrs: &'a [u8],
     /// What an importer keeps for export; opaque here.
     pub origin: &'a [u8],
+    /// When the object is indexed (of no meaning in groups).
+    pub index: IndexMode,
     /// The value.
     pub stored: Stored<'a>,
 }
@@ -157,6 +160,10 @@ impl<'a> Record<'a> {
             dims,
             attrs,
             origin,
+            index: match IndexMode::from_byte(row[3]) {
+                Some(index) => index,
+                None => fail!(Corrupt, "a record has the unknown index mode {}", row[3]),
+            },
             stored: parse_payload(row[1], rest)?,
         })
     }
@@ -185,7 +192,7 @@ impl<'a> Record<'a> {
             Stored::Inline(_) => LAYOUT_INLINE,
             Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
         };
-        row.extend_from_slice(&[RECORD_VERSION, layout, self.class as u8, 0]);
+        row.extend_from_slice(&[RECORD_VERSION, layout, self.class as u8, self.index as u8]);
         row.extend_from_slice(&0u32.to_le_bytes());
         row.extend_from_slice(&self.generation.to_le_bytes());
         row.extend_from_slice(&self.owner.to_le_bytes());
@@ -385,6 +392,8 @@ pub struct Placement {
     pub overwrite: bool,
     /// Take space on this device alone.
     pub device: Option<u32>,
+    /// When to index it; `None` for what holds in its group.
+    pub index: Option<IndexMode>,
 }
 
 /// All that is known of an object without its value.
@@ -414,6 +423,8 @@ pub struct ObjectInfo {
     pub generation: u32,
     /// The value's length in bytes.
     pub nbytes: u64,
+    /// When it is indexed.
+    pub index: IndexMode,
     /// Whether the value lies in the catalog, and is copied out on every access.
     pub inline: bool,
     /// What an importer keeps for export.
@@ -440,6 +451,7 @@ impl ObjectInfo {
             name: record.name.to_owned(),
             generation: record.generation,
             nbytes: record.stored.nbytes(),
+            index: record.index,
             inline: matches!(record.stored, Stored::Inline(_)),
             origin: record.origin.to_vec(),
         })

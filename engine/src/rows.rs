@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::extent::Extent;
+use crate::id::Oid;
+use crate::index::Touch;
 use crate::object::Record;
 
 /// A key and its value, copied out.
@@ -23,6 +25,8 @@ pub(crate) trait Rows {
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool>;
     /// The first row at or after `from`.
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
+    /// Whether there are any settings of the index: most realms have none, and look no further.
+    fn has_index_settings(&mut self) -> Result<bool>;
 }
 
 /// What can be changed.
@@ -39,6 +43,8 @@ pub(crate) trait RowsMut: Rows {
     fn release(&mut self, extent: Extent) -> Result<()>;
     /// A row points to this extent, which a reservation held until now.
     fn adopt(&mut self, reserved: Reserved) -> Result<()>;
+    /// What the index holds of this object is there anew, other, or gone.
+    fn index(&mut self, oid: Oid, touch: Touch) -> Result<()>;
 }
 
 /// A reservation, as rows know it: the extent, and the lease that holds it.
@@ -65,5 +71,8 @@ impl Rows for Snapshot<'_, '_> {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         let mut cursor = self.0.seek(table, from)?;
         Ok(cursor.next()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+    fn has_index_settings(&mut self) -> Result<bool> {
+        Ok(self.0.entries(Table::IndexSettings)? > 0)
     }
 }

@@ -69,7 +69,7 @@ pub fn put_array<'py>(
     device: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Made<'py>> {
-    let place = Placement { overwrite, device: realm.device(device)? };
+    let place = Placement { overwrite, device: realm.device(device)?, index: None };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let shape = shape.map(value::shape_of).transpose()?;
@@ -263,7 +263,7 @@ pub fn allocate<'py>(
     device: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { overwrite, device: realm.device(device)? };
+    let place = Placement { overwrite, device: realm.device(device)?, index: None };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
@@ -297,7 +297,7 @@ pub fn allocate_text<'py>(
     overwrite: bool,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { overwrite, device: realm.device(None)? };
+    let place = Placement { overwrite, device: realm.device(None)?, index: None };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let shape = value::shape_of(shape)?;
     let new = request.object(Class::Strings, DType::Text, &shape)?;

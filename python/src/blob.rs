@@ -26,7 +26,7 @@ pub fn put_blob(
     device: Option<&Bound<'_, PyAny>>,
     origin: &[u8],
 ) -> Result<(Oid, usize)> {
-    let place = Placement { overwrite, device: realm.device(device)? };
+    let place = Placement { overwrite, device: realm.device(device)?, index: None };
     let attrs = value::attributes_of(attrs)?;
     let buffer;
     let bytes = if let Ok(bytes) = data.cast::<PyBytes>() {

@@ -55,6 +55,11 @@ impl<'c> ReadTxn<'c> {
         Ok(self.raw.last(table)?.map(owned))
     }
 
+    /// How many rows a table has.
+    pub(crate) fn entries(&self, table: Table) -> Result<u64> {
+        self.raw.entries(table)
+    }
+
     /// The keys on both sides of an absent `key`: every other key between them is absent too.
     /// `None` stands for the table's end.
     pub(crate) fn around(&self, table: Table, key: &[u8]) -> Result<lmdb::Around<'_>> {
@@ -113,6 +118,11 @@ impl<'c> WriteTxn<'c> {
     /// The row with the greatest key, as this transaction has left it.
     pub fn last(&self, table: Table) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         Ok(self.raw.last(table)?.map(owned))
+    }
+
+    /// How many rows a table has, as this transaction has left it.
+    pub(crate) fn entries(&self, table: Table) -> Result<u64> {
+        self.raw.entries(table)
     }
 
     /// The row with the greatest key below `key`, as this transaction has left it.

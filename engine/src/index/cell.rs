@@ -306,7 +306,10 @@ mod tests {
         assert_eq!(compare(&Cell::Int(big), &close), Some(Ordering::Equal));
         assert_eq!(compare(&Cell::Int(-1), &Cell::Float(-0.5)), Some(Ordering::Less));
         assert_eq!(compare(&Cell::Int(1), &Cell::Float(0.5)), Some(Ordering::Greater));
-        assert_eq!(compare(&Cell::Big(u64::MAX), &Cell::Float(f64::INFINITY)), Some(Ordering::Less));
+        assert_eq!(
+            compare(&Cell::Big(u64::MAX), &Cell::Float(f64::INFINITY)),
+            Some(Ordering::Less)
+        );
         assert_eq!(compare(&Cell::Int(0), &Cell::Float(f64::NAN)), None);
         assert_eq!(compare(&Cell::Int(0), &Cell::Text("0".into())), None);
         assert_eq!(total_order(&Cell::Float(f64::NAN), &Cell::Int(9)), Ordering::Greater);

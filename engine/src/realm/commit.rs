@@ -16,6 +16,8 @@ use crate::batch;
 use crate::catalog::{Headroom, Table, WriteTxn};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
+use crate::id::Oid;
+use crate::index::{self, IndexMode, Touch};
 use crate::realm::core::{Core, Inside};
 use crate::rows::{Reserved, Row, Rows, RowsMut};
 
@@ -24,6 +26,8 @@ pub(crate) struct Changes<'env> {
     txn: WriteTxn<'env>,
     /// By how much the bytes in use change.
     used: i64,
+    /// By how much the objects that are not indexed become more.
+    unindexed: i64,
 }
 
 impl Core {
@@ -39,7 +43,7 @@ impl Core {
         let catalog = inside.catalog();
         loop {
             // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
-            let mut rows = Changes { txn: catalog.write(headroom)?, used: 0 };
+            let mut rows = Changes { txn: catalog.write(headroom)?, used: 0, unindexed: 0 };
             // rows, and what follows from them.
             let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
             match (changed, rows.txn.short_of()) {
@@ -84,15 +88,21 @@ impl<'env> Changes<'env> {
         &mut self.txn
     }
 
-    /// Writes the account of bytes in use, if it changed.
+    /// Writes the accounts that changed.
     fn settle(&mut self) -> Result<()> {
-        if self.used == 0 {
+        let used = std::mem::take(&mut self.used);
+        self.account(super::space::USED, used)?;
+        let unindexed = std::mem::take(&mut self.unindexed);
+        self.account(index::UNINDEXED, unindexed)
+    }
+
+    fn account(&mut self, key: &[u8], change: i64) -> Result<()> {
+        if change == 0 {
             return Ok(());
         }
-        let used = super::space::meta_u64(self.txn.get(Table::Meta, super::space::USED)?)?;
-        let now = used.saturating_add_signed(self.used);
-        self.used = 0;
-        self.txn.put(Table::Meta, super::space::USED, &now.to_le_bytes())
+        let before = super::space::meta_u64(self.txn.get(Table::Meta, key)?)?;
+        let now = before.saturating_add_signed(change);
+        self.txn.put(Table::Meta, key, &now.to_le_bytes())
     }
 }
 
@@ -108,6 +118,10 @@ impl Rows for Changes<'_> {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
         let mut cursor = self.txn.seek(table, from)?;
         Ok(cursor.next()?.map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+
+    fn has_index_settings(&mut self) -> Result<bool> {
+        Ok(self.txn.entries(Table::IndexSettings)? > 0)
     }
 }
 
@@ -128,5 +142,13 @@ impl RowsMut for Changes<'_> {
     fn adopt(&mut self, reserved: Reserved) -> Result<()> {
         self.used += reserved.extent.len as i64;
         end_reservation(&mut self.txn, reserved.lease, reserved.extent)
+    }
+    fn index(&mut self, oid: Oid, touch: Touch) -> Result<()> {
+        match touch {
+            Touch::New(IndexMode::None) => self.unindexed += 1,
+            Touch::Gone(IndexMode::None) => self.unindexed -= 1,
+            _ => {}
+        }
+        index::touched(&mut self.txn, oid, touch)
     }
 }

@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::fail;
 use crate::group::Stamp;
 use crate::id::Gid;
-use crate::object::{self, Class, NewObject, Record, Stored};
+use crate::index::IndexMode;
+use crate::object::{self, Class, NewObject, Placement, Record, Stored};
 
 /// A new object's sections, encoded once.
 struct Encoded<'a> {
@@ -26,6 +27,7 @@ pub(crate) struct Link<'a> {
     pub path: Cow<'a, str>,
     encoded: Encoded<'a>,
     pub overwrite: bool,
+    pub index: Option<IndexMode>,
 }
 
 impl<'a> Link<'a> {
@@ -34,7 +36,7 @@ impl<'a> Link<'a> {
         (from, path): (Gid, &'a str),
         new: &'a NewObject,
         attrs: Vec<u8>,
-        overwrite: bool,
+        placement: Placement,
     ) -> Result<Self> {
         let mut sections = Vec::with_capacity(32);
         if new.class != Class::Blob {
@@ -54,7 +56,13 @@ impl<'a> Link<'a> {
             attrs,
             origin: new.origin.as_slice().into(),
         };
-        Ok(Link { from, path: path.into(), encoded, overwrite })
+        Ok(Link {
+            from,
+            path: path.into(),
+            encoded,
+            overwrite: placement.overwrite,
+            index: placement.index,
+        })
     }
 
     /// The same, for keeps.
@@ -84,6 +92,8 @@ impl<'a> Link<'a> {
             dims: &self.encoded.dims,
             attrs: &self.encoded.attrs,
             origin: &self.encoded.origin,
+            // Known once the parent is.
+            index: IndexMode::default(),
             stored,
         }
     }

@@ -17,6 +17,7 @@ use crate::extent::{Allocation, View};
 use crate::fail;
 use crate::group::{self, NewRecord, Stamp, Target};
 use crate::id::{Gid, ID_BLOCK, Member, Oid, id_key};
+use crate::index::Touch;
 use crate::name::{Path, check_key};
 use crate::object::{
     self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
@@ -96,7 +97,7 @@ impl Realm {
         let core = self.writable()?;
         check_data(new, data.len() as u64)?;
         if data.len() as u64 <= INLINE_BYTES_MAX {
-            let link = core.link_of(parent, path, new, placement.overwrite)?;
+            let link = core.link_of(parent, path, new, placement)?;
             return core.link_inline(&link, data);
         }
         let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
@@ -115,7 +116,7 @@ impl Realm {
         let core = self.writable()?;
         let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
         if nbytes <= INLINE_BYTES_MAX {
-            let link = core.link_of(parent, path, new, placement.overwrite)?;
+            let link = core.link_of(parent, path, new, placement)?;
             return core.link_inline(&link, &vec![0; nbytes as usize]);
         }
         let allocation = self.allocate(parent, path, new, nbytes, placement)?;
@@ -135,7 +136,7 @@ impl Realm {
     ) -> Result<Allocation> {
         let core = self.writable()?;
         check_data(new, nbytes)?;
-        let link = core.link_of(parent, path, new, placement.overwrite)?;
+        let link = core.link_of(parent, path, new, placement)?;
         core.check_free(&link)?;
         let (reserved, claim) = core.reserve(nbytes, placement.device)?;
         Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
@@ -287,14 +288,14 @@ impl Core {
         from: Gid,
         path: &'a str,
         new: &'a NewObject,
-        overwrite: bool,
+        placement: Placement,
     ) -> Result<Link<'a>> {
         let attrs = if new.attrs.is_empty() {
             Vec::new()
         } else {
             self.encode_attrs(&self.enter()?, &new.attrs)?
         };
-        Link::new((from, path), new, attrs, overwrite)
+        Link::new((from, path), new, attrs, placement)
     }
 
     fn encode_attrs(&self, inside: &Inside<'_>, attrs: &[(String, Value)]) -> Result<Vec<u8>> {
@@ -354,7 +355,7 @@ impl Core {
             let mut ids = ids;
             let oid = ids.take();
             let mut new_id = || ids.take();
-            let new = NewRecord { oid, record, reserved };
+            let new = NewRecord { oid, record, index: link.index, reserved };
             group::link(rows, &target, &new, link.overwrite, &mut new_id).map(|()| oid)
         })
     }
@@ -404,10 +405,14 @@ impl Core {
                 check_fits(record, &stored)?;
                 let generation = generation.wrapping_add(1);
                 let row = Record { stored, generation, modified: stamp.now, ..*record }.encode();
-                Ok(Some((row, record.extent())))
+                let sized = record.stored.nbytes() != stored.nbytes();
+                Ok(Some((row, record.extent(), sized.then_some(record.index))))
             })?;
-            let Some((row, before)) = swapped else { return Ok(false) };
+            let Some((row, before, resized)) = swapped else { return Ok(false) };
             rows.put(Table::Objects, &id_key(oid), &row)?;
+            if let Some(index) = resized {
+                rows.index(oid, Touch::Changed(index))?;
+            }
             if let Some(reserved) = reserved {
                 rows.adopt(reserved)?;
             }

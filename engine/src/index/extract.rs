@@ -1,0 +1,73 @@
+//! What the index keeps of an object: its record as a row of cells.
+//!
+//! The built-in cells are here and nowhere else: queries that judge a record itself ask for the
+//! same ones.
+
+use std::borrow::Cow;
+
+use super::cell::{Cell, cells_of};
+use super::column_key::{
+    CREATED, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OWNER, Row, SHAPE, SIZE, unsigned,
+};
+use crate::attrs;
+use crate::dtype::{DType, shape_text};
+use crate::error::Result;
+use crate::id::Oid;
+use crate::object::{Class, Record};
+
+/// The dtype as numpy writes it; `bytes` for a blob.
+pub(crate) fn dtype_text(record: &Record<'_>) -> Result<Cow<'static, str>> {
+    // The usual ones, without a decoding and an allocation for each object.
+    Ok(match (record.class, record.dtype) {
+        (Class::Blob | Class::Group, _) => "bytes".into(),
+        (Class::Strings, _) => "StringDType()".into(),
+        (_, [1, b'f', b'<', 8, 0, 0, 0]) => "float64".into(),
+        (_, [1, b'f', b'<', 4, 0, 0, 0]) => "float32".into(),
+        (_, [1, b'i', b'<', 8, 0, 0, 0]) => "int64".into(),
+        (_, [1, b'i', b'<', 4, 0, 0, 0]) => "int32".into(),
+        (_, dtype) => DType::decode(dtype)?.0.text().into(),
+    })
+}
+
+/// The shape as Python writes it; a blob's is that of its bytes.
+pub(crate) fn shape(record: &Record<'_>) -> Vec<u64> {
+    match record.class {
+        Class::Blob => vec![record.stored.nbytes()],
+        _ => record.decode_shape(),
+    }
+}
+
+/// How many items a shape has.
+pub(crate) fn size(shape: &[u64]) -> u64 {
+    shape.iter().fold(1, |size: u64, length| size.saturating_mul(*length))
+}
+
+/// What the index keeps of an object, whose name has this number.
+pub(crate) fn row_of<'a>(oid: Oid, record: &Record<'a>, name: u32) -> Result<Row<'a>> {
+    let mut cells = Vec::with_capacity(48);
+    for entry in attrs::entries(record.attrs) {
+        let entry = entry?;
+        cells.push((entry.key, cells_of(&entry)?.indexed()));
+    }
+    let attributes = cells.len() as u64;
+    // Usually they are in order already; each key is there once.
+    if !cells.is_sorted_by(|a, b| a.0 < b.0) {
+        cells.sort_by_key(|(key, _)| *key);
+        cells.dedup_by_key(|(key, _)| *key);
+    }
+    let shape = shape(record);
+    let built_in = [
+        (GROUP, unsigned(record.parent)),
+        (NAME, Cell::Int(i64::from(name))),
+        (OWNER, Cell::Int(i64::from(record.owner))),
+        (DTYPE, Cell::Text(dtype_text(record)?)),
+        (SHAPE, Cell::Text(shape_text(&shape).into())),
+        (NDIM, Cell::Int(shape.len() as i64)),
+        (SIZE, unsigned(size(&shape))),
+        (NBYTES, unsigned(record.stored.nbytes())),
+        (CREATED, Cell::Time(record.created)),
+        (NATTRS, unsigned(attributes)),
+    ];
+    cells.extend(built_in.into_iter().map(|(key, cell)| (key, Some(cell))));
+    Ok(Row { oid, cells })
+}

@@ -1,0 +1,313 @@
+//! What a comparison means: the one place that says which cells a test is true of.
+//!
+//! - Numbers compare as numbers whatever their width, exactly; strings as Unicode, by code points.
+//! - A comparison of unlike types is false, and `!=` of them too.
+//! - NaN is equal to nothing and in no order (IEEE 754): only `!=` with a number is true of it.
+//! - A string beside a time is the instant that it names (`literal.rs`); if it names none, they are
+//!   unlike.
+//! - A value of several items, or none, is only there, and `contains` what one of its items equals.
+//!   On one item `contains` looks for a part if both are strings, and else for an equal.
+//!
+//! [`Predicate::ranges`] tells the same of whole ranges of cells, so that what a zone or a run says
+//! can decide without its cells; a property test holds the two together.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use super::ast::{Comparison, Literal, Test};
+use super::like::Like;
+use super::literal::{cell_of, time_of};
+use crate::index::cell::{Cell, Cells, compare, total_order};
+
+/// A test, made ready to be asked of many cells.
+#[derive(Clone, Debug)]
+pub(crate) enum Predicate {
+    /// A comparison with one value.
+    Compare(Comparison, Operand),
+    /// Both ends included.
+    Between(Operand, Operand),
+    /// Equal to any of these: in `total_order`, each once, with the instants that strings name.
+    In(Vec<Cell<'static>>),
+    /// A part of a string; an equal.
+    Contains(Operand),
+    /// The start of a string.
+    StartsWith(String),
+    /// The end of a string.
+    EndsWith(String),
+    /// A pattern of a string.
+    Like(Like),
+    /// There is a value.
+    Exists,
+}
+
+/// A literal as cells: itself, and the instant that it names.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    cell: Cell<'static>,
+    time: Option<Cell<'static>>,
+}
+
+/// Cells that compare with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    /// Integers and floating-point numbers.
+    Number,
+    /// Instants.
+    Time,
+    /// Strings.
+    Text,
+    /// What equals nothing.
+    Other,
+}
+
+impl Class {
+    /// Every one.
+    pub(crate) const ALL: [Class; 4] = [Class::Number, Class::Time, Class::Text, Class::Other];
+
+    /// The class of a cell.
+    pub(crate) fn of(cell: &Cell<'_>) -> Self {
+        match cell {
+            Cell::Int(_) | Cell::Big(_) | Cell::Float(_) => Class::Number,
+            Cell::Time(_) => Class::Time,
+            Cell::Text(_) => Class::Text,
+            Cell::Other => Class::Other,
+        }
+    }
+}
+
+/// A range of cells of one class, NaN apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    /// From here.
+    pub(crate) low: Bound<Cell<'static>>,
+    /// To here.
+    pub(crate) high: Bound<Cell<'static>>,
+    /// Whether the test is true of all in it; if not, it may be false of some.
+    pub(crate) exact: bool,
+}
+
+impl Range {
+    fn new(low: Bound<Cell<'static>>, high: Bound<Cell<'static>>) -> Self {
+        Range { low, high, exact: true }
+    }
+
+    fn all(exact: bool) -> Self {
+        Range { low: Bound::Unbounded, high: Bound::Unbounded, exact }
+    }
+
+    fn point(cell: &Cell<'static>) -> Self {
+        Range::new(Bound::Included(cell.clone()), Bound::Included(cell.clone()))
+    }
+
+    /// Whether a cell of the range's class, not NaN, lies in it.
+    pub(crate) fn holds(&self, cell: &Cell<'_>) -> bool {
+        let above = match &self.low {
+            Bound::Included(low) => compare(cell, low).is_some_and(Ordering::is_ge),
+            Bound::Excluded(low) => compare(cell, low).is_some_and(Ordering::is_gt),
+            Bound::Unbounded => true,
+        };
+        above
+            && match &self.high {
+                Bound::Included(high) => compare(cell, high).is_some_and(Ordering::is_le),
+                Bound::Excluded(high) => compare(cell, high).is_some_and(Ordering::is_lt),
+                Bound::Unbounded => true,
+            }
+    }
+}
+
+impl Operand {
+    fn new(literal: &Literal) -> Self {
+        Operand { cell: cell_of(literal), time: time_of(literal) }
+    }
+
+    /// The operand among cells of this class; `None` where it is unlike them all.
+    fn among(&self, class: Class) -> Option<&Cell<'static>> {
+        if Class::of(&self.cell) == class {
+            return Some(&self.cell);
+        }
+        self.time.as_ref().filter(|_| class == Class::Time)
+    }
+
+    /// How a cell compares with the operand.
+    fn order(&self, cell: &Cell<'_>) -> Option<Ordering> {
+        match (&self.time, cell) {
+            (Some(time), Cell::Time(_)) => compare(cell, time),
+            _ => compare(cell, &self.cell),
+        }
+    }
+
+    fn equals(&self, cell: &Cell<'_>) -> bool {
+        self.order(cell) == Some(Ordering::Equal)
+    }
+}
+
+impl Predicate {
+    /// Makes a test ready.
+    pub(crate) fn new(test: &Test) -> Self {
+        match test {
+            Test::Compare(comparison, value) => Self::Compare(*comparison, Operand::new(value)),
+            Test::Between(low, high) => Self::Between(Operand::new(low), Operand::new(high)),
+            Test::In(values) => {
+                let times = values.iter().filter_map(time_of);
+                let mut cells = values.iter().map(cell_of).chain(times).collect::<Vec<_>>();
+                cells.sort_unstable_by(total_order);
+                cells.dedup_by(|a, b| total_order(a, b).is_eq());
+                Self::In(cells)
+            }
+            Test::Contains(value) => Self::Contains(Operand::new(value)),
+            Test::StartsWith(start) => Self::StartsWith(start.clone()),
+            Test::EndsWith(end) => Self::EndsWith(end.clone()),
+            Test::Like(pattern) => Self::Like(Like::new(pattern)),
+            Test::Exists => Self::Exists,
+        }
+    }
+
+    /// Whether the test is true of a value.
+    pub(crate) fn cells(&self, cells: &Cells<'_>) -> bool {
+        match (cells, self) {
+            (Cells::One(cell), _) => self.cell(cell),
+            (Cells::Many(_), Self::Exists) => true,
+            (Cells::Many(items), Self::Contains(wanted)) => items.iter().any(|i| wanted.equals(i)),
+            (Cells::Many(_), _) => false,
+        }
+    }
+
+    /// Whether the test is true of a value of one item.
+    pub(crate) fn cell(&self, cell: &Cell<'_>) -> bool {
+        match (self, cell) {
+            (Self::Compare(comparison, value), _) => match value.order(cell) {
+                Some(order) => comparison.allows(order),
+                None => {
+                    *comparison == Comparison::Ne
+                        && is_nan(cell)
+                        && Class::of(&value.cell) == Class::Number
+                }
+            },
+            (Self::Between(low, high), _) => {
+                low.order(cell).is_some_and(Ordering::is_ge)
+                    && high.order(cell).is_some_and(Ordering::is_le)
+            }
+            (Self::In(values), _) => {
+                !is_nan(cell) && values.binary_search_by(|value| total_order(value, cell)).is_ok()
+            }
+            (Self::Contains(Operand { cell: Cell::Text(part), .. }), Cell::Text(text)) => {
+                text.contains(part.as_ref())
+            }
+            (Self::Contains(value), _) => value.equals(cell),
+            (Self::StartsWith(start), Cell::Text(text)) => text.starts_with(start.as_str()),
+            (Self::EndsWith(end), Cell::Text(text)) => text.ends_with(end.as_str()),
+            (Self::Like(pattern), Cell::Text(text)) => pattern.matches(text),
+            (Self::Exists, _) => true,
+            (Self::StartsWith(_) | Self::EndsWith(_) | Self::Like(_), _) => false,
+        }
+    }
+
+    /// Whether the test is true of NaN, which no range holds.
+    pub(crate) fn takes_nan(&self) -> bool {
+        self.cell(&Cell::Float(f64::NAN))
+    }
+
+    /// Whether the test can be true of a value of several items, or none.
+    pub(crate) fn takes_many(&self) -> bool {
+        matches!(self, Self::Exists | Self::Contains(_))
+    }
+
+    /// The ranges of a class, ascending and apart, outside of which the test is false of every cell
+    /// but NaN. Values of several items are not told of.
+    pub(crate) fn ranges(&self, class: Class) -> Vec<Range> {
+        let ranges = match self {
+            Self::Compare(comparison, value) => match value.among(class) {
+                Some(value) => comparison.ranges(value),
+                None => Vec::new(),
+            },
+            Self::Between(low, high) => match (low.among(class), high.among(class)) {
+                (Some(low), Some(high)) if compare(low, high).is_some_and(Ordering::is_le) => {
+                    vec![Range::new(Bound::Included(low.clone()), Bound::Included(high.clone()))]
+                }
+                _ => Vec::new(),
+            },
+            Self::In(values) => {
+                values.iter().filter(|v| Class::of(v) == class).map(Range::point).collect()
+            }
+            Self::Contains(value) => match (class, value.among(class)) {
+                (Class::Text, Some(Cell::Text(part))) => vec![Range::all(part.is_empty())],
+                (_, Some(value)) => vec![Range::point(value)],
+                _ => Vec::new(),
+            },
+            Self::Exists => vec![Range::all(true)],
+            _ if class != Class::Text => Vec::new(),
+            Self::StartsWith(start) => vec![starting(start, true)],
+            Self::EndsWith(end) => vec![Range::all(end.is_empty())],
+            Self::Like(pattern) => match pattern.exact() {
+                Some(only) => vec![Range::point(&Cell::Text(only.to_owned().into()))],
+                None => {
+                    let (prefix, decides) = pattern.prefix();
+                    vec![starting(&prefix, decides)]
+                }
+            },
+        };
+        debug_assert!(class != Class::Other || matches!(self, Self::Exists) || ranges.is_empty());
+        ranges
+    }
+}
+
+impl Comparison {
+    /// Whether it is true where the value compares so with the literal.
+    fn allows(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Eq => order.is_eq(),
+            Comparison::Ne => order.is_ne(),
+            Comparison::Lt => order.is_lt(),
+            Comparison::Le => order.is_le(),
+            Comparison::Gt => order.is_gt(),
+            Comparison::Ge => order.is_ge(),
+        }
+    }
+
+    fn ranges(self, value: &Cell<'static>) -> Vec<Range> {
+        use Bound::{Excluded, Included, Unbounded};
+        let value = || value.clone();
+        match self {
+            Comparison::Eq => vec![Range::point(&value())],
+            Comparison::Ne => vec![
+                Range::new(Unbounded, Excluded(value())),
+                Range::new(Excluded(value()), Unbounded),
+            ],
+            Comparison::Lt => vec![Range::new(Unbounded, Excluded(value()))],
+            Comparison::Le => vec![Range::new(Unbounded, Included(value()))],
+            Comparison::Gt => vec![Range::new(Excluded(value()), Unbounded)],
+            Comparison::Ge => vec![Range::new(Included(value()), Unbounded)],
+        }
+    }
+}
+
+fn is_nan(cell: &Cell<'_>) -> bool {
+    matches!(cell, Cell::Float(value) if value.is_nan())
+}
+
+/// The strings that start so.
+fn starting(start: &str, exact: bool) -> Range {
+    let low = Cell::Text(start.to_owned().into());
+    let high = match after(start) {
+        Some(next) => Bound::Excluded(Cell::Text(next.into())),
+        None => Bound::Unbounded,
+    };
+    Range { low: Bound::Included(low), high, exact }
+}
+
+/// The least string above all that start so; `None` where there is none.
+pub(crate) fn after(start: &str) -> Option<String> {
+    let mut next = start.to_owned();
+    while let Some(last) = next.pop() {
+        // Above the surrogates, which are no characters.
+        let above = if last == '\u{d7ff}' { 0xe000 } else { last as u32 + 1 };
+        if let Some(above) = char::from_u32(above) {
+            next.push(above);
+            return Some(next);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
