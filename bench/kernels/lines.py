@@ -75,7 +75,7 @@ def both(crew: Crew, rounds: int, nbytes: int, count: int) -> Iterator[Line]:
 
 
 def titled(kernel: str, nbytes: int, processes: int) -> Line:
-    """A line with nothing in it yet."""
+    """Return a line with nothing in it yet."""
     limit = LIMITS[kernel].get(nbytes)
     against = Bound(ENGRAM, MIQS, "speed", limit) if limit else Bound(ENGRAM, MIQS, "show")
     bounds = [against, Bound(ENGRAM, PEAK, "show"), Bound(MIQS, PEAK, "show")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Values = NDArray[np.float32]
-    Attributes = dict[str, int | float | str]
+    Attributes = dict[str, float | str]
 
 VARIABLES = ("x", "y", "z", "ux", "uy", "uz", "energy", "weight")
 UNITS = ("m", "m", "m", "m s-1", "m s-1", "m s-1", "J", "1")
@@ -43,7 +43,7 @@ class Particles:
         return [self.one(i, float(extremes[i])) for i in range(self.count)]
 
     def one(self, i: int, extreme: float) -> tuple[str, Attributes]:
-        """The name and attributes of object `i`."""
+        """Return the name and attributes of object `i`."""
         block, variable = divmod(i, len(VARIABLES))
         attributes: Attributes = {
             "variable": VARIABLES[variable],

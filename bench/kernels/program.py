@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import h5py
 import netCDF4
@@ -34,7 +34,7 @@ BINS = 64
 class Library(Protocol):
     """What a program asks of a library."""
 
-    def begin(self, mode: str) -> None:
+    def begin(self, mode: Literal["r", "w"]) -> None:
         """Open what is stored, to write it anew ("w") or to read it ("r")."""
 
     def save(self, step: int, fields: Fields, attributes: dict[str, Attributes]) -> None:
@@ -53,7 +53,7 @@ class WithH5py:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "program.h5"
 
-    def begin(self, mode: str) -> None:
+    def begin(self, mode: Literal["r", "w"]) -> None:
         self.file = h5py.File(self.path, mode)
 
     def save(self, step: int, fields: Fields, attributes: dict[str, Attributes]) -> None:
@@ -77,7 +77,7 @@ class WithNetCdf:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "program.nc"
 
-    def begin(self, mode: str) -> None:
+    def begin(self, mode: Literal["r", "w"]) -> None:
         self.file = netCDF4.Dataset(self.path, mode)
         self.file.set_auto_maskandscale(False)
         if mode == "w":
@@ -110,7 +110,7 @@ class WithEngram:
         self.path = folder / "program.pool"
         engram.create(self.path, size=1 << 30).close()
 
-    def begin(self, mode: str) -> None:
+    def begin(self, mode: Literal["r", "w"]) -> None:
         self.pool = engram.open(self.path, mode="r" if mode == "r" else "r+")
         self.group = self.pool["run"] if mode == "r" else self.pool.create_group("run")
 

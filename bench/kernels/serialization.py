@@ -26,7 +26,7 @@ QUICK = (64 << 10,)
 
 
 def lines(setting: Setting) -> Iterator[Line]:
-    """The shares, and how long the program took, for each size of an array."""
+    """Measure the shares, and how long the program took, for each size of an array."""
     for nbytes, steps in STEPS.items():
         if setting.quick and nbytes not in QUICK:
             continue

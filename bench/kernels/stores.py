@@ -59,11 +59,7 @@ class Own:
     def begin(self, turn: int, *, again: bool) -> None:
         if again and turn:
             del self.pool[f"{self.place}/{turn - 1}"]
-        if hasattr(self.pool, "drain_index"):  # SHIM
-            self.pool.drain_index()
-            self.group = self.pool.create_group(f"{self.place}/{turn}", index=self.index)
-        else:
-            self.group = self.pool.create_group(f"{self.place}/{turn}")
+        self.group = self.pool.create_group(f"{self.place}/{turn}")
 
     def write(self, objects: Named, values: Values) -> None:
         create = self.group.create_array
@@ -121,7 +117,7 @@ class Hdf5:
                 self.annotate(made, key.encode(), value)
             self.index.insert(f"{self.place}/{name}", attributes)
 
-    def annotate(self, made: h5d.DatasetID, key: bytes, value: int | float | str) -> None:
+    def annotate(self, made: h5d.DatasetID, key: bytes, value: float | str) -> None:
         """Give a dataset an attribute."""
         kind: h5t.TypeID
         if isinstance(value, str):
@@ -156,14 +152,17 @@ class Peak:
         self.map[:] = 1
 
     def write(self) -> None:
+        """Write all pieces."""
         for piece in self.pieces:
             piece[:] = self.memory
 
     def read(self) -> None:
+        """Read all pieces."""
         for piece in self.pieces:
             self.memory[:] = piece
 
     def close(self) -> None:
+        """Close the file and remove it."""
         os.close(self.file)
         self.path.unlink()
 
@@ -173,8 +172,8 @@ class PeakOfCalls(Peak):
 
     def write(self) -> None:
         for i in range(PIECES):
-            os.pwrite(self.file, self.memory, i * PIECE)
+            os.pwrite(self.file, self.memory.data, i * PIECE)
 
     def read(self) -> None:
         for i in range(PIECES):
-            os.preadv(self.file, [self.memory], i * PIECE)
+            os.preadv(self.file, [self.memory.data], i * PIECE)
