@@ -10,6 +10,7 @@
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
+//! | `query` | queries |
 
 mod commit;
 mod core;
@@ -17,6 +18,7 @@ mod index;
 mod link;
 mod look;
 mod open;
+mod query;
 mod space;
 mod write;
 
