@@ -194,7 +194,11 @@ impl Families {
                 (None, 0) => return Ok(id),
                 (_, into @ 1..) => into,
                 (Some(split), 0) => {
-                    if is_high(split, cells) { split.high } else { split.low }
+                    if is_high(split, cells) {
+                        split.high
+                    } else {
+                        split.low
+                    }
                 }
             };
         }

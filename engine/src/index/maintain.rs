@@ -244,7 +244,10 @@ impl Known {
         for keys in asked {
             let family = self.families.get(id)?;
             let known = |key: &ColumnKey| {
-                family.groups.iter().any(|g| g.kind == GroupKind::Columns && g.columns.contains(key))
+                family
+                    .groups
+                    .iter()
+                    .any(|g| g.kind == GroupKind::Columns && g.columns.contains(key))
             };
             if keys.iter().filter(|key| known(key)).count() < 2 {
                 continue;

@@ -90,12 +90,7 @@ impl Records {
 }
 
 /// Seals objects, ascending.
-pub(crate) fn seal(
-    rows: &mut Changes<'_>,
-    root: Gid,
-    oids: &[Oid],
-    origin: Origin,
-) -> Result<()> {
+pub(crate) fn seal(rows: &mut Changes<'_>, root: Gid, oids: &[Oid], origin: Origin) -> Result<()> {
     let mut records = Records::default();
     for &oid in oids {
         // What has no record is not indexed: verify would have said so.
@@ -156,9 +151,7 @@ pub(crate) fn settings_of(rows: &mut Changes<'_>, root: Gid, tag: Gid) -> Result
     match settings::at(rows, at) {
         Ok((settings, _)) => Ok(settings.effective()),
         // The group is gone: what is left of its families are dead positions.
-        Err(error) if error.kind() == Kind::NotFound => {
-            Ok(settings::at(rows, root)?.0.effective())
-        }
+        Err(error) if error.kind() == Kind::NotFound => Ok(settings::at(rows, root)?.0.effective()),
         Err(error) => Err(error),
     }
 }

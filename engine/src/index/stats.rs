@@ -182,9 +182,10 @@ impl Counted<'_, '_> {
         let objects = own.iter().map(|entry| u64::from(entry.rows)).sum();
         let bounds = self.bounds(family)?;
         let built_in = (BUILTIN_GROUP, false, Vec::new());
-        let listed = family.groups.iter().map(|group| {
-            (group.id, group.kind == GroupKind::Runs, group.columns.clone())
-        });
+        let listed = family
+            .groups
+            .iter()
+            .map(|group| (group.id, group.kind == GroupKind::Runs, group.columns.clone()));
         for (id, runs, columns) in std::iter::once(built_in).chain(listed) {
             let (count, bytes) = blocks.get(&id).copied().unwrap_or_default();
             let keys = columns.iter().filter(|key| !is_builtin(**key)).map(|key| {

@@ -66,9 +66,8 @@ impl Realm {
     pub fn index_settings(&self, group: Gid) -> Result<IndexSettings> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        let own = batch::with(core, |overlay| {
-            settings::own(&mut overlay.look(inside.catalog()), group)
-        })?;
+        let own =
+            batch::with(core, |overlay| settings::own(&mut overlay.look(inside.catalog()), group))?;
         match own {
             Some(own) => Ok(own.unwrap_or_default()),
             None => Ok(settings::own(&mut Snapshot(&inside.read()?), group)?.unwrap_or_default()),

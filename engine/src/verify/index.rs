@@ -56,7 +56,9 @@ impl Walk<'_> {
         for entry in &segments {
             if !families.contains(&entry.family) {
                 let Entry { segment, family, .. } = entry;
-                self.problem(format!("segment {segment} is of family {family}, which is not there"));
+                self.problem(format!(
+                    "segment {segment} is of family {family}, which is not there"
+                ));
             }
             if let Err(error) = self.segment(txn, entry, &mut places) {
                 self.problem(format!("segment {}: {error}", entry.segment));
@@ -144,7 +146,9 @@ impl Walk<'_> {
         }
         let account = meta_u64(txn.get(Table::Meta, UNINDEXED)?)?;
         if account != unindexed {
-            self.problem(format!("{unindexed} objects are not indexed, the account says {account}"));
+            self.problem(format!(
+                "{unindexed} objects are not indexed, the account says {account}"
+            ));
         }
         Ok(())
     }
@@ -192,7 +196,8 @@ impl Walk<'_> {
         for column in head.columns() {
             let column = column?;
             kept.insert(column.key);
-            let Some(block) = txn.get(Table::IndexSegments, &part_key(entry.segment, column.part))?
+            let Some(block) =
+                txn.get(Table::IndexSegments, &part_key(entry.segment, column.part))?
             else {
                 self.problem(format!("segment {} has no part {}", entry.segment, column.part));
                 continue;
@@ -218,7 +223,10 @@ impl Walk<'_> {
                         == Verdict::None
                 {
                     let key = column.key;
-                    self.problem(format!("segment {}: a cell of {key} is in no zone", entry.segment));
+                    self.problem(format!(
+                        "segment {}: a cell of {key} is in no zone",
+                        entry.segment
+                    ));
                 }
             }
         }
