@@ -4,7 +4,7 @@ An expression is written down as it is made: `str(expression)` is the query lang
 parser reads, in the engine. So an expression can do what the language can, and nothing else.
 """
 
-import datetime
+import datetime as dt
 import difflib
 import re
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ _INTEGERS = range(-(2**63), 2**64)
 _JOIN = (
     "join expressions with & and |, negate them with ~ (not with and, or, not), each in "
     'parentheses: (engram.attr("a") < 5) & ~(engram.attr("b") == 1); for 0 < x < 5 write '
-    'engram.attr("x") > 0 and so on, or between'
+    "(x > 0) & (x < 5), or x.between(0, 5)"
 )
 
 
@@ -76,19 +76,17 @@ class Expression:
         raise ArgumentError(f"the expression {self} is neither true nor false by itself: {_JOIN}")
 
     def __and__(self, other: "Expression") -> "Expression":
-        return _joined("and", self, other)
+        return _joined("and", self, other) if isinstance(other, Expression) else NotImplemented
 
     def __or__(self, other: "Expression") -> "Expression":
-        return _joined("or", self, other)
+        return _joined("or", self, other) if isinstance(other, Expression) else NotImplemented
 
     def __invert__(self) -> "Expression":
         text = f"({self})" if self._joint in {"and", "or"} else str(self)
         return Expression("not", (text,))
 
 
-def _joined(joint: Literal["and", "or"], left: Expression, right: object) -> Expression:
-    if not isinstance(right, Expression):
-        return NotImplemented
+def _joined(joint: Literal["and", "or"], left: Expression, right: Expression) -> Expression:
     parts: tuple[str, ...] = ()
     for side in (left, right):
         if side._joint == joint:
@@ -313,7 +311,7 @@ def _value(value: object) -> str:
             return _quoted(str.__str__(value))
         case bool() | np.bool_():
             return "true" if value else "false"
-        case np.datetime64() | datetime.date():
+        case np.datetime64() | dt.date():
             return _quoted(_instant(value))
         case np.timedelta64():
             pass
@@ -327,7 +325,9 @@ def _value(value: object) -> str:
 def _refused(value: object) -> str:
     """Say why a value cannot stand in a query, and what to do."""
     if value is None:
-        return "nothing compares with None: ask whether there is a value by .exists() or ~….exists()"
+        return (
+            "nothing compares with None: ask whether there is a value by .exists() or ~….exists()"
+        )
     if isinstance(value, Field | Expression):
         return f"a field is compared with values alone, not with {value!r}"
     if isinstance(value, np.ndarray | list | tuple | set | frozenset):
@@ -351,16 +351,16 @@ def _float(value: float) -> str:
     return repr(value)
 
 
-def _instant(value: np.datetime64 | datetime.date) -> str:
+def _instant(value: np.datetime64 | dt.date) -> str:
     """Write an instant as the language reads it; one beyond its years as the last of them."""
     if value != value:  # noqa: PLR0124 - what NaT is
         raise ArgumentError("NaT is equal to nothing: no comparison with it is ever true")
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
         try:
-            value = value.astimezone(datetime.UTC)
+            value = value.astimezone(dt.UTC)
         except OverflowError:
             value = value.replace(tzinfo=None)
-    if isinstance(value, datetime.date):
+    if isinstance(value, dt.date):
         return value.isoformat()
     if np.datetime_data(value.dtype)[0] in {"Y", "M"}:
         value = value.astype("M8[D]")
