@@ -92,7 +92,7 @@ fn who_dies_while_sealing_or_merging_leaves_a_whole_index() {
             let peer = fork(|line| work(&realm, line, "own", seed ^ round, u64::MAX));
             peer.line.expect(1);
             // So many looks at the pool from here it dies, wherever it is.
-            for _ in 0..random.below(200) {
+            for _ in 0..random.below(5000) {
                 realm.lookup(realm.root(), "own").unwrap();
             }
             peer.kill();
