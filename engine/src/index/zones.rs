@@ -1,9 +1,9 @@
 //! The rows of `index_zones`: every segment's zones, column by column.
 //!
 //! Key: column (4, big-endian), then segment / [`SEGMENTS_PER_ROW`] (4, big-endian). Value: the
-//! zones of these segments, ascending by segment and class. So a query reads one column's zones from
-//! front to end, and a seal changes one row for each column. A row of 120 zones is 3,840 bytes: with
-//! its header it fills one page, where 128 would take two.
+//! zones of these segments, ascending by segment and class. So a query reads one column's zones
+//! from front to end, and a seal changes one row for each column. A row of 120 zones is 3,840
+//! bytes: with its header it fills one page, where 128 would take two.
 //!
 //! The zones of the column [`OID`] are the directory: one for each segment that there is.
 

@@ -46,11 +46,6 @@ impl<'a> Packed<'a> {
         Some(Packed { bytes: taken, width, len })
     }
 
-    /// The bits of an item.
-    pub(crate) fn width(&self) -> u32 {
-        self.width
-    }
-
     fn mask(&self) -> u64 {
         if self.width == 64 { u64::MAX } else { (1 << self.width) - 1 }
     }
@@ -59,15 +54,12 @@ impl<'a> Packed<'a> {
     pub(crate) fn get(&self, at: usize) -> u64 {
         let bit = at * self.width as usize;
         let from = self.bytes.get(bit / 8..).unwrap_or_default();
-        let word = match from.first_chunk::<8>() {
-            Some(whole) => u64::from_le_bytes(*whole),
-            None => {
-                let mut whole = [0; 8];
-                whole[..from.len()].copy_from_slice(from);
-                u64::from_le_bytes(whole)
-            }
-        };
-        word >> (bit % 8) & self.mask()
+        let whole = from.first_chunk().copied().unwrap_or_else(|| {
+            let mut whole = [0; 8];
+            whole[..from.len()].copy_from_slice(from);
+            whole
+        });
+        u64::from_le_bytes(whole) >> (bit % 8) & self.mask()
     }
 
     /// The items `64 * block..`, up to 64 of them; returns how many. What lies behind them in `out`

@@ -294,7 +294,9 @@ impl<'a> Ints<'a> {
         match &self.form {
             Form::Packed(framed) => {
                 framed.items.unpack(block, out);
-                out.iter_mut().for_each(|item| *item = item.wrapping_add(framed.least));
+                for item in out {
+                    *item = item.wrapping_add(framed.least);
+                }
             }
             Form::Steps { count: stretches, ends, firsts, steps } => {
                 let from = (block * BLOCK) as u64;
@@ -336,7 +338,9 @@ impl<'a> Ints<'a> {
         let mut out = [0; BLOCK];
         for block in 0..self.len.div_ceil(BLOCK) {
             let count = self.block(block, &mut out);
-            out[..count].iter().for_each(|item| visit(*item));
+            for item in &out[..count] {
+                visit(*item);
+            }
         }
     }
 
