@@ -79,12 +79,28 @@ impl<'a> Packed<'a> {
             &copy
         };
         let bytes = &bytes[..8 * width + 8];
-        for (at, item) in out.iter_mut().enumerate() {
-            let bit = at * width;
-            let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
-            *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
+        // The widths of codes, with shifts that the compiler knows.
+        macro_rules! unpack {
+            ($($width:literal)*) => {
+                match width {
+                    $($width => unpack_block(bytes, $width, (1 << $width) - 1, out),)*
+                    _ => unpack_block(bytes, width, mask, out),
+                }
+            };
         }
+        unpack!(1 2 3 4 5 6 7 8 9 10 11 12);
         count
+    }
+}
+
+#[allow(clippy::inline_always)] // the code of a width is worth its bytes
+#[inline(always)]
+fn unpack_block(bytes: &[u8], width: usize, mask: u64, out: &mut [u64; 64]) {
+    let bytes = &bytes[..8 * width + 8];
+    for (at, item) in out.iter_mut().enumerate() {
+        let bit = at * width;
+        let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
+        *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
     }
 }
 

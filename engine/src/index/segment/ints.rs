@@ -372,19 +372,19 @@ impl<'a> Ints<'a> {
 
     /// Which numbers pass.
     pub(crate) fn matching(&self, mut passes: impl FnMut(u64) -> bool) -> Bitmap {
-        if let Form::Steps { count, ends, firsts, steps } = &self.form {
-            if (0..*count).all(|place| steps.get(place) == 0) {
-                let mut bitmap = Bitmap::new(self.len);
-                let mut start = 0;
-                for place in 0..*count {
-                    let end = (ends.get(place) as usize).min(self.len);
-                    if passes(firsts.get(place)) {
-                        bitmap.insert_range(start, end);
-                    }
-                    start = end;
+        if let Form::Steps { count, ends, firsts, steps } = &self.form
+            && (0..*count).all(|place| steps.get(place) == 0)
+        {
+            let mut bitmap = Bitmap::new(self.len);
+            let mut start = 0;
+            for place in 0..*count {
+                let end = (ends.get(place) as usize).min(self.len);
+                if passes(firsts.get(place)) {
+                    bitmap.insert_range(start, end);
                 }
-                return bitmap;
+                start = end;
             }
+            return bitmap;
         }
         self.select(|block, out| self.block(block, out), passes)
     }
