@@ -100,9 +100,9 @@ impl<'s, 't> Searcher<'s, 't> {
         let column = piece.column(entry)?;
         match &ready.how {
             How::Cells(_) => cells(ready, &column),
-            How::Owner => column.test(&|cell| {
-                owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell)
-            }),
+            How::Owner => {
+                column.test(&|cell| owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell))
+            }
             How::Group(_) | How::Name | How::Record => Ok(nothing_said()),
         }
     }

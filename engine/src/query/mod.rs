@@ -18,3 +18,13 @@ pub(crate) mod run;
 mod words;
 
 pub use parse::{DEPTH_MAX, QUERY_BYTES_MAX, parse};
+mod eval;
+mod goal;
+mod sealed;
+mod segments;
+pub(crate) mod table;
+mod workers;
+mod zones;
+
+#[cfg(test)]
+mod tests;

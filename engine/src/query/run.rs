@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::answer::{Consistency, QueryOptions, RecordCounts, SegmentExplanation};
+use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, SegmentExplanation};
 use super::compile::{About, Node, Plan};
 use super::goal::Goal;
 use super::groups::Groups;
@@ -33,6 +33,8 @@ pub(crate) struct Search<'a> {
     pub counts: RecordCounts,
     /// What became of each segment, where somebody wants to know.
     pub trace: Option<Vec<SegmentExplanation>>,
+    /// The conditions that were searched for, and how.
+    pub leaves: Vec<LeafExplanation>,
     /// How many threads searched.
     pub threads: usize,
 }
@@ -46,7 +48,7 @@ impl<'a> Search<'a> {
         options: &'a QueryOptions,
     ) -> Self {
         let (judge, counts) = (Judge::new(groups), RecordCounts::default());
-        Search { peek, plan, judge, options, counts, trace: None, threads: 1 }
+        Search { peek, plan, judge, options, counts, trace: None, leaves: Vec::new(), threads: 1 }
     }
 
     /// The objects found, in the order asked for.
@@ -269,9 +271,7 @@ fn bare(node: &Node) -> Option<bool> {
         Node::All(parts) if parts.iter().any(|part| bare(part) == Some(false)) => Some(false),
         Node::All(parts) => parts.iter().all(|part| bare(part) == Some(true)).then_some(true),
         Node::Any(parts) if parts.iter().any(|part| bare(part) == Some(true)) => Some(true),
-        Node::Any(parts) => {
-            parts.iter().all(|part| bare(part) == Some(false)).then_some(false)
-        }
+        Node::Any(parts) => parts.iter().all(|part| bare(part) == Some(false)).then_some(false),
         Node::Leaf(leaf) => matches!(leaf.about, About::Attr(_)).then_some(false),
     }
 }

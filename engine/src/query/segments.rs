@@ -86,7 +86,11 @@ impl<'a> Search<'a> {
             let untouched = bytes.is_none() && within(excluded, entry).is_empty();
             if let (Goal::Count(count), EVERY, true) = (&mut *goal, verdicts[place], untouched) {
                 *count += u64::from(entry.rows);
-                self.explain(entry, "every object passes: counted by its zones", u64::from(entry.rows));
+                self.explain(
+                    entry,
+                    "every object passes: counted by its zones",
+                    u64::from(entry.rows),
+                );
                 continue;
             }
             let mut piece = Piece::open(txn, entry, place)?;
@@ -143,7 +147,14 @@ impl<'a> Search<'a> {
         let Some(trace) = &mut self.trace else { return };
         let (segment, family, objects) = (entry.segment, entry.family, entry.rows);
         let why = why.to_owned();
-        trace.push(SegmentExplanation { segment, family, objects, why, hits, ..Default::default() });
+        trace.push(SegmentExplanation {
+            segment,
+            family,
+            objects,
+            why,
+            hits,
+            ..Default::default()
+        });
     }
 
     fn explain_skipped(&mut self, directory: &[Entry], verdicts: &[u8]) {

@@ -23,8 +23,6 @@ const PATH_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct GroupRow {
     /// The group.
     pub gid: Gid,
-    /// The group that holds it; 0 for the root.
-    pub parent: Gid,
     /// Its path.
     pub path: Box<str>,
 }
@@ -86,7 +84,7 @@ impl GroupTable {
             if bytes > PATH_BYTES_MAX {
                 return Ok(None);
             }
-            rows.push(GroupRow { gid, parent, path });
+            rows.push(GroupRow { gid, path });
         }
         Ok(Some(GroupTable { snapshot: txn.id(), rows }))
     }

@@ -214,7 +214,8 @@ impl<'p> Ready<'p> {
             }
         }
         let one_range = self.ranges.iter().map(Vec::len).sum::<usize>() == 1;
-        let bounded = self.ranges.iter().flatten().find(|(r, _)| r.low.is_some() || r.high.is_some());
+        let bounded =
+            self.ranges.iter().flatten().find(|(r, _)| r.low.is_some() || r.high.is_some());
         match bounded {
             // Ends may be exact: then what only touches an open end is none.
             Some((range, _)) if one_range && !self.takes_nan => {

@@ -25,6 +25,7 @@ use crate::id::Gid;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
 use crate::process;
+use crate::query::table::GroupCache;
 
 /// How many extents this process remembers as touched.
 const WARM_MAX: usize = 32;
@@ -117,6 +118,8 @@ pub(crate) struct Core {
     pub(crate) keys: Mutex<KeyCache>,
     pub(crate) devices: Mutex<Vec<PathBuf>>,
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
+    /// Every group's path, as queries last needed it.
+    pub(crate) groups: GroupCache,
     warm: Mutex<VecDeque<Extent>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
@@ -210,6 +213,7 @@ impl Core {
             keys: Mutex::default(),
             devices: Mutex::default(),
             resume: Mutex::default(),
+            groups: GroupCache::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),
