@@ -103,7 +103,11 @@ impl<'s, 't> Searcher<'s, 't> {
             How::Owner => {
                 column.test(&|cell| owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell))
             }
-            How::Group(_) | How::Name | How::Record => Ok(nothing_said()),
+            How::Name => match &ready.names {
+                Some(names) => column.test(&|cell| names.holds(cell)),
+                None => Ok(nothing_said()),
+            },
+            How::Group(_) | How::Record => Ok(nothing_said()),
         }
     }
 }

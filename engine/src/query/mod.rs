@@ -9,6 +9,7 @@ pub(crate) mod groups;
 mod lex;
 mod like;
 pub(crate) mod literal;
+mod names;
 mod number;
 mod order;
 mod parse;

@@ -18,7 +18,7 @@ use super::groups::Groups;
 use super::run::Search;
 use super::sealed::{Entry, Piece, Source, directory, within};
 use super::workers::{self, Found};
-use super::zones::{EVERY, How, NONE, Ready, SOME, verdicts};
+use super::zones::{self, EVERY, How, NONE, Ready, SOME};
 use crate::catalog::Table;
 use crate::error::{Error, Result};
 use crate::id::Oid;
@@ -55,7 +55,16 @@ impl<'a> Search<'a> {
             };
             ready[leaf.number] = Some(Ready::new(txn, leaf, &directory, passing.as_deref())?);
         }
-        let verdicts = verdicts(&plan.search, &ready, directory.len());
+        let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+        if verdicts.contains(&SOME) {
+            let mut more = false;
+            for ready in ready.iter_mut().flatten() {
+                more |= ready.look_up(txn, &directory)?;
+            }
+            if more {
+                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+            }
+        }
         let some = verdicts.iter().filter(|verdict| **verdict == SOME).count();
         self.threads = match (bound, self.options.threads) {
             (Some(_), _) => 1,

@@ -50,6 +50,10 @@ fn seal(realm: &Realm, rows: usize, mut next: u32) -> u32 {
                         row_of(*oid, record, number).unwrap()
                     })
                     .collect();
+                for (name, number) in &names {
+                    let key = [b"n", name.as_bytes()].concat();
+                    numbers.entry(key).or_insert(*number);
+                }
                 let built = build(&rows, &Layout::default());
                 txn.put(Table::IndexSegments, &part_key(next, 0), &built.head)?;
                 for (part, block) in built.blocks.iter().enumerate() {

@@ -5,6 +5,7 @@
 //! least, *any of* the greatest, *not* turns none into every.
 
 use super::compile::{About, GroupField, Leaf, Node};
+use super::names::NameSet;
 use super::predicate::{self, Predicate};
 use super::record::Users;
 use super::sealed::Entry;
@@ -26,6 +27,9 @@ pub(crate) const NONE: u8 = 0;
 pub(crate) const SOME: u8 = 1;
 /// Every row does.
 pub(crate) const EVERY: u8 = 2;
+
+/// So few names are looked for one by one in zones.
+const NAMES_FEW: usize = 64;
 
 /// How a leaf is answered where there are columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +89,8 @@ pub(crate) struct Ready<'p> {
     /// By class: the same as prefixes, and so perhaps wider.
     windows: [Vec<(u64, u64)>; 4],
     takes_nan: bool,
+    /// Of a leaf about names, once they were looked up: which pass.
+    pub names: Option<NameSet>,
     /// By place in the directory.
     pub verdicts: Vec<u8>,
 }
@@ -104,30 +110,54 @@ impl<'p> Ready<'p> {
             ranges: Default::default(),
             windows: Default::default(),
             takes_nan: leaf.predicate.takes_nan(),
+            names: None,
             verdicts: vec![SOME; directory.len()],
         };
-        let Some(column) = ready.how.column() else { return Ok(ready) };
         match (&ready.how, groups) {
             (How::Cells(_), _) => ready.prepare(),
-            (How::Group(_), Some(groups)) => ready.windows[Class::Number as usize] = spots(groups),
+            (How::Group(_), Some(groups)) => {
+                ready.windows[Class::Number as usize] = spots(groups.iter().copied());
+            }
             _ => return Ok(ready),
         }
-        ready.verdicts.fill(NONE);
+        ready.judge_all(txn, directory)?;
+        Ok(ready)
+    }
+
+    /// Looks the names up that pass, if the leaf is about names; whether it is.
+    pub(crate) fn look_up(&mut self, txn: &ReadTxn<'_>, directory: &[Entry]) -> Result<bool> {
+        if self.how != How::Name {
+            return Ok(false);
+        }
+        let names = NameSet::passing(txn, &self.leaf.predicate)?;
+        if names.len() == 0 {
+            self.verdicts.fill(NONE);
+        } else if names.len() <= NAMES_FEW {
+            self.windows[Class::Number as usize] = spots(names.numbers());
+            self.judge_all(txn, directory)?;
+        }
+        self.names = Some(names);
+        Ok(true)
+    }
+
+    fn judge_all(&mut self, txn: &ReadTxn<'_>, directory: &[Entry]) -> Result<()> {
+        let Some(column) = self.how.column() else { return Ok(()) };
+        self.verdicts.fill(NONE);
         let zones = ColumnZones::read(txn, column)?;
         let mut same: Vec<Zone> = Vec::with_capacity(4);
         let mut place = 0;
         for zone in zones.iter() {
             let zone = zone?;
             if same.first().is_some_and(|first| first.segment != zone.segment) {
-                ready.judge(directory, &mut place, &same);
+                self.judge(directory, &mut place, &same);
                 same.clear();
             }
             same.push(zone);
         }
         if !same.is_empty() {
-            ready.judge(directory, &mut place, &same);
+            self.judge(directory, &mut place, &same);
         }
-        Ok(ready)
+        Ok(())
     }
 
     /// Puts the ranges of the leaf's test into the index's terms.
@@ -171,7 +201,7 @@ impl<'p> Ready<'p> {
         if zones.iter().all(|zone| self.misses(zone)) {
             return NONE;
         }
-        if let How::Group(_) = self.how {
+        if matches!(self.how, How::Group(_) | How::Name) {
             return SOME;
         }
         let verdict = match &self.leaf.predicate {
@@ -243,12 +273,10 @@ fn bound(end: &std::ops::Bound<Cell<'static>>) -> Option<Bound<'static>> {
     }
 }
 
-/// The prefixes of some groups.
-fn spots(groups: &[Gid]) -> Vec<(u64, u64)> {
-    let mut spots: Vec<(u64, u64)> = groups
-        .iter()
-        .filter_map(|gid| prefix(&unsigned(*gid)).map(|(word, _)| (word, word)))
-        .collect();
+/// The prefixes of some numbers.
+fn spots(numbers: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let words = numbers.filter_map(|number| prefix(&unsigned(number)).map(|(word, _)| word));
+    let mut spots: Vec<(u64, u64)> = words.map(|word| (word, word)).collect();
     spots.sort_unstable();
     spots.dedup();
     spots
