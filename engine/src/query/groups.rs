@@ -92,19 +92,24 @@ impl<'a> Groups<'a> {
     }
 
     fn known(&mut self, gid: Gid) -> Result<Known<'a>> {
-        if let Some(known) = self.known.get(&gid) {
-            return Ok(*known);
+        match self.look_up(gid)? {
+            Some(known) => Ok(known),
+            None => fail!(Corrupt, "group {gid:#x} holds something, and has no record: run verify"),
         }
-        let Some(row) = self.peek.get(Table::Groups, &id_key(gid))? else {
-            fail!(Corrupt, "group {gid:#x} holds something, and has no record: run verify")
-        };
+    }
+
+    fn look_up(&mut self, gid: Gid) -> Result<Option<Known<'a>>> {
+        if let Some(known) = self.known.get(&gid) {
+            return Ok(Some(*known));
+        }
+        let Some(row) = self.peek.get(Table::Groups, &id_key(gid))? else { return Ok(None) };
         let record = Record::parse(row)?;
         if record.class != Class::Group || (record.parent == 0) != (gid == self.root) {
             fail!(Corrupt, "the record of group {gid:#x} is no group's: run verify");
         }
         let known = Known { parent: record.parent, name: record.name, attrs: record.attrs };
         self.known.insert(gid, known);
-        Ok(known)
+        Ok(Some(known))
     }
 
     /// The group's path; empty for the root.
@@ -221,6 +226,16 @@ impl<'a> Groups<'a> {
         verdicts.all.insert(gid, verdict);
         verdicts.last = Some((gid, verdict));
         Ok(verdict)
+    }
+
+    /// The same of a group that a segment names: gone with its objects, it passes nothing.
+    pub(crate) fn judge_sealed(
+        &mut self,
+        leaf: &Leaf,
+        field: GroupField,
+        gid: Gid,
+    ) -> Result<bool> {
+        Ok(self.look_up(gid)?.is_some() && self.judge(leaf, field, gid)?)
     }
 
     fn judge_anew(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {

@@ -26,6 +26,3 @@ mod segments;
 pub(crate) mod table;
 mod workers;
 mod zones;
-
-#[cfg(test)]
-mod tests;

@@ -26,7 +26,9 @@ impl NameSet {
         let mut set = NameSet::default();
         for range in predicate.ranges(Class::Text) {
             let low = match &range.low {
-                Bound::Included(Cell::Text(low)) | Bound::Excluded(Cell::Text(low)) => low.as_bytes(),
+                Bound::Included(Cell::Text(low)) | Bound::Excluded(Cell::Text(low)) => {
+                    low.as_bytes()
+                }
                 _ => &[],
             };
             let high = match &range.high {

@@ -220,7 +220,7 @@ fn answer_groups<'t>(
                 Cell::Big(gid) => *gid,
                 _ => return false,
             };
-            groups.judge(ready.leaf, *field, gid).unwrap_or_else(|error| {
+            groups.judge_sealed(ready.leaf, *field, gid).unwrap_or_else(|error| {
                 *failed = Some(error);
                 false
             })

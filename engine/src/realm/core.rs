@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
 use crate::id::Gid;
+use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
 use crate::process;
@@ -120,6 +121,8 @@ pub(crate) struct Core {
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
     /// Every group's path, as queries last needed it.
     pub(crate) groups: GroupCache,
+    /// What is remembered of the index between commits.
+    pub(crate) index: IndexState,
     warm: Mutex<VecDeque<Extent>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
@@ -214,6 +217,7 @@ impl Core {
             devices: Mutex::default(),
             resume: Mutex::default(),
             groups: GroupCache::default(),
+            index: IndexState::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),
