@@ -21,7 +21,7 @@ mod words;
 pub use parse::{DEPTH_MAX, QUERY_BYTES_MAX, parse};
 mod eval;
 mod goal;
-mod sealed;
+pub(crate) mod sealed;
 mod segments;
 pub(crate) mod table;
 mod workers;

@@ -13,6 +13,7 @@ use super::goal::Goal;
 use super::groups::Groups;
 use super::order::Sorter;
 use super::record::Judge;
+use super::sealed::DirectoryCache;
 use crate::attrs::KeyId;
 use crate::batch::Peek;
 use crate::catalog::Table;
@@ -29,6 +30,7 @@ pub(crate) struct Search<'a> {
     pub(super) plan: &'a Plan,
     pub(super) judge: Judge<'a>,
     pub(super) options: &'a QueryOptions,
+    pub(super) directories: &'a DirectoryCache,
     /// How many records were judged, by where they were found.
     pub counts: RecordCounts,
     /// What became of each segment, where somebody wants to know.
@@ -46,9 +48,11 @@ impl<'a> Search<'a> {
         plan: &'a Plan,
         groups: Groups<'a>,
         options: &'a QueryOptions,
+        directories: &'a DirectoryCache,
     ) -> Self {
         let (judge, counts) = (Judge::new(groups), RecordCounts::default());
-        Search { peek, plan, judge, options, counts, trace: None, leaves: Vec::new(), threads: 1 }
+        let (trace, leaves, threads) = (None, Vec::new(), 1);
+        Search { peek, plan, judge, options, directories, counts, trace, leaves, threads }
     }
 
     /// The objects found, in the order asked for.

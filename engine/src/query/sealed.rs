@@ -1,5 +1,7 @@
 //! Sealed segments, as a search meets them: which there are, and the parts of one.
 
+use std::sync::{Arc, Mutex};
+
 use super::eval::Marks;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
@@ -8,7 +10,9 @@ use crate::id::Oid;
 use crate::index::column_key::OID;
 use crate::index::segment::bitmap::Bitmap;
 use crate::index::segment::{Column, ColumnEntry, Segment};
+use crate::index::zone::Zone;
 use crate::index::zones::ColumnZones;
+use crate::realm::lock;
 
 /// A segment, as the directory knows it.
 #[derive(Clone, Copy, Debug)]
@@ -25,17 +29,42 @@ pub(crate) struct Entry {
     pub max: Oid,
 }
 
-/// Every segment, in the order of their numbers.
-pub(crate) fn directory(txn: &ReadTxn<'_>) -> Result<Vec<Entry>> {
-    let zones = ColumnZones::read(txn, OID)?;
-    zones
-        .iter()
-        .map(|zone| {
-            let zone = zone?;
-            let (segment, family) = (zone.segment, zone.extra);
-            Ok(Entry { segment, family, rows: zone.sf, min: zone.min, max: zone.max })
-        })
-        .collect()
+/// The directory of one snapshot: every segment, in the order of their numbers.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    snapshot: u64,
+    entries: Vec<Entry>,
+}
+
+impl std::ops::Deref for Directory {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+/// Where a process keeps the last directory. It serves its own snapshot alone.
+#[derive(Debug, Default)]
+pub(crate) struct DirectoryCache(Mutex<Option<Arc<Directory>>>);
+
+impl DirectoryCache {
+    /// The directory of this snapshot.
+    pub(crate) fn of(&self, txn: &ReadTxn<'_>) -> Result<Arc<Directory>> {
+        let known = lock(&self.0).as_ref().filter(|known| known.snapshot == txn.id()).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let zones = ColumnZones::read(txn, OID)?;
+        let mut entries = Vec::new();
+        for zone in zones.iter() {
+            let Zone { segment, extra, sf, min, max, .. } = zone?;
+            entries.push(Entry { segment, family: extra, rows: sf, min, max });
+        }
+        let directory = Arc::new(Directory { snapshot: txn.id(), entries });
+        *lock(&self.0) = Some(Arc::clone(&directory));
+        Ok(directory)
+    }
 }
 
 /// The key of a segment's part; its head is part 0.

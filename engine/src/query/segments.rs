@@ -16,7 +16,7 @@ use super::eval::Searcher;
 use super::goal::Goal;
 use super::groups::Groups;
 use super::run::Search;
-use super::sealed::{Entry, Piece, Source, directory, within};
+use super::sealed::{Entry, Piece, Source, within};
 use super::workers::{self, Found};
 use super::zones::{self, EVERY, How, NONE, Ready, SOME};
 use crate::catalog::Table;
@@ -39,7 +39,7 @@ impl<'a> Search<'a> {
         excluded: &[Oid],
     ) -> Result<()> {
         let txn = self.peek.txn();
-        let directory = directory(txn)?;
+        let directory = self.directories.of(txn)?;
         if directory.is_empty() {
             return Ok(());
         }
@@ -76,16 +76,16 @@ impl<'a> Search<'a> {
             }
         };
         let mut order: Vec<usize> = (0..directory.len()).collect();
-        if bound.is_some() {
-            order.sort_by_key(|place| directory[*place].min);
-        }
+        order.retain(|place| verdicts[*place] != NONE);
+        // Usually they are in order, and then what is found is.
+        order.sort_by_key(|place| directory[*place].min);
         self.explain_skipped(&directory, &verdicts);
         let dead = txn.entries(Table::IndexDead)? > 0;
         let searcher = Searcher::new(&ready, Some(Source(txn)));
         let mut handed = Vec::new();
         for place in order {
             let entry = directory[place];
-            if verdicts[place] == NONE || beyond(goal, bound, entry) {
+            if beyond(goal, bound, entry) {
                 continue;
             }
             let bytes = match dead {

@@ -17,7 +17,7 @@ use crate::index::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
 };
 use crate::index::range::{Bound, Range};
-use crate::index::zone::{self, ALL_PRESENT, Class, NAN, SOLE, UNSURE, Zone, prefix};
+use crate::index::zone::{self, ALL_PRESENT, Class, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, prefix};
 use crate::index::zones::ColumnZones;
 use crate::query::ast::Builtin;
 
@@ -78,6 +78,22 @@ impl How {
     }
 }
 
+/// What rules most zones out.
+#[derive(Clone, Copy)]
+struct Glance {
+    class: u8,
+    flags: u8,
+    min: u64,
+    max: u64,
+}
+
+impl Glance {
+    fn new(zone: &[u8; ZONE_BYTES]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(zone[at..at + 8].try_into().expect("eight"));
+        Glance { class: zone[8], flags: zone[9], min: word(16), max: word(24) }
+    }
+}
+
 /// A leaf with what the index says of it.
 pub(crate) struct Ready<'p> {
     /// The leaf.
@@ -89,6 +105,8 @@ pub(crate) struct Ready<'p> {
     /// By class: the same as prefixes, and so perhaps wider.
     windows: [Vec<(u64, u64)>; 4],
     takes_nan: bool,
+    /// The flags of zones that prefixes do not rule out.
+    never_misses: u8,
     /// Of a leaf about names, once they were looked up: which pass.
     pub names: Option<NameSet>,
     /// By place in the directory.
@@ -104,12 +122,14 @@ impl<'p> Ready<'p> {
         groups: Option<&[Gid]>,
     ) -> Result<Self> {
         let how = How::of(&leaf.about);
+        let takes_nan = leaf.predicate.takes_nan();
         let mut ready = Ready {
             leaf,
             how,
             ranges: Default::default(),
             windows: Default::default(),
-            takes_nan: leaf.predicate.takes_nan(),
+            takes_nan,
+            never_misses: UNSURE | if takes_nan { NAN } else { 0 },
             names: None,
             verdicts: vec![SOME; directory.len()],
         };
@@ -144,18 +164,23 @@ impl<'p> Ready<'p> {
         let Some(column) = self.how.column() else { return Ok(()) };
         self.verdicts.fill(NONE);
         let zones = ColumnZones::read(txn, column)?;
-        let mut same: Vec<Zone> = Vec::with_capacity(4);
-        let mut place = 0;
-        for zone in zones.iter() {
-            let zone = zone?;
-            if same.first().is_some_and(|first| first.segment != zone.segment) {
-                self.judge(directory, &mut place, &same);
-                same.clear();
+        let (mut place, mut judged) = (0, None);
+        for raw in zones.raw().flatten() {
+            // Most zones go by here: only what is compared is read of them.
+            if self.misses(Glance::new(raw)) {
+                continue;
             }
-            same.push(zone);
-        }
-        if !same.is_empty() {
-            self.judge(directory, &mut place, &same);
+            let Zone { segment, .. } = Zone::decode(raw)?;
+            if judged == Some(segment) {
+                continue;
+            }
+            judged = Some(segment);
+            while directory.get(place).is_some_and(|entry| entry.segment < segment) {
+                place += 1;
+            }
+            if directory.get(place).is_some_and(|entry| entry.segment == segment) {
+                self.verdicts[place] = self.verdict(&zones.of(segment)?);
+            }
         }
         Ok(())
     }
@@ -187,20 +212,7 @@ impl<'p> Ready<'p> {
         }
     }
 
-    fn judge(&mut self, directory: &[Entry], place: &mut usize, zones: &[Zone]) {
-        let segment = zones[0].segment;
-        while directory.get(*place).is_some_and(|entry| entry.segment < segment) {
-            *place += 1;
-        }
-        if directory.get(*place).is_some_and(|entry| entry.segment == segment) {
-            self.verdicts[*place] = self.verdict(zones);
-        }
-    }
-
     fn verdict(&self, zones: &[Zone]) -> u8 {
-        if zones.iter().all(|zone| self.misses(zone)) {
-            return NONE;
-        }
         if matches!(self.how, How::Group(_) | How::Name) {
             return SOME;
         }
@@ -219,11 +231,11 @@ impl<'p> Ready<'p> {
     }
 
     /// Whether no cell of the zone can pass, by prefixes alone.
-    fn misses(&self, zone: &Zone) -> bool {
-        if zone.has(UNSURE) || zone.has(NAN) && self.takes_nan {
+    fn misses(&self, zone: Glance) -> bool {
+        if zone.flags & self.never_misses != 0 {
             return false;
         }
-        let Some(windows) = self.windows.get(zone.class as usize) else { return false };
+        let Some(windows) = self.windows.get(usize::from(zone.class)) else { return false };
         // What is in no order has ends that hold nothing; whatever takes it takes it all.
         let disordered = zone.min > zone.max && !windows.is_empty();
         !disordered && windows.iter().all(|(low, high)| zone.max < *low || zone.min > *high)

@@ -26,6 +26,7 @@ use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
 use crate::process;
+use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
 
 /// How many extents this process remembers as touched.
@@ -121,6 +122,8 @@ pub(crate) struct Core {
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
     /// Every group's path, as queries last needed it.
     pub(crate) groups: GroupCache,
+    /// Every segment, as queries last needed it.
+    pub(crate) directories: DirectoryCache,
     /// What is remembered of the index between commits.
     pub(crate) index: IndexState,
     warm: Mutex<VecDeque<Extent>>,
@@ -217,6 +220,7 @@ impl Core {
             devices: Mutex::default(),
             resume: Mutex::default(),
             groups: GroupCache::default(),
+            directories: DirectoryCache::default(),
             index: IndexState::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),

@@ -118,7 +118,8 @@ impl Realm {
             let mut groups = Groups::new(peek, self.root(), &self.core.groups);
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
             let plan = compile(query, options, &mut groups, &mut key_id)?;
-            ask(&mut Search::new(peek, &plan, groups, options), peek)
+            let directories = &self.core.directories;
+            ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
         })
     }
 
