@@ -149,6 +149,11 @@ impl<'t> ColumnZones<'t> {
         self.rows.iter().flat_map(|(_, zones)| zones.iter()).map(Zone::decode)
     }
 
+    /// Every zone as it lies on media, row by row.
+    pub(crate) fn raw(&self) -> impl Iterator<Item = &'t [[u8; ZONE_BYTES]]> + '_ {
+        self.rows.iter().map(|(_, zones)| *zones)
+    }
+
     /// One segment's zones, for [`super::zone::judge`]; none if it has no such column.
     pub(crate) fn of(&self, segment: u32) -> Result<SegmentZones> {
         let row = segment / SEGMENTS_PER_ROW;
