@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from bench import report
+from bench.kernels import lines as kernels
+from bench.kernels import serialization
 from bench.own import files, large, opening, pair, rust, small
 from bench.setting import Setting
 
@@ -32,6 +34,8 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "open": opening.lines,
     "pair": pair.lines,
     "files": files.lines,
+    "kernels": kernels.lines,
+    "serialization": serialization.lines,
 }
 RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant

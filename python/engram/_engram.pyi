@@ -58,6 +58,7 @@ __all__ = [
 _Path: TypeAlias = str | PathLike[str]
 _Device: TypeAlias = int | _Path | None
 _Shape: TypeAlias = int | Sequence[int]
+_Index: TypeAlias = str | None
 _Attrs: TypeAlias = Mapping[str, Any] | None
 _Found: TypeAlias = tuple[int, int, np.dtype[Any] | None, tuple[int, ...] | None]
 
@@ -275,6 +276,7 @@ def put_array(
     dims: Sequence[str] | None,
     overwrite: bool,
     device: _Device,
+    index: _Index,
     origin: bytes,
 ) -> tuple[int, np.dtype[Any], tuple[int, ...]]: ...
 def allocate(
@@ -287,6 +289,7 @@ def allocate(
     dims: Sequence[str] | None,
     overwrite: bool,
     device: _Device,
+    index: _Index,
     origin: bytes,
 ) -> Allocation: ...
 def allocate_text(
@@ -298,6 +301,7 @@ def allocate_text(
     attrs: _Attrs,
     dims: Sequence[str] | None,
     overwrite: bool,
+    index: _Index,
     origin: bytes,
 ) -> Allocation: ...
 def scratch(
@@ -321,6 +325,7 @@ def put_blob(
     attrs: _Attrs,
     overwrite: bool,
     device: _Device,
+    index: _Index,
     origin: bytes,
 ) -> tuple[int, int]: ...
 def read_blob(realm: Realm, oid: int, start: int = 0, stop: int | None = None) -> bytes: ...

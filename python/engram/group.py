@@ -25,6 +25,7 @@ from engram.tree import Tree
 
 if TYPE_CHECKING:
     from engram._engram import Realm
+    from engram.index import IndexMode
 
     ShapeLike = int | Sequence[int]
 
@@ -171,6 +172,7 @@ class Group(Handle, MutableMapping[str, Any]):
         dims: Sequence[str] | None = None,
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
+        index: "IndexMode | None" = None,
         _origin: bytes = b"",
     ) -> Array:
         """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
@@ -179,7 +181,8 @@ class Group(Handle, MutableMapping[str, Any]):
         (default float64, where there is no data). A `str`, an array of `StringDType` and an object
         array of only `str` are kept as strings of variable length. `dims` names the dimensions.
         With `overwrite`, an object of that name is replaced, at once for all. `device` is the path
-        or index of a device of the pool.
+        or index of a device of the pool. `index` says when queries find it by its attributes:
+        "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given.
 
         Raises
         ------
@@ -193,7 +196,18 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, dtype, shape = _engram.put_array(
-            realm, self._id, name, data, shape, dtype, attrs, dims, overwrite, device, _origin
+            realm,
+            self._id,
+            name,
+            data,
+            shape,
+            dtype,
+            attrs,
+            dims,
+            overwrite,
+            device,
+            index,
+            _origin,
         )
         return Array(realm, oid, dtype, shape)
 
@@ -207,6 +221,7 @@ class Group(Handle, MutableMapping[str, Any]):
         dims: Sequence[str] | None = None,
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
+        index: "IndexMode | None" = None,
         _origin: bytes = b"",
     ) -> Allocation:
         """Reserve space for an array, to be filled in place by a with-block.
@@ -237,6 +252,7 @@ class Group(Handle, MutableMapping[str, Any]):
                 dims,
                 overwrite,
                 device,
+                index,
                 _origin,
             )
         )
@@ -289,6 +305,7 @@ class Group(Handle, MutableMapping[str, Any]):
         attrs: Mapping[str, Any] | None = None,
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
+        index: "IndexMode | None" = None,
         _origin: bytes = b"",
     ) -> Blob:
         """Create a blob of bytes.
@@ -301,15 +318,15 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, nbytes = _engram.put_blob(
-            realm, self._id, name, data, attrs, overwrite, device, _origin
+            realm, self._id, name, data, attrs, overwrite, device, index, _origin
         )
         return Blob(realm, oid, None, (nbytes,))
 
     def __setitem__(self, path: str, value: Any) -> None:
         if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
-            _engram.put_blob(self._realm, self._id, path, value, None, True, None, b"")
+            _engram.put_blob(self._realm, self._id, path, value, None, True, None, None, b"")
         elif isinstance(value, Blob):
-            _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, b"")
+            _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, None, b"")
         elif value is None:
             raise ArgumentError(
                 f"None cannot be stored as {path!r}: numpy has no value for it; an empty array "
@@ -321,7 +338,7 @@ class Group(Handle, MutableMapping[str, Any]):
             )
         else:
             _engram.put_array(
-                self._realm, self._id, path, value, None, None, None, None, True, None, b""
+                self._realm, self._id, path, value, None, None, None, None, True, None, None, b""
             )
 
     def setdefault(self, path: str, default: Any = None) -> Any:

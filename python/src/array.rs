@@ -53,7 +53,7 @@ impl Request<'_, '_> {
 /// Creates an array of `data`; of zeros where `data` is None. Returns its OID, dtype and shape.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, data, shape, dtype, attrs, dims, overwrite, device,
-                    origin))]
+                    index, origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn put_array<'py>(
     py: Python<'py>,
@@ -67,9 +67,10 @@ pub fn put_array<'py>(
     dims: Option<&Bound<'py, PyAny>>,
     overwrite: bool,
     device: Option<&Bound<'py, PyAny>>,
+    index: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Made<'py>> {
-    let place = Placement { overwrite, device: realm.device(device)?, index: None };
+    let place = realm.placement(overwrite, device, index)?;
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let shape = shape.map(value::shape_of).transpose()?;
@@ -248,7 +249,8 @@ impl Allocation {
 
 /// Reserves space for an array, to be filled in place and then published.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, shape, dtype, attrs, dims, overwrite, device, origin))]
+#[pyo3(signature = (realm, parent, path, shape, dtype, attrs, dims, overwrite, device, index,
+                    origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn allocate<'py>(
     py: Python<'py>,
@@ -261,9 +263,10 @@ pub fn allocate<'py>(
     dims: Option<&Bound<'py, PyAny>>,
     overwrite: bool,
     device: Option<&Bound<'py, PyAny>>,
+    index: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { overwrite, device: realm.device(device)?, index: None };
+    let place = realm.placement(overwrite, device, index)?;
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
@@ -283,7 +286,7 @@ pub fn allocate<'py>(
 /// Reserves space for an array of strings whose payload, as `strings` has it, has so many bytes: to
 /// be filled in place, as bytes, and then published. It is checked whenever it is read.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, shape, nbytes, attrs, dims, overwrite, origin))]
+#[pyo3(signature = (realm, parent, path, shape, nbytes, attrs, dims, overwrite, index, origin))]
 #[allow(clippy::too_many_arguments)] // as above
 pub fn allocate_text<'py>(
     py: Python<'py>,
@@ -295,9 +298,10 @@ pub fn allocate_text<'py>(
     attrs: Option<&Bound<'py, PyAny>>,
     dims: Option<&Bound<'py, PyAny>>,
     overwrite: bool,
+    index: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { overwrite, device: realm.device(None)?, index: None };
+    let place = realm.placement(overwrite, None, index)?;
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let shape = value::shape_of(shape)?;
     let new = request.object(Class::Strings, DType::Text, &shape)?;

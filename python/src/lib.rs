@@ -12,6 +12,7 @@ mod blob;
 mod dtype;
 mod error;
 mod group;
+mod index;
 mod machine;
 mod pool;
 mod realm;

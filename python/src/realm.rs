@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use engram_engine::Mode;
+use engram_engine::{Mode, Placement};
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument};
+use crate::index;
 
 /// A namespace's shared realm, through one opening of its pool.
 #[pyclass(frozen, module = "engram._engram")]
@@ -25,6 +26,16 @@ impl Realm {
     /// The engine's realm.
     pub fn engine(&self) -> &engram_engine::Realm {
         &self.engine
+    }
+
+    /// Where and how a new object is put, from what Python gave.
+    pub fn placement(
+        &self,
+        overwrite: bool,
+        device: Option<&Bound<'_, PyAny>>,
+        index: Option<&Bound<'_, PyAny>>,
+    ) -> Result<Placement> {
+        Ok(Placement { overwrite, device: self.device(device)?, index: index::mode_of(index)? })
     }
 
     /// A device's index, from its index or its path.

@@ -13,11 +13,14 @@ use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyMapping, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyMapping, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, intern};
 
 use crate::error::{Failure, Result, argument, refused};
 use crate::{dtype, strings, view};
+
+/// This machine's byte order, as numpy writes it.
+const NATIVE: u8 = if cfg!(target_endian = "little") { b'<' } else { b'>' };
 
 /// A name or path from Python: valid Unicode; the engine judges the rest.
 #[derive(Clone, Copy)]
@@ -93,19 +96,21 @@ fn as_array<'py>(
     data: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyArrayDescr>>,
 ) -> Result<Bound<'py, PyUntypedArray>> {
+    static MASKED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static AS_ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = data.py();
-    let numpy = py.import(intern!(py, "numpy"))?;
-    let masked = numpy.getattr("ma")?;
-    if data.is_instance(&masked.getattr("MaskedArray")?)?
-        && masked.call_method1("is_masked", (data,))?.is_truthy()?
+    let masked = MASKED.import(py, "numpy.ma", "MaskedArray")?;
+    if data.is_instance(masked)?
+        && py.import("numpy.ma")?.call_method1("is_masked", (data,))?.is_truthy()?
     {
         return Err(argument(format!(
             "{what} has masked values, and a pool keeps no masks: store data.filled(value), and \
              numpy.ma.getmaskarray(data) beside it if it is needed"
         )));
     }
-    let array = numpy
-        .call_method1(intern!(py, "asarray"), (data, dtype))
+    let array = AS_ARRAY
+        .import(py, "numpy", "asarray")?
+        .call1((data, dtype))
         .map_err(|e| refused(py, &format!("{what} cannot be an array"), e))?;
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
@@ -242,6 +247,9 @@ pub fn to_value(name: &str, value: &Bound<'_, PyAny>) -> Result<Value> {
     if let Ok(bytes) = value.cast::<PyBytes>() {
         return Ok(fixed(b'S', b'|', bytes.as_bytes().to_vec()));
     }
+    if let Some(number) = number_of(value) {
+        return Ok(number);
+    }
     if value.is_instance_of::<PyString>() && !value.is_exact_instance_of::<PyString>() {
         return numpy_text(name, value);
     }
@@ -265,8 +273,20 @@ fn numpy_text(name: &str, value: &Bound<'_, PyAny>) -> Result<Value> {
     if !value.is_instance(scalar_class(value.py(), "str_")?.as_any())? {
         return Ok(Value { dtype: DType::Text, shape: vec![], data: string.as_bytes().to_vec() });
     }
-    let order = if cfg!(target_endian = "little") { b'<' } else { b'>' };
-    Ok(fixed(b'U', order, string.chars().flat_map(|c| u32::from(c).to_ne_bytes()).collect()))
+    Ok(fixed(b'U', NATIVE, string.chars().flat_map(|c| u32::from(c).to_ne_bytes()).collect()))
+}
+
+/// A number of Python's own, as what numpy makes of it, without asking numpy: most attributes are
+/// such, and numpy would take longer for one than all else that storing it takes.
+fn number_of(value: &Bound<'_, PyAny>) -> Option<Value> {
+    if let Ok(number) = value.cast_exact::<PyFloat>() {
+        return Some(fixed(b'f', NATIVE, number.value().to_ne_bytes().to_vec()));
+    }
+    if let Ok(truth) = value.cast_exact::<PyBool>() {
+        return Some(fixed(b'b', b'|', vec![u8::from(truth.is_true())]));
+    }
+    let whole = value.cast_exact::<PyInt>().ok()?.extract::<i64>().ok()?;
+    Some(fixed(b'i', NATIVE, whole.to_ne_bytes().to_vec()))
 }
 
 fn fixed(kind: u8, order: u8, data: Vec<u8>) -> Value {
@@ -327,7 +347,7 @@ pub fn array_of_bytes<'py>(
 }
 
 fn native(order: u8) -> bool {
-    order == b'|' || order == if cfg!(target_endian = "little") { b'<' } else { b'>' }
+    order == b'|' || order == NATIVE
 }
 
 fn scalar_class<'py>(py: Python<'py>, name: &str) -> Result<Bound<'py, PyType>> {

@@ -44,7 +44,7 @@ _SHOWN = 40
         "engram import /dev/shm/run observations/2020 sst.nc",
         "engram import /dev/shm/run / model.h5 --overwrite --json",
         "engram import /dev/shm/run days day-*.nc -j 4",
-        "engram import /dev/shm/run archive downloads/ -r",
+        "engram import /dev/shm/run archive downloads/ -r --index async",
         "engram import /dev/shm/run part sst.nc --select sst --slice time=0:10",
     ),
 )
@@ -82,6 +82,10 @@ def import_(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace members and attributes of the same names.")
     ] = False,
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="MODE", help="When attributes are indexed: sync, async or none."),
+    ] = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -99,6 +103,7 @@ def import_(
         found_there = find_files(files)
         files, passed_over = found_there.files, found_there.passed_over
     part: dict[str, Any] = {"overwrite": overwrite, "select": select, "slices": slices}
+    part["index"] = index
     with opened(pool, namespace, "r+") as (_, root):
         if not several:
             _one(root, where, files[0], part, json=json)

@@ -15,6 +15,7 @@ from engram.formats.report import (
     Progress,
 )
 from engram.group import Group
+from engram.index import check_mode
 
 if TYPE_CHECKING:
     import os
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from engram.formats.gather import Exported
     from engram.formats.select import Patterns, Slices
+    from engram.index import IndexMode
 
 __all__ = [
     "Entry",
@@ -43,6 +45,7 @@ def import_file(
     overwrite: bool = False,
     select: Patterns = None,
     slices: Slices = None,
+    index: IndexMode | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> ImportReport:
     """Import a file's whole tree into a group: all of it, or none of it.
@@ -65,6 +68,8 @@ def import_file(
         Patterns of paths, such as ``"group/var*"``: only these, with the groups they are in.
     slices
         Slices of dimensions: ``"time=0:10"``, several of these, or ``{"time": slice(0, 10)}``.
+    index
+        When the arrays are indexed: "sync", "async" or "none"; if not given, as the group says.
     progress
         Called after each piece read.
 
@@ -93,16 +98,14 @@ def import_file(
 
     """
     # The formats' libraries are loaded when a file is imported, not with `import engram`.
-    from engram.formats.load import Loader  # noqa: PLC0415
+    from engram.formats.load import Options, load  # noqa: PLC0415
     from engram.formats.registry import open_source  # noqa: PLC0415
-    from engram.formats.select import Selection  # noqa: PLC0415
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
+    options = Options(overwrite, select, slices, check_mode(index))
     with open_source(Path(path)) as source:
-        selection = Selection(select, slices)
-        loader = Loader(source, group, overwrite=overwrite, progress=progress, selection=selection)
-        return loader.run()
+        return load(source, group, options, progress)
 
 
 def import_files(
@@ -113,6 +116,7 @@ def import_files(
     overwrite: bool = False,
     select: Patterns = None,
     slices: Slices = None,
+    index: IndexMode | None = None,
     progress: Callable[[FilesProgress], None] | None = None,
 ) -> list[ImportReport | ImportFailure]:
     """Import many files, each into a group of its own: each as a whole, or nothing of it.
@@ -130,7 +134,7 @@ def import_files(
     workers
         How many processes read, each of which opens the pool itself. They are started apart and do
         not run the caller's main module; a few hundred milliseconds each.
-    overwrite, select, slices
+    overwrite, select, slices, index
         As `import_file` has them, for each file.
     progress
         Called now and then, and after each file.
@@ -147,11 +151,12 @@ def import_files(
         The pool is open for reading only.
 
     """
-    from engram.formats.many import Options, import_many  # noqa: PLC0415 - as above
+    from engram.formats.load import Options  # noqa: PLC0415 - as above
+    from engram.formats.many import import_many  # noqa: PLC0415 - as above
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
-    options = Options(overwrite, select, slices)
+    options = Options(overwrite, select, slices, check_mode(index))
     return import_many(paths, group, workers, options, progress)
 
 

@@ -42,10 +42,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engram.formats.blocks import Region
+    from engram.formats.select import Patterns, Slices
     from engram.formats.source import Attributes, Origin, Source
+    from engram.index import IndexMode
 
 IN_PLACE_BYTES = 64 << 10
 """From so many bytes on, values are read straight into the pool's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is imported, as `engram.import_file` has it."""
+
+    overwrite: bool
+    select: Patterns
+    slices: Slices
+    index: IndexMode | None
+
+
+def load(
+    source: Source,
+    group: Group,
+    options: Options,
+    progress: Callable[[Progress], None] | None,
+) -> ImportReport:
+    """Import everything that is asked for, or raise and leave nothing behind."""
+    return Loader(
+        source,
+        group,
+        overwrite=options.overwrite,
+        progress=progress,
+        selection=Selection(options.select, options.slices),
+        index=options.index,
+    ).run()
 
 
 @dataclass(slots=True)
@@ -69,12 +98,14 @@ class Loader:
         overwrite: bool,
         progress: Callable[[Progress], None] | None,
         selection: Selection | None = None,
+        index: IndexMode | None = None,
     ) -> None:
         """Prepare to pour `source`, or what of it is selected, into `group`."""
         self._source = source
         self._group = group
         self._where = "" if isinstance(group, Pool) else group.path
         self._overwrite = overwrite
+        self._index = index
         self._progress = progress
         self._selection = selection or Selection()
         self._wanted: dict[str, Region] = {}
@@ -211,6 +242,7 @@ class Loader:
             "attrs": attrs,
             "dims": self._dims(node),
             "overwrite": self._overwrite,
+            "index": self._index,
             "_origin": origin.encode(facts),
         }
         self._count.arrays += 1
@@ -232,6 +264,7 @@ class Loader:
             "attrs": attrs,
             "dims": self._dims(node),
             "overwrite": self._overwrite,
+            "index": self._index,
             "_origin": origin.encode(facts),
         }
         above, name = self._place(node.path)

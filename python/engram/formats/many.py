@@ -17,14 +17,13 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram.batch import Batch
 from engram.errors import ArgumentError, EngramError, NotFoundError, ReadOnlyError
-from engram.formats.load import Loader, receiver
+from engram.formats.load import Options, load, receiver
 from engram.formats.registry import open_source
 from engram.formats.report import FilesProgress, ImportFailure, Progress
 from engram.formats.select import Selection
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from engram.formats.report import ImportReport
-    from engram.formats.select import Patterns, Slices
     from engram.group import Group
 
     Outcome = ImportReport | ImportFailure
@@ -46,15 +44,6 @@ PLENTY = 16
 """While so many files are waiting, each worker has its next at hand, and need not ask for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How each file is imported, as `engram.import_file` has it."""
-
-    overwrite: bool
-    select: Patterns
-    slices: Slices
-
-
 def import_one(
     path: Path,
     group: Group,
@@ -64,16 +53,8 @@ def import_one(
 ) -> Outcome:
     """Import one file into a group below `group`, which is made in the same batch."""
     try:
-        selection = Selection(options.select, options.slices)
         with open_source(path) as source, Batch(group._realm):
-            target = receiver(group, where, path)
-            return Loader(
-                source,
-                target,
-                overwrite=options.overwrite,
-                progress=progress,
-                selection=selection,
-            ).run()
+            return load(source, receiver(group, where, path), options, progress)
     except EngramError as error:
         return ImportFailure(str(path), place_of(group, where), error)
 

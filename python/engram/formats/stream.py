@@ -71,6 +71,7 @@ def pour(
         more["attrs"],
         more["dims"],
         more["overwrite"],
+        more["index"],
         more["_origin"],
     )
     try:
