@@ -61,7 +61,7 @@ pub fn fill(pool: &Path, corpus: &Path, words: [&str; 4]) -> Result<String> {
     };
     let corpus = Corpus::read(corpus)?;
     let ours = Ours::create(pool, &plan)?;
-    let taken_s = ours.fill(&corpus, plan.batch)?;
+    let taken_s = ours.fill(&corpus, &plan)?;
     let bytes = ours.close()?;
     let tables: Vec<(&str, [f64; 1])> = bytes.tables.iter().map(|(t, b)| (*t, [*b])).collect();
     let tables: Vec<(&str, &[f64])> = tables.iter().map(|(t, b)| (*t, &b[..])).collect();
@@ -93,18 +93,19 @@ pub fn peers(folder: &Path, corpus: &Path, words: [&str; 2]) -> Result<String> {
 }
 
 fn miqs(corpus: &Corpus, presence: bool) -> (Miqs, f64, f64) {
-    let before = counting::held();
-    let mut miqs = Miqs::new(presence);
-    let mut taken_s = 0.0;
-    for place in 0..corpus.len() {
-        let path = corpus.path(place);
-        let start = Instant::now();
-        miqs.insert(&path, corpus.attributes(place));
-        taken_s += start.elapsed().as_secs_f64();
-    }
-    miqs.shrink();
-    let held = (counting::held() - before) as f64;
-    (miqs, taken_s / corpus.len() as f64, held)
+    let ((miqs, taken_s), held, _) = counting::counted(|| {
+        let mut miqs = Miqs::new(presence);
+        let mut taken_s = 0.0;
+        for place in 0..corpus.len() {
+            let path = corpus.path(place);
+            let start = Instant::now();
+            miqs.insert(&path, corpus.attributes(place));
+            taken_s += start.elapsed().as_secs_f64();
+        }
+        miqs.shrink();
+        (miqs, taken_s)
+    });
+    (miqs, taken_s / corpus.len() as f64, held as f64)
 }
 
 /// What answers a question: the number of attributes, or the objects as it names them.
@@ -210,7 +211,8 @@ pub fn ask(folder: &Path, corpus: &Path, file: &Path, rounds: u64, names: &str) 
         let mut samples: HashMap<&str, Vec<f64>> = HashMap::new();
         for round in 0..=rounds {
             for (name, contestant) in &contestants {
-                let taken_s = timed(|| contestant.ask(question).map(|found| drop(black_box(found))))?;
+                let taken_s =
+                    timed(|| contestant.ask(question).map(|found| drop(black_box(found))))?;
                 if round > 0 {
                     samples.entry(name).or_default().push(taken_s);
                 }
@@ -263,13 +265,12 @@ pub fn memory(folder: &Path, file: &Path) -> Result<String> {
     let ours = Ours::open(&folder.join("evaluation.pool"))?;
     let mut lines = Vec::new();
     for question in questions(file)? {
-        let before = counting::held();
-        counting::forget_peak();
-        let answer = ours.realm.query(&question.query, &QueryOptions::default())?;
-        let result = answer.oids.len() * size_of::<u64>();
-        let beyond = (counting::peak() - before).saturating_sub(result) as f64;
-        let hits = answer.oids.len() as f64;
-        lines.push(format!("\"{}\": {}", question.name, json(&[("engram", &[beyond]), ("hits", &[hits])])));
+        let ask = || ours.realm.query(&question.query, &QueryOptions::default());
+        let (answer, _, peak) = counting::counted(ask);
+        let hits = answer?.oids.len();
+        let beyond = peak.saturating_sub(hits * size_of::<u64>());
+        let named = json(&[("engram", &[beyond as f64]), ("hits", &[hits as f64])]);
+        lines.push(format!("\"{}\": {named}", question.name));
     }
     Ok(format!("{{{}}}", lines.join(", ")))
 }

@@ -65,9 +65,7 @@ fn main() -> ExitCode {
                 evaluate::ask(folder, corpus, questions, rounds, names)
             })
         }
-        ["memory", folder, questions] => {
-            evaluate::memory(Path::new(folder), Path::new(questions))
-        }
+        ["memory", folder, questions] => evaluate::memory(Path::new(folder), Path::new(questions)),
         _ => Err("usage: engram-bench small|growth|build …; see src/main.rs".into()),
     };
     match done {
