@@ -45,7 +45,7 @@ impl Ours {
     }
 
     pub fn open(path: &Path) -> Result<Self> {
-        let pool = Pool::open(path, engram_engine::Mode::ReadWrite)?;
+        let pool = Pool::open(path, engram_engine::Mode::ReadWrite, false)?;
         let realm = pool.realm("default")?;
         Ok(Ours { path: path.to_owned(), pool, realm })
     }
