@@ -215,10 +215,15 @@ impl Miqs {
                     found.retain(has);
                     return Ok(found);
                 }
-                match key.lists(test)?[..] {
-                    [one] => Ok(common(&found, one)),
-                    ref lists => Ok(common_to_any(found, lists)),
+                if let Test::Compare(Comparison::Eq, _) = test {
+                    let lists = key.lists(test)?;
+                    return Ok(sorted(
+                        lists.iter().flat_map(|list| common(&found, list)).collect(),
+                    ));
                 }
+                let mut sieve = Sieve::new(&found);
+                key.visit(test, &mut |ids| sieve.see(ids))?;
+                Ok(sieve.kept())
             }
             Expr::Test(Field::Builtin(Builtin::Path), Test::Contains(Literal::Text(part)))
                 if found.len() < self.paths.len() / 16 =>
@@ -251,75 +256,69 @@ impl Key {
 
     /// The lists of the values of which a test is true.
     fn lists(&self, test: &Test) -> Result<Vec<&[Id]>, String> {
-        use Bound::{Excluded, Included, Unbounded};
         let mut found = Vec::new();
-        match test {
-            Test::Exists => self.range(&Unbounded, &Unbounded, true, &mut found),
-            Test::Compare(Comparison::Eq, value) => self.equal(value, &mut found),
-            Test::Compare(Comparison::Lt, value) => {
-                self.range(&Unbounded, &Excluded(value), false, &mut found);
-            }
-            Test::Compare(Comparison::Le, value) => {
-                self.range(&Unbounded, &Included(value), false, &mut found);
-            }
-            Test::Compare(Comparison::Gt, value) => {
-                self.range(&Excluded(value), &Unbounded, false, &mut found);
-            }
-            Test::Compare(Comparison::Ge, value) => {
-                self.range(&Included(value), &Unbounded, false, &mut found);
-            }
-            Test::Between(low, high) => {
-                self.range(&Included(low), &Included(high), false, &mut found);
-            }
-            Test::In(values) => values.iter().for_each(|value| self.equal(value, &mut found)),
-            other => return Err(format!("MIQS+ has no {other:?}")),
-        }
+        self.visit(test, &mut |ids| found.push(ids))?;
         Ok(found)
     }
 
-    fn equal<'a>(&'a self, value: &Literal, found: &mut Vec<&'a [Id]>) {
-        match value {
-            Literal::Text(text) => found.extend(self.texts.get(text.as_str()).map(List::ids)),
-            Literal::Int(int) => {
-                found.extend(self.ints.get(int).map(List::ids));
-                found.extend(self.floats.get(&Float(*int as f64)).map(List::ids));
+    /// Visits the lists of the values of which a test is true.
+    fn visit<'a>(&'a self, test: &Test, see: &mut impl FnMut(&'a [Id])) -> Result<(), String> {
+        use Bound::{Excluded, Included, Unbounded};
+        match test {
+            Test::Exists => {
+                self.ints.values().for_each(|list| see(list.ids()));
+                self.floats.values().for_each(|list| see(list.ids()));
+                self.texts.values().for_each(|list| see(list.ids()));
             }
-            Literal::Big(_) => {}
-            Literal::Float(float) => {
-                found.extend(self.floats.get(&Float(float + 0.0)).map(List::ids));
-                if float.fract() == 0.0 {
-                    found.extend(self.ints.get(&(*float as i64)).map(List::ids));
-                }
-            }
+            Test::Compare(Comparison::Eq, value) => self.equal(value, see),
+            Test::Compare(Comparison::Lt, value) => self.range(&Unbounded, &Excluded(value), see),
+            Test::Compare(Comparison::Le, value) => self.range(&Unbounded, &Included(value), see),
+            Test::Compare(Comparison::Gt, value) => self.range(&Excluded(value), &Unbounded, see),
+            Test::Compare(Comparison::Ge, value) => self.range(&Included(value), &Unbounded, see),
+            Test::Between(low, high) => self.range(&Included(low), &Included(high), see),
+            Test::In(values) => values.iter().for_each(|value| self.equal(value, see)),
+            other => return Err(format!("MIQS+ has no {other:?}")),
         }
+        Ok(())
     }
 
-    /// Values between two bounds, of the bounds' kind; all kinds if there are none and `all`.
+    fn equal<'a>(&'a self, value: &Literal, see: &mut impl FnMut(&'a [Id])) {
+        let (int, float) = match value {
+            Literal::Text(text) => {
+                return self.texts.get(text.as_str()).map(List::ids).into_iter().for_each(see);
+            }
+            Literal::Int(int) => (Some(*int), *int as f64),
+            Literal::Big(big) => (None, *big as f64),
+            Literal::Float(float) => ((float.fract() == 0.0).then_some(*float as i64), *float),
+        };
+        let among_ints = int.and_then(|int| self.ints.get(&int));
+        let among_floats = self.floats.get(&Float(float + 0.0));
+        among_ints.into_iter().chain(among_floats).map(List::ids).for_each(see);
+    }
+
+    /// Visits what lies between two bounds, of the bounds' kind.
     fn range<'a>(
         &'a self,
         low: &Bound<&Literal>,
         high: &Bound<&Literal>,
-        all: bool,
-        found: &mut Vec<&'a [Id]>,
+        see: &mut impl FnMut(&'a [Id]),
     ) {
-        let text = |bound: &Bound<&Literal>| match bound {
-            Bound::Included(Literal::Text(_)) | Bound::Excluded(Literal::Text(_)) => true,
-            Bound::Unbounded | Bound::Included(_) | Bound::Excluded(_) => false,
-        };
-        if all || text(low) || text(high) {
+        if is_text(low) || is_text(high) {
             let bounds = (low.map(literal_text), high.map(literal_text));
-            found.extend(self.texts.range::<str, _>(bounds).map(|(_, list)| list.ids()));
+            return self.texts.range::<str, _>(bounds).for_each(|(_, list)| see(list.ids()));
         }
-        if all || !(text(low) || text(high)) {
-            let (from, to) = (low.map(literal_float), high.map(literal_float));
-            let inside = (from.map(|v| Float(v + 0.0)), to.map(|v| Float(v + 0.0)));
-            found.extend(self.floats.range(inside).map(|(_, list)| list.ids()));
-            let inside = (least(from), greatest(to));
-            if inside.0 <= inside.1 {
-                found.extend(self.ints.range(inside.0..=inside.1).map(|(_, list)| list.ids()));
-            }
+        let (from, to) = (low.map(literal_float), high.map(literal_float));
+        let inside = (from.map(|v| Float(v + 0.0)), to.map(|v| Float(v + 0.0)));
+        self.floats.range(inside).for_each(|(_, list)| see(list.ids()));
+        let inside = (least(from), greatest(to));
+        if inside.0 <= inside.1 {
+            self.ints.range(inside.0..=inside.1).for_each(|(_, list)| see(list.ids()));
         }
     }
+}
+
+fn is_text(bound: &Bound<&Literal>) -> bool {
+    matches!(bound, Bound::Included(Literal::Text(_)) | Bound::Excluded(Literal::Text(_)))
 }
 
 fn literal_text(literal: &Literal) -> &str {
@@ -408,41 +407,52 @@ fn common(a: &[Id], b: &[Id]) -> Vec<Id> {
     found
 }
 
-/// Those of `found` that are in any of the lists. Lists beyond its ends are passed over.
-fn common_to_any(found: Vec<Id>, lists: &[&[Id]]) -> Vec<Id> {
-    let (Some(&low), Some(&high)) = (found.first(), found.last()) else { return found };
-    let mut hit = vec![0_u64; ((high - low) as usize + 64) / 64];
-    let mut missing = found.len();
-    let mut mark = |id: Id| {
-        let at = (id - low) as usize;
-        hit[at / 64] |= 1 << (at % 64);
-    };
-    for list in lists {
-        match **list {
-            [id] if (low..=high).contains(&id) => mark(id),
+/// Keeps those of some objects that are in any of the lists that it sees; lists beyond their ends
+/// are passed over.
+struct Sieve<'a> {
+    objects: &'a [Id],
+    low: Id,
+    high: Id,
+    /// By the distance from `low`.
+    hit: Vec<u64>,
+}
+
+impl<'a> Sieve<'a> {
+    fn new(objects: &'a [Id]) -> Self {
+        let (low, high) = match objects {
+            [] => (1, 0),
+            [low, ..] => (*low, objects[objects.len() - 1]),
+        };
+        let span = (high.wrapping_sub(low).wrapping_add(1)) as usize;
+        Sieve { objects, low, high, hit: vec![0; span.div_ceil(64)] }
+    }
+
+    fn see(&mut self, list: &[Id]) {
+        match list {
+            [id] if (self.low..=self.high).contains(id) => self.mark(*id),
             [] | [_] => {}
-            [first, .., last] if last < low || first > high => {}
-            _ => {
-                let met = common(&found, list);
-                missing = missing.saturating_sub(met.len());
-                met.into_iter().for_each(&mut mark);
-                if missing == 0 {
-                    return found;
-                }
-            }
+            [first, .., last] if *last < self.low || *first > self.high => {}
+            _ => common(self.objects, list).into_iter().for_each(|id| self.mark(id)),
         }
     }
-    let mut kept = found;
-    kept.retain(|id| {
-        let at = (id - low) as usize;
-        hit[at / 64] >> (at % 64) & 1 == 1
-    });
-    kept
+
+    fn mark(&mut self, id: Id) {
+        let at = (id - self.low) as usize;
+        self.hit[at / 64] |= 1 << (at % 64);
+    }
+
+    fn kept(self) -> Vec<Id> {
+        let hit = |id: &&Id| {
+            let at = (**id - self.low) as usize;
+            self.hit[at / 64] >> (at % 64) & 1 == 1
+        };
+        self.objects.iter().filter(hit).copied().collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{common, common_to_any, united};
+    use super::{Sieve, common, united};
     use crate::radix::Radix;
 
     #[test]
@@ -451,7 +461,9 @@ mod tests {
         assert_eq!(common(&a, &b), [5, 9]);
         assert_eq!(common(&b, &a), [5, 9]);
         assert_eq!(common(&[], &a), [0; 0]);
-        assert_eq!(common_to_any(b.to_vec(), &[&a[..2], &[300], &[999], &[9]]), [5, 9, 300]);
+        let mut sieve = Sieve::new(&b);
+        [&a[..2], &[300], &[999], &[9]].into_iter().for_each(|list| sieve.see(list));
+        assert_eq!(sieve.kept(), [5, 9, 300]);
         let both = [1, 2, 5, 9, 10, 11, 200, 300];
         for objects in [301, 1_000_000] {
             assert_eq!(united([&a[..], &b[..]].into_iter(), objects), both);

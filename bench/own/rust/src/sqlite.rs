@@ -51,7 +51,7 @@ impl Sqlite {
 
     /// Bytes of the pages of all indexes, of names too; the rows themselves are not counted.
     pub fn index_bytes(&self) -> Result<f64> {
-        let sql = "SELECT sum(pgsize) FROM dbstat WHERE aggregate AND name <> 'objects'";
+        let sql = "SELECT sum(pgsize) FROM dbstat WHERE aggregate = TRUE AND name <> 'objects'";
         Ok(self.connection.query_row(sql, [], |row| row.get::<_, i64>(0))? as f64)
     }
 
