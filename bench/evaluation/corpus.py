@@ -266,23 +266,19 @@ def from_files(folder: Path) -> Corpus:
 
 def single_value(value: Any) -> int | float | str | None:
     """Return an attribute of one item as Python has it; None for all others."""
-    if isinstance(value, h5py.Empty):
-        return None
-    value = np.asarray(value)
-    if value.size != 1:
-        return None
-    item = value.reshape(-1)[0]
+    array = np.asarray(None if isinstance(value, h5py.Empty) else value)
+    item = array.reshape(-1)[0] if array.size == 1 else None
+    single: int | float | str | None = None
     match item:
         case bytes():
-            return item.decode("utf-8", "replace")
+            single = item.decode("utf-8", "replace")
         case str():
-            return str(item)
+            single = str(item)
         case np.bool_() | np.integer():
-            return int(item) if int(item) < 1 << 63 else float(item)
-        case np.floating():
-            return None if np.isnan(item) else float(item)
-        case _:
-            return None
+            single = int(item) if int(item) < 1 << 63 else float(item)
+        case np.floating() if not np.isnan(item):
+            single = float(item)
+    return single
 
 
 def column_of(key: str, found: dict[int, Any], count: int) -> Column:

@@ -44,7 +44,7 @@ class Question:
 
 def where(condition: str) -> str:
     """Return SQL for the objects that meet a condition."""
-    return f"SELECT _id FROM objects WHERE {condition}"
+    return f"SELECT _id FROM objects WHERE {condition}"  # noqa: S608 - of our own making
 
 
 def papers(corpus: Corpus) -> list[Question]:
@@ -62,7 +62,7 @@ def papers(corpus: Corpus) -> list[Question]:
         Question(
             "Q3",
             f'under("{group}")',
-            f"SELECT sum(_count) FROM objects WHERE _group = '{group}'",
+            where(f"_group = '{group}'").replace("_id", "sum(_count)"),
             "attributes",
         ),
         Question(

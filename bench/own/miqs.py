@@ -45,7 +45,9 @@ class Miqs(Protocol):
 def new() -> Miqs:
     """Return an empty index."""
     if NAME not in sys.modules:
-        spec = spec_from_file_location(NAME, LIBRARY, loader=ExtensionFileLoader(NAME, str(LIBRARY)))
+        spec = spec_from_file_location(
+            NAME, LIBRARY, loader=ExtensionFileLoader(NAME, str(LIBRARY))
+        )
         if spec is None or spec.loader is None:
             raise ImportError(f"{LIBRARY} cannot be loaded: run bench.own.rust.build() first")
         module = module_from_spec(spec)
