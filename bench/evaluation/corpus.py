@@ -58,7 +58,8 @@ CONSTANT_TEXTS = {
 CONSTANT_NUMBERS = {"laser": 3, "cycle": 15, "phase": 4, "release": 2, "instance": 9, "segment": 4}
 VOCABULARIES = {
     "units": 24, "surface_type": 6, "quality": 4, "beam": 2, "gain": 50, "region": 12,
-    "channel": 8, "filter_state": 3, "cloud_flag": 5, "storage_class": 4, "source": 32, "pass_no": 16,
+    "channel": 8, "filter_state": 3, "cloud_flag": 5, "storage_class": 4, "source": 32,
+    "pass_no": 16,
 }  # fmt: skip
 NUMBERED = {"beam", "gain", "channel", "cloud_flag", "pass_no"}
 UNIQUE = ("d_lat", "d_lon", "d_elev", "d_utc_time", "i_rec_ndx")
