@@ -48,12 +48,13 @@ class Stage:
         self,
         mode: str = "sync",
         per_group: int = GROUPING,
+        policy: str = "dynamic",
         durability: str = "process",
         batch: int = BATCH,
     ) -> dict[str, Any]:
         """Fill the pool anew; seconds for each object, and the catalog's bytes."""
         self.clear()
-        return rust.run("fill", self.pool, self.file, mode, per_group, durability, batch)
+        return rust.run("fill", self.pool, self.file, mode, per_group, policy, durability, batch)
 
     def ask(self, rounds: int, *names: str) -> dict[str, Any]:
         """Ask all the questions: for each its hits, and the seconds of each contestant."""

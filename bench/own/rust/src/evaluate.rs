@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use engram_engine::query::ast::Query;
 use engram_engine::query::parse;
-use engram_engine::{Durability, IndexMode, QueryOptions};
+use engram_engine::{Durability, IndexMode, Policy, QueryOptions};
 
 use crate::corpus::Corpus;
 use crate::miqs::Miqs;
@@ -44,8 +44,8 @@ pub fn questions(path: &Path) -> Result<Vec<Question>> {
 }
 
 /// Fills a pool, which stays; seconds for each object, and the catalog's bytes.
-pub fn fill(pool: &Path, corpus: &Path, words: [&str; 4]) -> Result<String> {
-    let [mode, per_group, durability, batch] = words;
+pub fn fill(pool: &Path, corpus: &Path, words: [&str; 5]) -> Result<String> {
+    let [mode, per_group, policy, durability, batch] = words;
     let plan = Plan {
         mode: match mode {
             "none" => IndexMode::None,
@@ -53,6 +53,7 @@ pub fn fill(pool: &Path, corpus: &Path, words: [&str; 4]) -> Result<String> {
             _ => IndexMode::Sync,
         },
         per_group: per_group.parse()?,
+        policy: if policy == "fixed" { Policy::Fixed } else { Policy::Dynamic },
         durability: match durability {
             "system" => Durability::System,
             _ => Durability::Process,

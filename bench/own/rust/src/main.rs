@@ -4,7 +4,7 @@
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
 //! engram-bench build POOL COUNT                       leave a pool with that many arrays
-//! engram-bench fill POOL CORPUS MODE PER_GROUP DURABILITY BATCH    leave a pool with a corpus
+//! engram-bench fill POOL CORPUS MODE PER_GROUP POLICY DURABILITY BATCH  leave a pool of a corpus
 //! engram-bench peers FOLDER CORPUS WHO DURABILITY     build what Engram's index is compared with
 //! engram-bench ask FOLDER CORPUS QUESTIONS ROUNDS NAMES   the pool evaluation.pool and its peers
 //! engram-bench memory FOLDER QUESTIONS                what its queries take
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
             store.fill(count, false)?;
             Ok(format!("{{\"objects\": {count}}}"))
         }),
-        ["fill", pool, corpus, mode, per_group, durability, batch] => {
-            let words = [mode, per_group, durability, batch];
+        ["fill", pool, corpus, mode, per_group, policy, durability, batch] => {
+            let words = [mode, per_group, policy, durability, batch];
             evaluate::fill(Path::new(pool), Path::new(corpus), words)
         }
         ["peers", folder, corpus, who, durability] => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use engram_engine::catalog::{Catalog, Options, Table};
 use engram_engine::{Class, CreateOptions, DType, Durability, Gid, IndexMode, IndexSettings};
-use engram_engine::{NewObject, Placement, Pool, Realm, Value};
+use engram_engine::{NewObject, Placement, Policy, Pool, Realm, Value};
 
 use crate::Result;
 use crate::corpus::{Corpus, Item};
@@ -19,6 +19,8 @@ pub struct Plan {
     pub mode: IndexMode,
     /// Keys in an attribute group, at most; 0 for all in one.
     pub per_group: u32,
+    /// Whether attribute groups follow what is stored and asked.
+    pub policy: Policy,
     /// What a commit survives.
     pub durability: Durability,
     /// Objects in a commit.
@@ -40,7 +42,7 @@ impl Ours {
         let realm = pool.realm("default")?;
         let settings =
             IndexSettings { attributes_per_group: Some(plan.per_group), ..Default::default() };
-        settings.check()?; // realm.set_index_settings(realm.root(), &settings)?;
+        realm.set_index_settings(realm.root(), &settings)?;
         Ok(Ours { path: path.to_owned(), pool, realm })
     }
 
