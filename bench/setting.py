@@ -26,7 +26,7 @@ class Setting:
     """Where, how often and against whom.
 
     `folder` is new and empty. `absent` names the peers that could not be opened, with the reason.
-    `files` is a folder of HDF5 granules to ask the evaluation's questions of, in place of made ones.
+    `files` is a folder of HDF5 granules that the evaluation asks of, in place of made ones.
     """
 
     folder: Path
