@@ -26,6 +26,8 @@ use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
 use crate::process;
+use crate::query::sealed::DirectoryCache;
+use crate::query::table::GroupCache;
 use crate::realm::drainer::Drainer;
 
 /// How many extents this process remembers as touched.
@@ -119,6 +121,10 @@ pub(crate) struct Core {
     pub(crate) keys: Mutex<KeyCache>,
     pub(crate) devices: Mutex<Vec<PathBuf>>,
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
+    /// Every group's path, as queries last needed it.
+    pub(crate) groups: GroupCache,
+    /// Every segment, as queries last needed it.
+    pub(crate) directories: DirectoryCache,
     /// What is remembered of the index between commits.
     pub(crate) index: IndexState,
     /// Who indexes what is queued.
@@ -218,6 +224,8 @@ impl Core {
             keys: Mutex::default(),
             devices: Mutex::default(),
             resume: Mutex::default(),
+            groups: GroupCache::default(),
+            directories: DirectoryCache::default(),
             index: IndexState::default(),
             drainer: Drainer::default(),
             me: OnceLock::new(),
