@@ -16,6 +16,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bench.kernels.lines import ENGRAM, KERNELS, PEAK
+from bench.kernels.particles import UNIT_BYTES
 from bench.kernels.worker import MIQS
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
 COLOURS = {ENGRAM: "#1b6ca8", MIQS: "#c1272d", "h5py": "#c1272d", "netCDF4": "#e0a030"}
 STYLES = {1: "-", 2: "--", 4: ":"}
-UNITS = {"B": 1, "KiB": 1 << 10}
-KERNEL = re.compile(r"(\S+): (?:write|read) (\d+) (B|KiB), (\d) process")
-SHARE = re.compile(r"share of time in serialization, (\d+) KiB")
+KERNEL = re.compile(r"(\S+): (?:write|read) (\d+) ([KM]?i?B), (\d) process")
+SHARE = re.compile(r"share of time in serialization, (\d+ [KM]iB) arrays")
 
 
 def kernels(lines: list[dict[str, Any]], path: Path) -> None:
@@ -62,7 +62,7 @@ def series(lines: list[dict[str, Any]]) -> dict[tuple[str, str, int], list[tuple
     found: dict[tuple[str, str, int], list[tuple[int, float]]] = {}
     for line in lines:
         if match := KERNEL.match(line["title"]):
-            size = int(match[2]) * UNITS[match[3]]
+            size = int(match[2]) * UNIT_BYTES[match[3]]
             for name in (ENGRAM, MIQS):
                 share = 100 * line["medians"][PEAK] / line["medians"][name]
                 found.setdefault((match[1], name, int(match[4])), []).append((size, share))
@@ -71,7 +71,7 @@ def series(lines: list[dict[str, Any]]) -> dict[tuple[str, str, int], list[tuple
 
 def serialization(lines: list[dict[str, Any]], path: Path) -> None:
     """Draw the share of time in serialization."""
-    shares = [(int(m[1]), line["medians"]) for line in lines if (m := SHARE.match(line["title"]))]
+    shares = [(m[1], line["medians"]) for line in lines if (m := SHARE.match(line["title"]))]
     figure = Figure(figsize=(7.0, 3.6), dpi=130, layout="constrained")
     axes = figure.subplots()
     for place, name in enumerate((ENGRAM, "h5py", "netCDF4")):
@@ -82,7 +82,7 @@ def serialization(lines: list[dict[str, Any]], path: Path) -> None:
     axes.axhspan(64, 70, color="#888888", alpha=0.25, lw=0, label="the papers")
     axes.axhline(0, color="#333333", lw=0.8)
     axes.set_xticks(range(len(shares)))
-    axes.set_xticklabels([f"{kib} KiB" for kib, _ in shares])
+    axes.set_xticklabels([size for size, _ in shares])
     axes.set_xlabel("bytes of an array")
     axes.set_ylabel("percent of the program's time")
     axes.legend(fontsize=8)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.harness import Bound, Line
+from bench.kernels.particles import sized
 from bench.kernels.program import Program, WithEngram, WithH5py, WithNetCdf
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def lines(setting: Setting) -> Iterator[Line]:
                 if turn:
                     whole[name].append(ran.whole_s)
                     share[name].append((ran.library_s - plain_s) / ran.whole_s)
-        size = f"{nbytes >> 10} KiB"
+        size = sized(nbytes)
         yield Line(f"share of time in serialization, {size} arrays", "%", [], share)
         bounds = [Bound("engram", name, "show") for name in libraries if name != "engram"]
         yield Line(f"the program's time, {size} arrays", "ms", bounds, whole)
