@@ -3,6 +3,7 @@
 //! ```text
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
+//! engram-bench modes FOLDER COUNT ROUNDS              put with each mode of the index
 //! engram-bench build POOL COUNT                       leave a pool with that many arrays
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod bare;
 mod growth;
+mod modes;
 mod small;
 mod store;
 
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["small", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| small::measure(Path::new(folder), count, rounds)),
+        ["modes", folder, count, rounds] => numbers([count, rounds])
+            .and_then(|[count, rounds]| modes::measure(Path::new(folder), count, rounds)),
         ["growth", folder, names, few, many, puts, rounds] => numbers([few, many, puts, rounds])
             .and_then(|[few, many, puts, rounds]| {
                 let plan = growth::Plan { few, many, puts, rounds, random: names == "random" };
