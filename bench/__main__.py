@@ -15,7 +15,7 @@ from rich.console import Console
 from bench import report
 from bench.kernels import lines as kernels
 from bench.kernels import serialization
-from bench.own import files, large, opening, pair, rust, small
+from bench.own import files, large, modes, opening, pair, rust, small
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "files": files.lines,
     "kernels": kernels.lines,
     "serialization": serialization.lines,
+    "modes": modes.lines,
 }
 RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant

@@ -1,19 +1,22 @@
 """What indexing costs a put: 256 B arrays with eight attributes, in each mode.
 
-Each mode by turns, from Rust and from Python. "Drain not running" is a put with its row in the
-queue and nobody who takes it out; "running beside" is the same while the process's own thread
-indexes what is put. What is left in the queue is drained between rounds, outside of any time. The
-queue's memory is what a process grows by, apart from the pool, while it puts.
+Each mode by turns, from Rust and from Python. "Drain not running" is a put that leaves its row in
+the queue, and nobody takes it out; "running beside" is the same while somebody drains the queue as
+fast as it can: from Rust another thread, from Python another process. What is left is drained
+between rounds, outside of any time. Memory is what the process grows by in the rounds of a mode,
+the one to warm up too, apart from the pool.
 """
 
 from __future__ import annotations
 
+import subprocess
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import engram
 from bench.harness import Bound, Contestant, Line, measure, timed
+from bench.kernels.crew import pipe
 from bench.kernels.particles import Particles
 from bench.own import rust
 
@@ -21,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bench.setting import Setting
+    from engram.index import IndexMode
 
-MODES = ("none", "async", "sync")
+MODES: tuple[IndexMode, ...] = ("none", "async", "sync")
 NBYTES = 256
 PUTS = 4000
 PARTS = {False: ("drain not running", 1.25), True: ("drain running beside", 2.0)}
@@ -51,19 +55,20 @@ def python(setting: Setting, *, draining: bool) -> Iterator[Line]:
     """Put from Python; the time, and the memory that the process grew by."""
     path = setting.folder / "modes.pool"
     with engram.create(path, size=POOL_BYTES) as pool:
-        pool._realm.set_draining(draining)
         grown: dict[str, list[float]] = {}
         puts = setting.scaled(PUTS)
-        contestants = [Contestant(mode, putting(pool, mode, puts, grown)) for mode in MODES]
-        line = titled("", draining)
-        yield measure(line, contestants, setting.rounds)
-    title = f"memory that {puts:,} puts with 8 attributes take, {PARTS[draining][0]}"
+        contestants = [
+            Contestant(mode, putting(pool, mode, puts, grown, draining and mode == "async"))
+            for mode in MODES
+        ]
+        yield measure(titled("", draining), contestants, setting.rounds)
+    title = f"memory taken in all rounds, put 256 B with 8 attributes, {PARTS[draining][0]}"
     yield Line(title, "B", [], grown)
     engram.destroy(path)
 
 
 def putting(
-    pool: engram.Pool, mode: str, puts: int, grown: dict[str, list[float]]
+    pool: engram.Pool, mode: IndexMode, puts: int, grown: dict[str, list[float]], draining: bool
 ) -> Callable[[], float]:
     """Return a round of puts, in a group that is new in each round."""
     particles = Particles(0, NBYTES, puts)
@@ -71,21 +76,44 @@ def putting(
     rounds = count()
 
     def run() -> float:
-        turn = next(rounds)
-        group = pool.create_group(f"{mode}/{turn}", index=mode)
+        create = pool.create_group(f"{mode}/{next(rounds)}").create_array
 
         def each() -> None:
             for name, attributes in objects:
-                group.create_array(name, values, attrs=attributes)
+                create(name, values, attrs=attributes, index=mode)
 
+        drainer = Drainer(pool) if draining else None
         before = anonymous_bytes()
         taken_s = timed(each, puts)
-        if turn:
-            grown.setdefault(mode, []).append(float(anonymous_bytes() - before))
-        pool.drain_index()
+        grown.setdefault(mode, [0.0])[0] += anonymous_bytes() - before
+        if mode == "async":
+            (drainer or Drainer(pool)).end()
         return taken_s
 
     return run
+
+
+class Drainer:
+    """A process that drains a pool's queue, until it is ended, and then what is left."""
+
+    def __init__(self, pool: engram.Pool) -> None:
+        """Start it and wait until it is at work."""
+        self.process = subprocess.Popen(  # noqa: S603
+            [str(rust.PROGRAM), "drain", pool.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if not pipe(self.process.stdout).readline():
+            message = f"the draining process ended with {self.process.wait()}"
+            raise RuntimeError(message)
+
+    def end(self) -> None:
+        """Let it drain what is left, and wait for its end."""
+        self.process.communicate()
+        if self.process.returncode:
+            message = f"the draining process ended with {self.process.returncode}"
+            raise RuntimeError(message)
 
 
 def anonymous_bytes() -> int:

@@ -1,13 +1,15 @@
 //! What indexing costs a put: objects of 256 B with eight attributes, by mode, one commit each.
 //!
-//! `none` is a put that indexes nothing. `async` leaves a row in the queue, whose draining is off
-//! in the first part and on in the second: there the time is that of putting while this process's
-//! own thread drains. `sync` puts a row into the tail, and seals the tail whenever it is full; all
-//! of that is in its time. The queue is drained between rounds, outside of any time.
+//! `none` is a put that indexes nothing. `async` leaves a row in the queue: in the first part nobody
+//! takes it out, in the second another thread drains the queue as fast as it can. `sync` puts a row
+//! into the tail, and seals the tail whenever it is full; all of that is in its time.
 
+use std::io::Read;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
-use engram_engine::{Class, CreateOptions, DType, Gid, IndexMode, NewObject};
+use engram_engine::{Class, CreateOptions, DType, Gid, IndexMode, Mode, NewObject};
 use engram_engine::{Placement, Pool, Realm, Value};
 
 use crate::store::{VALUE_BYTES, name, timed};
@@ -16,34 +18,79 @@ use crate::{Result, json};
 const MODES: [(&str, IndexMode); 3] =
     [("none", IndexMode::None), ("async", IndexMode::Async), ("sync", IndexMode::Sync)];
 
+/// Objects that the draining thread takes at once.
+const PART: u64 = 1024;
+/// How long it waits where there is nothing to take.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Measures in `folder`: `count` objects a round, `rounds` rounds after one to warm up.
 pub fn measure(folder: &Path, count: u64, rounds: u64) -> Result<String> {
-    let mut parts = Vec::new();
-    for (part, draining) in [("still", false), ("beside", true)] {
-        let path = folder.join("modes.pool");
-        let pool = Pool::create(&path, &CreateOptions { size: 64 << 20, ..Default::default() })?;
-        let realm = pool.realm("default")?;
-        let _ = draining;
-        let mut samples = MODES.map(|_| Vec::new());
-        for round in 0..=rounds {
-            for ((mode, index), samples) in MODES.iter().zip(&mut samples) {
-                let path = format!("{mode}/{round}");
-                let group = realm.create_group(realm.root(), &path, &[], &[], false)?;
-                let seconds = timed(count, || put(&realm, group, *index, round * count, count))?;
-                if round > 0 {
-                    samples.push(seconds);
+    let still = part(folder, count, rounds, false)?;
+    let beside = part(folder, count, rounds, true)?;
+    Ok(format!("{{\"still\": {still}, \"beside\": {beside}}}"))
+}
+
+/// Every mode by turns; with `draining`, a thread drains while `async` has its turn.
+fn part(folder: &Path, count: u64, rounds: u64, draining: bool) -> Result<String> {
+    let path = folder.join("modes.pool");
+    let pool = Pool::create(&path, &CreateOptions { size: 64 << 20, ..Default::default() })?;
+    let realm = pool.realm("default")?;
+    let mut samples = MODES.map(|_| Vec::new());
+    for round in 0..=rounds {
+        for ((mode, index), samples) in MODES.iter().zip(&mut samples) {
+            let group = format!("{mode}/{round}");
+            let group = realm.create_group(realm.root(), &group, &[], &[], false)?;
+            let work = || timed(count, || put(&realm, group, *index, round * count, count));
+            let seconds = if draining && *index == IndexMode::Async {
+                beside(&realm, work)?
+            } else {
+                work()?
+            };
+            if round > 0 {
+                samples.push(seconds);
+            }
+            while realm.drain_queue(PART)? > 0 {}
+        }
+    }
+    drop(realm);
+    pool.close();
+    drop(pool);
+    Pool::destroy(&path)?;
+    let named: Vec<(&str, &[f64])> =
+        MODES.iter().zip(&samples).map(|((mode, _), found)| (*mode, &found[..])).collect();
+    Ok(json(&named))
+}
+
+/// Does `work` while a thread drains the queue.
+fn beside<T>(realm: &Realm, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let drainer = scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                if realm.drain_queue(PART)? == 0 {
+                    std::thread::sleep(PAUSE);
                 }
             }
-        }
-        drop(realm);
-        pool.close();
-        drop(pool);
-        Pool::destroy(&path)?;
-        let named: Vec<(&str, &[f64])> =
-            MODES.iter().zip(&samples).map(|((mode, _), found)| (*mode, &found[..])).collect();
-        parts.push(format!("\"{part}\": {}", json(&named)));
-    }
-    Ok(format!("{{{}}}", parts.join(", ")))
+            Ok::<(), engram_engine::Error>(())
+        });
+        let done = work();
+        stop.store(true, Relaxed);
+        drainer.join().map_err(|_| "the draining thread panicked")??;
+        done
+    })
+}
+
+/// Drains a pool's queue from a process of its own, until its input ends.
+pub fn drain(pool: &Path) -> Result<String> {
+    let pool = Pool::open(pool, Mode::ReadWrite, false)?;
+    let realm = pool.realm("default")?;
+    beside(&realm, || {
+        println!("draining");
+        std::io::stdin().read_to_end(&mut Vec::new())?;
+        Ok(())
+    })?;
+    while realm.drain_queue(PART)? > 0 {}
+    Ok("{}".to_owned())
 }
 
 /// Puts `count` objects, one commit each, the first of which is number `from`.
