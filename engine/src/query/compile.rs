@@ -97,6 +97,8 @@ pub(crate) struct OrderKey {
 pub(crate) struct Plan {
     /// Which objects.
     pub node: Node,
+    /// The same, said so that columns can answer it.
+    pub search: Node,
     /// In which order.
     pub order: Vec<OrderKey>,
     /// How many at most.
@@ -127,7 +129,23 @@ pub(crate) fn compile(
         order.push(OrderKey { about, descending: key.descending });
     }
     let limit = query.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(Plan { node, order, limit, leaves: compiler.leaves })
+    let search = searchable(&node);
+    Ok(Plan { node, search, order, limit, leaves: compiler.leaves })
+}
+
+/// The condition, with tests of the path said of groups and names.
+fn searchable(node: &Node) -> Node {
+    let each = |parts: &[Node]| parts.iter().map(searchable).collect();
+    match node {
+        Node::Const(value) => Node::Const(*value),
+        Node::Not(inner) => not(searchable(inner)),
+        Node::All(parts) => all(each(parts)),
+        Node::Any(parts) => any(each(parts)),
+        Node::Leaf(Leaf { about: About::Path(parts), .. }) => {
+            parts.0.clone().unwrap_or_else(|| node.clone())
+        }
+        Node::Leaf(leaf) => Node::Leaf(leaf.clone()),
+    }
 }
 
 struct Compiler<'c, 'a> {
