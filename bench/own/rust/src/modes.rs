@@ -1,8 +1,8 @@
 //! What indexing costs a put: objects of 256 B with eight attributes, by mode, one commit each.
 //!
-//! `none` is a put that indexes nothing. `async` leaves a row in the queue: in the first part nobody
-//! takes it out, in the second another thread drains the queue as fast as it can. `sync` puts a row
-//! into the tail, and seals the tail whenever it is full; all of that is in its time.
+//! `none` is a put that indexes nothing. `async` leaves a row in the queue: in the first part
+//! nobody takes it out, in the second another thread drains the queue as fast as it can. `sync`
+//! puts a row into the tail, and seals the tail whenever it is full; all of that is in its time.
 
 use std::io::Read;
 use std::path::Path;
