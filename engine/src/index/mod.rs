@@ -4,10 +4,14 @@ pub(crate) mod cell;
 pub(crate) mod change;
 pub(crate) mod column_key;
 pub(crate) mod extract;
+pub(crate) mod look;
 pub(crate) mod mode;
+pub(crate) mod names;
 pub(crate) mod range;
+pub(crate) mod runs;
 pub(crate) mod segment;
 pub(crate) mod settings;
+mod trigrams;
 pub(crate) mod zone;
 pub(crate) mod zones;
 
