@@ -176,7 +176,7 @@ impl Chunks {
         look: &impl Look,
         mut each: impl FnMut(&str, u32) -> Result<()>,
     ) -> Result<()> {
-        let chunks = super::names::count(look)? / CHUNK;
+        let chunks = super::names::next(look)? / CHUNK;
         for chunk in 0..chunks {
             let Some(bits) = self.groups(look, chunk)? else { continue };
             let has = |group: &u32| bits[*group as usize / 8] >> (group % 8) & 1 != 0;

@@ -4,6 +4,10 @@
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
 //! engram-bench build POOL COUNT                       leave a pool with that many arrays
+//! engram-bench fill POOL CORPUS MODE PER_GROUP POLICY DURABILITY BATCH  leave a pool of a corpus
+//! engram-bench peers FOLDER CORPUS WHO DURABILITY     build what Engram's index is compared with
+//! engram-bench ask FOLDER CORPUS QUESTIONS ROUNDS NAMES   the pool evaluation.pool and its peers
+//! engram-bench memory FOLDER QUESTIONS                what its queries take
 //! ```
 //!
 //! `NAMES` is `ordered` or `random`. Each prints JSON: seconds for each unit of work, one number a
@@ -12,12 +16,22 @@
 #![allow(clippy::cast_precision_loss, reason = "counts and sizes here are far below 2^53")]
 
 mod bare;
+mod corpus;
+mod counting;
+mod evaluate;
 mod growth;
+mod miqs;
+mod ours;
+mod radix;
 mod small;
+mod sqlite;
 mod store;
 
 use std::path::Path;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Any failure ends the program with its message.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -38,6 +52,20 @@ fn main() -> ExitCode {
             store.fill(count, false)?;
             Ok(format!("{{\"objects\": {count}}}"))
         }),
+        ["fill", pool, corpus, mode, per_group, policy, durability, batch] => {
+            let words = [mode, per_group, policy, durability, batch];
+            evaluate::fill(Path::new(pool), Path::new(corpus), words)
+        }
+        ["peers", folder, corpus, who, durability] => {
+            evaluate::peers(Path::new(folder), Path::new(corpus), [who, durability])
+        }
+        ["ask", folder, corpus, questions, rounds, names] => {
+            numbers([rounds]).and_then(|[rounds]| {
+                let [folder, corpus, questions] = [folder, corpus, questions].map(Path::new);
+                evaluate::ask(folder, corpus, questions, rounds, names)
+            })
+        }
+        ["memory", folder, questions] => evaluate::memory(Path::new(folder), Path::new(questions)),
         _ => Err("usage: engram-bench small|growth|build …; see src/main.rs".into()),
     };
     match done {

@@ -46,6 +46,7 @@ pub(super) fn push(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ascending<'a> {
     base: u64,
+    width: u32,
     lows: Packed<'a>,
     words: &'a [[u8; 8]],
     len: usize,
@@ -69,7 +70,7 @@ impl<'a> Ascending<'a> {
         }
         let lows = Packed::take(&mut rest, u32::from(width), len)?;
         let (words, rest) = rest.as_chunks::<8>();
-        rest.is_empty().then_some(Ascending { base, lows, words, len })
+        rest.is_empty().then_some(Ascending { base, width: u32::from(width), lows, words, len })
     }
 
     fn word(&self, at: usize) -> Option<u64> {
@@ -81,7 +82,7 @@ impl<'a> Ascending<'a> {
         let Some(above) = number.checked_sub(self.base).filter(|above| *above > 0) else {
             return Place::default();
         };
-        let width = self.lows.width();
+        let width = self.width;
         let (high, low) = (above >> width, above & ((1 << width) - 1));
         let behind = Place { index: self.len, bit: self.words.len() * 64 };
         let Some(bit) = self.behind_zeros(high) else { return behind };
@@ -125,7 +126,7 @@ impl<'a> Ascending<'a> {
         until: Option<u64>,
         mut each: impl FnMut(usize, u64) -> Result<(), E>,
     ) -> Result<Option<()>, E> {
-        let width = self.lows.width();
+        let width = self.width;
         let mut index = place.index;
         let mut at = place.bit / 64;
         let mut ones = self.word(at).unwrap_or(0) & u64::MAX << (place.bit % 64);

@@ -134,8 +134,13 @@ fn names_of_a_hundred_thousand_objects() {
             }
             for part in ["abc12", "77", "sample_0000"] {
                 let begin = Instant::now();
-                let found = names::matching(&txn, &[part], |name| name.contains(part)).unwrap();
-                println!("  contains {part:?}: {} in {:?}", found.len(), begin.elapsed());
+                let mut found = 0;
+                names::each_with(&txn, &[part], |name, _| {
+                    found += u32::from(name.contains(part));
+                    Ok(())
+                })
+                .unwrap();
+                println!("  contains {part:?}: {found} in {:?}", begin.elapsed());
             }
         }
     }
