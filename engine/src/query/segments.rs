@@ -107,7 +107,8 @@ impl<'a> Search<'a> {
             let Some(leaf) = &mut ready[at] else { continue };
             // Names and runs are looked into where that can still rule something out.
             if verdicts.contains(&SOME)
-                && (leaf.look_up(txn, directory)? || leaf.consult_runs(txn, directory, &verdicts)?)
+                && (leaf.look_up(txn, directory)?
+                    || leaf.consult_runs(txn, directory, &verdicts)?)
             {
                 verdicts = zones::verdicts(&plan.search, &ready, directory.len());
             }

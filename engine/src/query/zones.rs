@@ -21,7 +21,9 @@ use crate::index::column_key::{
 use crate::index::range::{Bound, Range};
 use crate::index::runs::Runs;
 use crate::index::segment::Bitmap;
-use crate::index::zone::{self, ALL_PRESENT, Class, IN_RUNS, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, prefix};
+use crate::index::zone::{
+    self, ALL_PRESENT, Class, IN_RUNS, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, prefix,
+};
 use crate::index::zones::ColumnZones;
 use crate::query::ast::Builtin;
 
