@@ -361,30 +361,36 @@ pub struct ObjectInfo {
     origin: Vec<u8>,
 }
 
+impl ObjectInfo {
+    /// As Python has it.
+    pub fn new(py: Python<'_>, info: engram_engine::ObjectInfo) -> Result<Self> {
+        let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
+        Ok(ObjectInfo {
+            kind: match info.class {
+                Class::Array => "array",
+                Class::Strings => "strings",
+                Class::Blob => "blob",
+                Class::Group => return Err(corrupt(format!("object {:#x} is a group", info.oid))),
+            },
+            dtype: dtype::decode(py, &info.dtype)?.unbind(),
+            shape: PyTuple::new(py, &shape)?.unbind(),
+            dims: info.dims,
+            owner: info.owner,
+            created: info.created,
+            modified: info.modified,
+            parent: info.parent,
+            name: info.name,
+            nbytes: info.nbytes,
+            inline: info.inline,
+            origin: info.origin,
+        })
+    }
+}
+
 /// All that is known of an object.
 #[pyfunction]
 pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
-    let info = realm.engine().object(oid)?;
-    let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
-    Ok(ObjectInfo {
-        kind: match info.class {
-            Class::Array => "array",
-            Class::Strings => "strings",
-            Class::Blob => "blob",
-            Class::Group => return Err(corrupt(format!("object {oid:#x} is a group"))),
-        },
-        dtype: dtype::decode(py, &info.dtype)?.unbind(),
-        shape: PyTuple::new(py, &shape)?.unbind(),
-        dims: info.dims,
-        owner: info.owner,
-        created: info.created,
-        modified: info.modified,
-        parent: info.parent,
-        name: info.name,
-        nbytes: info.nbytes,
-        inline: info.inline,
-        origin: info.origin,
-    })
+    ObjectInfo::new(py, realm.engine().object(oid)?)
 }
 
 /// A copy of the whole value.
