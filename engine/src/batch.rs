@@ -12,6 +12,7 @@
 
 mod below;
 mod layer;
+mod peek;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Weak};
 
 use self::below::{Below, Gaps};
 use self::layer::{Change, Guard, Layer, Seen};
+pub(crate) use self::peek::Peek;
 use crate::catalog::{Catalog, ReadTxn, Table, forks};
 use crate::error::{Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};

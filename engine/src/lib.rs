@@ -43,5 +43,9 @@ pub use index::{IndexMode, IndexSettings, Policy};
 pub use namespace::NamespaceInfo;
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
+pub use query::answer::{
+    Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
+    SegmentExplanation,
+};
 pub use realm::{Found, Mode, Payload, Realm, Space};
 pub use verify::Report;

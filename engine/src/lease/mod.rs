@@ -38,6 +38,7 @@ pub(crate) mod fork;
 mod peers;
 #[cfg(test)]
 mod tests;
+mod user;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use file::{LeaseFile, PINS_MAX};
 pub(crate) use peers::Peers;
+pub(crate) use user::{user, user_name};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -64,12 +66,6 @@ fn random_id() -> Result<u64> {
     getrandom::fill(&mut bytes)
         .map_err(|e| Error::new(Kind::Os, format!("the kernel gives no random bytes: {e}")))?;
     Ok(u64::from_le_bytes(bytes).max(1))
-}
-
-/// The user that this process acts for.
-pub(crate) fn user() -> u32 {
-    // SAFETY: `geteuid` cannot fail and touches no memory.
-    unsafe { libc::geteuid() }
 }
 
 /// Who this process is, as leases record it.

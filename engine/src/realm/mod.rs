@@ -9,12 +9,14 @@
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
+//! | `query` | queries |
 
 mod commit;
 mod core;
 mod link;
 mod look;
 mod open;
+mod query;
 mod space;
 mod write;
 

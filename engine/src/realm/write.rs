@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::attrs::{self, KeyId, Value};
 use crate::batch::{self, Batch, Overlay};
-use crate::catalog::{Headroom, Table};
+use crate::catalog::{Headroom, ReadTxn, Table};
 use crate::error::Result;
 use crate::extent::{Allocation, View};
 use crate::fail;
@@ -500,10 +500,17 @@ impl Core {
         if let Some(id) = lock(&self.keys).ids.get(key) {
             return Ok(Some(*id));
         }
+        self.key_at(&inside.read()?, key)
+    }
+
+    /// The same in a snapshot. Keys are never taken back, so one that this process has met is known.
+    pub(crate) fn key_at(&self, txn: &ReadTxn<'_>, key: &str) -> Result<Option<KeyId>> {
+        if let Some(id) = lock(&self.keys).ids.get(key) {
+            return Ok(Some(*id));
+        }
         if key.len() > crate::name::NAME_BYTES_MAX {
             return Ok(None);
         }
-        let txn = inside.read()?;
         let Some(row) = txn.get(Table::Keys, &key_by_name(key))? else { return Ok(None) };
         let id = parse_key_id(row)?;
         let mut cache = lock(&self.keys);
@@ -517,7 +524,14 @@ impl Core {
         if let Some(name) = lock(&self.keys).names.get(&id) {
             return Ok(Arc::clone(name));
         }
-        let txn = inside.read()?;
+        self.key_name_at(&inside.read()?, id)
+    }
+
+    /// The same in a snapshot.
+    pub(crate) fn key_name_at(&self, txn: &ReadTxn<'_>, id: KeyId) -> Result<Arc<str>> {
+        if let Some(name) = lock(&self.keys).names.get(&id) {
+            return Ok(Arc::clone(name));
+        }
         let row = txn.get(Table::Keys, &key_by_id(id))?;
         let Some(Ok(name)) = row.map(std::str::from_utf8) else {
             fail!(Corrupt, "attribute key number {id} is not in `keys`")

@@ -1,0 +1,198 @@
+//! Groups, as a query looks at them: each is read once, and judged once for each test.
+//!
+//! The groups above an object are followed upwards, one record each. Most objects share their
+//! group with the object before them, so what was last asked is remembered first.
+
+use std::collections::HashMap;
+
+use super::compile::{GroupField, Leaf};
+use crate::attrs::{self, KeyId};
+use crate::batch::Peek;
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::fail;
+use crate::id::{Gid, Member, NameKey, id_key};
+use crate::index::cell::{Cell, Cells, cells_of};
+use crate::name::Name;
+use crate::object::{Class, Record};
+
+/// A chain of groups longer than any that somebody would make is a loop on media.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// What a query knows of groups so far.
+pub(crate) struct Groups<'a> {
+    peek: Peek<'a>,
+    root: Gid,
+    known: HashMap<Gid, Known<'a>>,
+    paths: HashMap<Gid, String>,
+    /// By leaf: the group judged last, and all that were.
+    verdicts: Vec<Verdicts>,
+}
+
+#[derive(Default)]
+struct Verdicts {
+    last: Option<(Gid, bool)>,
+    all: HashMap<Gid, bool>,
+}
+
+/// A group's record, as far as queries ask for it.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    parent: Gid,
+    name: &'a str,
+    attrs: &'a [u8],
+}
+
+impl<'a> Groups<'a> {
+    /// Nothing known yet.
+    pub(crate) fn new(peek: Peek<'a>, root: Gid) -> Self {
+        let (known, paths) = (HashMap::new(), HashMap::new());
+        Groups { peek, root, known, paths, verdicts: Vec::new() }
+    }
+
+    /// The namespace's root.
+    pub(crate) fn root(&self) -> Gid {
+        self.root
+    }
+
+    /// Refuses a group that is gone.
+    pub(crate) fn require(&mut self, gid: Gid) -> Result<()> {
+        if self.peek.get(Table::Groups, &id_key(gid))?.is_none() {
+            fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path");
+        }
+        Ok(())
+    }
+
+    /// The group at a path from `from`; a leading `/` starts at the root.
+    pub(crate) fn find(&mut self, from: Gid, path: &str) -> Result<Option<Gid>> {
+        let (mut gid, rest) = match path.strip_prefix('/') {
+            Some(rest) => (self.root, rest),
+            None => (from, path),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.is_empty() {
+            return Ok(Some(gid));
+        }
+        for component in rest.split('/') {
+            if Name::new(component).is_err() {
+                return Ok(None);
+            }
+            let key = NameKey::new(gid, component);
+            match self.peek.get(Table::Names, key.as_bytes())?.map(Member::from_row).transpose()? {
+                Some(Member::Group(inner)) => gid = inner,
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(gid))
+    }
+
+    fn known(&mut self, gid: Gid) -> Result<Known<'a>> {
+        if let Some(known) = self.known.get(&gid) {
+            return Ok(*known);
+        }
+        let Some(row) = self.peek.get(Table::Groups, &id_key(gid))? else {
+            fail!(Corrupt, "group {gid:#x} holds something, and has no record: run verify")
+        };
+        let record = Record::parse(row)?;
+        if record.class != Class::Group || (record.parent == 0) != (gid == self.root) {
+            fail!(Corrupt, "the record of group {gid:#x} is no group's: run verify");
+        }
+        let known = Known { parent: record.parent, name: record.name, attrs: record.attrs };
+        self.known.insert(gid, known);
+        Ok(known)
+    }
+
+    /// The group's path; empty for the root.
+    pub(crate) fn path(&mut self, gid: Gid) -> Result<&str> {
+        if !self.paths.contains_key(&gid) {
+            let (mut names, mut at) = (Vec::new(), gid);
+            while at != self.root {
+                let Known { parent, name, .. } = self.known(at)?;
+                names.push(name);
+                at = parent;
+                check_depth(names.len(), gid)?;
+            }
+            names.reverse();
+            self.paths.insert(gid, names.join("/"));
+        }
+        Ok(&self.paths[&gid])
+    }
+
+    /// The path of what has this name in the group.
+    pub(crate) fn path_of(&mut self, parent: Gid, name: &str) -> Result<String> {
+        let above = self.path(parent)?;
+        Ok(if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") })
+    }
+
+    /// What the nearest group from this one upwards has of a key.
+    pub(crate) fn attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
+        let (mut at, mut steps) = (gid, 0);
+        loop {
+            let Known { parent, attrs, .. } = self.known(at)?;
+            for entry in attrs::entries(attrs) {
+                let entry = entry?;
+                if entry.key == key {
+                    return cells_of(&entry).map(Some);
+                }
+            }
+            if at == self.root {
+                return Ok(None);
+            }
+            at = parent;
+            steps += 1;
+            check_depth(steps, gid)?;
+        }
+    }
+
+    fn is_under(&mut self, gid: Gid, above: Gid) -> Result<bool> {
+        let (mut at, mut steps) = (gid, 0);
+        while at != above {
+            if at == self.root {
+                return Ok(false);
+            }
+            at = self.known(at)?.parent;
+            steps += 1;
+            check_depth(steps, gid)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether a leaf about the group is true of this one.
+    pub(crate) fn judge(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
+        if self.verdicts.len() <= leaf.number {
+            self.verdicts.resize_with(leaf.number + 1, Verdicts::default);
+        }
+        let verdicts = &self.verdicts[leaf.number];
+        if let Some((last, verdict)) = verdicts.last
+            && last == gid
+        {
+            return Ok(verdict);
+        }
+        let verdict = match verdicts.all.get(&gid) {
+            Some(verdict) => *verdict,
+            None => self.judge_anew(leaf, field, gid)?,
+        };
+        let verdicts = &mut self.verdicts[leaf.number];
+        verdicts.all.insert(gid, verdict);
+        verdicts.last = Some((gid, verdict));
+        Ok(verdict)
+    }
+
+    fn judge_anew(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
+        Ok(match field {
+            GroupField::Root => gid == self.root,
+            GroupField::Under(above) => self.is_under(gid, above)?,
+            GroupField::Path => leaf.predicate.cell(&Cell::Text(self.path(gid)?.into())),
+            GroupField::Attr(key) => {
+                self.attr(gid, key)?.is_some_and(|cells| leaf.predicate.cells(&cells))
+            }
+        })
+    }
+}
+
+fn check_depth(steps: usize, gid: Gid) -> Result<()> {
+    if steps > DEPTH_MAX {
+        fail!(Corrupt, "the groups above {gid:#x} form a loop: run verify");
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Queries on a realm: which objects, by any combination of what is known of them.
+//!
+//! A query is one read transaction, and inside a batch that transaction below the batch's own
+//! changes: everything that it finds, counts and names is of one commit. It waits for no writer.
+
+use crate::batch::{self, Overlay, Peek};
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::fail;
+use crate::id::Oid;
+use crate::id::id_key;
+use crate::object::Record;
+use crate::query::answer::{Answer, Explanation, QueryOptions};
+use crate::query::ast::Query;
+use crate::query::compile::compile;
+use crate::query::groups::Groups;
+use crate::query::run::Search;
+use crate::realm::Realm;
+
+impl Realm {
+    /// The objects that a query finds.
+    pub fn query(&self, query: &Query, options: &QueryOptions) -> Result<Answer> {
+        self.search(query, options, |search, peek| {
+            Ok(Answer { oids: search.oids()?, snapshot: peek.txn().id() })
+        })
+    }
+
+    /// How many objects a query finds.
+    pub fn query_count(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
+        self.search(query, options, |search, _| search.count())
+    }
+
+    /// How many attributes the objects have, in all, that a query finds.
+    pub fn query_count_attributes(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
+        self.search(query, options, |search, _| search.count_attributes())
+    }
+
+    /// The keys of the attributes that the objects have which a query finds, in byte order, each
+    /// with how many of the objects have it.
+    pub fn query_attribute_keys(
+        &self,
+        query: &Query,
+        options: &QueryOptions,
+    ) -> Result<Vec<(String, u64)>> {
+        self.search(query, options, |search, peek| {
+            let keys = search.attribute_keys()?;
+            let mut named = Vec::with_capacity(keys.len());
+            for (key, count) in keys {
+                named.push((self.core.key_name_at(peek.txn(), key)?.to_string(), count));
+            }
+            named.sort_unstable();
+            Ok(named)
+        })
+    }
+
+    /// The names of the objects that a query finds, in the order of [`Realm::query`].
+    pub fn query_names(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
+        self.search(query, options, |search, _| search.names())
+    }
+
+    /// The paths of the objects that a query finds, in the order of [`Realm::query`].
+    pub fn query_paths(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
+        self.search(query, options, |search, _| search.paths())
+    }
+
+    /// How a query is answered. It is run to find out.
+    pub fn explain(&self, query: &Query, options: &QueryOptions) -> Result<Explanation> {
+        self.search(query, options, |search, peek| {
+            let hits = search.count()?;
+            let (snapshot, records) = (peek.txn().id(), search.counts);
+            Ok(Explanation { snapshot, records, hits, threads: 1, ..Explanation::default() })
+        })
+    }
+
+    /// The names of objects, as of one commit; `None` for those that are gone.
+    pub fn names_of(&self, oids: &[Oid]) -> Result<Vec<Option<String>>> {
+        self.each_record(oids, |_, record| Ok(record.name.to_owned()))
+    }
+
+    /// The paths of objects, as of one commit; `None` for those that are gone.
+    pub fn paths_of(&self, oids: &[Oid]) -> Result<Vec<Option<String>>> {
+        self.each_record(oids, |groups, record| groups.path_of(record.parent, record.name))
+    }
+
+    fn each_record<T>(
+        &self,
+        oids: &[Oid],
+        mut read: impl FnMut(&mut Groups<'_>, &Record<'_>) -> Result<T>,
+    ) -> Result<Vec<Option<T>>> {
+        self.peek(|peek| {
+            let mut groups = Groups::new(peek, self.root());
+            let mut all = Vec::with_capacity(oids.len());
+            for oid in oids {
+                let row = peek.get(Table::Objects, &id_key(*oid))?;
+                all.push(row.map(|row| read(&mut groups, &Record::parse(row)?)).transpose()?);
+            }
+            Ok(all)
+        })
+    }
+
+    fn search<T>(
+        &self,
+        query: &Query,
+        options: &QueryOptions,
+        ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.peek(|peek| {
+            let mut groups = Groups::new(peek, self.root());
+            let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
+            let plan = compile(query, options, &mut groups, &mut key_id)?;
+            ask(&mut Search::new(peek, &plan, groups, options), peek)
+        })
+    }
+
+    /// Runs `look` on the newest snapshot, below the changes of the batch that this thread runs.
+    fn peek<T>(&self, look: impl FnOnce(Peek<'_>) -> Result<T>) -> Result<T> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        let above = |over: Option<&Overlay>| look(Peek::new(&inside.read()?, over));
+        if !batch::runs(core) {
+            return above(None);
+        }
+        match batch::with(core, |overlay| above(Some(overlay)))? {
+            Some(done) => Ok(done),
+            None => fail!(Busy, "the batch ended in another thread"),
+        }
+    }
+}
