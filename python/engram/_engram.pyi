@@ -12,10 +12,12 @@ __all__ = [
     "Allocation",
     "Batch",
     "DeviceInfo",
+    "Explanation",
     "GroupInfo",
     "NamespaceInfo",
     "ObjectInfo",
     "Pool",
+    "Query",
     "Realm",
     "Space",
     "Standing",
@@ -27,6 +29,8 @@ __all__ = [
     "attr_items",
     "attr_names",
     "attr_set",
+    "attribute_keys_of",
+    "columns",
     "contains",
     "count",
     "create_group",
@@ -35,13 +39,17 @@ __all__ = [
     "find",
     "flush",
     "group_info",
+    "handles",
     "kinds",
     "members",
     "memory_limits",
     "names",
+    "names_of",
     "object_info",
+    "object_infos",
     "open_for_write",
     "path_of",
+    "paths_of",
     "put_array",
     "put_blob",
     "read",
@@ -60,6 +68,7 @@ _Device: TypeAlias = int | _Path | None
 _Shape: TypeAlias = int | Sequence[int]
 _Index: TypeAlias = str | None
 _Attrs: TypeAlias = Mapping[str, Any] | None
+_Oids: TypeAlias = NDArray[np.uint64]
 _Found: TypeAlias = tuple[int, int, np.dtype[Any] | None, tuple[int, ...] | None]
 
 @final
@@ -245,6 +254,44 @@ class ObjectInfo:
     @property
     def origin(self) -> bytes: ...
 
+@final
+class Query:
+    def __new__(
+        cls,
+        text: str,
+        order_by: str | None = None,
+        limit: int | None = None,
+        eventual: bool = False,
+        threads: int | None = None,
+        brute_force: bool = False,
+    ) -> Self: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def fields(self) -> list[tuple[int, str]]: ...
+    def oids(self, realm: Realm, group: int) -> _Oids: ...
+    def count(self, realm: Realm, group: int) -> int: ...
+    def count_attributes(self, realm: Realm, group: int) -> int: ...
+    def attribute_keys(self, realm: Realm, group: int) -> list[tuple[str, int]]: ...
+    def explain(self, realm: Realm, group: int) -> Explanation: ...
+
+@final
+class Explanation:
+    @property
+    def snapshot(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def leaves(self) -> list[tuple[str, str]]: ...
+    @property
+    def segments(
+        self,
+    ) -> list[tuple[int, int, int, bool, str, int, int, int, int, int]]: ...
+    @property
+    def records(self) -> list[tuple[str, int]]: ...
+
 def kinds() -> list[tuple[int, str, int, int]]: ...
 def destroy(path: _Path) -> None: ...
 def standing(path: _Path) -> Standing: ...
@@ -334,3 +381,11 @@ def attr_set(realm: Realm, is_group: bool, member: int, attrs: Mapping[str, Any]
 def attr_delete(realm: Realm, is_group: bool, member: int, name: str) -> None: ...
 def attr_names(realm: Realm, is_group: bool, member: int) -> list[str]: ...
 def attr_items(realm: Realm, is_group: bool, member: int) -> list[tuple[str, Any]]: ...
+def handles(realm: Realm, oids: _Oids) -> list[_Found | None]: ...
+def object_infos(realm: Realm, oids: _Oids) -> list[ObjectInfo | None]: ...
+def names_of(realm: Realm, oids: _Oids) -> list[str | None]: ...
+def paths_of(realm: Realm, oids: _Oids) -> list[str | None]: ...
+def attribute_keys_of(realm: Realm, oids: _Oids) -> list[tuple[str, int]]: ...
+def columns(
+    realm: Realm, oids: _Oids, keys: list[str] | None
+) -> tuple[list[tuple[str, list[tuple[NDArray[np.uint32], Any]]]], list[int]]: ...

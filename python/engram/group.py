@@ -21,6 +21,7 @@ from engram.array import Allocation, Array
 from engram.blob import Blob
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
+from engram.query import Asked, Consistency, QueryResult, ask
 from engram.tree import Tree
 
 if TYPE_CHECKING:
@@ -369,6 +370,52 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         _engram.rename(self._realm, self._id, old, new)
+
+    # Finding
+
+    def query(
+        self,
+        expr: str | None = None,
+        *,
+        order_by: "str | Sequence[str] | None" = None,
+        limit: int | None = None,
+        consistency: Consistency = "strong",
+        threads: int | None = None,
+    ) -> QueryResult:
+        """Find the objects below this group, at any depth, that a condition is true of.
+
+        ::
+
+            pool.query('temperature < -15 and pressure = 144', order_by="temperature", limit=10)
+            pool.query(engram.attr("temperature") < -15)
+
+        `docs/guide/queries.md` has the language. What is found is looked up when the result is
+        first used.
+
+        Parameters
+        ----------
+        expr
+            The condition, in the query language or as an expression; without one, all objects.
+        order_by
+            Fields to order by, each with " desc" or not. Objects that lack one come last; without
+            it, objects come in the order of their ids.
+        limit
+            How many objects at most.
+        consistency
+            "strong" sees all that is stored. "eventual" takes what waits in the queue of async
+            indexing for what the index has of it, and need not read it.
+        threads
+            How many threads search; as many as help, if not given.
+
+        Raises
+        ------
+        QueryError
+            If the query is ill-formed; with a caret under the place, and what was expected.
+        ArgumentError
+            If another argument makes no sense.
+
+        """
+        return ask(self._realm, self._id, expr, Asked(order_by, limit, consistency, threads))
 
     # What helps them
 

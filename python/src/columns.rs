@@ -98,3 +98,18 @@ impl<'py> Part<'py> {
         Ok((rows, values))
     }
 }
+
+/// The keys of the attributes that objects have, in byte order, each with how many have it.
+#[pyfunction]
+pub fn attribute_keys_of(
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+) -> Result<Vec<(String, u64)>> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for attrs in each(&oids, |oid| realm.engine().attrs(Member::Object(oid)))? {
+        for (key, _) in attrs.into_iter().flatten() {
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+    Ok(counts.into_iter().collect())
+}

@@ -36,8 +36,8 @@ impl From<engram_engine::Explanation> for Explanation {
                 .into_iter()
                 .map(|s| {
                     (
-                        s.segment, s.family, s.objects, s.read, s.why, s.blocks, s.bytes,
-                        s.worker, s.hits, s.verified,
+                        s.segment, s.family, s.objects, s.read, s.why, s.blocks, s.bytes, s.worker,
+                        s.hits, s.verified,
                     )
                 })
                 .collect(),

@@ -39,7 +39,7 @@ mod _engram {
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
     #[pymodule_export]
-    use crate::columns::columns;
+    use crate::columns::{attribute_keys_of, columns};
     #[pymodule_export]
     use crate::error::kinds;
     #[pymodule_export]

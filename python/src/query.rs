@@ -225,7 +225,8 @@ pub fn each<T>(
     oids: &PyReadonlyArray1<'_, u64>,
     look: impl Fn(Oid) -> engram_engine::Result<T>,
 ) -> Result<Vec<Option<T>>> {
-    let found = oids.as_array().iter().map(|oid| match look(*oid) {
+    let oids = oids.as_array();
+    let found = oids.iter().map(|oid| match look(*oid) {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == Kind::NotFound => Ok(None),
         Err(error) => Err(error.into()),

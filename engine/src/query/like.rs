@@ -118,8 +118,9 @@ mod tests {
             [] => text.is_empty(),
             ['%', rest @ ..] => (0..=text.len()).any(|skip| naive(rest, &text[skip..])),
             ['_', rest @ ..] => !text.is_empty() && naive(rest, &text[1..]),
-            ['\\', c, rest @ ..] => text.first() == Some(c) && naive(rest, &text[1..]),
-            [c, rest @ ..] => text.first() == Some(c) && naive(rest, &text[1..]),
+            ['\\', c, rest @ ..] | [c, rest @ ..] => {
+                text.first() == Some(c) && naive(rest, &text[1..])
+            }
         }
     }
 

@@ -46,12 +46,11 @@ pub(crate) fn instant(text: &str) -> Option<i64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    let of_day = match rest.0 {
-        [] => 0,
-        _ => {
-            rest.byte(b"Tt ")?;
-            rest.time_of_day()?
-        }
+    let of_day = if rest.0.is_empty() {
+        0
+    } else {
+        rest.byte(b"Tt ")?;
+        rest.time_of_day()?
     };
     let ns = (first + day - 1) * 86_400 * SECOND + of_day;
     rest.0.is_empty().then(|| ns.clamp(i128::from(i64::MIN + 1), i128::from(i64::MAX)) as i64)

@@ -3,10 +3,18 @@
 pub mod answer;
 pub mod ast;
 pub(crate) mod compile;
+mod display;
+mod fault;
 pub(crate) mod groups;
+mod lex;
 mod like;
 pub(crate) mod literal;
+mod number;
 mod order;
+mod parse;
 pub(crate) mod predicate;
 pub(crate) mod record;
 pub(crate) mod run;
+mod words;
+
+pub use parse::{DEPTH_MAX, QUERY_BYTES_MAX, parse};

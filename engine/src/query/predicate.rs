@@ -238,13 +238,13 @@ impl Predicate {
             _ if class != Class::Text => Vec::new(),
             Self::StartsWith(start) => vec![starting(start, true)],
             Self::EndsWith(end) => vec![Range::all(end.is_empty())],
-            Self::Like(pattern) => match pattern.exact() {
-                Some(only) => vec![Range::point(&Cell::Text(only.to_owned().into()))],
-                None => {
-                    let (prefix, decides) = pattern.prefix();
-                    vec![starting(&prefix, decides)]
+            Self::Like(pattern) => {
+                if let Some(only) = pattern.exact() {
+                    return vec![Range::point(&Cell::Text(only.to_owned().into()))];
                 }
-            },
+                let (prefix, decides) = pattern.prefix();
+                vec![starting(&prefix, decides)]
+            }
         };
         debug_assert!(class != Class::Other || matches!(self, Self::Exists) || ranges.is_empty());
         ranges
