@@ -9,6 +9,7 @@ pub(crate) mod range;
 pub(crate) mod segment;
 pub(crate) mod settings;
 pub(crate) mod zone;
+pub(crate) mod zones;
 
 pub(crate) use self::change::{UNINDEXED, touched};
 pub use self::mode::IndexMode;

@@ -45,7 +45,8 @@ impl<'a> Range<'a> {
         self.not_below(cell) && self.not_above(cell)
     }
 
-    fn not_below(&self, cell: &Cell<'_>) -> bool {
+    /// Whether the cell is where the lower end lets it be.
+    pub(crate) fn not_below(&self, cell: &Cell<'_>) -> bool {
         self.low.as_ref().is_none_or(|bound| match compare(cell, &bound.cell) {
             Some(Ordering::Greater) => true,
             Some(Ordering::Equal) => bound.inclusive,
@@ -53,7 +54,8 @@ impl<'a> Range<'a> {
         })
     }
 
-    fn not_above(&self, cell: &Cell<'_>) -> bool {
+    /// Whether the cell is where the upper end lets it be.
+    pub(crate) fn not_above(&self, cell: &Cell<'_>) -> bool {
         self.high.as_ref().is_none_or(|bound| match compare(cell, &bound.cell) {
             Some(Ordering::Less) => true,
             Some(Ordering::Equal) => bound.inclusive,

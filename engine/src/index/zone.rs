@@ -332,4 +332,4 @@ impl ZoneBuilder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

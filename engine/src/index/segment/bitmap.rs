@@ -141,6 +141,24 @@ impl Bitmap {
         self.count() == self.len
     }
 
+    /// How many positions below this are in.
+    pub(crate) fn rank(&self, position: usize) -> usize {
+        let words = &self.words[..(position / 64).min(self.words.len())];
+        let whole: usize = words.iter().map(|word| word.count_ones() as usize).sum();
+        let part =
+            self.words.get(position / 64).map_or(0, |word| word & ((1 << (position % 64)) - 1));
+        whole + part.count_ones() as usize
+    }
+
+    /// Of the positions that are in, those whose rank is in `ranks`.
+    pub(crate) fn spread(&self, ranks: &Bitmap) -> Bitmap {
+        let mut spread = Bitmap::new(self.len);
+        for (rank, position) in self.iter().enumerate() {
+            spread.words[position / 64] |= u64::from(ranks.contains(rank)) << (position % 64);
+        }
+        spread
+    }
+
     /// The positions that are in, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(place, &word)| {
@@ -189,7 +207,13 @@ mod tests {
             prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), positions.clone());
             prop_assert_eq!(bitmap.count(), positions.len());
             prop_assert_eq!(bitmap.is_full(), a.iter().all(|is_in| *is_in));
-            prop_assert_eq!(Bitmap::from_bytes(&bitmap.to_bytes(), a.len()).unwrap(), bitmap);
+            prop_assert_eq!(Bitmap::from_bytes(&bitmap.to_bytes(), a.len()).unwrap(), bitmap.clone());
+
+            let spread = bitmap.spread(&of(&b));
+            for (rank, position) in positions.into_iter().enumerate() {
+                prop_assert_eq!(bitmap.rank(position), rank);
+                prop_assert_eq!(spread.contains(position), b[rank]);
+            }
 
             let (from, to) = (ends.0.index(a.len() + 1), ends.1.index(a.len() + 1));
             let mut ranged = of(&a);

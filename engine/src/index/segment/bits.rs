@@ -1,0 +1,133 @@
+//! Bits: numbers below 2^width side by side, least bits first, without regard to bytes.
+
+/// How many bits it takes to tell the numbers up to this apart. Widths from 57 to 63 are none: an
+/// item must lie in eight bytes from the one it begins in.
+pub(crate) fn width_of(greatest: u64) -> u32 {
+    let bits = 64 - greatest.leading_zeros();
+    if bits > 56 { 64 } else { bits }
+}
+
+/// Bytes that `len` items take.
+pub(crate) fn bytes_of(width: u32, len: usize) -> usize {
+    (len * width as usize).div_ceil(8)
+}
+
+/// Appends items of this width.
+pub(crate) fn pack(out: &mut Vec<u8>, width: u32, items: impl Iterator<Item = u64>) {
+    let (mut pending, mut bits) = (0_u128, 0);
+    for item in items {
+        pending |= u128::from(item) << bits;
+        bits += width;
+        if bits >= 64 {
+            out.extend_from_slice(&(pending as u64).to_le_bytes());
+            pending >>= 64;
+            bits -= 64;
+        }
+    }
+    out.extend_from_slice(&pending.to_le_bytes()[..bits.div_ceil(8) as usize]);
+}
+
+/// Packed items.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    len: usize,
+}
+
+impl<'a> Packed<'a> {
+    /// Takes items from the front; `None` if there are too few bytes, or the width is none.
+    pub(crate) fn take(bytes: &mut &'a [u8], width: u32, len: usize) -> Option<Self> {
+        if width > 56 && width != 64 {
+            return None;
+        }
+        let (taken, rest) = bytes.split_at_checked(bytes_of(width, len))?;
+        *bytes = rest;
+        Some(Packed { bytes: taken, width, len })
+    }
+
+    /// The bits of an item.
+    pub(crate) fn width(&self) -> u32 {
+        self.width
+    }
+
+    fn mask(&self) -> u64 {
+        if self.width == 64 { u64::MAX } else { (1 << self.width) - 1 }
+    }
+
+    /// An item; 0 beyond the last.
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        let bit = at * self.width as usize;
+        let from = self.bytes.get(bit / 8..).unwrap_or_default();
+        let word = match from.first_chunk::<8>() {
+            Some(whole) => u64::from_le_bytes(*whole),
+            None => {
+                let mut whole = [0; 8];
+                whole[..from.len()].copy_from_slice(from);
+                u64::from_le_bytes(whole)
+            }
+        };
+        word >> (bit % 8) & self.mask()
+    }
+
+    /// The items `64 * block..`, up to 64 of them; returns how many. What lies behind them in `out`
+    /// is not told.
+    pub(crate) fn unpack(&self, block: usize, out: &mut [u64; 64]) -> usize {
+        let count = self.len.saturating_sub(block * 64).min(64);
+        let (width, mask) = (self.width as usize, self.mask());
+        // 64 items are whole words. Each is loaded with the eight bytes from its first on, so a
+        // word more must follow, which the last items lack: those are read from a copy.
+        let mut copy = [0; 64 * 8 + 8];
+        let from = &self.bytes[(block * 8 * width).min(self.bytes.len())..];
+        let bytes = if from.len() >= 8 * width + 8 {
+            from
+        } else {
+            let len = from.len().min(8 * width);
+            copy[..len].copy_from_slice(&from[..len]);
+            &copy
+        };
+        let bytes = &bytes[..8 * width + 8];
+        for (at, item) in out.iter_mut().enumerate() {
+            let bit = at * width;
+            let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
+            *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Packed, bytes_of, pack, width_of};
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(
+            items in prop::collection::vec(any::<u64>(), 0..200),
+            shift in 0_u32..64,
+        ) {
+            let items: Vec<u64> = items.iter().map(|item| item >> shift).collect();
+            let width = width_of(items.iter().copied().max().unwrap_or(0));
+            let mut bytes = Vec::new();
+            pack(&mut bytes, width, items.iter().copied());
+            prop_assert_eq!(bytes.len(), bytes_of(width, items.len()));
+            let mut rest = bytes.as_slice();
+            let packed = Packed::take(&mut rest, width, items.len()).unwrap();
+            prop_assert!(rest.is_empty());
+            let mut unpacked = Vec::new();
+            for block in 0..items.len().div_ceil(64) {
+                let mut out = [0; 64];
+                let count = packed.unpack(block, &mut out);
+                unpacked.extend_from_slice(&out[..count]);
+            }
+            prop_assert_eq!(&unpacked, &items);
+            prop_assert!((0..items.len()).all(|at| packed.get(at) == items[at]));
+            if width > 0 && !items.is_empty() {
+                let cut = &bytes[..bytes.len() - 1];
+                prop_assert!(Packed::take(&mut &*cut, width, items.len()).is_none());
+            }
+        }
+    }
+}
