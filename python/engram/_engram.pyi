@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -66,6 +66,7 @@ __all__ = [
 _Path: TypeAlias = str | PathLike[str]
 _Device: TypeAlias = int | _Path | None
 _Shape: TypeAlias = int | Sequence[int]
+_Mode: TypeAlias = Literal["sync", "async", "none"]
 _Index: TypeAlias = str | None
 _Attrs: TypeAlias = Mapping[str, Any] | None
 _Oids: TypeAlias = NDArray[np.uint64]
@@ -251,6 +252,8 @@ class ObjectInfo:
     def nbytes(self) -> int: ...
     @property
     def inline(self) -> bool: ...
+    @property
+    def index(self) -> _Mode: ...
     @property
     def origin(self) -> bytes: ...
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram import _engram
-from engram.errors import ArgumentError, EngramError, NotFoundError
+from engram.errors import ArgumentError, NotFoundError
 from engram.explanation import Explanation
 from engram.handle import make
 from engram.plain import printable

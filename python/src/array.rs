@@ -17,7 +17,7 @@ use crate::error::{Result, argument, corrupt};
 use crate::realm::Realm;
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
-use crate::{dtype, strings};
+use crate::{dtype, index, strings};
 
 /// Arrays of other strides are copied straight into the pool from this size on; smaller ones by
 /// way of a contiguous copy and a single commit.
@@ -357,6 +357,8 @@ pub struct ObjectInfo {
     nbytes: u64,
     /// Whether the value lies in the catalog.
     inline: bool,
+    /// When it is indexed: `"sync"`, `"async"` or `"none"`.
+    index: &'static str,
     /// What an import kept beside it: JSON, or nothing.
     origin: Vec<u8>,
 }
@@ -382,6 +384,7 @@ impl ObjectInfo {
             name: info.name,
             nbytes: info.nbytes,
             inline: info.inline,
+            index: index::mode_name(info.index),
             origin: info.origin,
         })
     }

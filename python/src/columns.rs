@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use engram_engine::dtype::DType;
-use engram_engine::{Member, Value};
+use engram_engine::{IndexMode, Member, Value};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -99,14 +99,19 @@ impl<'py> Part<'py> {
     }
 }
 
-/// The keys of the attributes that objects have, in byte order, each with how many have it.
+/// The keys of the attributes that objects have to queries, in byte order, each with how many have it.
 #[pyfunction]
 pub fn attribute_keys_of(
     realm: &Realm,
     oids: PyReadonlyArray1<'_, u64>,
 ) -> Result<Vec<(String, u64)>> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for attrs in each(&oids, |oid| realm.engine().attrs(Member::Object(oid)))? {
+    let engine = realm.engine();
+    let seen = each(&oids, |oid| match engine.object(oid)?.index {
+        IndexMode::None => Ok(Vec::new()), // to a query it has none
+        _ => engine.attrs(Member::Object(oid)),
+    })?;
+    for attrs in seen {
         for (key, _) in attrs.into_iter().flatten() {
             *counts.entry(key).or_default() += 1;
         }
