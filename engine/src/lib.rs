@@ -39,7 +39,7 @@ pub use error::{Error, Kind, Result};
 pub use extent::{Allocation, Extent, View};
 pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
-pub use index::{IndexMode, IndexSettings, Policy};
+pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
 pub use namespace::NamespaceInfo;
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};

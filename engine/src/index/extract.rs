@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use super::cell::{Cell, cells_of};
+use super::cell::{Cell, TEXT_BYTES_MAX, cells_of};
 use super::column_key::{
     CREATED, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OWNER, Row, SHAPE, SIZE, unsigned,
 };
-use crate::attrs;
+use crate::attrs::{self, KeyId};
 use crate::dtype::{DType, shape_text};
 use crate::error::Result;
 use crate::id::Oid;
@@ -42,13 +42,22 @@ pub(crate) fn size(shape: &[u64]) -> u64 {
     shape.iter().fold(1, |size: u64, length| size.saturating_mul(*length))
 }
 
-/// What the index keeps of an object, whose name has this number.
-pub(crate) fn row_of<'a>(oid: Oid, record: &Record<'a>, name: u32) -> Result<Row<'a>> {
+/// What the index keeps of an object, whose name has this number. `long` are the keys of
+/// attributes that were left out of the record because the index does not keep their like.
+pub(crate) fn row_of<'a>(
+    oid: Oid,
+    record: &Record<'a>,
+    name: u32,
+    long: impl IntoIterator<Item = KeyId>,
+) -> Result<Row<'a>> {
     let mut cells = Vec::with_capacity(48);
     for entry in attrs::entries(record.attrs) {
         let entry = entry?;
-        cells.push((entry.key, cells_of(&entry)?.indexed()));
+        // An array is not taken apart for nothing.
+        let unsure = !entry.is_single() || entry.bytes.len() > 2 * TEXT_BYTES_MAX;
+        cells.push((entry.key, if unsure { None } else { cells_of(&entry)?.indexed() }));
     }
+    cells.extend(long.into_iter().map(|key| (key, None)));
     let attributes = cells.len() as u64;
     // Usually they are in order already; each key is there once.
     if !cells.is_sorted_by(|a, b| a.0 < b.0) {

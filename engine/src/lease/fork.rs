@@ -124,6 +124,7 @@ extern "C" fn child() {
                 catalog.abandon();
             }
             *lock(&held.core.ids) = IdBlock::default();
+            held.core.index.forget();
             *lock(&held.core.peers) = Peers::default();
         });
     });

@@ -28,6 +28,10 @@ pub(crate) struct Changes<'env> {
     used: i64,
     /// By how much the objects that are not indexed become more.
     unindexed: i64,
+    /// How many sealed positions have died.
+    died: u64,
+    /// Whether tail or queue were touched.
+    touched: bool,
 }
 
 impl Core {
@@ -43,7 +47,7 @@ impl Core {
         let catalog = inside.catalog();
         loop {
             // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
-            let mut rows = Changes { txn: catalog.write(headroom)?, used: 0, unindexed: 0 };
+            let mut rows = Changes::new(catalog.write(headroom)?);
             // rows, and what follows from them.
             let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
             match (changed, rows.txn.short_of()) {
@@ -55,7 +59,10 @@ impl Core {
                 (Ok(value), None) => {
                     // commit: durable here where the realm is; visible to everyone from here on.
                     let changed = rows.txn.is_changed();
+                    let waiting = rows.waiting()?;
+                    let died = rows.died;
                     let id = rows.txn.commit()?;
+                    self.index.note(waiting, died);
                     // A transaction without changes has no id: the next one gets it.
                     if changed {
                         batch::helped(self, id);
@@ -83,6 +90,23 @@ impl Core {
 }
 
 impl<'env> Changes<'env> {
+    fn new(txn: WriteTxn<'env>) -> Self {
+        Changes { txn, used: 0, unindexed: 0, died: 0, touched: false }
+    }
+
+    /// How many objects tail and queue have, if that changed.
+    fn waiting(&self) -> Result<Option<[u64; 2]>> {
+        if !self.touched {
+            return Ok(None);
+        }
+        Ok(Some([self.txn.entries(Table::IndexTail)?, self.txn.entries(Table::Queue)?]))
+    }
+
+    /// Notes that the tail or the queue changes.
+    pub(crate) fn touch(&mut self) {
+        self.touched = true;
+    }
+
     /// The transaction itself, for the space accounts.
     pub(crate) fn txn(&mut self) -> &mut WriteTxn<'env> {
         &mut self.txn
@@ -149,6 +173,8 @@ impl RowsMut for Changes<'_> {
             Touch::Gone(IndexMode::None) => self.unindexed -= 1,
             _ => {}
         }
-        index::touched(&mut self.txn, oid, touch)
+        self.touched = true;
+        self.died += u64::from(index::touched(&mut self.txn, oid, touch)?);
+        Ok(())
     }
 }

@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
 use crate::id::Gid;
+use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
 use crate::process;
@@ -117,6 +118,8 @@ pub(crate) struct Core {
     pub(crate) keys: Mutex<KeyCache>,
     pub(crate) devices: Mutex<Vec<PathBuf>>,
     pub(crate) resume: Mutex<Option<[u8; 17]>>,
+    /// What is remembered of the index between commits.
+    pub(crate) index: IndexState,
     warm: Mutex<VecDeque<Extent>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
@@ -210,6 +213,7 @@ impl Core {
             keys: Mutex::default(),
             devices: Mutex::default(),
             resume: Mutex::default(),
+            index: IndexState::default(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),

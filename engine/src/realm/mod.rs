@@ -7,12 +7,14 @@
 //! | `commit` | the write path: the one place where rows change |
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
+//! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
 //! | `query` | queries |
 
 mod commit;
 mod core;
+mod index;
 mod link;
 mod look;
 mod open;

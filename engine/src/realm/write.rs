@@ -54,7 +54,11 @@ macro_rules! change {
             $body
         })? {
             Some(done) => Ok(done),
-            None => $core.commit($inside, $headroom, |$rows| $body),
+            None => {
+                let done = $core.commit($inside, $headroom, |$rows| $body)?;
+                $core.after_commit($inside);
+                Ok(done)
+            }
         }
     }};
 }
@@ -440,7 +444,9 @@ impl Core {
     pub(crate) fn apply(&self, overlay: &Overlay) -> Result<()> {
         let inside = &self.enter()?;
         inside.catalog().expect(overlay.bytes_put())?;
-        self.commit(inside, Headroom::Normal, |rows| overlay.apply(rows))
+        self.commit(inside, Headroom::Normal, |rows| overlay.apply(rows))?;
+        self.after_commit(inside);
+        Ok(())
     }
 
     /// Takes ids from this process's block; a new block takes a commit of its own.

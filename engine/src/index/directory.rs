@@ -1,0 +1,131 @@
+//! The directory: which segments there are, where an object is sealed, and which positions are
+//! dead.
+//!
+//! The zones of the column `OID` list every segment with its least and greatest OID and its family.
+//! A position is *dead* when its object was deleted, or has changed and is in the tail again (or
+//! in a newer segment). Dead positions are bits of one row of `index_dead` for each segment that has
+//! any. An object has one live position at most.
+
+use super::column_key::OID;
+use super::look::Look;
+use super::segment::Segment;
+use super::segment::bitmap::Bitmap;
+use super::zone::{ZONE_BYTES, Zone};
+use crate::catalog::{Table, WriteTxn};
+use crate::error::Result;
+use crate::fail;
+use crate::id::Oid;
+
+/// A segment, as the directory knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub segment: u32,
+    pub family: u32,
+    /// How many positions it has, dead ones included.
+    pub rows: u32,
+    pub min: Oid,
+    pub max: Oid,
+}
+
+/// A position of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub segment: u32,
+    pub position: usize,
+    /// How many positions the segment has.
+    pub rows: usize,
+}
+
+/// The key of a part of a segment: 0 is its head.
+pub(crate) fn part_key(segment: u32, part: u16) -> [u8; 6] {
+    let mut key = [0; 6];
+    key[..4].copy_from_slice(&segment.to_be_bytes());
+    key[4..].copy_from_slice(&part.to_be_bytes());
+    key
+}
+
+/// Calls `each` with every segment, in ascending order, until it says `false`.
+fn walk(look: &impl Look, mut each: impl FnMut(Entry) -> Result<bool>) -> Result<()> {
+    let mut cursor = look.rows(Table::IndexZones, &OID.to_be_bytes())?;
+    while let Some((key, value)) = cursor.next()? {
+        if !key.starts_with(&OID.to_be_bytes()) {
+            break;
+        }
+        let (zones, rest) = value.as_chunks::<ZONE_BYTES>();
+        if !rest.is_empty() {
+            fail!(Corrupt, "a row of `index_zones` has {} bytes; zones have 32", value.len());
+        }
+        for zone in zones {
+            let Zone { segment, sf, extra, min, max, .. } = Zone::decode(zone)?;
+            if !each(Entry { segment, family: extra, rows: sf, min, max })? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every segment, in the order of their numbers.
+pub(crate) fn all(look: &impl Look) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    walk(look, |entry| {
+        entries.push(entry);
+        Ok(true)
+    })?;
+    Ok(entries)
+}
+
+/// A segment's head.
+pub(crate) fn head(look: &impl Look, segment: u32) -> Result<Segment<'_>> {
+    match look.row(Table::IndexSegments, &part_key(segment, 0))? {
+        Some(head) => Segment::parse(head),
+        None => fail!(Corrupt, "segment {segment} is in the directory, but has no head"),
+    }
+}
+
+/// Which positions of a segment are dead.
+pub(crate) fn dead(look: &impl Look, segment: u32, rows: usize) -> Result<Bitmap> {
+    match look.row(Table::IndexDead, &segment.to_be_bytes())? {
+        Some(bytes) => Bitmap::from_bytes(bytes, rows),
+        None => Ok(Bitmap::new(rows)),
+    }
+}
+
+fn is_dead(look: &impl Look, segment: u32, position: usize) -> Result<bool> {
+    let row = look.row(Table::IndexDead, &segment.to_be_bytes())?;
+    let byte = row.and_then(|bytes| bytes.get(position / 8));
+    Ok(byte.is_some_and(|byte| byte >> (position % 8) & 1 != 0))
+}
+
+/// Where an object is sealed and alive.
+pub(crate) fn find(look: &impl Look, oid: Oid) -> Result<Option<Place>> {
+    let mut found = None;
+    walk(look, |entry| {
+        if !(entry.min..=entry.max).contains(&oid) {
+            return Ok(true);
+        }
+        let head = head(look, entry.segment)?;
+        if let Some(position) = head.position(oid)
+            && !is_dead(look, entry.segment, position)?
+        {
+            found = Some(Place { segment: entry.segment, position, rows: head.len() });
+        }
+        Ok(found.is_none())
+    })?;
+    Ok(found)
+}
+
+/// Marks a position dead.
+pub(crate) fn bury(txn: &mut WriteTxn<'_>, place: Place) -> Result<()> {
+    let mut bitmap = dead(txn, place.segment, place.rows)?;
+    bitmap.insert(place.position);
+    txn.put(Table::IndexDead, &place.segment.to_be_bytes(), &bitmap.to_bytes())
+}
+
+/// The OIDs at live positions, ascending.
+pub(crate) fn live_oids(look: &impl Look, segment: u32) -> Result<Vec<Oid>> {
+    let head = head(look, segment)?;
+    let dead = dead(look, segment, head.len())?;
+    let all = head.oids().into_iter().enumerate();
+    Ok(all.filter(|(at, _)| !dead.contains(*at)).map(|(_, oid)| oid).collect())
+}

@@ -1,0 +1,304 @@
+//! Maintenance: what is done to the index between commits, one step in a transaction.
+//!
+//! A commit only ever adds to the tail or the queue, or marks a position dead. Everything else is
+//! a step of its own, taken after a commit by whoever made it, under the writer lock, where it looks
+//! again at what is due: another process may have done it. Each step leaves a whole index, so that
+//! dying between two leaves work to do, and nothing to mend.
+//!
+//! 1. *Seal* the tail once it has `tail_rows`.
+//! 2. *Drop* segments without live rows, and families without segments.
+//! 3. *Unite* small segments of a family: all of them, once they fill a segment or are
+//!    [`SMALL_MAX`]. So each object is read about twice on its way into a full segment.
+//! 4. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a family
+//!    that was split or merged.
+//! 5. *Split* a family with too many segments, *take back* a split whose halves have shrunk.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::column_key::ColumnKey;
+use super::directory::{self, Entry, live_oids};
+use super::family::{Families, Family};
+use super::seal::{self, Origin, seal, settings_of};
+use super::segment::GroupKind;
+use super::settings::{self, Effective};
+use super::split;
+use crate::catalog::{Table, WriteTxn};
+use crate::error::Result;
+use crate::fail;
+use crate::id::{Gid, Oid};
+use crate::realm::Changes;
+
+/// How many small segments a family has at most before they are united.
+const SMALL_MAX: usize = 16;
+/// How many segments' worth of rows one step takes from the tail.
+const TAIL_SEGMENTS: usize = 4;
+/// The most families that splits may make of one tag.
+const FAMILIES_MAX: usize = 1024;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Sealed(usize),
+    Dropped,
+    United,
+    Rewritten,
+    Split,
+    TakenBack,
+    Regrouped,
+}
+
+/// The OID that a key of `index_tail` or `queue` is.
+pub(crate) fn oid_of(key: &[u8]) -> Result<Oid> {
+    match <[u8; 8]>::try_from(key) {
+        Ok(key) => Ok(u64::from_be_bytes(key)),
+        Err(_) => fail!(Corrupt, "a key of the index's tail or queue has {} bytes", key.len()),
+    }
+}
+
+/// Up to so many OIDs of the tail or the queue, ascending.
+pub(crate) fn first_oids(txn: &WriteTxn<'_>, table: Table, most: usize) -> Result<Vec<Oid>> {
+    let mut oids = Vec::new();
+    let mut cursor = txn.seek(table, &[])?;
+    while let Some((key, _)) = cursor.next()?.filter(|_| oids.len() < most) {
+        oids.push(oid_of(key)?);
+    }
+    Ok(oids)
+}
+
+/// Seals the tail, if it has as many rows as it may have, or `all` of it.
+pub(crate) fn seal_tail(rows: &mut Changes<'_>, root: Gid, all: bool) -> Result<Option<Step>> {
+    let settings = settings_of(rows, root, 0)?;
+    let waiting = rows.txn().entries(Table::IndexTail)? as usize;
+    if waiting == 0 || waiting < settings.tail_rows && !all {
+        return Ok(None);
+    }
+    let most = (TAIL_SEGMENTS * settings.segment_rows).max(settings.tail_rows);
+    let oids = first_oids(rows.txn(), Table::IndexTail, most)?;
+    rows.touch();
+    for oid in &oids {
+        rows.txn().delete(Table::IndexTail, &oid.to_be_bytes())?;
+    }
+    seal(rows, root, &oids, Origin::New)?;
+    Ok(Some(Step::Sealed(oids.len())))
+}
+
+/// All that is known of the segments of one tag's families.
+struct Known {
+    families: Families,
+    settings: Effective,
+    segments: BTreeMap<u32, Vec<Entry>>,
+}
+
+/// How many rows of a segment are dead.
+fn dead_rows(txn: &WriteTxn<'_>) -> Result<HashMap<u32, u32>> {
+    let mut dead = HashMap::new();
+    let mut cursor = txn.seek(Table::IndexDead, &[])?;
+    while let Some((key, bits)) = cursor.next()? {
+        let Ok(segment) = <[u8; 4]>::try_from(key) else {
+            fail!(Corrupt, "a key of `index_dead` has {} bytes", key.len())
+        };
+        let count = bits.iter().map(|byte| byte.count_ones()).sum();
+        dead.insert(u32::from_be_bytes(segment), count);
+    }
+    Ok(dead)
+}
+
+/// The tag of every family.
+fn tags(txn: &WriteTxn<'_>) -> Result<BTreeMap<u32, Gid>> {
+    let mut tags = BTreeMap::new();
+    let mut cursor = txn.seek(Table::IndexFamilies, &[])?;
+    while let Some((key, row)) = cursor.next()? {
+        let family = Family::parse(key, row)?;
+        tags.insert(family.id, family.tag);
+    }
+    Ok(tags)
+}
+
+/// Does one thing that is due, if any.
+pub(crate) fn step(
+    rows: &mut Changes<'_>,
+    root: Gid,
+    asked: &[Vec<ColumnKey>],
+) -> Result<Option<Step>> {
+    let dead = dead_rows(rows.txn())?;
+    let all = directory::all(rows.txn())?;
+    let gone = all.iter().filter(|entry| dead.get(&entry.segment) == Some(&entry.rows));
+    let gone: Vec<u32> = gone.map(|entry| entry.segment).collect();
+    if !gone.is_empty() {
+        gone.iter().try_for_each(|segment| seal::remove(rows.txn(), *segment))?;
+        return Ok(Some(Step::Dropped));
+    }
+    let tags = tags(rows.txn())?;
+    let mut by_tag: BTreeMap<Gid, BTreeMap<u32, Vec<Entry>>> = BTreeMap::new();
+    tags.values().for_each(|tag| drop(by_tag.entry(*tag).or_default()));
+    for entry in all {
+        let Some(tag) = tags.get(&entry.family) else {
+            fail!(Corrupt, "segment {} is of the unknown family {}", entry.segment, entry.family)
+        };
+        by_tag.entry(*tag).or_default().entry(entry.family).or_default().push(entry);
+    }
+    for (tag, segments) in by_tag {
+        let settings = settings_of(rows, root, tag)?;
+        let families = Families::load(rows.txn(), tag)?;
+        let mut known = Known { families, settings, segments };
+        let done = known.step(rows, root, &dead, asked)?;
+        known.families.save(rows.txn())?;
+        if done.is_some() {
+            return Ok(done);
+        }
+    }
+    Ok(None)
+}
+
+impl Known {
+    fn step(
+        &mut self,
+        rows: &mut Changes<'_>,
+        root: Gid,
+        dead: &HashMap<u32, u32>,
+        asked: &[Vec<ColumnKey>],
+    ) -> Result<Option<Step>> {
+        if self.drop_families(rows.txn())? {
+            return Ok(Some(Step::Dropped));
+        }
+        let ids: Vec<u32> = self.families.all.keys().copied().collect();
+        for id in &ids {
+            if let Some((segments, step)) = self.rewrite(*id, dead)? {
+                let origin = Origin::Family { tag: self.families.tag, id: *id };
+                rewrite(rows, root, &segments, origin)?;
+                return Ok(Some(step));
+            }
+        }
+        for id in ids {
+            if self.regroup(rows.txn(), id, asked)? {
+                return Ok(Some(Step::Regrouped));
+            }
+            if self.take_back(id)? {
+                return Ok(Some(Step::TakenBack));
+            }
+            if self.split(rows.txn(), id)? {
+                return Ok(Some(Step::Split));
+            }
+        }
+        Ok(None)
+    }
+
+    fn segments(&self, family: u32) -> &[Entry] {
+        self.segments.get(&family).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets families that were merged away and have no segments, nor children with some.
+    fn drop_families(&mut self, txn: &mut WriteTxn<'_>) -> Result<bool> {
+        let idle = |family: &&Family| {
+            let pointed = |other: &Family| {
+                let split = other.split.as_ref();
+                other.into == family.id
+                    || split.is_some_and(|s| s.low == family.id || s.high == family.id)
+            };
+            family.into != 0
+                && self.segments(family.id).is_empty()
+                && !self.families.all.values().any(pointed)
+        };
+        let idle: Vec<u32> = self.families.all.values().filter(idle).map(|f| f.id).collect();
+        idle.iter().try_for_each(|id| self.families.remove(txn, *id))?;
+        Ok(!idle.is_empty())
+    }
+
+    /// Which segments of a family are to be written anew, as one.
+    fn rewrite(&self, id: u32, dead: &HashMap<u32, u32>) -> Result<Option<(Vec<u32>, Step)>> {
+        let family = self.families.get(id)?;
+        let live = |entry: &Entry| {
+            entry.rows.saturating_sub(dead.get(&entry.segment).copied().unwrap_or(0)) as usize
+        };
+        let is_due = |entry: &&Entry| {
+            let misplaced = !family.is_leaf() || entry.segment < family.renewed;
+            misplaced || live(entry) * 2 < entry.rows as usize
+        };
+        if let Some(entry) = self.segments(id).iter().find(is_due) {
+            return Ok(Some((vec![entry.segment], Step::Rewritten)));
+        }
+        let full = self.settings.segment_rows;
+        let small = self.segments(id).iter().filter(|entry| live(entry) * 2 <= full);
+        let mut small: Vec<&Entry> = small.collect();
+        let total: usize = small.iter().map(|entry| live(entry)).sum();
+        if small.len() < 2 || small.len() < SMALL_MAX && total < full {
+            return Ok(None);
+        }
+        // The smallest first, up to a full segment; at least two.
+        small.sort_by_key(|entry| (live(entry), entry.segment));
+        let (mut taken, mut count) = (0, 0);
+        while count < small.len() && (count < 2 || taken + live(small[count]) <= full) {
+            taken += live(small[count]);
+            count += 1;
+        }
+        Ok(Some((small[..count].iter().map(|entry| entry.segment).collect(), Step::United)))
+    }
+
+    /// Brings keys that are queried together into one attribute group.
+    fn regroup(&mut self, txn: &WriteTxn<'_>, id: u32, asked: &[Vec<ColumnKey>]) -> Result<bool> {
+        if self.settings.policy == settings::Policy::Fixed || !self.families.get(id)?.is_leaf() {
+            return Ok(false);
+        }
+        let most = self.settings.attributes_per_group;
+        let next = crate::realm::meta_u64(txn.get(Table::Meta, seal::NEXT_SEGMENT)?)?;
+        for keys in asked {
+            let family = self.families.get(id)?;
+            let known = |key: &ColumnKey| {
+                family
+                    .groups
+                    .iter()
+                    .any(|g| g.kind == GroupKind::Columns && g.columns.contains(key))
+            };
+            if keys.iter().filter(|key| known(key)).count() < 2 {
+                continue;
+            }
+            let family = self.families.change(id)?;
+            if family.bring_together(keys, most) {
+                family.merges += 1;
+                family.renewed = next as u32;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn split(&mut self, txn: &mut WriteTxn<'_>, id: u32) -> Result<bool> {
+        let count = self.segments(id).len();
+        let family = self.families.get(id)?;
+        let full = self.families.all.len() + 2 > FAMILIES_MAX;
+        if !family.is_leaf() || count <= self.settings.split_threshold || full {
+            return Ok(false);
+        }
+        let keys: Vec<ColumnKey> = family.keys.iter().map(|(key, _)| *key).collect();
+        let Some((key, at)) = split::best(txn, &keys, self.segments(id))? else {
+            return Ok(false);
+        };
+        split::split(&mut self.families, txn, id, key, at)?;
+        Ok(true)
+    }
+
+    fn take_back(&mut self, id: u32) -> Result<bool> {
+        let family = self.families.get(id)?;
+        let Some(split) = &family.split else { return Ok(false) };
+        let (low, high) = (self.families.get(split.low)?, self.families.get(split.high)?);
+        let hinted = self.settings.split_on.is_some();
+        let busy = !self.segments(id).is_empty() || !low.is_leaf() || !high.is_leaf();
+        let count = self.segments(low.id).len() + self.segments(high.id).len();
+        if hinted || busy || count * 4 >= self.settings.split_threshold {
+            return Ok(false);
+        }
+        split::unsplit(&mut self.families, id)?;
+        Ok(true)
+    }
+}
+
+/// Writes the live rows of segments anew.
+fn rewrite(rows: &mut Changes<'_>, root: Gid, segments: &[u32], origin: Origin) -> Result<()> {
+    let mut oids = Vec::new();
+    for segment in segments {
+        oids.extend(live_oids(rows.txn(), *segment)?);
+        seal::remove(rows.txn(), *segment)?;
+    }
+    oids.sort_unstable();
+    seal(rows, root, &oids, origin)
+}

@@ -1,0 +1,273 @@
+//! Sealing: the records of objects become rows of segments.
+//!
+//! Everything that makes a segment comes through here: the tail, the queue, and segments that are
+//! rewritten. The objects have no live place when this begins (or it is taken from them in the same
+//! transaction); when it ends, each has one. Objects that came to the index just now are placed by
+//! their keys; those of a segment that is rewritten stay in their family.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::cell::TEXT_BYTES_MAX;
+use super::column_key::{ColumnKey, Row};
+use super::directory::part_key;
+use super::extract::row_of;
+use super::family::groups::{Occurrence, Signature};
+use super::family::{Families, attribute_keys, take_number};
+use super::segment::{Built, Layout, build};
+use super::settings::{self, Effective};
+use super::{names, zones};
+use crate::attrs;
+use crate::catalog::{Table, WriteTxn};
+use crate::error::{Kind, Result};
+use crate::id::{Gid, Oid, id_key};
+use crate::index::Policy;
+use crate::object::Record;
+use crate::realm::Changes;
+
+/// The row of `meta` with the next segment's number.
+pub(crate) const NEXT_SEGMENT: &[u8] = b"next_segment";
+/// Bytes of records that are read before what they hold is sealed.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+/// A longer record is read without what the index does not keep: its attributes that are longer
+/// than the second.
+const RECORD_BYTES_LONG: usize = 4096;
+const ENTRY_BYTES_LONG: usize = 2 * TEXT_BYTES_MAX;
+/// Where objects come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From outside the segments.
+    New,
+    /// From segments of this family.
+    Family { tag: Gid, id: u32 },
+}
+
+/// Records, one after another in one buffer.
+#[derive(Default)]
+struct Records {
+    bytes: Vec<u8>,
+    /// Each object and where its record ends.
+    spans: Vec<(Oid, usize)>,
+    /// Attributes too long for the index, by the place of their object; left out of the record.
+    long: Vec<(usize, ColumnKey)>,
+}
+
+impl Records {
+    fn push(&mut self, oid: Oid, row: &[u8]) -> Result<()> {
+        if row.len() <= RECORD_BYTES_LONG {
+            self.bytes.extend_from_slice(row);
+        } else {
+            let record = Record::parse(row)?;
+            let mut short = Vec::new();
+            for entry in attrs::entries(record.attrs) {
+                let entry = entry?;
+                if entry.bytes.len() > ENTRY_BYTES_LONG {
+                    self.long.push((self.spans.len(), entry.key));
+                } else {
+                    short.extend_from_slice(entry.bytes);
+                }
+            }
+            let record = Record { attrs: &short, dims: &[], origin: &[], ..record };
+            record.encode_to(&mut self.bytes);
+        }
+        self.spans.push((oid, self.bytes.len()));
+        Ok(())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Result<(Oid, Record<'_>)>> {
+        let mut from = 0;
+        self.spans.iter().map(move |(oid, end)| {
+            let row = &self.bytes[from..*end];
+            from = *end;
+            Record::parse(row).map(|record| (*oid, record))
+        })
+    }
+
+    /// The keys left out of the record at a place.
+    fn long_of(&self, place: usize) -> impl Iterator<Item = ColumnKey> + '_ {
+        let first = self.long.partition_point(|(of, _)| *of < place);
+        self.long[first..].iter().take_while(move |(of, _)| *of == place).map(|(_, key)| *key)
+    }
+}
+
+/// Seals objects, ascending.
+pub(crate) fn seal(rows: &mut Changes<'_>, root: Gid, oids: &[Oid], origin: Origin) -> Result<()> {
+    let mut records = Records::default();
+    for &oid in oids {
+        // What has no record is not indexed: verify would have said so.
+        if let Some(record) = rows.txn().get(Table::Objects, &id_key(oid))? {
+            records.push(oid, record)?;
+        }
+        // A segment that is rewritten stays one, or small ones would never become fewer.
+        if origin == Origin::New && records.bytes.len() > RECORD_BYTES_MAX {
+            seal_records(rows, root, &std::mem::take(&mut records), origin)?;
+        }
+    }
+    if records.spans.is_empty() { Ok(()) } else { seal_records(rows, root, &records, origin) }
+}
+
+fn seal_records(
+    rows: &mut Changes<'_>,
+    root: Gid,
+    records: &Records,
+    origin: Origin,
+) -> Result<()> {
+    let parsed: Vec<(Oid, Record<'_>)> = records.iter().collect::<Result<_>>()?;
+    let mut names: Vec<&str> = parsed.iter().map(|(_, record)| record.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let numbers = names::intern(rows.txn(), &names)?;
+    let number_of: HashMap<&str, u32> = names.into_iter().zip(numbers).collect();
+    let mut by_tag: BTreeMap<Gid, Vec<Row<'_>>> = BTreeMap::new();
+    let mut tags: HashMap<Gid, Gid> = HashMap::new();
+    for (place, (oid, record)) in parsed.iter().enumerate() {
+        let tag = match (origin, tags.get(&record.parent)) {
+            (Origin::Family { tag, .. }, _) => tag,
+            (Origin::New, Some(tag)) => *tag,
+            (Origin::New, None) => {
+                let (_, tag) = settings::at(rows, record.parent)?;
+                tags.insert(record.parent, tag);
+                tag
+            }
+        };
+        let row = row_of(*oid, record, number_of[record.name], records.long_of(place))?;
+        by_tag.entry(tag).or_default().push(row);
+    }
+    for (tag, of_tag) in by_tag {
+        let settings = settings_of(rows, root, tag)?;
+        let mut sealing = Sealing {
+            families: Families::load(rows.txn(), tag)?,
+            txn: rows.txn(),
+            settings: &settings,
+        };
+        sealing.run(of_tag, origin)?;
+        sealing.families.save(rows.txn())?;
+    }
+    Ok(())
+}
+
+/// The settings of a tag's families.
+pub(crate) fn settings_of(rows: &mut Changes<'_>, root: Gid, tag: Gid) -> Result<Effective> {
+    let at = if tag == 0 { root } else { tag };
+    match settings::at(rows, at) {
+        Ok((settings, _)) => Ok(settings.effective()),
+        // The group is gone: what is left of its families are dead positions.
+        Err(error) if error.kind() == Kind::NotFound => Ok(settings::at(rows, root)?.0.effective()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The rows of one tag on their way into segments.
+struct Sealing<'a, 'env> {
+    families: Families,
+    txn: &'a mut WriteTxn<'env>,
+    settings: &'a Effective,
+}
+
+impl Sealing<'_, '_> {
+    fn run(&mut self, rows: Vec<Row<'_>>, origin: Origin) -> Result<()> {
+        let mut by_keys: HashMap<Vec<ColumnKey>, Vec<Row<'_>>> = HashMap::new();
+        for row in rows {
+            by_keys.entry(attribute_keys(&row.cells)).or_default().push(row);
+        }
+        // The most usual first: they say what the family is.
+        let mut by_keys: Vec<_> = by_keys.into_iter().collect();
+        by_keys.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.0.cmp(&b.0)));
+        let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<Row<'_>>)> = BTreeMap::new();
+        for (keys, rows) in by_keys {
+            let from = match origin {
+                Origin::Family { id, .. } => id,
+                Origin::New => {
+                    let root = self.families.root_of(self.txn, &keys)?;
+                    self.families.change(root)?.count(&keys, rows.len() as u64);
+                    self.split_on_hint(root, &keys)?;
+                    root
+                }
+            };
+            for row in rows {
+                let leaf = self.families.leaf(from, &row.cells)?;
+                let (signatures, rows) = by_leaf.entry(leaf).or_default();
+                match signatures.last_mut().filter(|(last, _)| *last == keys) {
+                    Some((_, count)) => *count += 1,
+                    None => signatures.push((keys.clone(), 1)),
+                }
+                rows.push(row);
+            }
+        }
+        for (leaf, (signatures, mut rows)) in by_leaf {
+            let family = self.families.change(leaf)?;
+            if origin == Origin::New {
+                family.seals += 1;
+                if family.parent != 0 {
+                    signatures.iter().for_each(|(keys, count)| family.count(keys, *count));
+                }
+            }
+            self.place_keys(leaf, &signatures, rows.len())?;
+            rows.sort_unstable_by_key(|row| row.oid);
+            for part in rows.chunks(self.settings.segment_rows) {
+                self.write(leaf, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place_keys(&mut self, leaf: u32, signatures: &[Signature], rows: usize) -> Result<()> {
+        let occurrence = Occurrence::new(signatures);
+        let family = self.families.change(leaf)?;
+        family.place_keys(&occurrence, self.settings);
+        // Once as many are at hand as a segment has, it shows what belongs together.
+        let dynamic = self.settings.policy == Policy::Dynamic;
+        if dynamic && rows * 2 > self.settings.segment_rows {
+            family.merges += family.unite_groups(&occurrence, self.settings) as u64;
+        }
+        Ok(())
+    }
+
+    /// Splits a new family where its tag's settings say.
+    fn split_on_hint(&mut self, root: u32, keys: &[ColumnKey]) -> Result<()> {
+        let Some((key, value)) = &self.settings.split_on else { return Ok(()) };
+        let Some(key) = super::split::known_key(self.txn, key)? else { return Ok(()) };
+        if self.families.get(root)?.is_leaf() && keys.contains(&key) {
+            let at = crate::query::literal::cell_of(value);
+            super::split::split(&mut self.families, self.txn, root, key, at)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one segment.
+    fn write(&mut self, leaf: u32, rows: &[Row<'_>]) -> Result<()> {
+        let family = self.families.change(leaf)?;
+        let built = build(rows, &family.layout(false));
+        let segment = take_number(self.txn, NEXT_SEGMENT)?;
+        put(self.txn, segment, &built)
+    }
+}
+
+fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
+    txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;
+    for (part, block) in (1..).zip(&built.blocks) {
+        txn.put(Table::IndexSegments, &part_key(segment, part), block)?;
+    }
+    zones::add(txn, segment, &built.zones)?;
+    Ok(())
+}
+
+/// Takes a segment away, with all that is known of it.
+pub(crate) fn remove(txn: &mut WriteTxn<'_>, segment: u32) -> Result<()> {
+    let columns = super::directory::head(txn, segment)?.columns();
+    let columns: Vec<ColumnKey> =
+        columns.map(|column| column.map(|column| column.key)).collect::<Result<_>>()?;
+    zones::remove(txn, segment, columns)?;
+    let mut parts = Vec::new();
+    let mut cursor = txn.seek(Table::IndexSegments, &part_key(segment, 0))?;
+    while let Some((key, _)) = cursor.next()? {
+        if !key.starts_with(&segment.to_be_bytes()) {
+            break;
+        }
+        parts.push(key.to_vec());
+    }
+    drop(cursor);
+    for key in parts {
+        txn.delete(Table::IndexSegments, &key)?;
+    }
+    txn.delete(Table::IndexDead, &segment.to_be_bytes()).map(|_| ())
+}

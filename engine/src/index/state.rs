@@ -1,0 +1,141 @@
+//! What one process remembers of a realm's index between commits: when to look for work.
+//!
+//! All of it is a hint. Whoever looks for work looks at the rows, under the writer lock.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::column_key::ColumnKey;
+use crate::realm::lock;
+
+/// Dead positions after which maintenance looks at the segments.
+const MARKS: u64 = 1024;
+/// How often keys are queried together before they are brought into one group.
+const TOGETHER: u32 = 16;
+/// How many sets of keys are counted.
+const SETS_MAX: usize = 256;
+
+/// Hints of one process.
+pub(crate) struct IndexState {
+    /// Rows of the tail, after this process's last commit that touched it.
+    tail: AtomicU64,
+    /// Rows that the tail may have.
+    tail_rows: AtomicU64,
+    /// After a failure, rows from which sealing is tried again.
+    again_at: AtomicU64,
+    /// Positions that this process has marked dead since the last look.
+    marks: AtomicU64,
+    /// Rows of the queue, likewise, and how many it may have.
+    queued: AtomicU64,
+    queue_max: AtomicU64,
+    /// Whether somebody of this process is at it.
+    busy: AtomicBool,
+    /// How often sets of keys were queried together.
+    together: Mutex<HashMap<Vec<ColumnKey>, u32>>,
+}
+
+impl Default for IndexState {
+    fn default() -> Self {
+        IndexState {
+            tail: AtomicU64::new(0),
+            tail_rows: AtomicU64::new(256),
+            again_at: AtomicU64::new(0),
+            marks: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            queue_max: AtomicU64::new(65_536),
+            busy: AtomicBool::new(false),
+            together: Mutex::default(),
+        }
+    }
+}
+
+/// Maintenance by this process, ended when dropped. One thread at a time is enough.
+pub(crate) struct AtWork<'a>(&'a IndexState);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+impl IndexState {
+    /// Takes down what a commit has left.
+    pub(crate) fn note(&self, waiting: Option<[u64; 2]>, marks: u64) {
+        if let Some([tail, queued]) = waiting {
+            self.tail.store(tail, Ordering::Relaxed);
+            self.queued.store(queued, Ordering::Relaxed);
+        }
+        if marks > 0 {
+            self.marks.fetch_add(marks, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes down how long tail and queue may be.
+    pub(crate) fn set_limits(&self, tail_rows: usize, queue_max: usize) {
+        self.tail_rows.store(tail_rows as u64, Ordering::Relaxed);
+        self.queue_max.store(queue_max as u64, Ordering::Relaxed);
+    }
+
+    /// Whether there may be something to do.
+    pub(crate) fn is_due(&self) -> bool {
+        let least = self.tail_rows.load(Ordering::Relaxed);
+        let least = least.max(self.again_at.load(Ordering::Relaxed));
+        self.tail.load(Ordering::Relaxed) >= least || self.marks.load(Ordering::Relaxed) >= MARKS
+    }
+
+    /// Whether the queue is full.
+    pub(crate) fn is_queue_full(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) >= self.queue_max.load(Ordering::Relaxed)
+    }
+
+    /// Rows of the queue, as far as this process knows.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Begins maintenance, unless another thread is at it.
+    pub(crate) fn begin(&self) -> Option<AtWork<'_>> {
+        (!self.busy.swap(true, Ordering::AcqRel)).then_some(AtWork(self))
+    }
+
+    /// Ends a look for work: dead positions are counted anew, and after a failure the tail may
+    /// double before the next.
+    pub(crate) fn looked(&self, failed: bool) {
+        self.marks.store(0, Ordering::Relaxed);
+        let again = if failed { 2 * self.tail.load(Ordering::Relaxed) } else { 0 };
+        self.again_at.store(again, Ordering::Relaxed);
+    }
+
+    /// Takes down that a query asks for these keys together.
+    pub(crate) fn asked_for(&self, mut keys: Vec<ColumnKey>) {
+        keys.sort_unstable();
+        keys.dedup();
+        let mut together = lock(&self.together);
+        if keys.len() < 2 || together.len() >= SETS_MAX && !together.contains_key(&keys) {
+            return;
+        }
+        *together.entry(keys).or_default() += 1;
+    }
+
+    /// Takes down that these keys belong together, as if queried often.
+    pub(crate) fn belong_together(&self, mut keys: Vec<ColumnKey>) {
+        keys.sort_unstable();
+        keys.dedup();
+        lock(&self.together).insert(keys, TOGETHER);
+    }
+
+    /// The sets of keys that were queried together often enough.
+    pub(crate) fn often_together(&self) -> Vec<Vec<ColumnKey>> {
+        let together = lock(&self.together);
+        let often = together.iter().filter(|(_, count)| **count >= TOGETHER);
+        let mut often: Vec<_> = often.map(|(keys, _)| keys.clone()).collect();
+        often.sort_unstable();
+        often
+    }
+
+    /// What a forked child begins with.
+    pub(crate) fn forget(&self) {
+        self.busy.store(false, Ordering::Release);
+    }
+}
