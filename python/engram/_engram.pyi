@@ -36,10 +36,13 @@ __all__ = [
     "create_group",
     "delete",
     "destroy",
+    "drain_queue",
     "find",
     "flush",
     "group_info",
     "handles",
+    "index_settings",
+    "index_stats",
     "kinds",
     "members",
     "memory_limits",
@@ -54,11 +57,14 @@ __all__ = [
     "put_blob",
     "read",
     "read_blob",
+    "reindex",
     "rename",
     "replace",
     "scratch",
+    "set_index_settings",
     "set_origin",
     "standing",
+    "tend",
     "verify",
     "view",
 ]
@@ -392,3 +398,15 @@ def attribute_keys_of(realm: Realm, oids: _Oids) -> list[tuple[str, int]]: ...
 def columns(
     realm: Realm, oids: _Oids, keys: list[str] | None
 ) -> tuple[list[tuple[str, list[tuple[NDArray[np.uint32], Any]]]], list[int]]: ...
+def set_index_settings(realm: Realm, group: int, settings: dict[str, Any]) -> None: ...
+def index_settings(realm: Realm, group: int) -> dict[str, Any]: ...
+def index_stats(
+    realm: Realm,
+) -> tuple[
+    list[tuple[int, int, str | None, bool, list[tuple[str, int]], int, int, int, list[str]]],
+    list[tuple[str, int]],
+    list[tuple[str, int]],
+]: ...
+def drain_queue(realm: Realm, most: int) -> int: ...
+def tend(realm: Realm) -> int: ...
+def reindex(realm: Realm, group: int, mode: _Index) -> int: ...

@@ -106,10 +106,8 @@ class Explanation:
             return ["no segments"]
         read = [segment for segment in self.segments if segment.read]
         blocks, nbytes = sum(s.blocks for s in read), sum(s.nbytes for s in read)
-        rows = [
-            f"{len(read):,} of {_counted(len(self.segments), 'segment')} read: "
-            f"{_counted(blocks, 'block')}, {human(nbytes)}"
-        ]
+        share = f"{len(read):,} of {_counted(len(self.segments), 'segment')} read"
+        rows = [f"{share}: {_counted(blocks, 'block')}, {human(nbytes)}"]
         for s in read[:_SHOWN]:
             sure = f", {s.verified:,} to verify" if s.verified else ""
             rows.append(

@@ -227,10 +227,11 @@ def _kept(column: _Column, keep: NDArray[np.bool_]) -> _Column:
     """Leave out the rows of objects that are gone."""
     if keep.all():
         return column
-    if isinstance(column.values, np.ndarray):
-        return _Column(column.values[keep], column.missing[keep])
-    values = [value for value, k in zip(column.values, keep, strict=True) if k]
-    return _Column(values, column.missing[keep])
+    values, missing = column
+    if isinstance(values, np.ndarray):
+        return _Column(values[keep], missing[keep])
+    kept = [value for value, k in zip(values, keep, strict=True) if k]
+    return _Column(kept, missing[keep])
 
 
 def _series(pd: Any, column: _Column) -> Any:
@@ -238,22 +239,16 @@ def _series(pd: Any, column: _Column) -> Any:
     values, missing = column
     if not isinstance(values, np.ndarray):
         return pd.Series(values, dtype=None if _are_text(values) else object)
-    if values.dtype.kind in "mM":
+    if missing.any() and values.dtype.kind in "iub":
+        array = pd.arrays.BooleanArray if values.dtype.kind == "b" else pd.arrays.IntegerArray
+        return pd.Series(array(values, missing))
+    if missing.any():
         values = values.copy()
-        values[missing] = "NaT"
-        try:
-            return pd.Series(values)
-        except (ValueError, TypeError, OverflowError):  # of a unit or a time that pandas has not
-            return pd.Series(list(values), dtype=object)
-    if not missing.any():
+        values[missing] = "NaT" if values.dtype.kind in "mM" else np.nan
+    try:
         return pd.Series(values)
-    if values.dtype.kind in "iu":
-        return pd.Series(pd.arrays.IntegerArray(values, missing))
-    if values.dtype.kind == "b":
-        return pd.Series(pd.arrays.BooleanArray(values, missing))
-    values = values.copy()
-    values[missing] = np.nan
-    return pd.Series(values)
+    except (ValueError, TypeError, OverflowError):  # of a unit or a time that pandas has not
+        return pd.Series(list(values), dtype=object)
 
 
 def _are_text(values: list[Any]) -> bool:

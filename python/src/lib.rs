@@ -50,6 +50,10 @@ mod _engram {
         path_of, rename, set_origin,
     };
     #[pymodule_export]
+    use crate::index::{
+        drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,
+    };
+    #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};

@@ -1,7 +1,7 @@
 //! Queries: parsed once, asked of a realm, with the interpreter let go; and what their results are
 //! told from, many objects at a time.
 
-use engram_engine::query::ast::{Expr, Field, Literal};
+use engram_engine::query::ast::{Expr, Field};
 use engram_engine::query::{ast, parse};
 use engram_engine::{Consistency, Gid, Kind, Oid, QueryOptions};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -152,23 +152,6 @@ fn fields_of(expr: &Expr, found: &mut Vec<(u8, String)>) {
         Expr::And(all) | Expr::Or(all) => all.iter().for_each(|e| fields_of(e, found)),
         Expr::Not(inner) => fields_of(inner, found),
         Expr::Test(field, _) => add(field, found),
-    }
-}
-
-/// A value to compare with, from Python.
-pub fn literal(value: &Bound<'_, PyAny>) -> Result<Literal> {
-    if let Ok(text) = value.extract::<&str>() {
-        return Ok(Literal::Text(text.to_owned()));
-    }
-    if let Ok(whole) = value.extract::<i64>() {
-        return Ok(Literal::Int(whole));
-    }
-    if let Ok(whole) = value.extract::<u64>() {
-        return Ok(Literal::Big(whole));
-    }
-    match value.extract::<f64>() {
-        Ok(number) if !number.is_nan() => Ok(Literal::Float(number)),
-        _ => Err(argument(format!("{value:?} cannot be split at: give a number or a str"))),
     }
 }
 
