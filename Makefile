@@ -1,17 +1,19 @@
-# The only verbs: demo test bench lint fmt clean help. Each sets up what it needs in this folder.
+# The only verbs: demo test bench fuzz lint fmt clean help. Each sets up what it needs here.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml engine/Cargo.toml python/Cargo.toml \
 	$(shell find engine/src python/src -name '*.rs')
+FUZZ := query_parser
+FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 # $(call step,what it does,command): say it, do it, say how long it took.
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test bench lint fmt clean
+.PHONY: help demo test bench fuzz lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -26,6 +28,12 @@ test: $(BIN)/.built ## All tests: the engine's, then the package's (a few minute
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
 
+fuzz: ## Nonsense to what reads queries (a minute after the build; FUZZ_SECONDS=60; nightly Rust)
+	@if cargo +nightly --version >/dev/null 2>&1 || \
+		rustup toolchain install nightly --profile minimal >/dev/null 2>&1; \
+	then $(MAKE) --silent $(FUZZ:%=.fuzz-%); \
+	else echo "==> Fuzzing is skipped: it needs nightly Rust, which rustup cannot install here"; fi
+
 lint: $(BIN)/.built ## Formatting, lints, types and house rules
 	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
 	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
@@ -37,6 +45,7 @@ fmt: $(BIN)/.installed ## Format everything
 
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
+	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts
 	rm -rf .venv target demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/.installed:
@@ -52,6 +61,15 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 		$(BIN)/maturin develop --release --extras dev >.venv/build.log 2>&1 || \
 		{ cat .venv/build.log; exit 1; })
 	@touch $@
+
+.fuzz-%: fuzz/tools/bin/cargo-fuzz
+	$(call step,Fuzzing $* for $(FUZZ_SECONDS) s,PATH="$(CURDIR)/fuzz/tools/bin:$$PATH" \
+		cargo +nightly fuzz run $* -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
+		-dict=fuzz/$*.dict -verbosity=0 -print_funcs=0 -print_final_stats=1)
+
+fuzz/tools/bin/cargo-fuzz:
+	$(call step,Installing cargo-fuzz (a minute),\
+		cargo install --quiet --locked --root fuzz/tools cargo-fuzz 2>/dev/null)
 
 $(BIN)/.peers: $(BIN)/.installed bench/requirements.txt bench/requirements-vineyard.txt
 	$(call step,Installing the peers,$(BIN)/pip install -q -r bench/requirements.txt)

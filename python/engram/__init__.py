@@ -37,6 +37,7 @@ from engram.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
+from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
@@ -73,6 +74,8 @@ __all__ = [
     "Entry",
     "ExistsError",
     "ExportReport",
+    "Expression",
+    "Field",
     "FilesProgress",
     "FormatError",
     "Group",
@@ -93,12 +96,16 @@ __all__ = [
     "Space",
     "Tree",
     "UnsupportedError",
+    "attr",
     "create",
     "destroy",
     "export_file",
+    "field",
+    "group_attr",
     "import_file",
     "import_files",
     "open",
+    "under",
     "verify",
 ]
 

@@ -99,9 +99,16 @@ fn count<'a>(chars: impl Iterator<Item = &'a char>, room: usize) -> usize {
     chars.take_while(|c| left.checked_sub(columns(**c)).map(|rest| left = rest).is_some()).count()
 }
 
-/// A tab stays one, above and below; what a terminal would obey is not shown to it.
+/// A tab stays one, above and below. What a terminal would obey is not shown to it, nor what it
+/// would not show: joiners, marks of direction, soft hyphens.
 fn shown(c: char) -> char {
-    if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
+    match c {
+        '\t' => c,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => '\u{fffd}',
+        '\u{2060}'..='\u{206f}' | '\u{feff}' => '\u{fffd}',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
 }
 
 fn columns(c: char) -> usize {

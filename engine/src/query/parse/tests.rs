@@ -127,6 +127,7 @@ fn places_are_shown_under_tabs_wide_and_combining_characters() {
     assert_eq!(picture("a = '日本' b"), ["  a = '日本' b", "             ^"]);
     assert_eq!(picture("a = 'e\u{301}' b"), ["  a = 'e\u{301}' b", "          ^"]);
     assert_eq!(picture("a = '\u{1b}[1m' b")[0], "  a = '\u{fffd}[1m' b");
+    assert_eq!(picture("a = '\u{202e}' b"), ["  a = '\u{fffd}' b", "          ^"]);
     let error = parse("a = 1 and\r\nb = \r\n").expect_err("ends early");
     assert!(error.message().starts_with("line 2, column 4: a value"), "{error}");
     let terms = |count| vec!["value_x = 1"; count].join(" and ");

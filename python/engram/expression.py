@@ -1,0 +1,400 @@
+"""Conditions on objects as Python expressions: `engram.attr("temperature") < -15`.
+
+An expression is written down as it is made: `str(expression)` is the query language, which one
+parser reads, in the engine. So an expression can do what the language can, and nothing else.
+"""
+
+import datetime as dt
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from engram.errors import ArgumentError
+from engram.plain import printable
+
+BUILTINS = (
+    *("name", "path", "group", "owner", "dtype", "shape", "ndim", "size", "nbytes", "scope"),
+    *("created", "modified"),
+)
+"""The fields that every object has."""
+
+_WORDS = {
+    *("and", "or", "not", "between", "in", "contains", "startswith", "endswith", "like", "exists"),
+    *("under", "order", "by", "limit", "asc", "desc", "true", "false"),
+}
+"""What the language keeps for itself: an attribute of such a name stands in backquotes."""
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+_INTEGERS = range(-(2**63), 2**64)
+
+_JOIN = (
+    "join expressions with & and |, negate them with ~ (not with and, or, not), each in "
+    'parentheses: (engram.attr("a") < 5) & ~(engram.attr("b") == 1); for 0 < x < 5 write '
+    "(x > 0) & (x < 5), or x.between(0, 5)"
+)
+
+
+class Expression:
+    """A condition on an object, for `Group.query`: what comparing a `Field` gives.
+
+    Expressions are joined with `&` and `|` and negated with `~`, each comparison in parentheses:
+    `(engram.attr("a") < 5) & ~engram.attr("b").exists()`. `str(expression)` is the same in the
+    query language. Two expressions are equal if they are written alike.
+
+    Raises
+    ------
+    ArgumentError
+        Where its truth is asked, as `and`, `or`, `not`, `if` and `0 < x < 5` do.
+
+    """
+
+    __slots__ = ("_joint", "_parts")
+
+    def __init__(self, joint: Literal["", "and", "or", "not"], parts: tuple[str, ...]) -> None:
+        self._joint = joint
+        self._parts = parts
+
+    def __str__(self) -> str:
+        if self._joint == "not":
+            return f"not {self._parts[0]}"
+        return f" {self._joint} ".join(self._parts)
+
+    def __repr__(self) -> str:
+        return f"<engram.Expression {printable(str(self))}>"
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, Expression) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __bool__(self) -> NoReturn:
+        raise ArgumentError(f"the expression {self} is neither true nor false by itself: {_JOIN}")
+
+    def __and__(self, other: "Expression") -> "Expression":
+        return _joined("and", self, other) if isinstance(other, Expression) else NotImplemented
+
+    def __or__(self, other: "Expression") -> "Expression":
+        return _joined("or", self, other) if isinstance(other, Expression) else NotImplemented
+
+    def __invert__(self) -> "Expression":
+        text = f"({self})" if self._joint in {"and", "or"} else str(self)
+        return Expression("not", (text,))
+
+
+def _joined(joint: Literal["and", "or"], left: Expression, right: Expression) -> Expression:
+    parts: tuple[str, ...] = ()
+    for side in (left, right):
+        if side._joint == joint:
+            parts += side._parts
+        else:
+            parts += (f"({side})" if side._joint in {"and", "or"} else str(side),)
+    return Expression(joint, parts)
+
+
+class Field:
+    """What can be compared: an attribute, a group's attribute or a built-in field of an object.
+
+    `==`, `!=`, `<`, `<=`, `>` and `>=` with a value give an `Expression`, as the methods do. A
+    value is a number, a `str`, bytes (UTF-8), a `bool`, a `datetime64`, `datetime` or `date` (UTC
+    unless it says otherwise), or numpy's scalar of one. A comparison is false for an object that
+    lacks the field, and where the types are unlike.
+
+    Raises
+    ------
+    ArgumentError
+        If a value cannot be compared with: None, NaN, NaT, an array, an integer beyond 64 bits.
+
+    """
+
+    __slots__ = ("_text",)
+
+    __array_ufunc__ = None  # numpy's scalars leave a comparison to the field
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<engram.Field {printable(self._text)}>"
+
+    def __hash__(self) -> int:
+        return hash((Field, self._text))
+
+    def __eq__(self, value: object) -> Expression:  # type: ignore[override]  # a condition
+        return self._test("=", value)
+
+    def __ne__(self, value: object) -> Expression:  # type: ignore[override]  # a condition
+        return self._test("!=", value)
+
+    def __lt__(self, value: object) -> Expression:
+        return self._test("<", value)
+
+    def __le__(self, value: object) -> Expression:
+        return self._test("<=", value)
+
+    def __gt__(self, value: object) -> Expression:
+        return self._test(">", value)
+
+    def __ge__(self, value: object) -> Expression:
+        return self._test(">=", value)
+
+    def __bool__(self) -> NoReturn:
+        raise ArgumentError(
+            f"the field {self} is neither true nor false by itself: compare it, or ask whether it "
+            f"is there by .exists(); {_JOIN}"
+        )
+
+    def _lone(self, _other: object = None) -> NoReturn:
+        raise ArgumentError(
+            f"the field {self} cannot be joined by itself: compare it first, in parentheses, as & "
+            f"and | bind tighter than a comparison; {_JOIN}"
+        )
+
+    __and__ = __rand__ = __or__ = __ror__ = __invert__ = _lone
+
+    def isin(self, values: Iterable[Any]) -> Expression:
+        """Equal to any of these.
+
+        Parameters
+        ----------
+        values
+            Any number of values: a list, a set, an array of shape (n,).
+
+        """
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise ArgumentError(f"isin takes several values, not {values!r}: give a list")
+        texts = [_value(value) for value in values]
+        if isinstance(values, set | frozenset):
+            texts.sort()
+        return Expression("", (f"{self} in ({', '.join(texts)})",))
+
+    def between(self, low: Any, high: Any) -> Expression:
+        """From `low` to `high`, both included."""
+        return Expression("", (f"{self} between {_value(low)} and {_value(high)}",))
+
+    def contains(self, value: Any) -> Expression:
+        """Hold this as a part of a string, or as an item of an array."""
+        return self._test("contains", value)
+
+    def startswith(self, text: str | bytes) -> Expression:
+        """Start with this text."""
+        return self._test("startswith", _only_text("startswith", text))
+
+    def endswith(self, text: str | bytes) -> Expression:
+        """End with this text."""
+        return self._test("endswith", _only_text("endswith", text))
+
+    def like(self, pattern: str | bytes) -> Expression:
+        r"""Match a pattern: `%` is any run of characters, `_` any one; `\` takes the next as is."""
+        return self._test("like", _only_text("like", pattern))
+
+    def exists(self) -> Expression:
+        """Be there at all, whatever the value."""
+        return Expression("", (f"exists({self})",))
+
+    def _test(self, operator: str, value: object) -> Expression:
+        return Expression("", (f"{self} {operator} {_value(value)}",))
+
+
+def attr(key: str) -> Field:
+    """Make a field of an object's own attribute.
+
+    Parameters
+    ----------
+    key
+        The attribute's key, as in `array.attrs[key]`.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no key.
+
+    """
+    return Field(_key("attr", key))
+
+
+def group_attr(key: str) -> Field:
+    """Make a field of the attribute of the nearest group above an object that has it.
+
+    Parameters
+    ----------
+    key
+        The attribute's key, as in `group.attrs[key]`.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no key.
+
+    """
+    return Field(f"group.{_key('group_attr', key)}")
+
+
+def field(name: str) -> Field:
+    """Make a field of what every object has.
+
+    Parameters
+    ----------
+    name
+        One of name, path, group, owner, dtype, shape, ndim, size, nbytes, scope, created,
+        modified; with a leading @ as in the query language, or without.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such field.
+
+    """
+    plain = name.removeprefix("@") if isinstance(name, str) else ""
+    if plain in BUILTINS:
+        return Field(f"@{plain}")
+    near = difflib.get_close_matches(plain, BUILTINS, 1, 0.5)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise ArgumentError(
+        f"there is no built-in field {name!r}: {meant}There are {', '.join(BUILTINS)}; "
+        "an attribute is engram.attr(key)"
+    )
+
+
+def under(path: str) -> Expression:
+    """Lie in the group of this path, at any depth.
+
+    Parameters
+    ----------
+    path
+        Relative to the group that is asked; with a leading /, to the namespace's root.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no path.
+
+    """
+    return Expression("", (f"under({_quoted(_only_text('under', path))})",))
+
+
+def _key(what: str, key: object) -> str:
+    """Write an attribute's key, in backquotes unless it is a word that can stand without."""
+    if not isinstance(key, str) or not key:
+        raise ArgumentError(f'{what} takes the key of an attribute, not {key!r}: {what}("units")')
+    key = _unicode(key)
+    first = key[0] == "_" or key[0].isalpha()
+    rest = all(c == "_" or c.isalnum() for c in key)
+    if first and rest and key.lower() not in _WORDS:
+        return key
+    return "`" + key.replace("`", "``") + "`"
+
+
+def _only_text(what: str, text: object) -> str:
+    if isinstance(text, bytes):
+        return _decoded(text)
+    if isinstance(text, str):
+        return str.__str__(text)
+    raise ArgumentError(f"{what} takes a str, not {text!r}")
+
+
+def _value(value: object) -> str:
+    """Write a value in the query language."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, bytes):
+        value = _decoded(value)
+    match value:
+        case str():
+            return _quoted(str.__str__(value))
+        case bool() | np.bool_():
+            return "true" if value else "false"
+        case np.datetime64() | dt.date():
+            return _quoted(_instant(value))
+        case np.timedelta64():
+            pass
+        case int() | np.integer():
+            return _integer(int(value))
+        case float() | np.floating():
+            return _float(float(value))
+    raise ArgumentError(_refused(value))
+
+
+def _refused(value: object) -> str:
+    """Say why a value cannot stand in a query, and what to do."""
+    if value is None:
+        return (
+            "nothing compares with None: ask whether there is a value by .exists() or ~….exists()"
+        )
+    if isinstance(value, Field | Expression):
+        return f"a field is compared with values alone, not with {value!r}"
+    if isinstance(value, np.ndarray | list | tuple | set | frozenset):
+        return (
+            f"{value!r} is several values: .isin(…) is equal to any of them, .contains(…) an array "
+            "that holds one"
+        )
+    kind = type(value).__name__
+    return f"{value!r} ({kind}) cannot be compared with: give a number, text, a bool or a time"
+
+
+def _integer(value: int) -> str:
+    if value not in _INTEGERS:
+        raise ArgumentError(f"{value} is beyond the integers of 64 bits: give a float")
+    return str(value)
+
+
+def _float(value: float) -> str:
+    if value != value:  # noqa: PLR0124 - what NaN is
+        raise ArgumentError("NaN is equal to nothing: no comparison with it is ever true")
+    return repr(value)
+
+
+def _instant(value: np.datetime64 | dt.date) -> str:
+    """Write an instant as the language reads it; one beyond its years as the last of them."""
+    if value != value:  # noqa: PLR0124 - what NaT is
+        raise ArgumentError("NaT is equal to nothing: no comparison with it is ever true")
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        try:
+            value = value.astimezone(dt.UTC)
+        except OverflowError:
+            value = value.replace(tzinfo=None)
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if np.datetime_data(value.dtype)[0] in {"Y", "M"}:
+        value = value.astype("M8[D]")
+    text = str(value)
+    if re.match(r"\d{4}-", text):
+        return text
+    return "0000-01-01" if text.startswith("-") else "9999-12-31"
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ArgumentError(
+            f"{value!r} is no UTF-8, and queries compare Unicode: decode it first"
+        ) from None
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{text!r} is no Unicode text: it has half a surrogate pair") from None
+    return text
+
+
+def _quoted(text: str) -> str:
+    """Write text in quotes."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_escaped(c) for c in _unicode(text)) + '"'
+
+
+def _escaped(c: str) -> str:
+    if c in _ESCAPES:
+        return _ESCAPES[c]
+    return c if c.isprintable() else f"\\u{{{ord(c):x}}}"
