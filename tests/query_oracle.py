@@ -370,7 +370,7 @@ def _ordered(hits: list[Thing], field: str, *, descending: bool) -> Iterator[Thi
     def compare(a: Any, b: Any) -> int:
         x, y = (b[0], a[0]) if descending else (a[0], b[0])
         if x[0] != y[0]:
-            return x[0] - y[0]
+            return int(x[0] - y[0])
         return 0 if x[1] is None or x[1] == y[1] else (-1 if x[1] < y[1] else 1)
 
     yield from (thing for _, thing in sorted(there, key=cmp_to_key(compare)))

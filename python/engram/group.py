@@ -471,12 +471,11 @@ class Group(Handle, MutableMapping[str, Any]):
         path = _engram.path_of(self._realm, True, self._id)
         return stats_of(_engram.index_stats(self._realm), path)
 
-    def reindex(self, group: str | None = None, *, index: "IndexMode | None" = None) -> int:
+    def reindex(self, group: str | None = None, *, index: "IndexMode" = "sync") -> int:
         """Index all objects below this group, or the one named, anew; give how many it were.
 
-        With `index`, that is their mode from then on: `reindex(index="sync")` makes objects that
-        were stored with "none" findable by their attributes. Some objects are done at a time;
-        others may read and write meanwhile.
+        `index` is their mode from then on: objects that were stored with "none" are found by their
+        attributes again. Some objects are done at a time; others may read and write meanwhile.
 
         Raises
         ------

@@ -82,24 +82,9 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return dict(settings)
 
 
-class _Figures(Mapping[str, Any]):
-    """Fields that can also be had by their names, as from a dict."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name in {each.name for each in fields(self)}:  # type: ignore[arg-type]  # a dataclass
-            return getattr(self, name)
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return (each.name for each in fields(self))  # type: ignore[arg-type]  # a dataclass
-
-    def __len__(self) -> int:
-        return len(fields(self))  # type: ignore[arg-type]  # a dataclass
-
-
-@dataclass(frozen=True, eq=False)
-class AttributeGroup(_Figures):
-    """Keys that are indexed together, over the objects of one family; also a mapping.
+@dataclass(frozen=True)
+class AttributeGroup:
+    """Keys that are indexed together, over the objects of one family.
 
     Attributes
     ----------
@@ -135,7 +120,7 @@ class AttributeGroup(_Figures):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IndexStats(_Figures):
+class IndexStats(Mapping[str, Any]):
     """What a namespace's index is made of; also a mapping of names to figures.
 
     Attributes
@@ -173,6 +158,17 @@ class IndexStats(_Figures):
     tables: dict[str, int]
     nbytes: int
 
+    def __getitem__(self, name: str) -> Any:
+        if name in set(self):
+            return getattr(self, name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (each.name for each in fields(self))
+
+    def __len__(self) -> int:
+        return len(fields(self))
+
     def __str__(self) -> str:
         live = self.sealed - self.dead
         lines = [
@@ -181,7 +177,9 @@ class IndexStats(_Figures):
             f"{self.seals:,} seals, {self.splits:,} splits, {self.merges:,} merges so far",
             f"{human(self.nbytes)} of pages, {self.names:,} distinct names",
         ]
-        rows = [("family", "group", "kind", "SF", "objects", "blocks", "bytes", "keys")]
+        rows: list[tuple[str, ...]] = [
+            ("family", "group", "kind", "SF", "objects", "blocks", "bytes", "keys")
+        ]
         rows += [row_of(group) for group in self.groups[:_SHOWN_GROUPS]]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows if self.groups else []:

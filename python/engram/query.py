@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from engram import _engram
 from engram.errors import ArgumentError, NotFoundError
 from engram.explanation import Explanation
+from engram.expression import Expression, Field
 from engram.handle import make
 from engram.plain import printable
 
@@ -69,7 +70,7 @@ def ask(realm: "Realm", group: int, expr: Any, asked: Asked) -> "QueryResult":
 def _text(expr: Any) -> str:
     if expr is None:
         return ""
-    if isinstance(expr, str):
+    if isinstance(expr, str | Expression):
         return str(expr)
     raise ArgumentError(
         f"{expr!r} is no query: give a str such as 'temperature < -15', or an expression such as "
@@ -79,8 +80,8 @@ def _text(expr: Any) -> str:
 
 def _ordering(order_by: Any) -> str:
     """Write what to order by in the query language."""
-    if isinstance(order_by, str):
-        return order_by
+    if isinstance(order_by, str | Field):
+        return str(order_by)
     if isinstance(order_by, Sequence) and order_by:
         return ", ".join(_ordering(part) for part in order_by)
     raise ArgumentError(
