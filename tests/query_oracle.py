@@ -144,6 +144,14 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+_TEXTUAL: dict[str, Callable[[str, str], bool]] = {
+    "contains": lambda text, part: part in text,
+    "startswith": str.startswith,
+    "endswith": str.endswith,
+    "like": lambda text, pattern: _like(pattern).fullmatch(text) is not None,
+}
+
+
 def _compared(item: Item, operator: str, literal: Any) -> bool:
     alike = [known.value for known in literal_items(literal) if known.kind == item.kind]
     return any(_COMPARE[operator](item.value, known) for known in alike)
@@ -204,23 +212,14 @@ class Test(Condition):
             return True
         if isinstance(value, list):
             return operator == "contains" and any(_compared(i, "=", literals[0]) for i in value)
-        if operator == "in":
-            return any(_compared(value, "=", literal) for literal in literals)
         if operator == "between":
             low, high = literals
             return _compared(value, ">=", low) and _compared(value, "<=", high)
         if operator in _COMPARE:
             return _compared(value, operator, literals[0])
-        if value.kind != "text" or not isinstance(literals[0], str):
-            return operator == "contains" and _compared(value, "=", literals[0])
-        if operator == "like":
-            return _like(literals[0]).fullmatch(value.value) is not None
-        found: bool = {
-            "contains": str.__contains__,
-            "startswith": str.startswith,
-            "endswith": str.endswith,
-        }[operator](value.value, literals[0])
-        return found
+        if operator in _TEXTUAL and value.kind == "text" and isinstance(literals[0], str):
+            return _TEXTUAL[operator](value.value, literals[0])
+        return operator in {"in", "contains"} and any(_compared(value, "=", v) for v in literals)
 
     def __str__(self) -> str:
         name, words = written(self.field), [literal_text(literal) for literal in self.literals]

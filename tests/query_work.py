@@ -53,7 +53,9 @@ def _delete(pool: engram.Pool, path: str) -> None:
 
 
 def _promote(pool: engram.Pool, path: str) -> None:
-    pool[path].view("r+")
+    found = pool[path]
+    if not isinstance(found, engram.Group):
+        found.view("r+")
 
 
 def _drain(pool: engram.Pool) -> None:
@@ -111,23 +113,20 @@ def random_step(chance: random.Random, number: int) -> Work:
         "name": chance.choice(["x", "y", "xy"]),
         **({"rare": number} if chance.random() < 0.2 else {}),
     }
-    if kind == "put":
-        return ("put", path, np.arange(number % 5), attrs, chance.choice(LOOP_MODES))
-    if kind == "annotate":
-        return ("annotate", path, {"t": chance.randrange(9), "seq": number})
-    if kind == "forget":
-        return ("forget", path, "t")
-    if kind == "delete":
-        return ("delete", path)
-    if kind == "move":
-        return ("move", path, chance.choice(LOOP_PATHS))
-    if kind == "batch":
-        puts = [
-            ("put", p, b"blob", {**attrs, "place": n}, chance.choice(LOOP_MODES))
-            for n, p in enumerate(chance.sample(LOOP_PATHS, 9))
-        ]
-        return ("batch", puts)
-    return ("drain",)
+    puts = [
+        ("put", p, b"blob", {**attrs, "place": n}, chance.choice(LOOP_MODES))
+        for n, p in enumerate(chance.sample(LOOP_PATHS, 9))
+    ]
+    steps: dict[str, Work] = {
+        "put": ("put", path, np.arange(number % 5), attrs, chance.choice(LOOP_MODES)),
+        "annotate": ("annotate", path, {"t": chance.randrange(9), "seq": number}),
+        "forget": ("forget", path, "t"),
+        "delete": ("delete", path),
+        "move": ("move", path, chance.choice(LOOP_PATHS)),
+        "batch": ("batch", puts),
+        "drain": ("drain",),
+    }
+    return steps[kind]
 
 
 def loop(path: str, seed: int) -> None:

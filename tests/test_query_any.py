@@ -34,9 +34,6 @@ WHOLE = (0, 1, -1, 2, 7, 255, 2**31, 2**53, 2**53 + 1, -(2**63), 2**63 - 1, 2**6
 FLOATS = (0.0, -0.0, 1.0, 0.5, -1.5, 0.1, 2.0**53, 1e300, -1e19, float("inf"), float("-inf"))
 
 
-NO_UNIT = np.array(4, "i8").view("M8")[()]
-
-
 def _fits(dtype: str, number: int) -> bool:
     info = np.iinfo(dtype)
     return info.min <= number <= info.max
@@ -64,7 +61,7 @@ NUMBERS: SearchStrategy[Any] = st.one_of(
     st.booleans(),
 )
 TIMES: SearchStrategy[Any] = st.builds(
-    lambda date, unit: np.datetime64(date, unit),
+    lambda date, unit: np.array(date, f"M8[{unit}]")[()],
     st.sampled_from([*DATES, "NaT"]),
     st.sampled_from(["Y", "M", "W", "D", "h", "m", "s", "ms", "us"]),
 )
@@ -74,7 +71,7 @@ TEXTS: SearchStrategy[Any] = st.one_of(
     st.sampled_from([b"a", b"ab", b"\xff", b"a\0", b""]),
 )
 ODD: SearchStrategy[Any] = st.sampled_from(
-    [1j, np.complex64(2), np.timedelta64(3, "s"), np.void(b"ab"), NO_UNIT]
+    [1j, np.complex64(2), np.timedelta64(3, "s"), np.void(b"ab")]
 )
 SINGLE = NUMBERS | TIMES | TEXTS | ODD
 ARRAYS: SearchStrategy[Any] = st.one_of(
@@ -206,9 +203,9 @@ def check(pool: engram.Pool, questions: list[Any], *, drained: bool = False) -> 
     """Compare the engine's answers to brute force's."""
     things = oracle.things(pool)
     for condition, root, order, limit in questions:
-        if root not in pool and root:
+        group = pool.get(root) if root else pool
+        if not isinstance(group, engram.Group):
             continue
-        group = pool[root] if root else pool
         expected = oracle.answer(things, condition, root, order)
         order_by = ", ".join(
             oracle.written(field) + (" desc" if descending else "") for field, descending in order

@@ -274,7 +274,7 @@ def _arrow(pa: Any, column: _Column) -> Any:
     plain = [None if m else _plain(v) for v, m in zip(values, missing, strict=True)]
     try:
         return pa.array(plain)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return pa.array([None if value is None else str(value) for value in plain], pa.string())
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path  # noqa: TC003 - read by Typer
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import typer
 
 import engram
@@ -99,18 +100,10 @@ def query(
 
     The table has what the query names. docs/guide/queries.md has the language.
     """
-    ways = {
-        "--count": count,
-        "--count-attributes": count_attributes,
-        "--names": names,
-        "--paths": paths,
-        "--explain": explain,
-        "--export": export is not None,
-    }
-    chosen = [name for name, given in ways.items() if given]
-    if len(chosen) > 1:
-        message = f"{' and '.join(chosen)} exclude each other: give one of them"
-        raise ArgumentError(message)
+    way = _one_way(
+        {"--count": count, "--count-attributes": count_attributes, "--names": names}
+        | {"--paths": paths, "--explain": explain, "--export": export is not None}
+    )
     consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
     with opened(pool, namespace) as (_, root):
         try:
@@ -119,11 +112,19 @@ def query(
             )
         except QueryError as error:
             _refuse(error, json=json)
-        way = chosen[0] if chosen else ""
         if export is not None:
             _export(found, export, json=json)
         else:
             _tell(found, way, json=json)
+
+
+def _one_way(ways: dict[str, bool]) -> str:
+    """Return the one option that says what is printed; "" for the table."""
+    chosen = [name for name, given in ways.items() if given]
+    if len(chosen) > 1:
+        message = f"{' and '.join(chosen)} exclude each other: give one of them"
+        raise ArgumentError(message)
+    return chosen[0] if chosen else ""
 
 
 def _group(root: Namespace | Pool, below: str) -> engram.Group:
@@ -196,7 +197,7 @@ def _rows(found: QueryResult, fields: list[tuple[int, str]]) -> Iterator[tuple[s
     for member in found:
         try:
             values = [_value(member, kind, key) for kind, key in fields]
-            words = ["-" if v is None else describe.attribute_text(v) for v in values]
+            words = ["-" if value is None else _word(value) for value in values]
             if isinstance(member, engram.Array):
                 of = (describe.dtype_text(member.dtype), describe.shape_text(member.shape))
             else:
@@ -204,6 +205,12 @@ def _rows(found: QueryResult, fields: list[tuple[int, str]]) -> Iterator[tuple[s
             yield (*of, *words, member.path)
         except NotFoundError:
             continue
+
+
+def _word(value: Any) -> str:
+    """Return a value as a word of a table: a single one without its dtype."""
+    array = np.asarray(value)
+    return describe.attribute_text(value if array.shape else str(array[()]))
 
 
 def _value(member: Array | Blob, kind: int, key: str) -> Any:
