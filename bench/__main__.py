@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from bench import report
+from bench.evaluation import asking, building, reading
 from bench.kernels import lines as kernels
 from bench.kernels import serialization
-from bench.own import files, large, opening, pair, rust, small
+from bench.own import files, large, modes, opening, pair, rust, small
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -34,8 +35,15 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "open": opening.lines,
     "pair": pair.lines,
     "files": files.lines,
+    "queries": asking.asked,
+    "million": asking.growth,
+    "index-bytes": building.sizes,
+    "index-time": building.construction,
+    "search-space": building.space,
+    "end-to-end": reading.lines,
     "kernels": kernels.lines,
     "serialization": serialization.lines,
+    "modes": modes.lines,
 }
 RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
@@ -53,7 +61,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="engram-bench-", dir=where) as folder:
         console.print(f"Measuring in {folder}; building the Rust program first")
         rust.build()
-        setting = Setting(Path(folder), chosen.quick, console.print)
+        setting = Setting(Path(folder), chosen.quick, console.print, files=chosen.files)
         for name in chosen.only or LINES:
             for line in LINES[name](setting):
                 console.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {line.title}")
@@ -73,6 +81,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=list(LINES), help="one part; repeatable")
     parser.add_argument("--out", type=Path, help="the JSON file")
     parser.add_argument("--where", type=Path, help="a folder to measure in (default: /dev/shm)")
+    parser.add_argument(
+        "--files", type=Path, help="a folder of HDF5 granules that the evaluation asks of"
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
     chosen = parser.parse_args()
     if chosen.out is None:

@@ -26,12 +26,14 @@ class Setting:
     """Where, how often and against whom.
 
     `folder` is new and empty. `absent` names the peers that could not be opened, with the reason.
+    `files` is a folder of HDF5 granules that the evaluation asks of, in place of made ones.
     """
 
     folder: Path
     quick: bool
     tell: Callable[[str], None]
     absent: dict[str, str] = field(default_factory=dict)
+    files: Path | None = None
 
     @property
     def rounds(self) -> int:

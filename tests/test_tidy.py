@@ -33,6 +33,7 @@ UNSAFE = {
     "engine/src/catalog/growth.rs": "the mapped growth page",
     "python/src/view": "numpy arrays on the pool's memory",
     "bench/own/rust/src/bare.rs": "LMDB without a wrapper, to compare with",
+    "bench/own/rust/src/counting.rs": "an allocator that counts its bytes",
 }
 
 # Names in the docs that look like files of this repository and are files of a pool or a user.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,15 +18,16 @@ if TYPE_CHECKING:
     from bench.setting import Setting
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target" / "release" / "engram-bench"
+PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "engram-bench"
 FEW, MANY = 10_000, 1_000_000
 CATALOG_BYTES = 160
 
 
 def build() -> None:
-    """Build the program, if it is not up to date."""
-    command = ["cargo", "build", "--release", "--quiet", "-p", "engram-bench"]
-    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603
+    """Build the program, and MIQS+ for Python, if they are not up to date."""
+    command = ["cargo", "build", "--release", "--quiet", "-p", "engram-bench", "-p", "engram-miqs"]
+    python = {"PYO3_PYTHON": sys.executable, "PYO3_BUILD_EXTENSION_MODULE": "1"}
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | python)  # noqa: S603
 
 
 def run(*arguments: object) -> dict[str, Any]:

@@ -168,6 +168,14 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// When the object of a row is indexed, without a look at the rest.
+    pub(crate) fn index_of(row: &[u8]) -> Result<IndexMode> {
+        match row.get(3).and_then(|mode| IndexMode::from_byte(*mode)) {
+            Some(mode) => Ok(mode),
+            None => fail!(Corrupt, "a record of {} bytes has no index mode", row.len()),
+        }
+    }
+
     /// The row that `parse` reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut row = Vec::new();

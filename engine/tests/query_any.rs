@@ -4,8 +4,8 @@ mod common;
 mod naive;
 
 use common::Fixture;
-use engram_engine::query::ast::Query;
-use engram_engine::{Gid, Member, QueryOptions, Realm};
+use engram_engine::query::ast::{Literal, Query};
+use engram_engine::{Gid, IndexSettings, Member, Policy, QueryOptions, Realm};
 use naive::{Known, Op, ast_query, everything, hits, op, perform};
 use proptest::prelude::*;
 
@@ -55,39 +55,86 @@ fn check_all(realm: &Realm, queries: &[Query]) {
     }
 }
 
-/// Some operations on their own, then some in a batch, with queries before, within and after it.
-fn run(before: &[Op], within: &[Op], queries: &[Query]) {
+/// What happens between queries.
+#[derive(Clone, Debug)]
+enum Step {
+    Ops(Vec<Op>),
+    /// With queries within the batch.
+    Batch(Vec<Op>),
+    Tend,
+    Drain(u64),
+    Reindex,
+    Settings(IndexSettings),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ops = |most| prop::collection::vec(op(), 1..most);
+    let policy = prop_oneof![Just(Policy::Fixed), Just(Policy::Dynamic)];
+    let split_on = prop_oneof![
+        2 => Just(None),
+        1 => (-2_i64..3).prop_map(|at| Some(("k1".to_owned(), Literal::Int(at)))),
+    ];
+    let settings = (2_u32..9, 1_u32..7, 0_u32..4, 2_u32..5, policy, split_on).prop_map(
+        |(segment_rows, tail_rows, per_group, threshold, policy, split_on)| IndexSettings {
+            attributes_per_group: Some(per_group),
+            policy: Some(policy),
+            split_threshold: Some(threshold),
+            split_on,
+            segment_rows: Some(segment_rows),
+            tail_rows: Some(tail_rows),
+            merge_sf: Some(2),
+            queue_max: Some(9),
+            ..IndexSettings::default()
+        },
+    );
+    prop_oneof![
+        6 => ops(24).prop_map(Step::Ops),
+        2 => ops(12).prop_map(Step::Batch),
+        2 => Just(Step::Tend),
+        1 => (1_u64..9).prop_map(Step::Drain),
+        1 => Just(Step::Reindex),
+        2 => settings.prop_map(Step::Settings),
+    ]
+}
+
+/// Takes each step, with queries within and after it.
+fn run(steps: &[Step], queries: &[Query]) {
     let fixture = Fixture::new(16 << 20);
     let realm = fixture.realm();
-    for op in before {
-        let _ = perform(&realm, op);
+    for (place, step) in steps.iter().enumerate() {
+        let queries = &queries[place % queries.len()..];
+        match step {
+            Step::Ops(ops) => ops.iter().for_each(|op| drop(perform(&realm, op))),
+            Step::Batch(ops) => {
+                realm.begin_batch().unwrap();
+                ops.iter().for_each(|op| drop(perform(&realm, op)));
+                check_all(&realm, queries);
+                realm.commit_batch().unwrap();
+            }
+            Step::Tend => drop(realm.tend().unwrap()),
+            Step::Drain(most) => drop(realm.drain_queue(*most).unwrap()),
+            Step::Reindex => drop(realm.reindex(realm.root(), None).unwrap()),
+            Step::Settings(settings) => {
+                realm.set_index_settings(realm.root(), settings).unwrap();
+            }
+        }
+        check_all(&realm, queries);
     }
-    check_all(&realm, queries);
-    realm.begin_batch().unwrap();
-    for op in within {
-        let _ = perform(&realm, op);
-    }
-    check_all(&realm, queries);
-    realm.commit_batch().unwrap();
-    check_all(&realm, queries);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 64,
+        cases: 48,
         failure_persistence: None,
         ..Default::default()
     })]
 
     #[test]
     fn a_query_finds_what_a_plain_look_at_everything_finds(
-        before in prop::collection::vec(op(), 0..40),
-        within in prop::collection::vec(op(), 0..12),
+        steps in prop::collection::vec(step(), 1..16),
         queries in prop::collection::vec(ast_query(), 12),
     ) {
-        let ran = std::thread::scope(|scope| {
-            scope.spawn(|| run(&before, &within, &queries)).join()
-        });
+        let ran = std::thread::scope(|scope| scope.spawn(|| run(&steps, &queries)).join());
         prop_assert!(ran.is_ok(), "see the panic above");
     }
 }

@@ -49,6 +49,7 @@ pub(crate) struct Row<'a> {
     /// The object.
     pub oid: u64,
     /// Its cells, in ascending order of their columns, each column once. `None` is "unsure": there
-    /// is such an attribute, and the record alone says what it is ([`super::cell::Cells::indexed`]).
+    /// is such an attribute, and the record alone says what it is (see
+    /// [`super::cell::Cells::indexed`]).
     pub cells: Vec<(ColumnKey, Option<Cell<'a>>)>,
 }

@@ -100,6 +100,7 @@ pub(crate) enum Verdict {
 }
 
 /// The 64-bit prefix of a cell, and whether it is exact. `None` for NaN and what equals nothing.
+#[allow(clippy::cast_precision_loss)] // that is what is not exact
 pub(crate) fn prefix(cell: &Cell<'_>) -> Option<(u64, bool)> {
     match cell {
         Cell::Int(value) => {

@@ -1,9 +1,9 @@
 //! The rows of `index_zones`: every segment's zones, column by column.
 //!
 //! Key: column (4, big-endian), then segment / [`SEGMENTS_PER_ROW`] (4, big-endian). Value: the
-//! zones of these segments, ascending by segment and class. So a query reads one column's zones from
-//! front to end, and a seal changes one row for each column. A row of 120 zones is 3,840 bytes: with
-//! its header it fills one page, where 128 would take two.
+//! zones of these segments, ascending by segment and class. So a query reads one column's zones
+//! from front to end, and a seal changes one row for each column. A row of 120 zones is 3,840
+//! bytes: with its header it fills one page, where 128 would take two.
 //!
 //! The zones of the column [`OID`] are the directory: one for each segment that there is.
 
@@ -147,6 +147,11 @@ impl<'t> ColumnZones<'t> {
     /// Every zone, ascending by segment and class.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Zone>> + '_ {
         self.rows.iter().flat_map(|(_, zones)| zones.iter()).map(Zone::decode)
+    }
+
+    /// Every zone as it lies on media, row by row.
+    pub(crate) fn raw(&self) -> impl Iterator<Item = &'t [[u8; ZONE_BYTES]]> + '_ {
+        self.rows.iter().map(|(_, zones)| *zones)
     }
 
     /// One segment's zones, for [`super::zone::judge`]; none if it has no such column.

@@ -4,8 +4,10 @@
 //! group with the object before them, so what was last asked is remembered first.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::compile::{GroupField, Leaf};
+use super::table::{GroupCache, GroupTable};
 use crate::attrs::{self, KeyId};
 use crate::batch::Peek;
 use crate::catalog::Table;
@@ -25,6 +27,9 @@ pub(crate) struct Groups<'a> {
     root: Gid,
     known: HashMap<Gid, Known<'a>>,
     paths: HashMap<Gid, String>,
+    cache: &'a GroupCache,
+    /// Every group, once somebody has asked for all.
+    table: Option<Arc<GroupTable>>,
     /// By leaf: the group judged last, and all that were.
     verdicts: Vec<Verdicts>,
 }
@@ -45,9 +50,9 @@ struct Known<'a> {
 
 impl<'a> Groups<'a> {
     /// Nothing known yet.
-    pub(crate) fn new(peek: Peek<'a>, root: Gid) -> Self {
-        let (known, paths) = (HashMap::new(), HashMap::new());
-        Groups { peek, root, known, paths, verdicts: Vec::new() }
+    pub(crate) fn new(peek: Peek<'a>, root: Gid, cache: &'a GroupCache) -> Self {
+        let (known, paths, verdicts) = (HashMap::new(), HashMap::new(), Vec::new());
+        Groups { peek, root, known, paths, cache, table: None, verdicts }
     }
 
     /// The namespace's root.
@@ -87,19 +92,24 @@ impl<'a> Groups<'a> {
     }
 
     fn known(&mut self, gid: Gid) -> Result<Known<'a>> {
-        if let Some(known) = self.known.get(&gid) {
-            return Ok(*known);
+        match self.look_up(gid)? {
+            Some(known) => Ok(known),
+            None => fail!(Corrupt, "group {gid:#x} holds something, and has no record: run verify"),
         }
-        let Some(row) = self.peek.get(Table::Groups, &id_key(gid))? else {
-            fail!(Corrupt, "group {gid:#x} holds something, and has no record: run verify")
-        };
+    }
+
+    fn look_up(&mut self, gid: Gid) -> Result<Option<Known<'a>>> {
+        if let Some(known) = self.known.get(&gid) {
+            return Ok(Some(*known));
+        }
+        let Some(row) = self.peek.get(Table::Groups, &id_key(gid))? else { return Ok(None) };
         let record = Record::parse(row)?;
         if record.class != Class::Group || (record.parent == 0) != (gid == self.root) {
             fail!(Corrupt, "the record of group {gid:#x} is no group's: run verify");
         }
         let known = Known { parent: record.parent, name: record.name, attrs: record.attrs };
         self.known.insert(gid, known);
-        Ok(known)
+        Ok(Some(known))
     }
 
     /// The group's path; empty for the root.
@@ -157,6 +167,46 @@ impl<'a> Groups<'a> {
         Ok(true)
     }
 
+    /// The groups that a leaf is true of, ascending, where that can be said without much ado.
+    pub(crate) fn passing(&mut self, leaf: &Leaf, field: GroupField) -> Result<Option<Vec<Gid>>> {
+        if field == GroupField::Root {
+            return Ok(Some(vec![self.root]));
+        }
+        if self.peek.in_batch() {
+            return Ok(None);
+        }
+        if let (GroupField::Path, Some(text)) = (field, leaf.predicate.only_text()) {
+            let found = self.find(self.root, text)?;
+            let mut same = Vec::new();
+            if let Some(gid) = found
+                && self.path(gid)? == text
+            {
+                same.push(gid);
+            }
+            return Ok(Some(same));
+        }
+        if self.table.is_none() {
+            self.table = self.cache.of(self.peek.txn())?;
+        }
+        let Some(table) = self.table.clone() else { return Ok(None) };
+        let above = match field {
+            GroupField::Under(above) => table.get(above).map(|row| &*row.path),
+            _ => None,
+        };
+        let mut passing = Vec::new();
+        for row in table.rows() {
+            let passes = match (field, above) {
+                (GroupField::Path, _) => leaf.predicate.cell(&Cell::Text((&*row.path).into())),
+                (GroupField::Under(_), Some(above)) => is_within(&row.path, above),
+                _ => self.judge(leaf, field, row.gid)?,
+            };
+            if passes {
+                passing.push(row.gid);
+            }
+        }
+        Ok(Some(passing))
+    }
+
     /// Whether a leaf about the group is true of this one.
     pub(crate) fn judge(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
         if self.verdicts.len() <= leaf.number {
@@ -178,6 +228,16 @@ impl<'a> Groups<'a> {
         Ok(verdict)
     }
 
+    /// The same of a group that a segment names: gone with its objects, it passes nothing.
+    pub(crate) fn judge_sealed(
+        &mut self,
+        leaf: &Leaf,
+        field: GroupField,
+        gid: Gid,
+    ) -> Result<bool> {
+        Ok(self.look_up(gid)?.is_some() && self.judge(leaf, field, gid)?)
+    }
+
     fn judge_anew(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
         Ok(match field {
             GroupField::Root => gid == self.root,
@@ -188,6 +248,12 @@ impl<'a> Groups<'a> {
             }
         })
     }
+}
+
+/// Whether a path is this one, or lies below it.
+fn is_within(path: &str, above: &str) -> bool {
+    let below = path.strip_prefix(above);
+    above.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn check_depth(steps: usize, gid: Gid) -> Result<()> {

@@ -147,7 +147,10 @@ fn comparison(input: &mut Input<'_>) -> Parsed<Comparison> {
         _ => {
             let at = start..start + written.len();
             let known = "= != < <= > >=";
-            return fault(at, format!("'{written}' is no operator: there are {known}"));
+            return fault(
+                at,
+                format!("'{}' is no operator: there are {known}", shortened(written)),
+            );
         }
     };
     let message = format!("'{written}' is no operator: write '{meant}'");
@@ -249,6 +252,7 @@ fn builtin(input: &mut Input<'_>) -> Parsed<Builtin> {
     let all = Builtin::ALL.map(|(_, name)| format!("@{name}")).join(" ");
     let near = nearest(name).map_or(String::new(), |near| format!("did you mean @{near}? "));
     let at = start..input.current_token_start();
+    let name = shortened(name);
     fault(at, format!("there is no built-in field @{name}: {near}There are {all}"))
 }
 
@@ -282,6 +286,7 @@ fn edits(a: &str, b: &str) -> usize {
 fn stray<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
     let start = input.current_token_start();
     let c = any.parse_next(input)?;
+    let shown = if c == '\\' { c.to_string() } else { c.escape_debug().to_string() };
     let write = match c {
         '&' => "write 'and'",
         '|' => "write 'or'",
@@ -296,8 +301,6 @@ fn stray<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
         ';' => "a query is one condition, and ends without a sign",
         _ => "an attribute with such a character in its name stands in backquotes, as in `x y`",
     };
-    fault(
-        start..start + c.len_utf8(),
-        format!("'{}' means nothing here: {write}", c.escape_debug()),
-    )
+    let at = start..start + c.len_utf8();
+    fault(at, format!("'{shown}' means nothing here: {write}"))
 }

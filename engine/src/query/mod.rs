@@ -9,6 +9,7 @@ pub(crate) mod groups;
 mod lex;
 mod like;
 pub(crate) mod literal;
+mod names;
 mod number;
 mod order;
 mod parse;
@@ -18,3 +19,10 @@ pub(crate) mod run;
 mod words;
 
 pub use parse::{DEPTH_MAX, QUERY_BYTES_MAX, parse};
+mod eval;
+mod goal;
+pub(crate) mod sealed;
+mod segments;
+pub(crate) mod table;
+mod workers;
+mod zones;

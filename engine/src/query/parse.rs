@@ -288,6 +288,8 @@ fn test(input: &mut Tokens<'_, '_>, field: &Field, at: &Range<usize>) -> Parsed<
 
 /// What to say where an operator should stand.
 fn no_test(token: &Token<'_>, field: &Field, at: &Range<usize>) -> String {
+    let shown = field.to_string();
+    let shown = shortened(&shown);
     let joined = token.at.start == at.end && matches!(field, Field::Attr(_));
     match &token.kind {
         TokenKind::Value(_) | TokenKind::Dot if joined => {
@@ -296,14 +298,14 @@ fn no_test(token: &Token<'_>, field: &Field, at: &Range<usize>) -> String {
                 .to_owned()
         }
         TokenKind::Word(Word::Not) => {
-            format!("'not' stands before the whole test, as in not {field} in (1, 2)")
+            format!("'not' stands before the whole test, as in not {shown} in (1, 2)")
         }
         TokenKind::Name(name) if name.eq_ignore_ascii_case("is") => {
-            format!("whether it is there is asked by exists({field}), or not exists({field})")
+            format!("whether it is there is asked by exists({shown}), or not exists({shown})")
         }
         TokenKind::End | TokenKind::Close | TokenKind::Word(Word::And | Word::Or) => format!(
-            "an operator was expected, as in {field} = 5; whether it is there at all is asked by \
-             exists({field})"
+            "an operator was expected, as in {shown} = 5; whether it is there at all is asked by \
+             exists({shown})"
         ),
         kind => format!(
             "an operator was expected, not {kind}{}: = != < <= > >= between in contains startswith \

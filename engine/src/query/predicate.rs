@@ -202,6 +202,14 @@ impl Predicate {
         }
     }
 
+    /// The only string that the test is true of, if it is one and no pattern.
+    pub(crate) fn only_text(&self) -> Option<&str> {
+        match self {
+            Self::Compare(Comparison::Eq, Operand { cell: Cell::Text(text), .. }) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether the test is true of NaN, which no range holds.
     pub(crate) fn takes_nan(&self) -> bool {
         self.cell(&Cell::Float(f64::NAN))

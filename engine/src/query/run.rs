@@ -1,30 +1,44 @@
 //! A search: one plan, one snapshot, and what is asked of the objects that it finds.
+//!
+//! Each object is looked at in one place. First those that records alone can judge: what the batch
+//! that asks has changed; what waits in the queue, whatever the index still has of it; the tail;
+//! and objects that are not indexed, if one without attributes could be found at all. Then the
+//! sealed segments (`segments.rs`), less what is dead in them and what was looked at before.
 
 use std::collections::BTreeMap;
 
-use super::answer::{QueryOptions, RecordCounts};
-use super::compile::{Node, Plan};
+use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, SegmentExplanation};
+use super::compile::{About, Node, Plan};
+use super::goal::Goal;
 use super::groups::Groups;
 use super::order::Sorter;
-use super::record::{Judge, seen_attrs};
-use crate::attrs::{self, KeyId};
+use super::record::Judge;
+use super::sealed::DirectoryCache;
+use crate::attrs::KeyId;
 use crate::batch::Peek;
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Oid, id_key};
+use crate::index::{IndexMode, UNINDEXED};
 use crate::object::Record;
-
-/// What becomes of an object that was found; says whether to go on.
-pub(crate) type Found<'f> = dyn FnMut(&mut Judge<'_>, Oid, &Record<'_>) -> Result<bool> + 'f;
+use crate::realm::meta_u64;
 
 /// A search under way.
 pub(crate) struct Search<'a> {
-    peek: Peek<'a>,
-    plan: &'a Plan,
-    judge: Judge<'a>,
+    pub(super) peek: Peek<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) judge: Judge<'a>,
+    pub(super) options: &'a QueryOptions,
+    pub(super) directories: &'a DirectoryCache,
     /// How many records were judged, by where they were found.
     pub counts: RecordCounts,
+    /// What became of each segment, where somebody wants to know.
+    pub trace: Option<Vec<SegmentExplanation>>,
+    /// The conditions that were searched for, and how.
+    pub leaves: Vec<LeafExplanation>,
+    /// How many threads searched.
+    pub threads: usize,
 }
 
 impl<'a> Search<'a> {
@@ -33,66 +47,63 @@ impl<'a> Search<'a> {
         peek: Peek<'a>,
         plan: &'a Plan,
         groups: Groups<'a>,
-        _options: &QueryOptions,
+        options: &'a QueryOptions,
+        directories: &'a DirectoryCache,
     ) -> Self {
-        Search { peek, plan, judge: Judge::new(groups), counts: RecordCounts::default() }
+        let (judge, counts) = (Judge::new(groups), RecordCounts::default());
+        let (trace, leaves, threads) = (None, Vec::new(), 1);
+        Search { peek, plan, judge, options, directories, counts, trace, leaves, threads }
     }
 
     /// The objects found, in the order asked for.
     pub(crate) fn oids(&mut self) -> Result<Vec<Oid>> {
-        let limit = self.plan.limit;
-        if limit == Some(0) {
+        let plan = self.plan;
+        if plan.limit == Some(0) {
             return Ok(Vec::new());
         }
-        if self.plan.order.is_empty() {
-            let mut oids = Vec::new();
-            self.scan(&mut |_, oid, _| {
-                oids.push(oid);
-                Ok(limit.is_none_or(|limit| oids.len() < limit))
-            })?;
+        let bound = if plan.order.is_empty() { plan.limit } else { None };
+        let mut goal = Goal::Oids(Vec::new());
+        self.reach(&mut goal, bound)?;
+        let Goal::Oids(mut oids) = goal else { unreachable!("it asked for objects") };
+        if !oids.is_sorted() {
+            oids.sort();
+        }
+        if plan.order.is_empty() {
+            oids.truncate(plan.limit.unwrap_or(usize::MAX));
             return Ok(oids);
         }
-        let mut sorter = Sorter::new(&self.plan.order, limit);
-        self.scan(&mut |judge, oid, record| sorter.add(judge, oid, record).map(|()| true))?;
+        let mut sorter = Sorter::new(&plan.order, plan.limit);
+        for oid in oids {
+            self.with_record(oid, |judge, record| sorter.add(judge, oid, record))?;
+        }
         Ok(sorter.finish())
     }
 
     /// How many objects there are.
     pub(crate) fn count(&mut self) -> Result<u64> {
         let limit = self.plan.limit.map_or(u64::MAX, |limit| limit as u64);
-        let mut count = 0;
+        let mut goal = Goal::Count(0);
         if limit > 0 {
-            self.scan(&mut |_, _, _| {
-                count += 1;
-                Ok(count < limit)
-            })?;
+            self.reach(&mut goal, None)?;
         }
-        Ok(count)
+        let Goal::Count(count) = goal else { unreachable!("it asked for a count") };
+        Ok(count.min(limit))
     }
 
     /// How many attributes they have in all.
     pub(crate) fn count_attributes(&mut self) -> Result<u64> {
-        let mut count = 0;
-        self.each(&mut |_, _, record| {
-            for entry in attrs::entries(seen_attrs(record)) {
-                entry?;
-                count += 1;
-            }
-            Ok(true)
-        })?;
-        Ok(count)
+        match self.each(Goal::Attributes(0))? {
+            Goal::Attributes(count) => Ok(count),
+            _ => unreachable!("it asked for a count of attributes"),
+        }
     }
 
     /// The attributes' keys, and how many of the objects have each.
     pub(crate) fn attribute_keys(&mut self) -> Result<BTreeMap<KeyId, u64>> {
-        let mut keys = BTreeMap::new();
-        self.each(&mut |_, _, record| {
-            for entry in attrs::entries(seen_attrs(record)) {
-                *keys.entry(entry?.key).or_insert(0) += 1;
-            }
-            Ok(true)
-        })?;
-        Ok(keys)
+        match self.each(Goal::Keys(BTreeMap::new()))? {
+            Goal::Keys(keys) => Ok(keys),
+            _ => unreachable!("it asked for keys"),
+        }
     }
 
     /// The objects' names, in the order asked for.
@@ -108,15 +119,29 @@ impl<'a> Search<'a> {
         oids.iter().map(|oid| self.with_record(*oid, path)).collect()
     }
 
-    /// Each object found, in no order; with a limit, those that it leaves.
-    fn each(&mut self, found: &mut Found<'_>) -> Result<()> {
+    /// What a goal says of the objects; with a limit, of those that it leaves.
+    fn each(&mut self, mut goal: Goal) -> Result<Goal> {
         if self.plan.limit.is_none() {
-            return self.scan(found);
+            self.reach(&mut goal, None)?;
+            return Ok(goal);
         }
         for oid in self.oids()? {
-            self.with_record(oid, |judge, record| found(judge, oid, record).map(|_| ()))?;
+            self.with_record(oid, |_, record| goal.record(oid, record))?;
         }
-        Ok(())
+        Ok(goal)
+    }
+
+    /// Looks at every object that there is, in whatever order; with a bound at so many of the least
+    /// OIDs at least.
+    fn reach(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
+        if matches!(self.plan.node, Node::Const(false)) {
+            return Ok(());
+        }
+        if self.options.brute_force {
+            return self.scan(goal, bound);
+        }
+        let excluded = self.outside(goal)?;
+        self.segments(goal, bound, &excluded)
     }
 
     fn with_record<T>(
@@ -124,52 +149,134 @@ impl<'a> Search<'a> {
         oid: Oid,
         read: impl FnOnce(&mut Judge<'_>, &Record<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Some(row) = self.peek.get(Table::Objects, &id_key(oid))? else {
-            fail!(Corrupt, "object {oid:#x} is in the index, and has no record: run verify")
-        };
+        let row = self.row(oid)?;
         read(&mut self.judge, &Record::parse(row)?)
     }
 
-    /// Judges every record, ascending by OID.
-    fn scan(&mut self, found: &mut Found<'_>) -> Result<()> {
-        if matches!(self.plan.node, Node::Const(false)) {
-            return Ok(());
+    fn row(&self, oid: Oid) -> Result<&'a [u8]> {
+        match self.peek.get(Table::Objects, &id_key(oid))? {
+            Some(row) => Ok(row),
+            None => fail!(
+                Corrupt,
+                "object {oid:#x} is in the index, and has no record: run verify, then reindex"
+            ),
         }
+    }
+
+    /// Judges an object by its record.
+    pub(super) fn judge(&mut self, goal: &mut Goal, oid: Oid) -> Result<()> {
+        self.judge_row(goal, oid, self.row(oid)?)
+    }
+
+    fn judge_row(&mut self, goal: &mut Goal, oid: Oid, row: &[u8]) -> Result<()> {
+        let record = Record::parse(row)?;
+        if self.judge.is_true(&self.plan.node, &record)? {
+            goal.record(oid, &record)?;
+        }
+        Ok(())
+    }
+
+    /// Judges every record, ascending by OID; with a bound until so many are found.
+    fn scan(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
         let peek = self.peek;
         let changed = peek.changed(Table::Objects)?;
         let mut changed = changed.into_iter().peekable();
         let mut cursor = peek.txn().seek(Table::Objects, &[])?;
-        loop {
+        let full = |goal: &Goal| matches!((goal, bound), (Goal::Oids(o), Some(b)) if o.len() >= b);
+        while !full(goal) {
             let below = cursor.next()?.map(|(key, row)| Ok((oid_of(key)?, row))).transpose()?;
             let end = below.map_or(Oid::MAX, |(oid, _)| oid);
             let mut hidden = false;
             while let Some((oid, row)) = changed.next_if(|(oid, _)| *oid <= end) {
                 hidden |= below.is_some_and(|(below, _)| below == oid);
-                let Some(row) = row else { continue };
-                self.counts.batch += 1;
-                if !self.judged(oid, row, found)? {
-                    return Ok(());
+                if let Some(row) = row {
+                    self.counts.batch += 1;
+                    self.judge_row(goal, oid, row)?;
                 }
             }
-            let Some((oid, row)) = below else { return Ok(()) };
-            if hidden {
-                continue;
-            }
-            self.counts.scanned += 1;
-            if !self.judged(oid, row, found)? {
-                return Ok(());
+            let Some((oid, row)) = below else { break };
+            if !hidden {
+                self.counts.scanned += 1;
+                self.judge_row(goal, oid, row)?;
             }
         }
+        Ok(())
     }
 
-    /// Judges one record; whether to go on.
-    fn judged(&mut self, oid: Oid, row: &[u8], found: &mut Found<'_>) -> Result<bool> {
-        let record = Record::parse(row)?;
-        if self.judge.is_true(&self.plan.node, &record)? {
-            found(&mut self.judge, oid, &record)
-        } else {
-            Ok(true)
+    /// Judges what no segment has, or has no longer; the OIDs, ascending, that were looked at.
+    fn outside(&mut self, goal: &mut Goal) -> Result<Vec<Oid>> {
+        let peek = self.peek;
+        let mut seen = Vec::new();
+        for (oid, row) in peek.changed(Table::Objects)? {
+            seen.push(oid);
+            if let Some(row) = row {
+                self.counts.batch += 1;
+                self.judge_row(goal, oid, row)?;
+            }
         }
+        if self.options.consistency == Consistency::Strong {
+            self.counts.queue = self.judge_listed(Table::Queue, goal, &mut seen)?;
+        }
+        let mut not_sealed = seen.clone();
+        self.counts.tail = self.judge_listed(Table::IndexTail, goal, &mut not_sealed)?;
+        self.unindexed(goal, &seen)?;
+        Ok(seen)
+    }
+
+    /// Judges the objects that a table lists, but for those seen, and adds them to these.
+    fn judge_listed(&mut self, table: Table, goal: &mut Goal, seen: &mut Vec<Oid>) -> Result<u64> {
+        let txn = self.peek.txn();
+        if txn.entries(table)? == 0 {
+            return Ok(0);
+        }
+        let before = seen.len();
+        let mut cursor = txn.seek(table, &[])?;
+        while let Some((key, _)) = cursor.next()? {
+            let oid = oid_of(key)?;
+            if seen[..before].binary_search(&oid).is_err() {
+                self.judge(goal, oid)?;
+                seen.push(oid);
+            }
+        }
+        let judged = seen.len() - before;
+        seen.sort();
+        Ok(judged as u64)
+    }
+
+    /// Judges the objects of mode `none`, which are listed nowhere.
+    fn unindexed(&mut self, goal: &mut Goal, seen: &[Oid]) -> Result<()> {
+        let txn = self.peek.txn();
+        if meta_u64(txn.get(Table::Meta, UNINDEXED)?)? == 0 || !can_be_bare(&self.plan.node) {
+            return Ok(());
+        }
+        let mut cursor = txn.seek(Table::Objects, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            let oid = oid_of(key)?;
+            let unindexed = Record::index_of(row)? == IndexMode::None;
+            if unindexed && seen.binary_search(&oid).is_err() {
+                self.counts.unindexed += 1;
+                self.judge_row(goal, oid, row)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a condition can be true of an object without attributes.
+fn can_be_bare(node: &Node) -> bool {
+    bare(node) != Some(false)
+}
+
+/// What a condition is of an object without attributes, where that follows from this alone.
+fn bare(node: &Node) -> Option<bool> {
+    match node {
+        Node::Const(value) => Some(*value),
+        Node::Not(inner) => bare(inner).map(|value| !value),
+        Node::All(parts) if parts.iter().any(|part| bare(part) == Some(false)) => Some(false),
+        Node::All(parts) => parts.iter().all(|part| bare(part) == Some(true)).then_some(true),
+        Node::Any(parts) if parts.iter().any(|part| bare(part) == Some(true)) => Some(true),
+        Node::Any(parts) => parts.iter().all(|part| bare(part) == Some(false)).then_some(false),
+        Node::Leaf(leaf) => matches!(leaf.about, About::Attr(_)).then_some(false),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::query::ast::Query;
 use crate::query::compile::compile;
 use crate::query::groups::Groups;
 use crate::query::run::Search;
-use crate::realm::Realm;
+use crate::realm::{Mode, Realm};
 
 impl Realm {
     /// The objects that a query finds.
@@ -65,10 +65,20 @@ impl Realm {
 
     /// How a query is answered. It is run to find out.
     pub fn explain(&self, query: &Query, options: &QueryOptions) -> Result<Explanation> {
-        self.search(query, options, |search, peek| {
+        self.run(query, options, true, |search, peek| {
+            search.trace = Some(Vec::new());
             let hits = search.count()?;
-            let (snapshot, records) = (peek.txn().id(), search.counts);
-            Ok(Explanation { snapshot, records, hits, threads: 1, ..Explanation::default() })
+            let mut segments = search.trace.take().unwrap_or_default();
+            segments.sort_by_key(|segment| segment.segment);
+            Ok(Explanation {
+                snapshot: peek.txn().id(),
+                query: query.to_string(),
+                leaves: std::mem::take(&mut search.leaves),
+                segments,
+                records: search.counts,
+                threads: search.threads,
+                hits,
+            })
         })
     }
 
@@ -88,7 +98,7 @@ impl Realm {
         mut read: impl FnMut(&mut Groups<'_>, &Record<'_>) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         self.peek(|peek| {
-            let mut groups = Groups::new(peek, self.root());
+            let mut groups = Groups::new(peek, self.root(), &self.core.groups);
             let mut all = Vec::with_capacity(oids.len());
             for oid in oids {
                 let row = peek.get(Table::Objects, &id_key(*oid))?;
@@ -104,11 +114,25 @@ impl Realm {
         options: &QueryOptions,
         ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.run(query, options, false, ask)
+    }
+
+    fn run<T>(
+        &self,
+        query: &Query,
+        options: &QueryOptions,
+        tell: bool,
+        ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.peek(|peek| {
-            let mut groups = Groups::new(peek, self.root());
+            let mut groups = Groups::new(peek, self.root(), &self.core.groups);
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
-            let plan = compile(query, options, &mut groups, &mut key_id)?;
-            ask(&mut Search::new(peek, &plan, groups, options), peek)
+            let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
+            if self.mode() == Mode::ReadWrite {
+                self.core.asked_for(plan.keys(), options.merge);
+            }
+            let directories = &self.core.directories;
+            ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
         })
     }
 

@@ -3,7 +3,13 @@
 //! ```text
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
+//! engram-bench modes FOLDER COUNT ROUNDS              put with each mode of the index
+//! engram-bench drain POOL                             drain the queue until the input ends
 //! engram-bench build POOL COUNT                       leave a pool with that many arrays
+//! engram-bench fill POOL CORPUS MODE PER_GROUP POLICY DURABILITY BATCH  leave a pool of a corpus
+//! engram-bench peers FOLDER CORPUS WHO DURABILITY     build what Engram's index is compared with
+//! engram-bench ask FOLDER CORPUS QUESTIONS ROUNDS NAMES   the pool evaluation.pool and its peers
+//! engram-bench memory FOLDER QUESTIONS                what its queries take
 //! ```
 //!
 //! `NAMES` is `ordered` or `random`. Each prints JSON: seconds for each unit of work, one number a
@@ -12,12 +18,23 @@
 #![allow(clippy::cast_precision_loss, reason = "counts and sizes here are far below 2^53")]
 
 mod bare;
+mod corpus;
+mod counting;
+mod evaluate;
 mod growth;
+mod miqs;
+mod modes;
+mod ours;
+mod radix;
 mod small;
+mod sqlite;
 mod store;
 
 use std::path::Path;
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// Any failure ends the program with its message.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -28,6 +45,9 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["small", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| small::measure(Path::new(folder), count, rounds)),
+        ["modes", folder, count, rounds] => numbers([count, rounds])
+            .and_then(|[count, rounds]| modes::measure(Path::new(folder), count, rounds)),
+        ["drain", pool] => modes::drain(Path::new(pool)),
         ["growth", folder, names, few, many, puts, rounds] => numbers([few, many, puts, rounds])
             .and_then(|[few, many, puts, rounds]| {
                 let plan = growth::Plan { few, many, puts, rounds, random: names == "random" };
@@ -38,6 +58,20 @@ fn main() -> ExitCode {
             store.fill(count, false)?;
             Ok(format!("{{\"objects\": {count}}}"))
         }),
+        ["fill", pool, corpus, mode, per_group, policy, durability, batch] => {
+            let words = [mode, per_group, policy, durability, batch];
+            evaluate::fill(Path::new(pool), Path::new(corpus), words)
+        }
+        ["peers", folder, corpus, who, durability] => {
+            evaluate::peers(Path::new(folder), Path::new(corpus), [who, durability])
+        }
+        ["ask", folder, corpus, questions, rounds, names] => {
+            numbers([rounds]).and_then(|[rounds]| {
+                let [folder, corpus, questions] = [folder, corpus, questions].map(Path::new);
+                evaluate::ask(folder, corpus, questions, rounds, names)
+            })
+        }
+        ["memory", folder, questions] => evaluate::memory(Path::new(folder), Path::new(questions)),
         _ => Err("usage: engram-bench small|growth|build …; see src/main.rs".into()),
     };
     match done {

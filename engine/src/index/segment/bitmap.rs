@@ -207,7 +207,8 @@ mod tests {
             prop_assert_eq!(bitmap.iter().collect::<Vec<_>>(), positions.clone());
             prop_assert_eq!(bitmap.count(), positions.len());
             prop_assert_eq!(bitmap.is_full(), a.iter().all(|is_in| *is_in));
-            prop_assert_eq!(Bitmap::from_bytes(&bitmap.to_bytes(), a.len()).unwrap(), bitmap.clone());
+            let read = Bitmap::from_bytes(&bitmap.to_bytes(), a.len()).unwrap();
+            prop_assert_eq!(&read, &bitmap);
 
             let spread = bitmap.spread(&of(&b));
             for (rank, position) in positions.into_iter().enumerate() {

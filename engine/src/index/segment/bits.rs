@@ -46,11 +46,6 @@ impl<'a> Packed<'a> {
         Some(Packed { bytes: taken, width, len })
     }
 
-    /// The bits of an item.
-    pub(crate) fn width(&self) -> u32 {
-        self.width
-    }
-
     fn mask(&self) -> u64 {
         if self.width == 64 { u64::MAX } else { (1 << self.width) - 1 }
     }
@@ -59,15 +54,12 @@ impl<'a> Packed<'a> {
     pub(crate) fn get(&self, at: usize) -> u64 {
         let bit = at * self.width as usize;
         let from = self.bytes.get(bit / 8..).unwrap_or_default();
-        let word = match from.first_chunk::<8>() {
-            Some(whole) => u64::from_le_bytes(*whole),
-            None => {
-                let mut whole = [0; 8];
-                whole[..from.len()].copy_from_slice(from);
-                u64::from_le_bytes(whole)
-            }
-        };
-        word >> (bit % 8) & self.mask()
+        let whole = from.first_chunk().copied().unwrap_or_else(|| {
+            let mut whole = [0; 8];
+            whole[..from.len()].copy_from_slice(from);
+            whole
+        });
+        u64::from_le_bytes(whole) >> (bit % 8) & self.mask()
     }
 
     /// The items `64 * block..`, up to 64 of them; returns how many. What lies behind them in `out`
@@ -87,12 +79,28 @@ impl<'a> Packed<'a> {
             &copy
         };
         let bytes = &bytes[..8 * width + 8];
-        for (at, item) in out.iter_mut().enumerate() {
-            let bit = at * width;
-            let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
-            *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
+        // The widths of codes, with shifts that the compiler knows.
+        macro_rules! unpack {
+            ($($width:literal)*) => {
+                match width {
+                    $($width => unpack_block(bytes, $width, (1 << $width) - 1, out),)*
+                    _ => unpack_block(bytes, width, mask, out),
+                }
+            };
         }
+        unpack!(1 2 3 4 5 6 7 8 9 10 11 12);
         count
+    }
+}
+
+#[allow(clippy::inline_always)] // the code of a width is worth its bytes
+#[inline(always)]
+fn unpack_block(bytes: &[u8], width: usize, mask: u64, out: &mut [u64; 64]) {
+    let bytes = &bytes[..8 * width + 8];
+    for (at, item) in out.iter_mut().enumerate() {
+        let bit = at * width;
+        let whole = bytes[bit / 8..].first_chunk::<8>().expect("a word follows");
+        *item = u64::from_le_bytes(*whole) >> (bit % 8) & mask;
     }
 }
 

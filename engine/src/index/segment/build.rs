@@ -4,10 +4,10 @@
 //!
 //! LMDB keeps a row of up to about 2,030 bytes beside others in a page of 4,096; a longer one takes
 //! whole pages of its own, with a head of 16 bytes, so half a page is lost on average. A segment of
-//! 46 columns that kept each group of four in a row of its own would lose as much as all its columns
-//! take. So groups lie one behind the other in as few parts as [`PART_BYTES`] allows, usually one:
-//! a part is only a row of the catalog, and says nothing about what is read, since nothing of a
-//! mapped row is touched but the columns that are asked for.
+//! 46 columns that kept each group of four in a row of its own would lose nearly as much as its
+//! columns take. So groups lie one behind the other in as few parts as [`PART_BYTES`] allows,
+//! usually one: a part is only a row of the catalog, and says nothing about what is read, since
+//! nothing of a mapped row is touched but the columns that are asked for.
 
 use std::hash::BuildHasher;
 
@@ -223,7 +223,9 @@ impl<'r> Gathering<'r> {
         let codes: Vec<u32> =
             self.codes.iter().copied().filter(|code| *code < UNSURE_CELL).collect();
         let mut counts = vec![0; self.cells.len()];
-        codes.iter().for_each(|code| counts[*code as usize] += 1);
+        for code in &codes {
+            counts[*code as usize] += 1;
+        }
         let mut zone = ZoneBuilder::default();
         self.cells.iter().zip(&counts).for_each(|(cell, count)| zone.add(cell, *count));
 

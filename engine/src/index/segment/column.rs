@@ -32,6 +32,9 @@ pub(super) const UNSURE: u64 = 1;
 /// The row has no such column.
 pub(super) const ABSENT: u64 = 2;
 
+/// What a row has: nothing, something of which its record alone says what it is, or a cell.
+pub(crate) type Slot<'a> = Option<Option<Cell<'a>>>;
+
 /// What is known of a test's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
@@ -159,7 +162,7 @@ impl<'a> Column<'a> {
     }
 
     /// What a row has: `None` if it has no such column, `Some(None)` if its record alone says.
-    pub(crate) fn cell(&self, position: usize) -> Result<Option<Option<Cell<'a>>>> {
+    pub(crate) fn cell(&self, position: usize) -> Result<Slot<'a>> {
         let at = match &self.sure {
             None if position < self.rows => position,
             Some(sure) if sure.contains(position) => sure.rank(position),

@@ -7,7 +7,7 @@
 //! | 8 | 2 | rows |
 //! | 10 | 2 | columns |
 //! | 12 | 2 | groups that have columns |
-//! | 14 | 13 each | columns, ascending: key (4), offset (4), SF (2), place of the group (2), flags |
+//! | 14 | 13 each | columns by key: key (4), offset (4), SF (2), place of the group (2), flags |
 //! | | 10 each | groups, in the order of their columns: id (4), part (2), bytes (4) |
 //! | | | OIDs, ascending: a sequence |
 //!

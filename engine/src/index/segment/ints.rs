@@ -294,7 +294,9 @@ impl<'a> Ints<'a> {
         match &self.form {
             Form::Packed(framed) => {
                 framed.items.unpack(block, out);
-                out.iter_mut().for_each(|item| *item = item.wrapping_add(framed.least));
+                for item in out {
+                    *item = item.wrapping_add(framed.least);
+                }
             }
             Form::Steps { count: stretches, ends, firsts, steps } => {
                 let from = (block * BLOCK) as u64;
@@ -336,7 +338,9 @@ impl<'a> Ints<'a> {
         let mut out = [0; BLOCK];
         for block in 0..self.len.div_ceil(BLOCK) {
             let count = self.block(block, &mut out);
-            out[..count].iter().for_each(|item| visit(*item));
+            for item in &out[..count] {
+                visit(*item);
+            }
         }
     }
 
@@ -368,19 +372,19 @@ impl<'a> Ints<'a> {
 
     /// Which numbers pass.
     pub(crate) fn matching(&self, mut passes: impl FnMut(u64) -> bool) -> Bitmap {
-        if let Form::Steps { count, ends, firsts, steps } = &self.form {
-            if (0..*count).all(|place| steps.get(place) == 0) {
-                let mut bitmap = Bitmap::new(self.len);
-                let mut start = 0;
-                for place in 0..*count {
-                    let end = (ends.get(place) as usize).min(self.len);
-                    if passes(firsts.get(place)) {
-                        bitmap.insert_range(start, end);
-                    }
-                    start = end;
+        if let Form::Steps { count, ends, firsts, steps } = &self.form
+            && (0..*count).all(|place| steps.get(place) == 0)
+        {
+            let mut bitmap = Bitmap::new(self.len);
+            let mut start = 0;
+            for place in 0..*count {
+                let end = (ends.get(place) as usize).min(self.len);
+                if passes(firsts.get(place)) {
+                    bitmap.insert_range(start, end);
                 }
-                return bitmap;
+                start = end;
             }
+            return bitmap;
         }
         self.select(|block, out| self.block(block, out), passes)
     }

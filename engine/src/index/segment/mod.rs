@@ -1,9 +1,9 @@
 //! Sealed segments: columns over up to some thousands of objects, never changed once written.
 //!
-//! [`build()`] makes a segment from rows; [`Segment`] reads its head and [`Column`] a column of one of
-//! its parts, in place. Nothing here knows the catalog. Part `n` of a segment is the row (segment,
-//! n) of `index_segments`: part 0 is the head, and a [`ColumnEntry`] says in which part its column
-//! lies. A row of a segment is a *position*: the OIDs ascend, so positions do too.
+//! [`build()`] makes a segment from rows; [`Segment`] reads its head and [`Column`] a column of one
+//! of its parts, in place. Nothing here knows the catalog. Part `n` of a segment is the row
+//! (segment, n) of `index_segments`: part 0 is the head, and a [`ColumnEntry`] says in which part
+//! its column lies. A row of a segment is a *position*: the OIDs ascend, so positions do too.
 //!
 //! Nothing on media is believed: bytes that a segment cannot have are an error, or they are some
 //! other segment, but never more than a segment's worth of work.
@@ -22,6 +22,6 @@ mod tests;
 
 pub(crate) use bitmap::Bitmap;
 pub(crate) use build::{Built, build};
-pub(crate) use column::{Column, Marks};
+pub(crate) use column::{Column, Marks, Slot};
 pub(crate) use head::{ColumnEntry, GroupEntry, Segment};
 pub(crate) use layout::{AttributeGroup, BUILTIN_GROUP, GroupKind, Layout, OTHER_GROUP, ROWS_MAX};

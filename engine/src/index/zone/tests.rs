@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::index::cell::compare;
 use crate::index::range::Bound;
+use crate::index::segment::Slot;
 
 /// Numbers close to each other and to where doubles lose integers, strings that share prefixes.
 pub(crate) fn any_cell() -> impl Strategy<Value = Cell<'static>> {
@@ -37,7 +38,7 @@ pub(crate) fn any_range() -> impl Strategy<Value = Range<'static>> {
     })
 }
 
-fn zones_of(cells: &[Option<Option<Cell<'_>>>]) -> Vec<Zone> {
+fn zones_of(cells: &[Slot<'_>]) -> Vec<Zone> {
     let mut builder = ZoneBuilder::default();
     cells.iter().flatten().flatten().for_each(|cell| builder.add(cell, 1));
     let sf = cells.iter().flatten().count();
@@ -50,7 +51,7 @@ fn zones_of(cells: &[Option<Option<Cell<'_>>>]) -> Vec<Zone> {
 }
 
 /// What may truly be said: unsure rows may pass or fail.
-fn check(verdict: Verdict, cells: &[Option<Option<Cell<'_>>>], test: impl Fn(&Cell<'_>) -> bool) {
+fn check(verdict: Verdict, cells: &[Slot<'_>], test: impl Fn(&Cell<'_>) -> bool) {
     let sure = cells.iter().flatten().flatten().filter(|cell| test(cell)).count();
     let unsure = cells.iter().flatten().filter(|cell| cell.is_none()).count();
     match verdict {

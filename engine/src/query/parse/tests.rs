@@ -159,6 +159,32 @@ fn depth_and_length_are_bounded() {
     assert!(parse(&" ".repeat(QUERY_BYTES_MAX)).is_ok());
 }
 
+#[test]
+fn messages_stay_short_however_long_a_query_is() {
+    let many = |piece: &str| piece.repeat(1 << 15);
+    let (x, one) = (many("x"), many("1"));
+    let queries = [
+        x.clone(),
+        format!("{x} is"),
+        format!("`{x}` 5"),
+        format!("a = {x}"),
+        format!("a = {one}"),
+        format!("a = {one}z"),
+        format!("a = 1 '{x}'"),
+        format!("@{x}"),
+        format!("'{x}' = 5"),
+        format!("a = '{x}"),
+        many("("),
+        many("日"),
+        format!("a {}", many("<")),
+    ];
+    for query in queries {
+        let error = parse(&query).expect_err("ill-formed");
+        let message = error.message();
+        assert!(message.chars().count() < 600, "{}", message.chars().take(900).collect::<String>());
+    }
+}
+
 fn some_text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[a-z`\"'\\\\% \n\t]{0,6}"]
 }
