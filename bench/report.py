@@ -55,6 +55,8 @@ def amount(line: Line, name: str) -> str:
 def required(bound: Bound, unit: str) -> str:
     """Return what a bound asks for, in words."""
     match bound.kind:
+        case "speed" if unit in {"B", "MiB"}:
+            return f"at least {bound.limit:g} x smaller"
         case "speed":
             return f"at least {bound.limit:g} x as fast"
         case "time":

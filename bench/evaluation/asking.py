@@ -125,11 +125,11 @@ def scans(setting: Setting, there: Stage) -> Iterator[Line]:
     """Scan with two threads and with one, and see what memory that takes."""
     scan = "(d_lat > 0 or source = 'source-01') and not (region = 'region-00')"
     there.questions = [questions.both_ways("scan", scan)]
-    samples = there.ask(setting.rounds, "engram", "engram, two threads")["scan"]
+    samples = there.ask(setting.rounds, "engram", "engram on two threads")["scan"]
     hits = int(samples.pop("hits")[0])
     line = Line(f"scan of {len(there.corpus):,} objects ({hits:,} hits), two threads", "ms", [])
     line.samples.update(samples)
-    line.bounds.append(Bound("engram, two threads", "engram", "speed", 1.5))
+    line.bounds.append(Bound("engram on two threads", "engram", "speed", 1.5))
     yield line
     there.questions += questions.more(there.corpus)
     questions.write(there.questions, there.folder / "questions")
