@@ -109,7 +109,8 @@ def durable(setting: Setting) -> Iterator[Line]:
     with tempfile.TemporaryDirectory(prefix="engram-durable-", dir=disk()) as folder:
         there = stage(replace(setting, folder=Path(folder)), made)
         line = Line("store an object of 37 attributes, synced, one commit", "us", [])
-        for mode in ("sync", "none") * 3:
+        there.fill("none", durability="system", batch=1)
+        for mode in ("sync", "none") * 5:
             taken_s = there.fill(mode, durability="system", batch=1)["whole"]["taken"][0]
             line.samples.setdefault(mode, []).append(taken_s)
         line.bounds = [Bound("sync", "none", "show")]
