@@ -10,6 +10,9 @@ use crate::error::Result;
 use crate::fail;
 use crate::id::Oid;
 
+/// The id that a row is of, and the row; none where it is removed.
+type ChangedRow<'a> = (Oid, Option<&'a [u8]>);
+
 /// A snapshot with a batch's changes above it, if a batch runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Peek<'a> {
@@ -43,7 +46,7 @@ impl<'a> Peek<'a> {
     }
 
     /// The rows of a table, keyed by ids, that the batch changes, in order; `None` where it removes.
-    pub(crate) fn changed(&self, table: Table) -> Result<Vec<(Oid, Option<&'a [u8]>)>> {
+    pub(crate) fn changed(&self, table: Table) -> Result<Vec<ChangedRow<'a>>> {
         let Some(over) = self.over else { return Ok(Vec::new()) };
         let mut changed = Vec::new();
         for row in over.layers[table as usize].in_order() {

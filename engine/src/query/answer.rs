@@ -22,6 +22,9 @@ pub struct QueryOptions {
     pub threads: Option<usize>,
     /// Judge every record, and leave the index alone.
     pub brute_force: bool,
+    /// Have the attributes that the query names kept together from the next maintenance on, as if
+    /// they had been asked for together often.
+    pub merge: bool,
     /// Only objects below this group; `None` for the whole namespace. Relative paths in the query
     /// start here too.
     pub root: Option<Gid>,

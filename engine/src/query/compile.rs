@@ -105,6 +105,33 @@ pub(crate) struct Plan {
     pub limit: Option<usize>,
     /// How many leaves there are.
     pub leaves: usize,
+    /// The leaves as a query says them, by number, where somebody wants to know.
+    pub texts: Vec<String>,
+}
+
+impl Plan {
+    /// The attributes that the condition names.
+    pub(crate) fn keys(&self) -> Vec<KeyId> {
+        let mut leaves = Vec::new();
+        leaves_of(&self.node, &mut leaves);
+        let keys = leaves.iter().filter_map(|leaf| match leaf.about {
+            About::Attr(key) => Some(key),
+            _ => None,
+        });
+        keys.collect()
+    }
+}
+
+/// The leaves of a condition.
+pub(crate) fn leaves_of<'p>(node: &'p Node, leaves: &mut Vec<&'p Leaf>) {
+    match node {
+        Node::Const(_) => {}
+        Node::Not(inner) => leaves_of(inner, leaves),
+        Node::All(parts) | Node::Any(parts) => {
+            parts.iter().for_each(|part| leaves_of(part, leaves));
+        }
+        Node::Leaf(leaf) => leaves.push(leaf),
+    }
 }
 
 /// Makes a query ready.
@@ -113,14 +140,17 @@ pub(crate) fn compile(
     options: &QueryOptions,
     groups: &mut Groups<'_>,
     key_id: &mut dyn FnMut(&str) -> Result<Option<KeyId>>,
+    tell: bool,
 ) -> Result<Plan> {
     let namespace = groups.root();
     let from = options.root.unwrap_or(namespace);
     groups.require(from)?;
-    let mut compiler = Compiler { groups, key_id, from, leaves: 0 };
+    let texts = Vec::new();
+    let mut compiler = Compiler { groups, key_id, from, leaves: 0, tell, texts };
     let mut node = compiler.expr(&query.expr)?;
     if from != namespace {
-        let below = compiler.leaf(About::Group(GroupField::Under(from)), Predicate::Exists);
+        let about = About::Group(GroupField::Under(from));
+        let below = compiler.leaf(about, Predicate::Exists, || "below the group asked".to_owned());
         node = all(vec![below, node]);
     }
     let mut order = Vec::with_capacity(query.order_by.len());
@@ -130,7 +160,7 @@ pub(crate) fn compile(
     }
     let limit = query.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let search = searchable(&node);
-    Ok(Plan { node, search, order, limit, leaves: compiler.leaves })
+    Ok(Plan { node, search, order, limit, leaves: compiler.leaves, texts: compiler.texts })
 }
 
 /// The condition, with tests of the path said of groups and names.
@@ -153,6 +183,8 @@ struct Compiler<'c, 'a> {
     key_id: &'c mut dyn FnMut(&str) -> Result<Option<KeyId>>,
     from: Gid,
     leaves: usize,
+    tell: bool,
+    texts: Vec<String>,
 }
 
 impl Compiler<'_, '_> {
@@ -164,7 +196,10 @@ impl Compiler<'_, '_> {
             Expr::Not(inner) => not(self.expr(inner)?),
             Expr::Under(path) => match self.groups.find(self.from, path)? {
                 Some(gid) if gid == self.groups.root() => Node::Const(true),
-                Some(gid) => self.leaf(About::Group(GroupField::Under(gid)), Predicate::Exists),
+                Some(gid) => {
+                    let about = About::Group(GroupField::Under(gid));
+                    self.leaf(about, Predicate::Exists, || expr.to_string())
+                }
                 None => Node::Const(false),
             },
             Expr::Test(field, test) => self.test(field, test)?,
@@ -177,15 +212,16 @@ impl Compiler<'_, '_> {
 
     fn test(&mut self, field: &Field, test: &Test) -> Result<Node> {
         let predicate = Predicate::new(test);
+        let text = || Expr::Test(field.clone(), test.clone()).to_string();
         if matches!(field, Field::Builtin(Builtin::Scope)) {
             return Ok(Node::Const(predicate.cell(&Cell::Text(SCOPE.into()))));
         }
         if matches!(field, Field::Builtin(Builtin::Path)) {
             let parts = self.path_parts(test);
-            return Ok(self.leaf(About::Path(Box::new(Parts(parts))), predicate));
+            return Ok(self.leaf(About::Path(Box::new(Parts(parts))), predicate, text));
         }
         Ok(match self.field(field)? {
-            Some(about) => self.leaf(about, predicate),
+            Some(about) => self.leaf(about, predicate, text),
             None => Node::Const(false),
         })
     }
@@ -205,9 +241,12 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn leaf(&mut self, about: About, predicate: Predicate) -> Node {
+    fn leaf(&mut self, about: About, predicate: Predicate, text: impl FnOnce() -> String) -> Node {
         let number = self.leaves;
         self.leaves += 1;
+        if self.tell {
+            self.texts.push(text());
+        }
         Node::Leaf(Leaf { number, about, predicate })
     }
 
@@ -223,39 +262,39 @@ impl Compiler<'_, '_> {
                 Some(any(literals.iter().map(|literal| self.path_equals(literal)).collect()))
             }
             Test::Contains(Literal::Text(part)) => {
-                let within = self.group_path(Test::Contains(Literal::Text(part.clone())));
+                let within = self.group_path(&Test::Contains(Literal::Text(part.clone())));
                 Some(match part.rsplit_once('/') {
                     None => {
-                        let name = self.name(Test::Contains(Literal::Text(part.clone())));
+                        let name = self.name(&Test::Contains(Literal::Text(part.clone())));
                         any(vec![within, name])
                     }
                     Some((above, name)) => {
-                        let above = self.group_path(Test::EndsWith(above.to_owned()));
-                        let name = self.name(Test::StartsWith(name.to_owned()));
+                        let above = self.group_path(&Test::EndsWith(above.to_owned()));
+                        let name = self.name(&Test::StartsWith(name.to_owned()));
                         any(vec![within, all(vec![self.not_root(), above, name])])
                     }
                 })
             }
             Test::StartsWith(start) => {
-                let within = self.group_path(Test::StartsWith(start.clone()));
+                let within = self.group_path(&Test::StartsWith(start.clone()));
                 let (root, not_root) = (self.root(), self.not_root());
                 Some(match start.rsplit_once('/') {
                     None => {
-                        let name = self.name(Test::StartsWith(start.clone()));
+                        let name = self.name(&Test::StartsWith(start.clone()));
                         any(vec![all(vec![not_root, within]), all(vec![root, name])])
                     }
                     Some((above, name)) => {
-                        let above = self.group_path(text_equals(above));
-                        let name = self.name(Test::StartsWith(name.to_owned()));
+                        let above = self.group_path(&text_equals(above));
+                        let name = self.name(&Test::StartsWith(name.to_owned()));
                         all(vec![not_root, any(vec![within, all(vec![above, name])])])
                     }
                 })
             }
             Test::EndsWith(end) => Some(match end.rsplit_once('/') {
-                None => self.name(Test::EndsWith(end.clone())),
+                None => self.name(&Test::EndsWith(end.clone())),
                 Some((above, name)) => {
-                    let above = self.group_path(Test::EndsWith(above.to_owned()));
-                    all(vec![self.not_root(), above, self.name(text_equals(name))])
+                    let above = self.group_path(&Test::EndsWith(above.to_owned()));
+                    all(vec![self.not_root(), above, self.name(&text_equals(name))])
                 }
             }),
             Test::Exists => Some(Node::Const(true)),
@@ -266,24 +305,27 @@ impl Compiler<'_, '_> {
     fn path_equals(&mut self, literal: &Literal) -> Node {
         let Literal::Text(text) = literal else { return Node::Const(false) };
         match text.rsplit_once('/') {
-            None => all(vec![self.root(), self.name(text_equals(text))]),
+            None => all(vec![self.root(), self.name(&text_equals(text))]),
             Some((above, name)) => {
-                let above = self.group_path(text_equals(above));
-                all(vec![self.not_root(), above, self.name(text_equals(name))])
+                let above = self.group_path(&text_equals(above));
+                all(vec![self.not_root(), above, self.name(&text_equals(name))])
             }
         }
     }
 
-    fn name(&mut self, test: Test) -> Node {
-        self.leaf(About::Name, Predicate::new(&test))
+    fn name(&mut self, test: &Test) -> Node {
+        let text = || Expr::Test(Field::Builtin(Builtin::Name), test.clone()).to_string();
+        self.leaf(About::Name, Predicate::new(test), text)
     }
 
-    fn group_path(&mut self, test: Test) -> Node {
-        self.leaf(About::Group(GroupField::Path), Predicate::new(&test))
+    fn group_path(&mut self, test: &Test) -> Node {
+        let text = || Expr::Test(Field::Builtin(Builtin::Group), test.clone()).to_string();
+        self.leaf(About::Group(GroupField::Path), Predicate::new(test), text)
     }
 
     fn root(&mut self) -> Node {
-        self.leaf(About::Group(GroupField::Root), Predicate::Exists)
+        let about = About::Group(GroupField::Root);
+        self.leaf(about, Predicate::Exists, || "in the root itself".to_owned())
     }
 
     fn not_root(&mut self) -> Node {

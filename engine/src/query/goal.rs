@@ -21,6 +21,8 @@ use crate::object::Record;
 pub(crate) enum Goal {
     /// Which objects.
     Oids(Vec<Oid>),
+    /// Which positions of each segment: on the way to which objects.
+    Bits(Vec<Bitmap>),
     /// How many objects.
     Count(u64),
     /// How many attributes.
@@ -34,6 +36,7 @@ impl Goal {
     pub(crate) fn anew(&self) -> Goal {
         match self {
             Goal::Oids(_) => Goal::Oids(Vec::new()),
+            Goal::Bits(_) => Goal::Bits(Vec::new()),
             Goal::Count(_) => Goal::Count(0),
             Goal::Attributes(_) => Goal::Attributes(0),
             Goal::Keys(_) => Goal::Keys(BTreeMap::new()),
@@ -44,6 +47,7 @@ impl Goal {
     pub(crate) fn record(&mut self, oid: Oid, record: &Record<'_>) -> Result<()> {
         match self {
             Goal::Oids(oids) => oids.push(oid),
+            Goal::Bits(_) => unreachable!("records are not judged by position"),
             Goal::Count(count) => *count += 1,
             Goal::Attributes(count) => {
                 for entry in attrs::entries(seen_attrs(record)) {
@@ -63,7 +67,7 @@ impl Goal {
     /// The columns that it reads.
     pub(crate) fn columns(&self, piece: &Piece<'_>) -> Result<Vec<ColumnKey>> {
         match self {
-            Goal::Oids(_) | Goal::Count(_) => Ok(Vec::new()),
+            Goal::Oids(_) | Goal::Bits(_) | Goal::Count(_) => Ok(Vec::new()),
             Goal::Attributes(_) => Ok(vec![NATTRS]),
             Goal::Keys(_) => {
                 let keys = piece.segment.columns().map(|entry| entry.map(|entry| entry.key));
@@ -90,6 +94,7 @@ impl Goal {
                 oids.reserve(count);
                 oids.extend(hits.iter().filter_map(|at| piece.segment.oid(at)));
             }
+            Goal::Bits(bits) => bits.push(hits.clone()),
             Goal::Count(sum) => *sum += count as u64,
             Goal::Attributes(sum) => *sum += attributes(piece, hits)?,
             Goal::Keys(keys) => {

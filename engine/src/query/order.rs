@@ -15,20 +15,20 @@ use crate::object::Record;
 /// Kept beside the limit before the rest is let go of.
 const SLACK: usize = 1024;
 
-/// The values that a hit is ordered by, and the hit.
-type Hit = (Vec<Option<Cell<'static>>>, Oid);
-
 /// Hits on their way into order.
 pub(crate) struct Sorter<'p> {
     keys: &'p [OrderKey],
     limit: usize,
-    hits: Vec<Hit>,
+    oids: Vec<Oid>,
+    /// What each hit is ordered by, one hit after another.
+    cells: Vec<Option<Cell<'static>>>,
 }
 
 impl<'p> Sorter<'p> {
     /// None yet.
     pub(crate) fn new(keys: &'p [OrderKey], limit: Option<usize>) -> Self {
-        Sorter { keys, limit: limit.unwrap_or(usize::MAX), hits: Vec::new() }
+        let limit = limit.unwrap_or(usize::MAX);
+        Sorter { keys, limit, oids: Vec::new(), cells: Vec::new() }
     }
 
     /// Takes a hit.
@@ -38,49 +38,57 @@ impl<'p> Sorter<'p> {
         oid: Oid,
         record: &Record<'_>,
     ) -> Result<()> {
-        let mut cells = Vec::with_capacity(self.keys.len());
         for key in self.keys {
-            cells.push(match &key.about {
+            self.cells.push(match &key.about {
                 Some(about) => judge.order_cell(about, record)?,
                 None => None,
             });
         }
-        self.hits.push((cells, oid));
-        if self.hits.len() >= self.limit.saturating_mul(2).saturating_add(SLACK) {
-            self.trim();
+        self.oids.push(oid);
+        if self.oids.len() >= self.limit.saturating_mul(2).saturating_add(SLACK) {
+            let kept = self.first();
+            let (mut oids, mut cells) = (Vec::new(), Vec::new());
+            for at in kept {
+                oids.push(self.oids[at as usize]);
+                let from = at as usize * self.keys.len();
+                cells.extend(self.cells[from..from + self.keys.len()].iter_mut().map(Option::take));
+            }
+            (self.oids, self.cells) = (oids, cells);
         }
         Ok(())
     }
 
-    fn trim(&mut self) {
-        let keys = self.keys;
-        if self.limit < self.hits.len() {
-            self.hits.select_nth_unstable_by(self.limit, |a, b| compare(keys, a, b));
-            self.hits.truncate(self.limit);
+    /// The first hits, up to the limit, by their places; in order.
+    fn first(&self) -> Vec<u32> {
+        let mut places: Vec<u32> = (0..self.oids.len() as u32).collect();
+        if self.limit < places.len() {
+            places.select_nth_unstable_by(self.limit, |a, b| self.compare(*a, *b));
+            places.truncate(self.limit);
         }
+        places.sort_unstable_by(|a, b| self.compare(*a, *b));
+        places
     }
 
     /// The hits in order.
-    pub(crate) fn finish(mut self) -> Vec<Oid> {
-        self.trim();
-        let keys = self.keys;
-        self.hits.sort_unstable_by(|a, b| compare(keys, a, b));
-        self.hits.into_iter().map(|(_, oid)| oid).collect()
+    pub(crate) fn finish(self) -> Vec<Oid> {
+        self.first().into_iter().map(|at| self.oids[at as usize]).collect()
     }
-}
 
-fn compare(keys: &[OrderKey], a: &Hit, b: &Hit) -> Ordering {
-    for ((key, a), b) in keys.iter().zip(&a.0).zip(&b.0) {
-        let order = match (a, b) {
-            (None, None) => Ordering::Equal,
-            (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => Ordering::Less,
-            (Some(a), Some(b)) if key.descending => total_order(b, a),
-            (Some(a), Some(b)) => total_order(a, b),
-        };
-        if order.is_ne() {
-            return order;
+    fn compare(&self, a: u32, b: u32) -> Ordering {
+        let (a, b) = (a as usize, b as usize);
+        for (place, key) in self.keys.iter().enumerate() {
+            let cell = |hit: usize| &self.cells[hit * self.keys.len() + place];
+            let order = match (cell(a), cell(b)) {
+                (None, None) => Ordering::Equal,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(_), None) => Ordering::Less,
+                (Some(a), Some(b)) if key.descending => total_order(b, a),
+                (Some(a), Some(b)) => total_order(a, b),
+            };
+            if order.is_ne() {
+                return order;
+            }
         }
+        self.oids[a].cmp(&self.oids[b])
     }
-    a.1.cmp(&b.1)
 }

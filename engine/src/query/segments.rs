@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 
 use super::answer::SegmentExplanation;
-use super::compile::{About, Leaf, Node};
+use super::compile::{About, leaves_of};
 use super::eval::Searcher;
 use super::goal::Goal;
 use super::groups::Groups;
@@ -79,6 +79,7 @@ impl<'a> Search<'a> {
         order.retain(|place| verdicts[*place] != NONE);
         // Usually they are in order, and then what is found is.
         order.sort_by_key(|place| directory[*place].min);
+        self.explain_leaves(&ready);
         self.explain_skipped(&directory, &verdicts);
         let dead = txn.entries(Table::IndexDead)? > 0;
         let searcher = Searcher::new(&ready, Some(Source(txn)));
@@ -166,6 +167,12 @@ impl<'a> Search<'a> {
         });
     }
 
+    fn explain_leaves(&mut self, ready: &[Option<Ready<'_>>]) {
+        if self.trace.is_some() {
+            self.leaves = ready.iter().flatten().map(|r| r.explain(&self.plan.texts)).collect();
+        }
+    }
+
     fn explain_skipped(&mut self, directory: &[Entry], verdicts: &[u8]) {
         if self.trace.is_some() {
             for (entry, _) in directory.iter().zip(verdicts).filter(|(_, v)| **v == NONE) {
@@ -186,18 +193,6 @@ fn beyond(goal: &mut Goal, bound: Option<usize>, entry: Entry) -> bool {
         oids.truncate(bound);
     }
     oids.iter().max().is_some_and(|greatest| *greatest < entry.min)
-}
-
-/// The leaves of a condition.
-fn leaves_of<'p>(node: &'p Node, leaves: &mut Vec<&'p Leaf>) {
-    match node {
-        Node::Const(_) => {}
-        Node::Not(inner) => leaves_of(inner, leaves),
-        Node::All(parts) | Node::Any(parts) => {
-            parts.iter().for_each(|part| leaves_of(part, leaves));
-        }
-        Node::Leaf(leaf) => leaves.push(leaf),
-    }
 }
 
 /// Answers the leaves about groups, of which a segment has few.

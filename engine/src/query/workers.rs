@@ -15,6 +15,7 @@ use super::sealed::Piece;
 use super::zones::Ready;
 use crate::error::Result;
 use crate::id::Oid;
+use crate::index::segment::{Bitmap, Segment};
 use crate::realm::lock;
 
 /// What a segment left open, and what became of it.
@@ -56,7 +57,8 @@ pub(crate) fn search<'t>(
     Ok(Found { unsure, explanation })
 }
 
-/// Searches segments whose parts are at hand, with so many threads.
+/// Searches segments whose parts are at hand, with so many threads. Objects found come in the order
+/// of the segments.
 pub(crate) fn share(
     threads: usize,
     ready: &[Option<Ready<'_>>],
@@ -67,36 +69,79 @@ pub(crate) fn share(
     if pieces.is_empty() {
         return Ok(Vec::new());
     }
-    let queue = Mutex::new(pieces.into_iter());
-    let part = goal.anew();
-    let work = |worker: usize, mut goal: Goal| -> Result<(Goal, Vec<Found>)> {
+    let queue = Mutex::new(pieces.into_iter().enumerate());
+    let part = match goal {
+        Goal::Oids(_) => Goal::Bits(Vec::new()),
+        _ => goal.anew(),
+    };
+    let done = side_by_side(threads, &|worker| {
         let searcher = Searcher::new(ready, None);
-        let mut found = Vec::new();
+        let (mut goal, mut found, mut searched) = (part.anew(), Vec::new(), Vec::new());
         loop {
             let next = lock(&queue).next();
-            let Some(mut piece) = next else { return Ok((goal, found)) };
+            let Some((place, mut piece)) = next else { return Ok((goal, found, searched)) };
             found.push(search(&searcher, node, &mut goal, &mut piece, worker)?);
+            if let Goal::Bits(bits) = &mut goal {
+                searched.extend(bits.pop().map(|hits| (place, piece.segment, hits)));
+            }
         }
-    };
-    let done = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads)
-            .map(|worker| {
-                let part = part.anew();
-                let work = &work;
-                scope.spawn(move || work(worker, part))
-            })
-            .collect();
-        let mut done = vec![work(0, part.anew())];
+    })?;
+    let (mut all, mut segments) = (Vec::new(), Vec::new());
+    for (theirs, mut found, mut searched) in done {
+        if !matches!(theirs, Goal::Bits(_)) {
+            goal.unite(theirs);
+        }
+        all.append(&mut found);
+        segments.append(&mut searched);
+    }
+    if let Goal::Oids(oids) = goal {
+        segments.sort_unstable_by_key(|(place, ..)| *place);
+        list(threads, oids, &segments)?;
+    }
+    Ok(all)
+}
+
+/// Appends the OIDs of hits, each thread its part of them: fresh memory is slow to touch.
+fn list(threads: usize, oids: &mut Vec<Oid>, hits: &[(usize, Segment<'_>, Bitmap)]) -> Result<()> {
+    let total: usize = hits.iter().map(|(_, _, hits)| hits.count()).sum();
+    let mut all = vec![0; total];
+    let (mut rest, mut parts) = (all.as_mut_slice(), Vec::with_capacity(hits.len()));
+    for (_, segment, hits) in hits {
+        let (part, after) = rest.split_at_mut(hits.count());
+        rest = after;
+        parts.push((segment, hits, part));
+    }
+    let parts = Mutex::new(parts.into_iter());
+    side_by_side(threads, &|_| {
+        loop {
+            let next = lock(&parts).next();
+            let Some((segment, hits, part)) = next else { return Ok(()) };
+            let of_segment = segment.oids();
+            for (oid, at) in part.iter_mut().zip(hits.iter()) {
+                *oid = of_segment[at];
+            }
+        }
+    })?;
+    if oids.is_empty() {
+        *oids = all;
+    } else {
+        oids.append(&mut all);
+    }
+    Ok(())
+}
+
+/// Runs the same work in so many threads, this one among them; what each has come to.
+fn side_by_side<T: Send>(
+    threads: usize,
+    work: &(dyn Fn(usize) -> Result<T> + Sync),
+) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let helpers: Vec<_> =
+            (1..threads).map(|worker| scope.spawn(move || work(worker))).collect();
+        let mut done = vec![work(0)];
         for helper in helpers {
             done.push(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-        done
-    });
-    let mut all = Vec::new();
-    for part in done {
-        let (theirs, mut found) = part?;
-        goal.unite(theirs);
-        all.append(&mut found);
-    }
-    Ok(all)
+        done.into_iter().collect()
+    })
 }

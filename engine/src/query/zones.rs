@@ -4,6 +4,7 @@
 //! can pass, every row does, or perhaps some. Verdicts combine as the query does: *all of* is the
 //! least, *any of* the greatest, *not* turns none into every.
 
+use super::answer::LeafExplanation;
 use super::compile::{About, GroupField, Leaf, Node};
 use super::names::NameSet;
 use super::predicate::{self, Predicate};
@@ -198,6 +199,28 @@ impl<'p> Ready<'p> {
                 self.ranges[at].push((Range { low, high }, range.exact));
             }
         }
+    }
+
+    /// How the leaf is answered, and how many segments that leaves open.
+    pub(crate) fn explain(&self, texts: &[String]) -> LeafExplanation {
+        let of = |wanted: u8| self.verdicts.iter().filter(|verdict| **verdict == wanted).count();
+        let by = match &self.how {
+            How::Cells(_) => "cells of a column".to_owned(),
+            How::Owner => "the column of owners".to_owned(),
+            How::Group(_) => "the column of groups, each group judged once".to_owned(),
+            How::Name => match &self.names {
+                Some(names) => format!("the column of names, {} of which pass", names.len()),
+                None => "the column of names, which nothing asked for".to_owned(),
+            },
+            How::Record => "the records".to_owned(),
+        };
+        let how = format!(
+            "{by}; by zones {} segments pass whole, {} not at all, {} perhaps",
+            of(EVERY),
+            of(NONE),
+            of(SOME)
+        );
+        LeafExplanation { test: texts.get(self.leaf.number).cloned().unwrap_or_default(), how }
     }
 
     /// The one range of numbers that the test is, if it is one and nothing else.

@@ -15,7 +15,7 @@ use crate::query::ast::Query;
 use crate::query::compile::compile;
 use crate::query::groups::Groups;
 use crate::query::run::Search;
-use crate::realm::Realm;
+use crate::realm::{Mode, Realm};
 
 impl Realm {
     /// The objects that a query finds.
@@ -65,7 +65,7 @@ impl Realm {
 
     /// How a query is answered. It is run to find out.
     pub fn explain(&self, query: &Query, options: &QueryOptions) -> Result<Explanation> {
-        self.search(query, options, |search, peek| {
+        self.run(query, options, true, |search, peek| {
             search.trace = Some(Vec::new());
             let hits = search.count()?;
             let mut segments = search.trace.take().unwrap_or_default();
@@ -114,10 +114,23 @@ impl Realm {
         options: &QueryOptions,
         ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.run(query, options, false, ask)
+    }
+
+    fn run<T>(
+        &self,
+        query: &Query,
+        options: &QueryOptions,
+        tell: bool,
+        ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.peek(|peek| {
             let mut groups = Groups::new(peek, self.root(), &self.core.groups);
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
-            let plan = compile(query, options, &mut groups, &mut key_id)?;
+            let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
+            if self.mode() == Mode::ReadWrite {
+                self.core.asked_for(plan.keys(), options.merge);
+            }
             let directories = &self.core.directories;
             ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
         })
