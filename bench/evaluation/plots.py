@@ -1,4 +1,4 @@
-"""The evaluation's plots, from what was measured: `make evaluation` runs it.
+"""The evaluation's plots, from what was measured: `make evaluate` runs it.
 
     python -m bench.evaluation.plots RESULTS.json FOLDER
 
