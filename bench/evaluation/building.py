@@ -118,7 +118,7 @@ def durable(setting: Setting) -> Iterator[Line]:
 
 
 def disk() -> Path | None:
-    """Return the temporary folder that outlives a boot, so lies on a disk; None if there is none."""
+    """Return the temporary folder that outlives a boot, so lies on a disk; None if none does."""
     lasting = Path("/var/tmp")  # noqa: S108 - a folder of a random name is made in it
     return lasting if lasting.is_dir() else None
 
