@@ -112,7 +112,7 @@ impl Query {
 impl Query {
     fn below(&self, realm: &Realm, group: Gid) -> QueryOptions {
         let root = (group != realm.root_gid()).then_some(group);
-        QueryOptions { root, ..self.options }
+        QueryOptions { root, ..self.options.clone() }
     }
 }
 

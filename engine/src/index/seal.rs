@@ -247,9 +247,11 @@ impl Sealing<'_, '_> {
     fn split_on_hint(&mut self, root: u32, keys: &[ColumnKey]) -> Result<()> {
         let Some((key, value)) = &self.settings.split_on else { return Ok(()) };
         let Some(key) = super::split::known_key(self.txn, key)? else { return Ok(()) };
-        if self.families.get(root)?.is_leaf() && keys.contains(&key) {
+        let family = self.families.get(root)?;
+        let formed = self.settings.policy == Policy::Fixed && family.seals > 0;
+        if family.is_leaf() && keys.contains(&key) && !formed {
             let at = crate::query::literal::cell_of(value);
-            super::split::split(&mut self.families, self.txn, root, key, at)?;
+            super::split::split(&mut self.families, self.txn, root, (key, at), false)?;
         }
         Ok(())
     }
