@@ -5,11 +5,12 @@
 //! stands for an object that is not there. Every segment decodes; the cells of its live positions are
 //! those that its records give (but for objects in the queue, which wait for that); its zones are
 //! those that its cells give; its dead positions are positions. Every name that a segment says has
-//! its number. What lies in runs is not compared here, only which objects have it.
+//! its number. Values that lie in runs are compared after that (see `runs`).
 
 use std::collections::{HashMap, HashSet};
 
 use super::Walk;
+use super::runs::Expected;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::id::{Oid, id_key};
@@ -19,6 +20,7 @@ use crate::index::directory::{self, Entry, part_key};
 use crate::index::extract::row_of;
 use crate::index::family::Family;
 use crate::index::maintain::oid_of;
+use crate::index::segment::bitmap::Bitmap;
 use crate::index::segment::{Column, Segment};
 use crate::index::settings::IndexSettings;
 use crate::index::zone::{Verdict, judge_cells};
@@ -32,6 +34,7 @@ struct Places {
     tail: HashSet<Oid>,
     queue: HashSet<Oid>,
     sealed: HashMap<Oid, u32>,
+    runs: Expected,
 }
 
 fn oids_of(txn: &ReadTxn<'_>, table: Table) -> Result<HashSet<Oid>> {
@@ -50,6 +53,7 @@ impl Walk<'_> {
             tail: oids_of(txn, Table::IndexTail)?,
             queue: oids_of(txn, Table::Queue)?,
             sealed: HashMap::new(),
+            runs: Expected::default(),
         };
         let families = self.families(txn)?;
         let segments = directory::all(txn)?;
@@ -64,6 +68,7 @@ impl Walk<'_> {
                 self.problem(format!("segment {}: {error}", entry.segment));
             }
         }
+        self.runs(txn, std::mem::take(&mut places.runs))?;
         self.strays(txn, &segments)?;
         self.index_settings(txn)?;
         self.placed(txn, &places)
@@ -181,16 +186,20 @@ impl Walk<'_> {
             };
             rows.push((*position, row_of(*oid, record, number, [])?));
         }
-        self.columns(txn, entry, &head, &rows)
+        let mut compared = Bitmap::new(head.len());
+        rows.iter().for_each(|(position, _)| compared.insert(*position));
+        places.runs.segment(segment, compared);
+        self.columns(txn, entry, &head, &rows, &mut places.runs)
     }
 
     /// The cells of live positions are those of their records.
-    fn columns(
+    fn columns<'r>(
         &mut self,
         txn: &ReadTxn<'_>,
         entry: &Entry,
         head: &Segment<'_>,
-        rows: &[(usize, Row<'_>)],
+        rows: &'r [(usize, Row<'r>)],
+        runs: &mut Expected,
     ) -> Result<()> {
         let mut kept = HashSet::new();
         for column in head.columns() {
@@ -204,6 +213,12 @@ impl Walk<'_> {
             };
             let read = Column::parse(&column, block)?;
             let present = read.presence();
+            if read.in_runs() {
+                let cell = |(at, row): &'r (usize, Row<'r>)| {
+                    Some((*at, cell_of(row, column.key)?.as_ref()?))
+                };
+                runs.column(column.key, entry.segment, rows.iter().filter_map(cell));
+            }
             let zones = ColumnZones::read(txn, column.key)?.of(entry.segment)?;
             for (position, row) in rows {
                 let cell = cell_of(row, column.key);

@@ -23,6 +23,7 @@
 
 mod ascending;
 mod block;
+mod check;
 mod head;
 mod merge;
 mod packing;
@@ -37,6 +38,7 @@ mod timing;
 
 use std::borrow::Borrow;
 
+pub(crate) use self::check::{check, columns};
 pub(crate) use self::merge::merge_some;
 pub(crate) use self::read::Runs;
 use self::write::{Entries, Reference};
