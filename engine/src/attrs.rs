@@ -76,6 +76,7 @@ pub(crate) fn entries(section: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>>
     })
 }
 
+#[inline]
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let whole = *rest;
     let key = KeyId::try_from(varint::take(rest)?).ok()?;
@@ -121,25 +122,56 @@ impl<'a> Entry<'a> {
 /// Appends an entry to a section under construction.
 pub(crate) fn push(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<()> {
     value.check()?;
-    let mut dtype = Vec::with_capacity(16);
-    value.dtype.encode(&mut dtype);
-    let too_long = section.len() + value.data.len() + dtype.len() > ATTRS_BYTES_MAX;
-    if dtype.len() > usize::from(u16::MAX) || too_long {
+    let (start, data) = (section.len(), value.data.as_slice());
+    varint::push(section, u64::from(key));
+    section.push(value.shape.len() as u8);
+    object::encode_shape(&value.shape, section);
+    let dtype_len = push_dtype(section, &value.dtype);
+    let too_long = start + data.len() + dtype_len > ATTRS_BYTES_MAX;
+    if dtype_len > usize::from(u16::MAX) || too_long {
+        section.truncate(start);
         fail!(
             Argument,
             "an attribute of {} bytes does not fit: attributes of one member take at most \
              64 MiB in all; store it as an array",
-            value.data.len()
+            data.len()
         );
     }
-    varint::push(section, u64::from(key));
-    section.push(value.shape.len() as u8);
-    object::encode_shape(&value.shape, section);
-    for part in [&dtype, &value.data] {
-        varint::push(section, part.len() as u64);
-        section.extend_from_slice(part);
-    }
+    varint::push(section, data.len() as u64);
+    section.extend_from_slice(data);
     Ok(())
+}
+
+/// Appends a dtype behind its length, which it returns.
+fn push_dtype(section: &mut Vec<u8>, dtype: &DType) -> usize {
+    // Nearly every dtype takes a few bytes: its length goes into the one that is left free.
+    let place = section.len();
+    section.push(0);
+    dtype.encode(section);
+    let len = section.len() - place - 1;
+    if len < 0x80 {
+        section[place] = len as u8;
+    } else {
+        let mut prefix = Vec::new();
+        varint::push(&mut prefix, len as u64);
+        section.splice(place..=place, prefix);
+    }
+    len
+}
+
+/// The section of a new member with these attributes.
+pub(crate) fn section(keys: &[KeyId], attrs: &[(String, Value)]) -> Result<Vec<u8>> {
+    if !keys.is_sorted_by(|a, b| a < b) {
+        // Not in order: one may be there twice.
+        let values = attrs.iter().map(|(_, value)| Some(value));
+        return merge(&[], &keys.iter().copied().zip(values).collect::<Vec<_>>());
+    }
+    let bytes = attrs.iter().map(|(_, value)| 16 + value.data.len()).sum();
+    let mut section = Vec::with_capacity(bytes);
+    for (key, (_, value)) in keys.iter().zip(attrs) {
+        push(&mut section, *key, value)?;
+    }
+    Ok(section)
 }
 
 /// The section with these keys set or removed (`None`); the others keep their bytes.

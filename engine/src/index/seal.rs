@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::cell::TEXT_BYTES_MAX;
-use super::column_key::{ColumnKey, Row};
+use super::column_key::{ColumnKey, Row, is_builtin};
 use super::directory::part_key;
-use super::extract::row_of;
+use super::extract::Extracted;
 use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
 use super::segment::{Built, Layout, build};
@@ -117,9 +117,13 @@ fn seal_records(
     names.dedup();
     let numbers = names::intern(rows.txn(), &names)?;
     let number_of: HashMap<&str, u32> = names.into_iter().zip(numbers).collect();
+    let mut extracted = Extracted::with_capacity(parsed.len());
+    for (place, (oid, record)) in parsed.iter().enumerate() {
+        extracted.push(*oid, record, number_of[record.name], records.long_of(place))?;
+    }
     let mut by_tag: BTreeMap<Gid, Vec<Row<'_>>> = BTreeMap::new();
     let mut tags: HashMap<Gid, Gid> = HashMap::new();
-    for (place, (oid, record)) in parsed.iter().enumerate() {
+    for ((_, record), row) in parsed.iter().zip(extracted.rows()) {
         let tag = match (origin, tags.get(&record.parent)) {
             (Origin::Family { tag, .. }, _) => tag,
             (Origin::New, Some(tag)) => *tag,
@@ -129,7 +133,6 @@ fn seal_records(
                 tag
             }
         };
-        let row = row_of(*oid, record, number_of[record.name], records.long_of(place))?;
         by_tag.entry(tag).or_default().push(row);
     }
     for (tag, of_tag) in by_tag {
@@ -156,6 +159,28 @@ pub(crate) fn settings_of(rows: &mut Changes<'_>, root: Gid, tag: Gid) -> Result
     }
 }
 
+/// Rows by their attributes' keys. Mostly a row has the keys of the one before it.
+fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
+    let mut by_keys: Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> = Vec::new();
+    let mut places: HashMap<Vec<ColumnKey>, usize> = HashMap::new();
+    let mut last = usize::MAX;
+    for row in rows {
+        let same = by_keys.get(last).is_some_and(|(keys, _)| {
+            let own = row.cells.iter().map(|(key, _)| key).filter(|key| !is_builtin(**key));
+            own.eq(keys)
+        });
+        if !same {
+            let keys = attribute_keys(&row.cells);
+            last = *places.entry(keys).or_insert_with_key(|keys| {
+                by_keys.push((keys.clone(), Vec::new()));
+                by_keys.len() - 1
+            });
+        }
+        by_keys[last].1.push(row);
+    }
+    by_keys
+}
+
 /// The rows of one tag on their way into segments.
 struct Sealing<'a, 'env> {
     families: Families,
@@ -165,12 +190,8 @@ struct Sealing<'a, 'env> {
 
 impl Sealing<'_, '_> {
     fn run(&mut self, rows: Vec<Row<'_>>, origin: Origin) -> Result<()> {
-        let mut by_keys: HashMap<Vec<ColumnKey>, Vec<Row<'_>>> = HashMap::new();
-        for row in rows {
-            by_keys.entry(attribute_keys(&row.cells)).or_default().push(row);
-        }
+        let mut by_keys = by_keys(rows);
         // The most usual first: they say what the family is.
-        let mut by_keys: Vec<_> = by_keys.into_iter().collect();
         by_keys.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.0.cmp(&b.0)));
         let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<Row<'_>>)> = BTreeMap::new();
         for (keys, rows) in by_keys {
