@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use hashbrown::DefaultHashBuilder;
+
 use super::cell::TEXT_BYTES_MAX;
 use super::column_key::{ColumnKey, Row, is_builtin};
 use super::directory::part_key;
@@ -91,18 +93,32 @@ impl Records {
 
 /// Seals objects, ascending.
 pub(crate) fn seal(rows: &mut Changes<'_>, root: Gid, oids: &[Oid], origin: Origin) -> Result<()> {
-    let mut records = Records::default();
-    for &oid in oids {
-        // What has no record is not indexed: verify would have said so.
-        if let Some(record) = rows.txn().get(Table::Objects, &id_key(oid))? {
-            records.push(oid, record)?;
-        }
+    let mut rest = oids;
+    while !rest.is_empty() {
         // A segment that is rewritten stays one, or small ones would never become fewer.
-        if origin == Origin::New && records.bytes.len() > RECORD_BYTES_MAX {
-            seal_records(rows, root, &std::mem::take(&mut records), origin)?;
+        let most = if origin == Origin::New { RECORD_BYTES_MAX } else { usize::MAX };
+        let records = read(rows.txn(), &mut rest, most)?;
+        if !records.spans.is_empty() {
+            seal_records(rows, root, &records, origin)?;
         }
     }
-    if records.spans.is_empty() { Ok(()) } else { seal_records(rows, root, &records, origin) }
+    Ok(())
+}
+
+/// Takes objects from the front and reads their records, up to about so many bytes.
+fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
+    let mut records = Records::default();
+    let mut cursor = txn.seek(Table::Objects, &[])?;
+    while let Some((oid, rest)) = oids.split_first()
+        && records.bytes.len() <= most
+    {
+        *oids = rest;
+        // What has no record is not indexed: verify would have said so.
+        if let Some(record) = cursor.find(&id_key(*oid))? {
+            records.push(*oid, record)?;
+        }
+    }
+    Ok(records)
 }
 
 fn seal_records(
@@ -116,7 +132,8 @@ fn seal_records(
     names.sort_unstable();
     names.dedup();
     let numbers = names::intern(rows.txn(), &names)?;
-    let number_of: HashMap<&str, u32> = names.into_iter().zip(numbers).collect();
+    let number_of: HashMap<&str, u32, DefaultHashBuilder> =
+        names.into_iter().zip(numbers).collect();
     let mut extracted = Extracted::with_capacity(parsed.len());
     for (place, (oid, record)) in parsed.iter().enumerate() {
         extracted.push(*oid, record, number_of[record.name], records.long_of(place))?;
