@@ -17,7 +17,7 @@ use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
 use super::segment::{Built, Layout, build};
 use super::settings::{self, Effective};
-use super::{names, zones};
+use super::{names, runs, zones};
 use crate::attrs;
 use crate::catalog::{Table, WriteTxn};
 use crate::error::{Kind, Result};
@@ -34,6 +34,9 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// than the second.
 const RECORD_BYTES_LONG: usize = 4096;
 const ENTRY_BYTES_LONG: usize = 2 * TEXT_BYTES_MAX;
+/// Rows from which a family of fixed groups decides which of its keys are nearly unique.
+const SAMPLE_ROWS: usize = 32;
+
 /// Where objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -273,11 +276,28 @@ impl Sealing<'_, '_> {
 
     /// Writes one segment.
     fn write(&mut self, leaf: u32, rows: &[Row<'_>]) -> Result<()> {
+        let lasting = rows.len() * 2 > self.settings.segment_rows;
         let family = self.families.change(leaf)?;
-        let built = build(rows, &family.layout(false));
+        let mut built = build(rows, &family.layout(lasting));
+        let decides = match self.settings.policy {
+            Policy::Dynamic => lasting,
+            Policy::Fixed => family.seals <= 1 && family.parent == 0 && rows.len() >= SAMPLE_ROWS,
+        };
+        if decides && family.make_runs(&nearly_unique(&built, rows.len())) && lasting {
+            built = build(rows, &family.layout(true));
+        }
         let segment = take_number(self.txn, NEXT_SEGMENT)?;
         put(self.txn, segment, &built)
     }
+}
+
+/// The attributes of a segment that have more than half as many values as it has rows.
+fn nearly_unique(built: &Built<'_>, rows: usize) -> Vec<ColumnKey> {
+    let unique = built
+        .distinct
+        .iter()
+        .filter(|(key, distinct)| !is_builtin(*key) && *distinct as usize * 2 > rows);
+    unique.map(|(key, _)| *key).collect()
 }
 
 fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
@@ -285,8 +305,10 @@ fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
     for (part, block) in (1..).zip(&built.blocks) {
         txn.put(Table::IndexSegments, &part_key(segment, part), block)?;
     }
-    zones::add(txn, segment, &built.zones)?;
-    Ok(())
+    for (column, entries) in &built.runs {
+        runs::append(txn, *column, segment, entries)?;
+    }
+    zones::add(txn, segment, &built.zones)
 }
 
 /// Takes a segment away, with all that is known of it.
