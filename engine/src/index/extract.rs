@@ -43,7 +43,6 @@ pub(crate) fn size(shape: &[u64]) -> u64 {
 }
 
 /// What the index keeps of many objects: their rows' cells, all in one buffer.
-#[derive(Default)]
 pub(crate) struct Extracted<'a> {
     cells: Vec<RowCell<'a>>,
     /// Each object and where its cells end.
