@@ -192,3 +192,46 @@ pub(crate) fn merge(section: &[u8], changes: &[(KeyId, Option<&Value>)]) -> Resu
     }
     Ok(merged)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Value, entries, merge, section};
+    use crate::dtype::{DType, Field};
+
+    /// A structure whose dtype takes as many bytes as its field's name is long, and some.
+    fn named(len: usize) -> Value {
+        let byte = DType::bytes();
+        let field = Field { name: "n".repeat(len), title: None, offset: 0, dtype: byte };
+        let dtype = DType::Struct { size: 1, align: false, fields: vec![field] };
+        Value { dtype, shape: vec![2], data: vec![1, 2] }
+    }
+
+    #[test]
+    fn a_new_section_is_what_merging_into_nothing_makes() {
+        let values = [Value::text("one"), named(50), named(300), named(20_000), Value::text("")];
+        let attrs: Vec<_> = values.into_iter().map(|value| ("key".to_owned(), value)).collect();
+        for keys in [[1, 2, 300, 4000, 70_000], [5, 4, 3, 2, 1], [1, 2, 2, 1, 3]] {
+            let made = section(&keys, &attrs).unwrap();
+            let changes: Vec<_> =
+                keys.into_iter().zip(&attrs).map(|(key, (_, value))| (key, Some(value))).collect();
+            assert_eq!(made, merge(&[], &changes).unwrap());
+            for entry in entries(&made) {
+                let entry = entry.unwrap();
+                // Of a key given twice, the last value counts.
+                let place = keys.iter().rposition(|key| *key == entry.key).unwrap();
+                assert_eq!(entry.decode().unwrap(), attrs[place].1);
+            }
+            let distinct = keys.into_iter().collect::<std::collections::HashSet<_>>();
+            assert_eq!(entries(&made).count(), distinct.len());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_leaves_the_section_as_it_was() {
+        let mut made = Vec::new();
+        super::push(&mut made, 1, &Value::text("one")).unwrap();
+        let before = made.clone();
+        assert!(super::push(&mut made, 2, &named(65_536)).is_err());
+        assert_eq!(made, before);
+    }
+}
