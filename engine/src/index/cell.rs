@@ -95,7 +95,8 @@ pub(crate) fn total_order(a: &Cell<'_>, b: &Cell<'_>) -> Ordering {
     compare(a, b).unwrap_or_else(|| rank(a).cmp(&rank(b)))
 }
 
-fn rank(cell: &Cell<'_>) -> u8 {
+/// By kind, NaN apart: cells of one rank compare with each other, unless they are NaN or `Other`.
+pub(crate) fn rank(cell: &Cell<'_>) -> u8 {
     match cell {
         Cell::Float(value) if value.is_nan() => 1,
         Cell::Int(_) | Cell::Big(_) | Cell::Float(_) => 0,

@@ -12,12 +12,14 @@ pub(crate) mod mode;
 pub(crate) mod names;
 pub(crate) mod queue;
 pub(crate) mod range;
+pub(crate) mod runs;
 pub(crate) mod seal;
 pub(crate) mod segment;
 pub(crate) mod settings;
 pub(crate) mod split;
 pub(crate) mod state;
 pub(crate) mod stats;
+mod trigrams;
 pub(crate) mod zone;
 pub(crate) mod zones;
 

@@ -1,49 +1,144 @@
-//! Names: a dictionary of the distinct leaf names of objects, and the number that each has.
+//! Names: every distinct leaf name once, with a number.
 //!
-//! A row of `index_names` is `n` and the name, then its number. Numbers are given once and stay.
+//! Segments keep a name's number as their column `NAME`; which numbers a query's names have is
+//! found here, once for a query. A name keeps its number
+//! for good: nothing tells when the last object of that name goes.
+//!
+//! Names lie in their own order, so that one name, or all in a range, are a seek. Anything else looks
+//! at every name; from [`THRESHOLD`] names on, only at those that can match, as told by their
+//! trigrams (`trigrams.rs`).
 
-use super::family::take_number;
+#[cfg(test)]
+mod tests;
+
 use super::look::Look;
+use super::trigrams::{self, Chunks};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
-use crate::realm::meta_u64;
+use crate::name::NAME_BYTES_MAX;
 
-/// The row of `meta` with the next name's number.
-const NEXT_NAME: &[u8] = b"next_name";
+/// How many names there are when their trigrams are first taken down.
+pub(crate) const THRESHOLD: u32 = 1 << 16;
 
-fn key(name: &str) -> Vec<u8> {
-    [b"n", name.as_bytes()].concat()
+/// The row with how many names there are.
+const COUNT: &[u8] = b"#";
+/// The first byte of a name's key.
+const NAME: u8 = b'n';
+
+fn name_key(name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + name.len());
+    key.push(NAME);
+    key.extend_from_slice(name.as_bytes());
+    key
 }
 
-/// The numbers of names; new ones get theirs.
+fn number_of(value: &[u8]) -> Result<u32> {
+    match value.try_into() {
+        Ok(bytes) => Ok(u32::from_le_bytes(bytes)),
+        Err(_) => fail!(Corrupt, "a number in `index_names` has {} bytes, not 4", value.len()),
+    }
+}
+
+/// How many names there are; their numbers are those below.
+pub(crate) fn count(look: &impl Look) -> Result<u64> {
+    next(look).map(u64::from)
+}
+
+/// The number of the next new name.
+pub(super) fn next(look: &impl Look) -> Result<u32> {
+    look.row(Table::IndexNames, COUNT)?.map_or(Ok(0), number_of)
+}
+
+/// The numbers of these names, in their order; new ones are given one.
 pub(crate) fn intern(txn: &mut WriteTxn<'_>, names: &[&str]) -> Result<Vec<u32>> {
+    intern_with(txn, names, THRESHOLD)
+}
+
+fn intern_with(txn: &mut WriteTxn<'_>, names: &[&str], threshold: u32) -> Result<Vec<u32>> {
+    let before = next(txn)?;
     let mut numbers = Vec::with_capacity(names.len());
+    let mut new = Vec::new();
     for name in names {
-        numbers.push(match number(txn, name)? {
-            Some(number) => number,
-            None => {
-                let number = take_number(txn, NEXT_NAME)?;
-                txn.put(Table::IndexNames, &key(name), &number.to_le_bytes())?;
-                number
-            }
-        });
+        let key = name_key(name);
+        if let Some(value) = txn.get(Table::IndexNames, &key)? {
+            numbers.push(number_of(value)?);
+            continue;
+        }
+        let number = before + new.len() as u32;
+        txn.put(Table::IndexNames, &key, &number.to_le_bytes())?;
+        new.push(*name);
+        numbers.push(number);
+    }
+    if new.is_empty() {
+        return Ok(numbers);
+    }
+    let Some(now) = before.checked_add(new.len() as u32).filter(|now| *now < u32::MAX) else {
+        fail!(Argument, "the index has {before} names, and can number no {} more", new.len());
+    };
+    txn.put(Table::IndexNames, COUNT, &now.to_le_bytes())?;
+    if before >= threshold {
+        trigrams::add(txn, before, &new)?;
+    } else if now >= threshold {
+        let all = in_order(txn, now)?;
+        trigrams::add(txn, 0, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
     Ok(numbers)
 }
 
-/// The number of a name, if it has one.
-pub(crate) fn number(look: &impl Look, name: &str) -> Result<Option<u32>> {
-    match look.row(Table::IndexNames, &key(name))? {
-        None => Ok(None),
-        Some(row) => match <[u8; 4]>::try_from(row) {
-            Ok(number) => Ok(Some(u32::from_le_bytes(number))),
-            Err(_) => fail!(Corrupt, "the number of the name {name:?} has {} bytes", row.len()),
-        },
+/// Every name, by its number.
+fn in_order(look: &impl Look, count: u32) -> Result<Vec<String>> {
+    let mut names = vec![String::new(); count as usize];
+    each(look, "", None, |name, number| {
+        let Some(place) = names.get_mut(number as usize) else {
+            fail!(Corrupt, "name {name:?} has number {number} of {count} in `index_names`");
+        };
+        name.clone_into(place);
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// Calls `each` with all names from `low` to `high`, both included, in their order, and their
+/// numbers.
+pub(crate) fn each(
+    look: &impl Look,
+    low: &str,
+    high: Option<&str>,
+    mut each: impl FnMut(&str, u32) -> Result<()>,
+) -> Result<()> {
+    // No name is longer than a name may be: bytes beyond change nothing but the length of the key.
+    let mut from = name_key(low);
+    from.truncate(1 + NAME_BYTES_MAX);
+    let mut cursor = look.rows(Table::IndexNames, &from)?;
+    while let Some((key, value)) = cursor.next()?
+        && key[0] == NAME
+    {
+        let Ok(name) = std::str::from_utf8(&key[1..]) else {
+            fail!(Corrupt, "a name in `index_names` is no UTF-8: {:02x?}", &key[1..]);
+        };
+        if high.is_some_and(|high| name > high) {
+            break;
+        }
+        each(name, number_of(value)?)?;
+    }
+    Ok(())
+}
+
+/// Calls `each` with all names that contain each of these `parts`, and some others, in any order, and
+/// their numbers. Without parts these are all names.
+pub(crate) fn each_with(
+    look: &impl Look,
+    parts: &[&str],
+    each: impl FnMut(&str, u32) -> Result<()>,
+) -> Result<()> {
+    match Chunks::with(look, parts)? {
+        Some(chunks) => chunks.each(look, each),
+        None => self::each(look, "", None, each),
     }
 }
 
-/// How many names there are.
-pub(crate) fn count(look: &impl Look) -> Result<u64> {
-    Ok(meta_u64(look.row(Table::Meta, NEXT_NAME)?)?.saturating_sub(1))
+/// The number of one name.
+pub(crate) fn number(look: &impl Look, name: &str) -> Result<Option<u32>> {
+    look.row(Table::IndexNames, &name_key(name))?.map(number_of).transpose()
 }

@@ -9,7 +9,7 @@
 //! other segment, but never more than a segment's worth of work.
 
 pub(crate) mod bitmap;
-mod bits;
+pub(crate) mod bits;
 mod build;
 mod column;
 mod head;
