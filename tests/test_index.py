@@ -43,13 +43,13 @@ def test_a_mode_is_the_objects_own_or_its_groups_or_the_pools(home: Path) -> Non
 
 @pytest.mark.parametrize("wrong", ["later", "", 5, b"sync", True])
 def test_what_is_no_mode_is_refused(pool: engram.Pool, wrong: Any) -> None:
-    with pytest.raises(engram.ArgumentError, match="sync.*async.*none"):
+    with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
         pool.create_array("a", [1], index=wrong)
-    with pytest.raises(engram.ArgumentError, match="sync.*async.*none"):
+    with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
         pool.set_index(index=wrong)
-    with pytest.raises(engram.ArgumentError, match="sync.*async.*none"):
+    with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
         pool.create_group("g", index=wrong)
-    with pytest.raises(engram.ArgumentError, match="sync.*async.*none"):
+    with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
         engram.import_files([], pool, index=wrong)
     assert list(pool) == []
 

@@ -41,7 +41,7 @@ def test_a_result_is_a_collection_of_handles(filled: engram.Pool) -> None:
     assert [member.path for member in result] == result.paths()
     assert all(isinstance(member, engram.Array) for member in result)
     assert result[0].path == "orbit-2/a2"
-    assert result[np.int64(-1)].path == "orbit-2/a0"
+    assert result[int(np.int64(-1))].path == "orbit-2/a0"
     assert result[1:].names() == ["a1", "a0"]
     assert result[::-2].names() == ["a0", "a2"]
     assert result[5:].names() == []
@@ -209,6 +209,14 @@ def test_values_of_many_types_are_compared_as_the_guide_says(pool: engram.Pool) 
     assert names("exists(x)") == sorted(kept)
     assert names("not x = 1") == sorted(set(kept) - set(ones))
     assert names("not exists(x)") == []
+
+
+def test_empty_strings_of_any_type_are_empty_texts(pool: engram.Pool) -> None:
+    for name, value in {"a": "", "b": b"", "c": np.str_(""), "d": np.array([""], "U1")}.items():
+        pool.create_array(name, [0], attrs={"x": value})
+    pool.create_array("e", [0], attrs={"x": np.array([b"", b""])})
+    assert pool.query("x = ''").names() == ["a", "b", "c", "d"]
+    assert pool.query("x contains ''").names() == ["a", "b", "c", "d", "e"]
 
 
 def test_a_table_has_a_row_for_each_object_and_a_column_for_each_field(
