@@ -106,7 +106,9 @@ fn literal(value: &Bound<'_, PyAny>) -> Result<Literal> {
     }
     match value.extract::<f64>() {
         Ok(number) if !number.is_nan() => Ok(Literal::Float(number)),
-        _ => Err(argument(format!("{value:?} cannot be split at: give a number or a str"))),
+        _ => {
+            Err(argument(format!("split_on {value:?} cannot be split at: give a number or a str")))
+        }
     }
 }
 
