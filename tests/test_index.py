@@ -1,4 +1,4 @@
-"""The index from Python: modes, settings, figures, indexing anew; and that answers stay the same."""
+"""The index from Python: modes, settings, figures, indexing anew; no answer depends on them."""
 
 from __future__ import annotations
 
@@ -223,8 +223,9 @@ def test_maintenance_is_refused_inside_a_batch(pool: engram.Pool) -> None:
 def test_imported_arrays_have_the_mode_that_is_asked_for(home: Path, pool: engram.Pool) -> None:
     fill(pool.create_group("out"), 3)
     engram.export_file(pool["out"], home / "a.h5")
-    for mode in MODES:
-        engram.import_file(home / "a.h5", pool.create_group(mode), index=mode)  # type: ignore[arg-type]
+    modes: list[Any] = list(MODES)
+    for mode in modes:
+        engram.import_file(home / "a.h5", pool.create_group(mode), index=mode)
         assert {member.index for member in pool[mode].values()} == {mode}
     reports = engram.import_files([home / "a.h5"], pool, workers=1, index="none")
     assert reports[0].group == "a"

@@ -210,7 +210,8 @@ pub fn tend(py: Python<'_>, realm: &Realm) -> Result<u64> {
     Ok(py.detach(|| realm.engine().tend())?)
 }
 
-/// Indexes the objects below a group anew; with a mode, they have it from then on. How many it were.
+/// Indexes the objects below a group anew; with a mode, they have it from then on. Gives how many
+/// it were.
 #[pyfunction]
 pub fn reindex(
     py: Python<'_>,
