@@ -15,7 +15,7 @@ use super::directory::part_key;
 use super::extract::Extracted;
 use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
-use super::segment::{Built, Layout, build};
+use super::segment::{Built, build};
 use super::settings::{self, Effective};
 use super::{names, runs, zones};
 use crate::attrs;
@@ -190,7 +190,7 @@ fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
             own.eq(keys)
         });
         if !same {
-            let keys = attribute_keys(&row.cells);
+            let keys = attribute_keys(row.cells);
             last = *places.entry(keys).or_insert_with_key(|keys| {
                 by_keys.push((keys.clone(), Vec::new()));
                 by_keys.len() - 1
@@ -225,7 +225,7 @@ impl Sealing<'_, '_> {
                 }
             };
             for row in rows {
-                let leaf = self.families.leaf(from, &row.cells)?;
+                let leaf = self.families.leaf(from, row.cells)?;
                 let (signatures, rows) = by_leaf.entry(leaf).or_default();
                 match signatures.last_mut().filter(|(last, _)| *last == keys) {
                     Some((_, count)) => *count += 1,
