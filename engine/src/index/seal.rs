@@ -119,6 +119,11 @@ fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
         // What has no record is not indexed: verify would have said so.
         if let Some(record) = cursor.find(&id_key(*oid))? {
             records.push(*oid, record)?;
+            if records.spans.len() == 1 {
+                // The others will be much like it.
+                let all = records.bytes.len().saturating_mul(rest.len());
+                records.bytes.reserve(all.min(RECORD_BYTES_MAX));
+            }
         }
     }
     Ok(records)
