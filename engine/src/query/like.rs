@@ -101,6 +101,12 @@ impl Like {
         (known, only && self.first.plain.is_some())
     }
 
+    /// Texts that each match contains.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        let pieces = std::iter::once(&self.first).chain(&self.rest);
+        pieces.filter_map(|piece| piece.plain.as_deref()).filter(|part| !part.is_empty()).collect()
+    }
+
     /// The one text that matches, where there is but one.
     pub(crate) fn exact(&self) -> Option<&str> {
         if self.rest.is_empty() { self.first.plain.as_deref() } else { None }
