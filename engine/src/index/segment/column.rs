@@ -297,7 +297,7 @@ fn floats<T>(items: &[T], range: &Range<'_>, number_of: impl Fn(&T) -> f64) -> B
     let words = items.chunks(64).map(|block| {
         block.iter().zip(&BITS).fold(0, |word, (item, bit)| {
             let value = number_of(item);
-            word | if (low <= value) & (value <= high) { *bit } else { 0 }
+            word | if low <= value && value <= high { *bit } else { 0 }
         })
     });
     Bitmap::from_words(words.collect(), items.len())

@@ -504,8 +504,8 @@ mod tests {
             {
                 let mut positions = Bitmap::new(items.len());
                 // Whole words, none, and some of the rest.
-                let wanted: Vec<usize> =
-                    wanted.iter().copied().filter(|p| at < 2 || picked >> (p % 64) & 1 != 0).collect();
+                let taken = |position: &usize| at < 2 || picked >> (position % 64) & 1 != 0;
+                let wanted: Vec<usize> = wanted.iter().copied().filter(taken).collect();
                 wanted.iter().for_each(|position| positions.insert(*position));
                 let mut found = vec![7];
                 ints.extend_at(&positions, &mut found);

@@ -111,7 +111,8 @@ mod tests {
             prop_assert_eq!(words.len(), items.len().div_ceil(64));
             for (at, item) in items.iter().enumerate() {
                 let passed = words[at / 64] >> (at % 64) & 1 != 0;
-                prop_assert_eq!(passed, low <= *item && *item <= high, "{} {}..{}", item, low, high);
+                let within = (low..=high).contains(item);
+                prop_assert_eq!(passed, within, "{} {}..={}", item, low, high);
             }
         }
     }
