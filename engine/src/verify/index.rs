@@ -17,7 +17,7 @@ use crate::id::{Oid, id_key};
 use crate::index::cell::{Cell, total_order};
 use crate::index::column_key::{ColumnKey, NAME, Row, is_builtin};
 use crate::index::directory::{self, Entry, part_key};
-use crate::index::extract::row_of;
+use crate::index::extract::Extracted;
 use crate::index::family::Family;
 use crate::index::maintain::oid_of;
 use crate::index::segment::bitmap::Bitmap;
@@ -178,14 +178,17 @@ impl Walk<'_> {
                 expected.push((position, *oid, Record::parse(row)?));
             }
         }
-        let mut rows = Vec::with_capacity(expected.len());
+        let mut positions = Vec::with_capacity(expected.len());
+        let mut extracted = Extracted::with_capacity(expected.len());
         for (position, oid, record) in &expected {
             let Some(number) = names::number(txn, record.name)? else {
                 self.problem(format!("the name {:?} has no number", record.name));
                 continue;
             };
-            rows.push((*position, row_of(*oid, record, number, [])?));
+            extracted.push(*oid, record, number, [])?;
+            positions.push(*position);
         }
+        let rows: Vec<_> = positions.into_iter().zip(extracted.rows()).collect();
         let mut compared = Bitmap::new(head.len());
         rows.iter().for_each(|(position, _)| compared.insert(*position));
         places.runs.segment(segment, compared);
