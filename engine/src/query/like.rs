@@ -101,6 +101,12 @@ impl Like {
         (known, only && self.first.plain.is_some())
     }
 
+    /// What each match contains.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        let pieces = std::iter::once(&self.first).chain(&self.rest);
+        pieces.filter_map(|piece| piece.plain.as_deref()).collect()
+    }
+
     /// The one text that matches, where there is but one.
     pub(crate) fn exact(&self) -> Option<&str> {
         if self.rest.is_empty() { self.first.plain.as_deref() } else { None }
@@ -159,6 +165,7 @@ mod tests {
             let (prefix, decides) = like.prefix();
             prop_assert!(!expected || text.starts_with(&prefix));
             prop_assert!(!decides || expected == text.starts_with(&prefix));
+            prop_assert!(!expected || like.parts().iter().all(|part| text.contains(part)));
             prop_assert!(like.exact().is_none_or(|only| expected == (text == only)));
         }
     }

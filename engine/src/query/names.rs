@@ -4,13 +4,11 @@
 use std::ops::Bound;
 
 use super::predicate::{Class, Predicate};
-use crate::catalog::{ReadTxn, Table};
+use crate::catalog::ReadTxn;
 use crate::error::Result;
 use crate::fail;
 use crate::index::cell::Cell;
-
-/// What a name's row begins with.
-const NAME_ROW: u8 = b'n';
+use crate::index::names;
 
 /// The numbers of names.
 #[derive(Clone, Debug, Default)]
@@ -24,35 +22,19 @@ impl NameSet {
     /// The names that pass.
     pub(crate) fn passing(txn: &ReadTxn<'_>, predicate: &Predicate) -> Result<Self> {
         let mut set = NameSet::default();
+        let mut look_at = |name: &str, number| match predicate.cell(&Cell::Text(name.into())) {
+            true => set.insert(number),
+            false => Ok(()),
+        };
         for range in predicate.ranges(Class::Text) {
-            let low = match &range.low {
-                Bound::Included(Cell::Text(low)) | Bound::Excluded(Cell::Text(low)) => {
-                    low.as_bytes()
-                }
-                _ => &[],
-            };
-            let high = match &range.high {
-                Bound::Included(Cell::Text(high)) | Bound::Excluded(Cell::Text(high)) => {
-                    Some(high.as_bytes())
-                }
+            let text = |bound| match bound {
+                Bound::Included(Cell::Text(text)) | Bound::Excluded(Cell::Text(text)) => Some(text),
                 _ => None,
             };
-            // No name, and so no row, is longer than what a key takes.
-            let low = &low[..low.len().min(crate::name::NAME_BYTES_MAX)];
-            let mut cursor = txn.seek(Table::IndexNames, &[&[NAME_ROW], low].concat())?;
-            while let Some((key, row)) = cursor.next()? {
-                let Some((&NAME_ROW, name)) = key.split_first() else { break };
-                if high.is_some_and(|high| name > high) {
-                    break;
-                }
-                let Ok(name) = std::str::from_utf8(name) else {
-                    fail!(Corrupt, "a name in `index_names` is not UTF-8")
-                };
-                if predicate.cell(&Cell::Text(name.into())) {
-                    let Ok(number) = <[u8; 4]>::try_from(row) else {
-                        fail!(Corrupt, "the number of the name {name:?} has {} bytes", row.len())
-                    };
-                    set.insert(u32::from_le_bytes(number))?;
+            match (text(range.low), text(range.high)) {
+                (None, None) => names::each_with(txn, &predicate.parts(), &mut look_at)?,
+                (low, high) => {
+                    names::each(txn, &low.unwrap_or_default(), high.as_deref(), &mut look_at)?;
                 }
             }
         }

@@ -210,6 +210,16 @@ impl Predicate {
         }
     }
 
+    /// What each string contains that the test is true of.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        match self {
+            Self::Contains(Operand { cell: Cell::Text(part), .. }) => vec![part],
+            Self::EndsWith(end) => vec![end],
+            Self::Like(pattern) => pattern.parts(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether the test is true of NaN, which no range holds.
     pub(crate) fn takes_nan(&self) -> bool {
         self.cell(&Cell::Float(f64::NAN))
