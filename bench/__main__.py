@@ -16,7 +16,7 @@ from bench import report
 from bench.evaluation import asking, building, reading
 from bench.kernels import lines as kernels
 from bench.kernels import serialization
-from bench.own import files, large, opening, pair, rust, small
+from bench.own import files, large, modes, opening, pair, rust, small
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "end-to-end": reading.lines,
     "kernels": kernels.lines,
     "serialization": serialization.lines,
+    "modes": modes.lines,
 }
 RESULTS = Path(__file__).parent / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant

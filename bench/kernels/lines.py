@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import engram
 from bench.harness import Bound, Contestant, Line, measure, timed
 from bench.kernels.crew import Crew
+from bench.kernels.particles import sized
 from bench.kernels.stores import PIECE, PIECES
 from bench.kernels.worker import BATCHED, MIQS, MODES, POOL
 
@@ -79,9 +80,8 @@ def titled(kernel: str, nbytes: int, processes: int) -> Line:
     limit = LIMITS[kernel].get(nbytes)
     against = Bound(ENGRAM, MIQS, "speed", limit) if limit else Bound(ENGRAM, MIQS, "show")
     bounds = [against, Bound(ENGRAM, PEAK, "show"), Bound(MIQS, PEAK, "show")]
-    size = f"{nbytes >> 10} KiB" if nbytes >= 1 << 10 else f"{nbytes} B"
     people = "1 process" if processes == 1 else f"{processes} processes"
-    return Line(f"{KERNELS[kernel]}: {kernel} {size}, {people}", "us", bounds)
+    return Line(f"{KERNELS[kernel]}: {kernel} {sized(nbytes)}, {people}", "us", bounds)
 
 
 def writing(crew: Crew, name: str, units: int) -> Callable[[], float]:

@@ -22,6 +22,7 @@ VARIABLES = ("x", "y", "z", "ux", "uy", "uz", "energy", "weight")
 UNITS = ("m", "m", "m", "m s-1", "m s-1", "m s-1", "J", "1")
 ITEM_BYTES = 4
 BLOCKS_PER_STEP = 8
+UNIT_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,11 @@ class Particles:
 def same(found: NDArray[Any], values: Values) -> bool:
     """Whether what was read is what was written."""
     return found.dtype == values.dtype and bool(np.array_equal(found, values))
+
+
+def sized(nbytes: int) -> str:
+    """Return a number of bytes as it is written, in the largest unit that leaves it whole."""
+    for unit in ("MiB", "KiB"):
+        if nbytes % UNIT_BYTES[unit] == 0:
+            return f"{nbytes // UNIT_BYTES[unit]} {unit}"
+    return f"{nbytes} B"

@@ -18,6 +18,7 @@ import netCDF4
 import numpy as np
 
 import engram
+from bench.compare.memory import Mapping
 from bench.kernels.particles import ITEM_BYTES, UNITS, VARIABLES
 
 if TYPE_CHECKING:
@@ -219,21 +220,39 @@ class Program:
             for place, (name, values) in enumerate(fields.items())
         }
 
-    def plain(self, folder: Path) -> float:
+    def moved_by_calls(self, folder: Path) -> float:
         """Seconds that the same bytes take to a new file and back, in the same pieces."""
         values = self.first()["x"]
-        count = self.steps * len(VARIABLES)
         path = folder / "program.bytes"
         start = time.perf_counter()
         file = os.open(path, os.O_RDWR | os.O_CREAT)
-        for i in range(count):
+        for i in range(self.pieces):
             os.pwrite(file, values.data, i * self.nbytes)
-        for i in range(count):
+        for i in range(self.pieces):
             os.preadv(file, [np.empty_like(values).data], i * self.nbytes)
         os.close(file)
         taken_s = time.perf_counter() - start
         path.unlink()
         return taken_s
+
+    def moved_by_copies(self, folder: Path) -> float:
+        """Seconds that they take to warm pages of a mapping of a file and back."""
+        values = self.first()["x"]
+        mapping = Mapping(folder, self.nbytes * self.pieces).warm()
+        pages = np.frombuffer(mapping.map, np.float32).reshape(self.pieces, -1)
+        start = time.perf_counter()
+        for page in pages:
+            page[:] = values
+        for page in pages:
+            page.copy()
+        taken_s = time.perf_counter() - start
+        mapping.remove()
+        return taken_s
+
+    @property
+    def pieces(self) -> int:
+        """How many arrays it stores."""
+        return self.steps * len(VARIABLES)
 
 
 def push(fields: Fields) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import engram
     from bench.kernels.particles import Attributes, Values
+    from engram.index import IndexMode
 
     Named = Sequence[tuple[str, Attributes]]
 
@@ -51,7 +52,7 @@ class Store(Protocol):
 class Own:
     """Engram: a group of a pool that all processes have open; an object is a commit of its own."""
 
-    def __init__(self, pool: engram.Pool, rank: int, index: str) -> None:
+    def __init__(self, pool: engram.Pool, rank: int, index: IndexMode | None = None) -> None:
         self.pool = pool
         self.index = index
         self.place = f"{index}-{rank}"
@@ -64,7 +65,7 @@ class Own:
     def write(self, objects: Named, values: Values) -> None:
         create = self.group.create_array
         for name, attributes in objects:
-            create(name, values, attrs=attributes)
+            create(name, values, attrs=attributes, index=self.index)
 
     def read(self, objects: Named, out: Values) -> None:
         del out
@@ -80,7 +81,7 @@ class OwnBatched(Own):
     """The same, one commit for each block of eight variables."""
 
     def __init__(self, pool: engram.Pool, rank: int) -> None:
-        super().__init__(pool, rank, "sync")
+        super().__init__(pool, rank)
         self.place = f"batched-{rank}"
 
     def write(self, objects: Named, values: Values) -> None:

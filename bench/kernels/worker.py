@@ -18,11 +18,16 @@ from bench.kernels.stores import Hdf5, Own, OwnBatched, Peak, PeakOfCalls
 
 if TYPE_CHECKING:
     from bench.kernels.stores import Store
+    from engram.index import IndexMode
 
 MIQS = "MIQS+ on HDF5"
 BATCHED = "engram, batched"
-MODES = {"engram": "sync", "engram, none": "none", "engram, async": "async"}
-SMALL_BYTES = 8 << 10
+MODES: dict[str, IndexMode | None] = {
+    "engram": None,
+    "engram, none": "none",
+    "engram, async": "async",
+}
+INLINE_BYTES = 1 << 10
 POOL = "kernels.pool"
 
 
@@ -40,7 +45,7 @@ class Worker:
         particles = Particles(self.rank, nbytes, count)
         self.values, self.objects = particles.values(), particles.named()
         self.out = np.empty_like(self.values)
-        self.again = nbytes > SMALL_BYTES
+        self.again = nbytes > INLINE_BYTES
         self.pool = engram.open(self.folder / POOL)
         for name, index in MODES.items():
             self.stores[name] = Own(self.pool, self.rank, index)

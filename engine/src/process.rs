@@ -58,11 +58,38 @@ pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
         // In a forked child the catalog is opened here, and may be refused.
         core.enter()?;
         core.add_session();
-        return Ok(Arc::clone(core));
+        return begin_work(Arc::clone(core), purpose);
     }
     let core = Arc::new(open(setup, purpose)?);
+    let _ = core.me.set(Arc::downgrade(&core));
     registry.insert(key, Arc::clone(&core));
+    begin_work(core, purpose)
+}
+
+/// Who opens a realm to work with it sees to what is queued there.
+fn begin_work(core: Arc<Core>, purpose: Purpose) -> Result<Arc<Core>> {
+    if purpose == Purpose::Use {
+        // Nothing is lost if it cannot be looked at now.
+        let _ = core.ring_if_queued();
+    }
     Ok(core)
+}
+
+/// Starts a thread that signals pass by: a program's handlers run in its own threads. `false` if
+/// there can be none.
+pub(crate) fn spawn_quietly(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: two places for sets of signals; the first is filled before it is used, and the mask
+    // of this thread, which the new one inherits, is put back as it was.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    // SAFETY: the set that the call above has filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    spawned.is_ok()
 }
 
 /// The leases of this process in a realm that only views hold, if any: no session has it open.

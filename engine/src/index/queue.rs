@@ -2,15 +2,15 @@
 //!
 //! A row of `queue` says that the object is to be indexed anew: it may have no place in the index
 //! yet, or one that is out of date. Draining takes rows from the front, some in each transaction:
-//! the old places go, the records are sealed as they are now, the rows go. Dying in between leaves
-//! rows, not holes.
+//! the old places go, the records are sealed as they are now, the rows go. A few of them only join
+//! the tail. Dying in between leaves rows, not holes.
 
 use super::change::unplace;
 use super::maintain::first_oids;
-use super::seal::{Origin, seal};
+use super::seal::{Origin, seal, settings_of};
 use crate::catalog::Table;
 use crate::error::Result;
-use crate::id::Gid;
+use crate::id::{Gid, id_key};
 use crate::realm::Changes;
 
 /// How many objects are drained in one transaction.
@@ -24,6 +24,10 @@ pub(crate) fn drain(rows: &mut Changes<'_>, root: Gid, most: u64) -> Result<u64>
         rows.txn().delete(Table::Queue, &oid.to_be_bytes())?;
         unplace(rows.txn(), *oid)?;
     }
-    seal(rows, root, &oids, Origin::New)?;
+    if oids.len() < settings_of(rows, root, 0)?.tail_rows {
+        oids.iter().try_for_each(|oid| rows.txn().put(Table::IndexTail, &id_key(*oid), &[]))?;
+    } else {
+        seal(rows, root, &oids, Origin::New)?;
+    }
     Ok(oids.len() as u64)
 }

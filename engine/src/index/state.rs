@@ -89,6 +89,11 @@ impl IndexState {
         self.queued.load(Ordering::Relaxed) >= self.queue_max.load(Ordering::Relaxed)
     }
 
+    /// Whether the queue will be full soon.
+    pub(crate) fn is_queue_nearly_full(&self) -> bool {
+        self.queued() * 2 >= self.queue_max.load(Ordering::Relaxed)
+    }
+
     /// Rows of the queue, as far as this process knows.
     pub(crate) fn queued(&self) -> u64 {
         self.queued.load(Ordering::Relaxed)

@@ -125,6 +125,7 @@ extern "C" fn child() {
             }
             *lock(&held.core.ids) = IdBlock::default();
             held.core.index.forget();
+            held.core.drainer.forget();
             *lock(&held.core.peers) = Peers::default();
         });
     });

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
@@ -28,6 +28,7 @@ use crate::media::filesystem::Mount;
 use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
+use crate::realm::drainer::Drainer;
 
 /// How many extents this process remembers as touched.
 const WARM_MAX: usize = 32;
@@ -126,6 +127,10 @@ pub(crate) struct Core {
     pub(crate) directories: DirectoryCache,
     /// What is remembered of the index between commits.
     pub(crate) index: IndexState,
+    /// Who indexes what is queued.
+    pub(crate) drainer: Drainer,
+    /// This core, once it is shared.
+    pub(crate) me: OnceLock<Weak<Core>>,
     warm: Mutex<VecDeque<Extent>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
@@ -222,6 +227,8 @@ impl Core {
             groups: GroupCache::default(),
             directories: DirectoryCache::default(),
             index: IndexState::default(),
+            drainer: Drainer::default(),
+            me: OnceLock::new(),
             warm: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),
@@ -271,7 +278,9 @@ impl Core {
 
     /// One less.
     pub(crate) fn remove_session(self: &Arc<Self>) {
-        self.sessions.fetch_sub(1, Ordering::AcqRel);
+        if self.sessions.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.drainer.stop();
+        }
         self.remove_user();
     }
 

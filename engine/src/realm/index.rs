@@ -178,8 +178,11 @@ fn reindex_one(rows: &mut impl RowsMut, oid: Oid, mode: Option<IndexMode>) -> Re
 impl Core {
     /// After a commit of a user's: does a part of what is due, if this thread may.
     pub(crate) fn after_commit(&self, inside: &Inside<'_>) {
-        if self.index.is_queue_full() {
-            let _ = self.drain(inside, queue::PART);
+        if self.index.queued() > 0 {
+            if self.index.is_queue_full() {
+                let _ = self.drain(inside, queue::PART);
+            }
+            self.ring();
         }
         if !self.index.is_due() {
             return;
@@ -187,6 +190,22 @@ impl Core {
         let Some(_at_work) = self.index.begin() else { return };
         let done = self.tend_some(inside);
         self.index.looked(done.is_err());
+    }
+
+    /// Wakes who indexes what is queued.
+    pub(crate) fn ring(&self) {
+        if let Some(me) = self.me.get() {
+            self.drainer.ring(me);
+        }
+    }
+
+    /// Wakes it if anything is queued: for who opens the realm to work with it.
+    pub(crate) fn ring_if_queued(&self) -> Result<()> {
+        let inside = self.enter()?;
+        if inside.read()?.entries(Table::Queue)? > 0 {
+            self.ring();
+        }
+        Ok(())
     }
 
     fn tend_some(&self, inside: &Inside<'_>) -> Result<()> {

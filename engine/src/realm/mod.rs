@@ -7,6 +7,7 @@
 //! | `commit` | the write path: the one place where rows change |
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
+//! | `drainer` | the thread that indexes what is queued |
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
@@ -14,6 +15,7 @@
 
 mod commit;
 mod core;
+mod drainer;
 mod index;
 mod link;
 mod look;

@@ -3,6 +3,8 @@
 //! ```text
 //! engram-bench small FOLDER COUNT ROUNDS              create and read 256 B arrays
 //! engram-bench growth FOLDER NAMES FEW MANY PUTS ROUNDS   create where there are many already
+//! engram-bench modes FOLDER COUNT ROUNDS              put with each mode of the index
+//! engram-bench drain POOL                             drain the queue until the input ends
 //! engram-bench build POOL COUNT                       leave a pool with that many arrays
 //! engram-bench fill POOL CORPUS MODE PER_GROUP POLICY DURABILITY BATCH  leave a pool of a corpus
 //! engram-bench peers FOLDER CORPUS WHO DURABILITY     build what Engram's index is compared with
@@ -21,6 +23,7 @@ mod counting;
 mod evaluate;
 mod growth;
 mod miqs;
+mod modes;
 mod ours;
 mod radix;
 mod small;
@@ -42,6 +45,9 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["small", folder, count, rounds] => numbers([count, rounds])
             .and_then(|[count, rounds]| small::measure(Path::new(folder), count, rounds)),
+        ["modes", folder, count, rounds] => numbers([count, rounds])
+            .and_then(|[count, rounds]| modes::measure(Path::new(folder), count, rounds)),
+        ["drain", pool] => modes::drain(Path::new(pool)),
         ["growth", folder, names, few, many, puts, rounds] => numbers([few, many, puts, rounds])
             .and_then(|[few, many, puts, rounds]| {
                 let plan = growth::Plan { few, many, puts, rounds, random: names == "random" };
