@@ -22,9 +22,11 @@ impl NameSet {
     /// The names that pass.
     pub(crate) fn passing(txn: &ReadTxn<'_>, predicate: &Predicate) -> Result<Self> {
         let mut set = NameSet::default();
-        let mut look_at = |name: &str, number| match predicate.cell(&Cell::Text(name.into())) {
-            true => set.insert(number),
-            false => Ok(()),
+        let mut look_at = |name: &str, number| {
+            if predicate.cell(&Cell::Text(name.into())) {
+                set.insert(number)?;
+            }
+            Ok(())
         };
         for range in predicate.ranges(Class::Text) {
             let text = |bound| match bound {
