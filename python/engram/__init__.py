@@ -37,10 +37,13 @@ from engram.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
+from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
+from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
+from engram.query import QueryResult
 from engram.tree import Tree
 from engram.verify import Report, verify
 
@@ -64,6 +67,7 @@ __all__ = [
     "Allocation",
     "ArgumentError",
     "Array",
+    "AttributeGroup",
     "Attributes",
     "Batch",
     "Blob",
@@ -73,6 +77,7 @@ __all__ = [
     "EngramError",
     "Entry",
     "ExistsError",
+    "Explanation",
     "ExportReport",
     "Expression",
     "Field",
@@ -81,6 +86,9 @@ __all__ = [
     "Group",
     "ImportFailure",
     "ImportReport",
+    "IndexMode",
+    "IndexSettings",
+    "IndexStats",
     "InvalidNameError",
     "Namespace",
     "NamespaceInfo",
@@ -91,6 +99,7 @@ __all__ = [
     "PoolNotFoundError",
     "Progress",
     "QueryError",
+    "QueryResult",
     "ReadOnlyError",
     "Report",
     "Space",

@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,10 +12,12 @@ __all__ = [
     "Allocation",
     "Batch",
     "DeviceInfo",
+    "Explanation",
     "GroupInfo",
     "NamespaceInfo",
     "ObjectInfo",
     "Pool",
+    "Query",
     "Realm",
     "Space",
     "Standing",
@@ -27,30 +29,42 @@ __all__ = [
     "attr_items",
     "attr_names",
     "attr_set",
+    "attribute_keys_of",
+    "columns",
     "contains",
     "count",
     "create_group",
     "delete",
     "destroy",
+    "drain_queue",
     "find",
     "flush",
     "group_info",
+    "handles",
+    "index_settings",
+    "index_stats",
     "kinds",
     "members",
     "memory_limits",
     "names",
+    "names_of",
     "object_info",
+    "object_infos",
     "open_for_write",
     "path_of",
+    "paths_of",
     "put_array",
     "put_blob",
     "read",
     "read_blob",
+    "reindex",
     "rename",
     "replace",
     "scratch",
+    "set_index_settings",
     "set_origin",
     "standing",
+    "tend",
     "verify",
     "view",
 ]
@@ -58,8 +72,10 @@ __all__ = [
 _Path: TypeAlias = str | PathLike[str]
 _Device: TypeAlias = int | _Path | None
 _Shape: TypeAlias = int | Sequence[int]
+_Mode: TypeAlias = Literal["sync", "async", "none"]
 _Index: TypeAlias = str | None
 _Attrs: TypeAlias = Mapping[str, Any] | None
+_Oids: TypeAlias = NDArray[np.uint64]
 _Found: TypeAlias = tuple[int, int, np.dtype[Any] | None, tuple[int, ...] | None]
 
 @final
@@ -243,7 +259,47 @@ class ObjectInfo:
     @property
     def inline(self) -> bool: ...
     @property
+    def index(self) -> _Mode: ...
+    @property
     def origin(self) -> bytes: ...
+
+@final
+class Query:
+    def __new__(
+        cls,
+        text: str,
+        order_by: str | None = None,
+        limit: int | None = None,
+        eventual: bool = False,
+        threads: int | None = None,
+        brute_force: bool = False,
+    ) -> Self: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def fields(self) -> list[tuple[int, str]]: ...
+    def oids(self, realm: Realm, group: int) -> _Oids: ...
+    def count(self, realm: Realm, group: int) -> int: ...
+    def count_attributes(self, realm: Realm, group: int) -> int: ...
+    def attribute_keys(self, realm: Realm, group: int) -> list[tuple[str, int]]: ...
+    def explain(self, realm: Realm, group: int) -> Explanation: ...
+
+@final
+class Explanation:
+    @property
+    def snapshot(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def leaves(self) -> list[tuple[str, str]]: ...
+    @property
+    def segments(
+        self,
+    ) -> list[tuple[int, int, int, bool, str, int, int, int, int, int]]: ...
+    @property
+    def records(self) -> list[tuple[str, int]]: ...
 
 def kinds() -> list[tuple[int, str, int, int]]: ...
 def destroy(path: _Path) -> None: ...
@@ -334,3 +390,23 @@ def attr_set(realm: Realm, is_group: bool, member: int, attrs: Mapping[str, Any]
 def attr_delete(realm: Realm, is_group: bool, member: int, name: str) -> None: ...
 def attr_names(realm: Realm, is_group: bool, member: int) -> list[str]: ...
 def attr_items(realm: Realm, is_group: bool, member: int) -> list[tuple[str, Any]]: ...
+def handles(realm: Realm, oids: _Oids) -> list[_Found | None]: ...
+def object_infos(realm: Realm, oids: _Oids) -> list[ObjectInfo | None]: ...
+def names_of(realm: Realm, oids: _Oids) -> list[str | None]: ...
+def paths_of(realm: Realm, oids: _Oids) -> list[str | None]: ...
+def attribute_keys_of(realm: Realm, oids: _Oids) -> list[tuple[str, int]]: ...
+def columns(
+    realm: Realm, oids: _Oids, keys: list[str] | None
+) -> tuple[list[tuple[str, list[tuple[NDArray[np.uint32], Any]]]], list[int]]: ...
+def set_index_settings(realm: Realm, group: int, settings: dict[str, Any]) -> None: ...
+def index_settings(realm: Realm, group: int) -> dict[str, Any]: ...
+def index_stats(
+    realm: Realm,
+) -> tuple[
+    list[tuple[int, int, str | None, bool, list[tuple[str, int]], int, int, int, list[str]]],
+    list[tuple[str, int]],
+    list[tuple[str, int]],
+]: ...
+def drain_queue(realm: Realm, most: int) -> int: ...
+def tend(realm: Realm) -> int: ...
+def reindex(realm: Realm, group: int, mode: _Index) -> int: ...

@@ -14,6 +14,7 @@ from engram.handle import Handle, makers
 
 if TYPE_CHECKING:
     from engram._engram import Realm
+    from engram.index import IndexMode
 
 
 class Array(Handle):
@@ -42,6 +43,11 @@ class Array(Handle):
     def oid(self) -> int:
         """The object's id: unique in the pool, and never used again."""
         return self._id
+
+    @property
+    def index(self) -> "IndexMode":
+        """When its attributes come into the index: "sync", "async" or "none"."""
+        return _engram.object_info(self._realm, self._id).index
 
     @property
     def dtype(self) -> np.dtype[Any]:

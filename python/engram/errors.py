@@ -57,7 +57,12 @@ class ReadOnlyError(EngramError, PermissionError):
 
 
 class QueryError(EngramError, ValueError):
-    """An ill-formed query."""
+    """An ill-formed query: where and why, and below that the line with a caret under the place."""
+
+    def __str__(self) -> str:
+        # A tab keeps its width, so that the caret below it stays where it is.
+        lines = str(self.args[0]).split("\n") if self.args else []
+        return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
 
 
 class CorruptError(EngramError):

@@ -11,20 +11,24 @@ from collections.abc import (
 )
 from difflib import get_close_matches
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from engram import _engram
 from engram.array import Allocation, Array
+from engram.batch import Batch
 from engram.blob import Blob
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
+from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
+from engram.query import Asked, Consistency, QueryResult, ask
 from engram.tree import Tree
 
 if TYPE_CHECKING:
     from engram._engram import Realm
+    from engram.expression import Expression
     from engram.index import IndexMode
 
     ShapeLike = int | Sequence[int]
@@ -135,17 +139,33 @@ class Group(Handle, MutableMapping[str, Any]):
     # Creating
 
     def create_group(
-        self, name: str, *, attrs: Mapping[str, Any] | None = None, _origin: bytes = b""
+        self,
+        name: str,
+        *,
+        attrs: Mapping[str, Any] | None = None,
+        _origin: bytes = b"",
+        **index: Unpack[IndexSettings],
     ) -> "Group":
         """Create a group, and the groups above it.
+
+        `index="async"`, `attributes_per_group=8` and what else `IndexSettings` has say how objects
+        in it are indexed; `set_index` changes that later.
 
         Raises
         ------
         ExistsError
             If the name is taken.
+        ArgumentError
+            If a setting is none.
 
         """
-        gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
+        settings = check_settings(index)
+        if not settings:
+            gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
+            return Group(self._realm, gid)
+        with Batch(self._realm):
+            gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
+            _engram.set_index_settings(self._realm, gid, settings)
         return Group(self._realm, gid)
 
     def require_group(self, name: str) -> "Group":
@@ -369,6 +389,104 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         _engram.rename(self._realm, self._id, old, new)
+
+    # Finding
+
+    def query(
+        self,
+        expr: "str | Expression | None" = None,
+        *,
+        order_by: "str | Sequence[str] | None" = None,
+        limit: int | None = None,
+        consistency: Consistency = "strong",
+        threads: int | None = None,
+    ) -> QueryResult:
+        """Find the objects below this group, at any depth, that a condition is true of.
+
+        ::
+
+            pool.query('temperature < -15 and pressure = 144', order_by="temperature", limit=10)
+            pool.query(engram.attr("temperature") < -15)
+
+        `docs/guide/queries.md` has the language. What is found is looked up when the result is
+        first used.
+
+        Parameters
+        ----------
+        expr
+            The condition, in the query language or as an expression; without one, all objects.
+        order_by
+            Fields to order by, each with " desc" or not. Objects that lack one come last; without
+            it, objects come in the order of their ids.
+        limit
+            How many objects at most.
+        consistency
+            "strong" sees all that is stored. "eventual" takes what waits in the queue of async
+            indexing for what the index has of it, and need not read it.
+        threads
+            How many threads search; as many as help, if not given.
+
+        Raises
+        ------
+        QueryError
+            If the query is ill-formed; with a caret under the place, and what was expected.
+        ArgumentError
+            If another argument makes no sense.
+
+        """
+        return ask(self._realm, self._id, expr, Asked(order_by, limit, consistency, threads))
+
+    # The index
+
+    @property
+    def index_settings(self) -> IndexSettings:
+        """The settings that this group has itself; what it lacks, the group above decides."""
+        return cast("IndexSettings", _engram.index_settings(self._realm, self._id))
+
+    def set_index(self, *, reset: bool = False, **index: Unpack[IndexSettings]) -> None:
+        """Change how objects that are stored below this group from now on are indexed.
+
+        ::
+
+            group.set_index(index="async", attributes_per_group=8)
+
+        What is not given stays, or is forgotten with `reset`: then the group above decides.
+        `reindex` brings what is there already under them.
+
+        Raises
+        ------
+        ArgumentError
+            If a setting is none.
+
+        """
+        settings = check_settings(index)
+        kept = {} if reset else _engram.index_settings(self._realm, self._id)
+        _engram.set_index_settings(self._realm, self._id, kept | settings)
+
+    def index_stats(self) -> IndexStats:
+        """Tell what the index is made of: attribute groups, sharing frequencies, segments, bytes.
+
+        All figures but `groups` are of the whole namespace.
+        """
+        path = _engram.path_of(self._realm, True, self._id)
+        return stats_of(_engram.index_stats(self._realm), path)
+
+    def reindex(self, group: str | None = None, *, index: "IndexMode" = "sync") -> int:
+        """Index all objects below this group, or the one named, anew; give how many it were.
+
+        `index` is their mode from then on: objects that were stored with "none" are found by their
+        attributes again. Some objects are done at a time; others may read and write meanwhile.
+
+        Raises
+        ------
+        BusyError
+            Inside a batch.
+
+        """
+        target = self if group is None else self[group]
+        if not isinstance(target, Group):
+            raise ArgumentError(f"{group!r} is no group: name one, or none for all below this one")
+        return _engram.reindex(self._realm, target._id, check_mode(index))
 
     # What helps them
 

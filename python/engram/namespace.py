@@ -69,6 +69,21 @@ class Namespace(Group):
         """Begin a with-block of operations that happen all at once, or not at all."""
         return Batch(self._realm)
 
+    def drain_index(self, most: int | None = None) -> int:
+        """Index what waits in the queue of async indexing, at most so many; give how many it were.
+
+        A thread of each process that has the pool open for writing does so anyway, a little later.
+
+        Raises
+        ------
+        BusyError
+            Inside a batch.
+        ReadOnlyError
+            If the pool was opened with mode "r".
+
+        """
+        return _engram.drain_queue(self._realm, 2**63 - 1 if most is None else most)
+
     def scratch(
         self,
         shape: "int | Sequence[int]",

@@ -7,13 +7,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex, Unpack
 from weakref import WeakValueDictionary
 
 from engram import _engram, size
 from engram._engram import DeviceInfo
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
+from engram.index import IndexSettings, check_settings
 from engram.namespace import Namespace, Namespaces
 from engram.paths import absolute
 from engram.plain import printable
@@ -107,11 +108,13 @@ class Pool(Namespace):
         mode: int = 0o770,
         group: str | int | None = None,
         size: str | SupportsIndex | None = None,
+        **index: Unpack[IndexSettings],
     ) -> Namespace:
         """Create a namespace of `mode` (0o770: its group writes too; 0o700: its owner alone).
 
         `group` is a Unix group, by name or number (default: this process's); `size` the bound on
-        its arrays and blobs (default: the pool's).
+        its arrays and blobs (default: the pool's). `index="async"` and what else `IndexSettings`
+        has say how objects in it are indexed.
 
         Raises
         ------
@@ -129,7 +132,14 @@ class Pool(Namespace):
             bits = -1
         if not 0 <= bits <= _ALL_BITS:
             raise ArgumentError(f"mode {mode!r} is no POSIX mode: give a number such as 0o770")
-        return Namespace(self._pool.create_namespace(name, bits, number, bound))
+        settings = check_settings(index)
+        made = Namespace(self._pool.create_namespace(name, bits, number, bound))
+        try:
+            _set_index(made, settings)
+        except EngramError:
+            self._pool.remove_namespace(name)
+            raise
+        return made
 
     def remove_namespace(self, name: str) -> None:
         """Remove a namespace with all that is in it.
@@ -204,6 +214,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     durability: str = "auto",
     prefault: bool = False,
     force: bool = False,
+    **index: Unpack[IndexSettings],
 ) -> Pool:
     """Create a pool at `path`, which is its first device, and open it for writing.
 
@@ -222,6 +233,9 @@ def create(  # noqa: PLR0917 - as the contract has it
         Allocate all of it now, and touch it.
     force
         Use a filesystem that is not known to carry a pool. Network filesystems are refused still.
+    **index
+        How objects are indexed where their group does not say otherwise: `index="async"`, and what
+        else `IndexSettings` has.
 
     Raises
     ------
@@ -242,7 +256,20 @@ def create(  # noqa: PLR0917 - as the contract has it
         raise ArgumentError(
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
-    return Pool(_engram.Pool.create(absolute(path), nbytes, others, durability, prefault, force))
+    settings, full = check_settings(index), absolute(path)
+    pool = Pool(_engram.Pool.create(full, nbytes, others, durability, prefault, force))
+    try:
+        _set_index(pool, settings)
+    except EngramError:
+        pool.close()
+        _engram.destroy(full)
+        raise
+    return pool
+
+
+def _set_index(root: Namespace, settings: dict[str, Any]) -> None:
+    if settings:
+        _engram.set_index_settings(root._realm, root._id, settings)
 
 
 def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:

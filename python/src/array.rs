@@ -17,7 +17,7 @@ use crate::error::{Result, argument, corrupt};
 use crate::realm::Realm;
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
-use crate::{dtype, strings};
+use crate::{dtype, index, strings};
 
 /// Arrays of other strides are copied straight into the pool from this size on; smaller ones by
 /// way of a contiguous copy and a single commit.
@@ -357,34 +357,43 @@ pub struct ObjectInfo {
     nbytes: u64,
     /// Whether the value lies in the catalog.
     inline: bool,
+    /// When it is indexed: `"sync"`, `"async"` or `"none"`.
+    index: &'static str,
     /// What an import kept beside it: JSON, or nothing.
     origin: Vec<u8>,
+}
+
+impl ObjectInfo {
+    /// As Python has it.
+    pub fn new(py: Python<'_>, info: engram_engine::ObjectInfo) -> Result<Self> {
+        let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
+        Ok(ObjectInfo {
+            kind: match info.class {
+                Class::Array => "array",
+                Class::Strings => "strings",
+                Class::Blob => "blob",
+                Class::Group => return Err(corrupt(format!("object {:#x} is a group", info.oid))),
+            },
+            dtype: dtype::decode(py, &info.dtype)?.unbind(),
+            shape: PyTuple::new(py, &shape)?.unbind(),
+            dims: info.dims,
+            owner: info.owner,
+            created: info.created,
+            modified: info.modified,
+            parent: info.parent,
+            name: info.name,
+            nbytes: info.nbytes,
+            inline: info.inline,
+            index: index::mode_name(info.index),
+            origin: info.origin,
+        })
+    }
 }
 
 /// All that is known of an object.
 #[pyfunction]
 pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
-    let info = realm.engine().object(oid)?;
-    let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
-    Ok(ObjectInfo {
-        kind: match info.class {
-            Class::Array => "array",
-            Class::Strings => "strings",
-            Class::Blob => "blob",
-            Class::Group => return Err(corrupt(format!("object {oid:#x} is a group"))),
-        },
-        dtype: dtype::decode(py, &info.dtype)?.unbind(),
-        shape: PyTuple::new(py, &shape)?.unbind(),
-        dims: info.dims,
-        owner: info.owner,
-        created: info.created,
-        modified: info.modified,
-        parent: info.parent,
-        name: info.name,
-        nbytes: info.nbytes,
-        inline: info.inline,
-        origin: info.origin,
-    })
+    ObjectInfo::new(py, realm.engine().object(oid)?)
 }
 
 /// A copy of the whole value.

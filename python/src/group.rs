@@ -12,12 +12,13 @@ use crate::value::{self, Name};
 
 /// What a handle is made of: 0 and a GID for a group; 1, an OID, dtype and shape for an array; 2,
 /// an OID, uint8 and the bytes' number as a shape for a blob.
-type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, PyTuple>>);
+pub type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, PyTuple>>);
 
 /// A member's name with it.
 type Named<'py> = (String, Found<'py>);
 
-fn facts(py: Python<'_>, found: engram_engine::Found) -> Result<Found<'_>> {
+/// What a handle is made of.
+pub fn facts(py: Python<'_>, found: engram_engine::Found) -> Result<Found<'_>> {
     let info = match found {
         engram_engine::Found::Group(gid) => return Ok((0, gid, None, None)),
         engram_engine::Found::Object(info) => info,

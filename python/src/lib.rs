@@ -9,12 +9,15 @@ mod array;
 mod attrs;
 mod batch;
 mod blob;
+mod columns;
 mod dtype;
 mod error;
+mod explanation;
 mod group;
 mod index;
 mod machine;
 mod pool;
+mod query;
 mod realm;
 mod strings;
 mod value;
@@ -36,16 +39,26 @@ mod _engram {
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
     #[pymodule_export]
+    use crate::columns::{attribute_keys_of, columns};
+    #[pymodule_export]
     use crate::error::kinds;
+    #[pymodule_export]
+    use crate::explanation::Explanation;
     #[pymodule_export]
     use crate::group::{
         GroupInfo, contains, count, create_group, delete, find, group_info, members, names,
         path_of, rename, set_origin,
     };
     #[pymodule_export]
+    use crate::index::{
+        drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,
+    };
+    #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
+    #[pymodule_export]
+    use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]
     use crate::realm::{Realm, Space};
     #[pymodule_export]

@@ -28,6 +28,11 @@ impl Realm {
         &self.engine
     }
 
+    /// The root group's GID.
+    pub fn root_gid(&self) -> u64 {
+        self.root
+    }
+
     /// Where and how a new object is put, from what Python gave.
     pub fn placement(
         &self,

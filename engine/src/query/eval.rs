@@ -99,7 +99,7 @@ impl<'s, 't> Searcher<'s, 't> {
         }
         let column = piece.column(entry)?;
         match &ready.how {
-            How::Cells(_) => cells(ready, &column),
+            How::Cells(_) => cells(ready, &column, piece.place),
             How::Owner => {
                 column.test(&|cell| owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell))
             }
@@ -112,10 +112,16 @@ impl<'s, 't> Searcher<'s, 't> {
     }
 }
 
-fn cells(ready: &Ready<'_>, column: &Column<'_>) -> Result<Marks> {
+fn cells(ready: &Ready<'_>, column: &Column<'_>, place: usize) -> Result<Marks> {
     let predicate = &ready.leaf.predicate;
     if matches!(predicate, Predicate::Exists) {
         return Ok(certain(column.presence()));
+    }
+    if let (Some(runs), true) = (&ready.runs, column.in_runs()) {
+        let must = runs[place].clone().unwrap_or_else(|| Bitmap::new(column.len()));
+        let mut may = must.clone();
+        may.or(&column.unsure());
+        return Ok(Marks { must, may });
     }
     match ready.numbers() {
         Some(range) => column.range(range),

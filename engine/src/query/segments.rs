@@ -27,8 +27,8 @@ use crate::index::segment::Marks;
 
 /// Segments beside one thread's before another one helps.
 const SEGMENTS_PER_THREAD: usize = 24;
-/// More threads than these have not been seen to help.
-const THREADS_MAX: usize = 16;
+/// So many threads at most.
+const THREADS_MAX: usize = 64;
 
 impl<'a> Search<'a> {
     /// Searches the segments. `excluded`, ascending, was looked at elsewhere.
@@ -43,44 +43,14 @@ impl<'a> Search<'a> {
         if directory.is_empty() {
             return Ok(());
         }
-        let plan = self.plan;
-        let mut leaves = Vec::new();
-        leaves_of(&plan.search, &mut leaves);
-        let mut ready: Vec<Option<Ready<'_>>> = Vec::new();
-        ready.resize_with(plan.leaves, || None);
-        for leaf in leaves {
-            let passing = match leaf.about {
-                About::Group(field) => self.judge.groups.passing(leaf, field)?,
-                _ => None,
-            };
-            ready[leaf.number] = Some(Ready::new(txn, leaf, &directory, passing.as_deref())?);
-        }
-        let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
-        if verdicts.contains(&SOME) {
-            let mut more = false;
-            for ready in ready.iter_mut().flatten() {
-                more |= ready.look_up(txn, &directory)?;
-            }
-            if more {
-                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
-            }
-        }
-        let some = verdicts.iter().filter(|verdict| **verdict == SOME).count();
-        self.threads = match (bound, self.options.threads) {
-            (Some(_), _) => 1,
-            (None, Some(threads)) => threads.clamp(1, 1024).min(some.max(1)),
-            (None, None) if some < 2 * SEGMENTS_PER_THREAD => 1,
-            (None, None) => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                cores.min(some / SEGMENTS_PER_THREAD).clamp(1, THREADS_MAX)
-            }
-        };
+        let (ready, verdicts) = self.decide(&directory)?;
+        self.explain_leaves(&ready);
+        self.explain_skipped(&directory, &verdicts);
         let mut order: Vec<usize> = (0..directory.len()).collect();
         order.retain(|place| verdicts[*place] != NONE);
         // Usually they are in order, and then what is found is.
         order.sort_by_key(|place| directory[*place].min);
-        self.explain_leaves(&ready);
-        self.explain_skipped(&directory, &verdicts);
+        self.threads = self.helpful(order.len(), bound);
         let dead = txn.entries(Table::IndexDead)? > 0;
         let searcher = Searcher::new(&ready, Some(Source(txn)));
         let mut handed = Vec::new();
@@ -96,11 +66,7 @@ impl<'a> Search<'a> {
             let untouched = bytes.is_none() && within(excluded, entry).is_empty();
             if let (Goal::Count(count), EVERY, true) = (&mut *goal, verdicts[place], untouched) {
                 *count += u64::from(entry.rows);
-                self.explain(
-                    entry,
-                    "every object passes: counted by its zones",
-                    u64::from(entry.rows),
-                );
+                self.explain(entry, "every object passes, by its zones", u64::from(entry.rows));
                 continue;
             }
             let mut piece = Piece::open(txn, entry, place)?;
@@ -111,18 +77,56 @@ impl<'a> Search<'a> {
                 handed.push(piece);
                 continue;
             }
-            for key in goal.columns(&piece)? {
-                if let Some(column) = piece.segment.column(key)? {
-                    piece.fetch(Source(txn), &column)?;
-                }
-            }
-            let found = workers::search(&searcher, &plan.search, goal, &mut piece, 0)?;
+            self.bring(goal, &[], &mut piece)?;
+            let found = workers::search(&searcher, &self.plan.search, goal, &mut piece, 0)?;
             self.verify(goal, found)?;
         }
-        for found in workers::share(self.threads, &ready, &plan.search, goal, handed)? {
+        for found in workers::share(self.threads, &ready, &self.plan.search, goal, handed)? {
             self.verify(goal, found)?;
         }
         Ok(())
+    }
+
+    /// What can be said of segments without opening one: each leaf with what the index says of it,
+    /// by number; and the verdict on each segment.
+    fn decide(&mut self, directory: &[Entry]) -> Result<(Vec<Option<Ready<'a>>>, Vec<u8>)> {
+        let (plan, txn) = (self.plan, self.peek.txn());
+        let mut leaves = Vec::new();
+        leaves_of(&plan.search, &mut leaves);
+        let mut ready: Vec<Option<Ready<'_>>> = Vec::new();
+        ready.resize_with(plan.leaves, || None);
+        for leaf in leaves {
+            let passing = match leaf.about {
+                About::Group(field) => self.judge.groups.passing(leaf, field)?,
+                _ => None,
+            };
+            ready[leaf.number] = Some(Ready::new(txn, leaf, directory, passing.as_deref())?);
+        }
+        let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+        for at in 0..ready.len() {
+            let Some(leaf) = &mut ready[at] else { continue };
+            // Names and runs are looked into where that can still rule something out.
+            if verdicts.contains(&SOME)
+                && (leaf.look_up(txn, directory)?
+                    || leaf.consult_runs(txn, directory, &verdicts)?)
+            {
+                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+            }
+        }
+        Ok((ready, verdicts))
+    }
+
+    /// How many threads are to search so many segments.
+    fn helpful(&self, segments: usize, bound: Option<usize>) -> usize {
+        match (bound, self.options.threads) {
+            (Some(_), _) => 1,
+            (None, Some(threads)) => threads.min(segments).clamp(1, THREADS_MAX),
+            (None, None) if segments < 2 * SEGMENTS_PER_THREAD => 1,
+            (None, None) => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                cores.min(segments / SEGMENTS_PER_THREAD).clamp(1, THREADS_MAX)
+            }
+        }
     }
 
     /// Asks records where columns could not tell.

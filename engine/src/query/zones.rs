@@ -12,13 +12,18 @@ use super::record::Users;
 use super::sealed::Entry;
 use crate::catalog::ReadTxn;
 use crate::error::Result;
+use crate::fail;
 use crate::id::Gid;
 use crate::index::cell::Cell;
 use crate::index::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
 };
 use crate::index::range::{Bound, Range};
-use crate::index::zone::{self, ALL_PRESENT, Class, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, prefix};
+use crate::index::runs::Runs;
+use crate::index::segment::Bitmap;
+use crate::index::zone::{
+    self, ALL_PRESENT, Class, IN_RUNS, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, prefix,
+};
 use crate::index::zones::ColumnZones;
 use crate::query::ast::Builtin;
 
@@ -79,6 +84,41 @@ impl How {
     }
 }
 
+/// So many entries of a run are read in the time that one record takes to be judged.
+const ENTRIES_PER_RECORD: u64 = 64;
+
+/// Where each segment is in the directory.
+struct Places<'d> {
+    directory: &'d [Entry],
+    /// By number of the segment, from the first on; empty where it is not worth it.
+    dense: Vec<u32>,
+}
+
+impl<'d> Places<'d> {
+    /// For about so many questions.
+    fn new(directory: &'d [Entry], questions: u64) -> Self {
+        const DENSE_MAX: usize = 1 << 20;
+        let mut dense = Vec::new();
+        let first = directory.first().map_or(0, |entry| entry.segment);
+        let span = directory.last().map_or(0, |entry| (entry.segment - first) as usize + 1);
+        if span <= DENSE_MAX && questions > 4 * span as u64 {
+            dense.resize(span, u32::MAX);
+            for (place, entry) in directory.iter().enumerate() {
+                dense[(entry.segment - first) as usize] = place as u32;
+            }
+        }
+        Places { directory, dense }
+    }
+
+    fn of(&self, segment: u32) -> Option<usize> {
+        if self.dense.is_empty() {
+            return self.directory.binary_search_by_key(&segment, |entry| entry.segment).ok();
+        }
+        let at = segment.checked_sub(self.directory[0].segment)? as usize;
+        self.dense.get(at).map(|place| *place as usize).filter(|at| *at < self.directory.len())
+    }
+}
+
 /// What rules most zones out.
 #[derive(Clone, Copy)]
 struct Glance {
@@ -110,6 +150,10 @@ pub(crate) struct Ready<'p> {
     never_misses: u8,
     /// Of a leaf about names, once they were looked up: which pass.
     pub names: Option<NameSet>,
+    /// Segments whose cells of the column are in runs, by their places.
+    in_runs: Vec<usize>,
+    /// What the runs say, once they were asked: by place, which positions pass.
+    pub runs: Option<Vec<Option<Bitmap>>>,
     /// By place in the directory.
     pub verdicts: Vec<u8>,
 }
@@ -132,6 +176,8 @@ impl<'p> Ready<'p> {
             takes_nan,
             never_misses: UNSURE | if takes_nan { NAN } else { 0 },
             names: None,
+            in_runs: Vec::new(),
+            runs: None,
             verdicts: vec![SOME; directory.len()],
         };
         match (&ready.how, groups) {
@@ -180,10 +226,68 @@ impl<'p> Ready<'p> {
                 place += 1;
             }
             if directory.get(place).is_some_and(|entry| entry.segment == segment) {
-                self.verdicts[place] = self.verdict(&zones.of(segment)?);
+                self.verdicts[place] = self.verdict(&zones.of(segment)?, place);
             }
         }
         Ok(())
+    }
+
+    /// Asks the runs of the leaf's column which positions pass, of segments that are still to be
+    /// searched by these verdicts; unless that is more work than asking their records. Whether it
+    /// did.
+    pub(crate) fn consult_runs(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        directory: &[Entry],
+        verdicts: &[u8],
+    ) -> Result<bool> {
+        let How::Cells(key) = self.how else { return Ok(false) };
+        let open = self.in_runs.iter().filter(|place| verdicts[**place] == SOME);
+        let rows: u64 = open.map(|place| u64::from(directory[*place].rows)).sum();
+        if rows == 0 {
+            return Ok(false);
+        }
+        let all = self.ranges.iter().flatten();
+        let whole = self.takes_nan
+            || all.clone().any(|(range, _)| range.low.is_none() && range.high.is_none());
+        let everything = [(Range::default(), false)];
+        let ranges: Vec<_> = if whole { everything.iter().collect() } else { all.collect() };
+        let runs = Runs::read(txn, key)?;
+        let mut entries = 0;
+        for (range, _) in &ranges {
+            entries += runs.count(range)?;
+        }
+        if entries > rows.saturating_mul(ENTRIES_PER_RECORD) {
+            return Ok(false);
+        }
+        let places = Places::new(directory, entries);
+        let is_open = |segment: u32| places.of(segment).is_some_and(|at| verdicts[at] == SOME);
+        let mut hits: Vec<Option<Bitmap>> = vec![None; directory.len()];
+        let mut beyond = None;
+        for (range, exact) in ranges {
+            runs.visit(range, &is_open, |segment, position, cell| {
+                let Some(place) = places.of(segment) else { return };
+                let rows = directory[place].rows as usize;
+                if usize::from(position) >= rows {
+                    beyond = Some((segment, position));
+                } else if *exact || self.leaf.predicate.cell(cell) {
+                    let hits = hits[place].get_or_insert_with(|| Bitmap::new(rows));
+                    hits.insert(usize::from(position));
+                }
+            })?;
+        }
+        if let Some((segment, position)) = beyond {
+            fail!(Corrupt, "a run names position {position} of segment {segment}: run verify");
+        }
+        let zones = ColumnZones::read(txn, key)?;
+        for &place in &self.in_runs {
+            if verdicts[place] == SOME && hits[place].is_none() {
+                let unsure = zones.of(directory[place].segment)?.iter().any(|z| z.has(UNSURE));
+                self.verdicts[place] = if unsure { SOME } else { NONE };
+            }
+        }
+        self.runs = Some(hits);
+        Ok(true)
     }
 
     /// Puts the ranges of the leaf's test into the index's terms.
@@ -205,7 +309,8 @@ impl<'p> Ready<'p> {
     pub(crate) fn explain(&self, texts: &[String]) -> LeafExplanation {
         let of = |wanted: u8| self.verdicts.iter().filter(|verdict| **verdict == wanted).count();
         let by = match &self.how {
-            How::Cells(_) => "cells of a column".to_owned(),
+            How::Cells(_) if self.runs.is_some() => "a column and its sorted runs".to_owned(),
+            How::Cells(_) => "the cells of a column".to_owned(),
             How::Owner => "the column of owners".to_owned(),
             How::Group(_) => "the column of groups, each group judged once".to_owned(),
             How::Name => match &self.names {
@@ -235,7 +340,12 @@ impl<'p> Ready<'p> {
         }
     }
 
-    fn verdict(&self, zones: &[Zone]) -> u8 {
+    fn verdict(&mut self, zones: &[Zone], place: usize) -> u8 {
+        if zones[0].has(IN_RUNS) && !matches!(self.leaf.predicate, Predicate::Exists) {
+            // The runs will say more.
+            self.in_runs.push(place);
+            return SOME;
+        }
         if matches!(self.how, How::Group(_) | How::Name) {
             return SOME;
         }

@@ -69,10 +69,10 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info", "stats", "plot"),
+    "Look": ("ls", "tree", "info", "query", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm"),
-    "Pools": ("create", "destroy", "ns", "verify", "doctor", "demo"),
+    "Pools": ("create", "destroy", "ns", "index", "reindex", "verify", "doctor", "demo"),
 }
 """The verbs by section, in the order in which help lists them."""
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import typer  # noqa: TC002 - read by Typer
 
 import engram
+from engram.expression import BUILTINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +73,17 @@ def places(ctx: typer.Context, incomplete: str) -> list[str]:
         array = _root(ctx, pool)[words[0].strip("/")]
         names = array.dims or range(array.ndim)
         found += [word for name in names if _fits(word := f"{name}=0", incomplete)][:MOST]
+    return found
+
+
+def fields(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the fields that begin so: built-in ones, and attributes that the index knows."""
+    found: list[str] = []
+    with _in_time(), _opened(ctx) as pool:
+        groups = _root(ctx, pool).index_stats().groups
+        keys = {key for group in groups for key in group.keys}
+        words = [*(f"@{name}" for name in BUILTINS), *sorted(keys)]
+        found += [word for word in words if _fits(word, incomplete)][:MOST]
     return found
 
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
     from engram.cli.describe import Member
 
-_AT_A_GLANCE = 200
-"""Up to so many rows are laid out together; what is longer is printed as it comes."""
-
 _HEADINGS = ("kind", "dtype", "shape", "bytes", "owner", "modified", "name")
 _RIGHT = ("bytes",)
 
@@ -98,8 +95,8 @@ def _told(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, dict[str, 
 def _print_names(found: Iterable[tuple[str, Member]]) -> None:
     """Print names alone: in columns on a terminal, else one a line, as they come."""
     names = (plain(name) + ("/" if isinstance(m, engram.Group) else "") for name, m in found)
-    first = list(itertools.islice(names, _AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
-    if 0 < len(first) <= _AT_A_GLANCE:
+    first = list(itertools.islice(names, terminal.AT_A_GLANCE + 1)) if sys.stdout.isatty() else []
+    if 0 < len(first) <= terminal.AT_A_GLANCE:
         words = [Text(n, style=terminal.GROUP if n.endswith("/") else "") for n in first]
         terminal.show(Columns(words, column_first=True, padding=(0, 2)))
         return
@@ -110,21 +107,12 @@ def _print_names(found: Iterable[tuple[str, Member]]) -> None:
 def _print_long(found: Iterable[tuple[str, Member]]) -> None:
     """Print a line of facts for each: fitted to a terminal if they are few, else as they come."""
     rows = _rows(found)
-    first = list(itertools.islice(rows, _AT_A_GLANCE + 1))
-    if sys.stdout.isatty() and not first:
+    first = next(rows, None)
+    if sys.stdout.isatty() and first is None:
         terminal.say("no members")
         return
-    if sys.stdout.isatty() and len(first) <= _AT_A_GLANCE:
-        terminal.print_table(_HEADINGS, first, key="name", right=_RIGHT)
-        return
-    # The first rows say how wide the columns are; a later one that is wider sticks out.
-    widths = [max(map(len, column)) for column in zip(_HEADINGS, *first, strict=True)]
-    for row in itertools.chain([_HEADINGS], first, rows):
-        words = [
-            word.rjust(width) if heading in _RIGHT else word.ljust(width)
-            for word, width, heading in zip(row[:-1], widths, _HEADINGS, strict=False)
-        ]
-        sys.stdout.write(" ".join([*words, row[-1]]) + "\n")
+    every = rows if first is None else itertools.chain([first], rows)
+    terminal.print_stream(_HEADINGS, every, key="name", right=_RIGHT)
 
 
 def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:

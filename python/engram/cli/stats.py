@@ -85,6 +85,7 @@ def stats(
         told = _told(counts)
         if not where:
             told |= {"space": _space(root), "devices": list(_devices(handle, root))}
+            told["index"] = {k: v for k, v in root.index_stats().items() if k != "groups"}
             told["processes"] = [{"pid": pid, "name": _process(pid)} for pid in root.space.pids]
     if json:
         terminal.print_json({"pool": str(pool), "namespace": namespace, "path": where, **told})
@@ -206,6 +207,7 @@ def _print(told: dict[str, Any]) -> None:
         _table(told["largest"], "nbytes", "dtype", "path", title="largest")
     if "space" in told:
         _print_space(told["space"])
+        _print_index(told["index"])
         _table(
             told["devices"],
             *("filesystem", "free", "spans", "nbytes", "path"),
@@ -228,6 +230,19 @@ def _print_space(space: dict[str, int]) -> None:
         f"{human(space['free'])} free (largest piece {human(space['largest_free'])}), "
         f"{human(space['pending'])} pending",
         "catalog": human(space["catalog"]),
+    }
+    terminal.print_facts(rows, indent=2)
+
+
+def _print_index(index: dict[str, Any]) -> None:
+    """Print what the index is made of, in short."""
+    terminal.print_title("index")
+    rows = {
+        "sealed": f"{counted(index['sealed'] - index['dead'], 'object')} in "
+        f"{counted(index['segments'], 'segment')}",
+        "waiting": f"{index['tail']} to be sealed, {index['queued']} to be indexed",
+        "not indexed": counted(index["unindexed"], "object"),
+        "bytes": human(index["nbytes"]),
     }
     terminal.print_facts(rows, indent=2)
 

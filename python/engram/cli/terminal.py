@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import math
 import os
@@ -49,6 +50,9 @@ WRONG = "bold red"
 
 PATIENCE_S = 1.0
 """A progress bar appears once something has taken so long."""
+
+AT_A_GLANCE = 200
+"""Up to so many rows are laid out together; what is longer is printed as it comes."""
 
 _PIPE_WIDTH = 100_000
 _GAP = "  "
@@ -137,6 +141,22 @@ def warn(message: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
+def fail_below(message: str, code: int) -> NoReturn:
+    """Say an error whose further lines show where it is, on stderr as they are, and exit."""
+    if os.environ.get("ENGRAM_TRACEBACK"):
+        traceback.print_exc()
+    first, *rest = message.split("\n")
+    warn(first)
+    sys.stderr.write("".join(f"{line}\n" for line in rest))
+    sys.exit(code)
+
+
+def fail_json(told: object, code: int) -> NoReturn:
+    """Say an error on stderr as JSON, and exit."""
+    sys.stderr.write(f"{json.dumps(told, ensure_ascii=True)}\n")
+    sys.exit(code)
+
+
 def confirm(question: str) -> None:
     """Ask on stderr, and end with 1 if the answer is no, as if interrupted if there is none."""
     try:
@@ -197,6 +217,38 @@ def print_table(
     for row in words:
         made.add_row(*map(Text, row))
     show(Padding(made, (0, 0, 0, indent)))
+
+
+def print_stream(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    key: str,
+    right: Collection[str] = (),
+) -> None:
+    """Print a line for each row: fitted to a terminal if they are few, else as they come.
+
+    What a row is about, the column `key`, stands last.
+    """
+    found = (tuple(map(plain, row)) for row in rows)
+    first = list(itertools.islice(found, AT_A_GLANCE + 1))
+    if sys.stdout.isatty() and len(first) <= AT_A_GLANCE:
+        print_table(headings, first, key=key, right=right)
+        return
+    # The first rows say how wide the columns are; a later one that is wider sticks out.
+    widths = [max(map(len, column)) for column in zip(headings, *first, strict=True)]
+    for row in itertools.chain([headings], first, found):
+        words = [
+            word.rjust(width) if heading in right else word.ljust(width)
+            for word, width, heading in zip(row[:-1], widths, headings, strict=False)
+        ]
+        sys.stdout.write(" ".join([*words, row[-1]]) + "\n")
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines as they come; what would not show as itself is escaped."""
+    for line in lines:
+        sys.stdout.write("\n".join(map(plain, line.split("\n"))) + "\n")
 
 
 def _print_records(rows: list[list[str]], names: list[str], place: int, indent: int) -> None:

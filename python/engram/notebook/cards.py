@@ -14,12 +14,15 @@ from engram.array import Array
 from engram.attrs import Attributes
 from engram.blob import Blob
 from engram.errors import EngramError
+from engram.explanation import Explanation
 from engram.group import Group
 from engram.handle import Handle
+from engram.index import IndexStats
 from engram.namespace import Namespace, Namespaces
-from engram.notebook import parts, stored, values
+from engram.notebook import parts, queries, stored, values
 from engram.notebook.preview import preview
 from engram.pool import Pool
+from engram.query import QueryResult
 from engram.size import human
 from engram.tree import Node, Tree, dtype_of, members, shape_of
 
@@ -37,7 +40,7 @@ _SURVIVES = {
 
 
 def card(thing: Any) -> str:
-    """Show a pool, namespace, group, array, blob, its attributes or a tree, as HTML on one line."""
+    """Show a thing of a pool, a tree, a query's result or the index's figures, as HTML, one line."""
     try:
         with np.errstate(all="ignore"):  # values are anything, signalling NaN too
             return parts.whole(_body(thing))
@@ -237,4 +240,7 @@ _KINDS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (Attributes, _attributes_card),
     (Namespaces, _namespaces_card),
     (Tree, _tree),
+    (QueryResult, queries.result),
+    (Explanation, queries.explanation),
+    (IndexStats, queries.stats),
 )

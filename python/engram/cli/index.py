@@ -1,0 +1,113 @@
+"""`engram index`, `engram reindex`: the queue drained, objects indexed anew, figures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import engram
+from engram import _engram
+from engram.cli import completion, terminal
+from engram.cli.app import JsonOption, NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.terminal import counted
+from engram.errors import ArgumentError
+from engram.index import IndexMode, check_mode
+
+if TYPE_CHECKING:
+    from engram.index import IndexStats
+    from engram.namespace import Namespace
+    from engram.pool import Pool
+
+_PART = 4096
+"""So many objects are indexed between two looks at the progress bar."""
+
+
+@app.command(
+    epilog=examples(
+        "engram index /dev/shm/run",
+        "engram index /dev/shm/run --status",
+        "engram index /dev/shm/run -n icesat --json",
+    )
+)
+def index(
+    pool: PoolArgument,
+    *,
+    status: Annotated[bool, typer.Option("--status", help="Print figures alone.")] = False,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Index what waits in the queue of async indexing, and tell what the index is made of.
+
+    A process that has the pool open for writing does so by itself; this is for when there is none.
+    """
+    with opened(pool, namespace, "r" if status else "r+") as (_, root):
+        done = 0 if status else _drained(root)
+        stats = root.index_stats()
+    if json:
+        terminal.print_json({"indexed": done, **_plain(stats)})
+        return
+    if not status:
+        terminal.say(f"indexed {counted(done, 'object')} that waited in the queue")
+    terminal.print_lines(str(stats).split("\n"))
+
+
+def _drained(root: Namespace | Pool) -> int:
+    """Index what is queued, do what maintenance is due, and return how many objects it were."""
+    done, total = 0, root.index_stats().queued
+    with terminal.Bar("indexing", total, unit="items") as bar:
+        while part := root.drain_index(_PART):
+            done += part
+            bar.update(done)
+        _engram.tend(root._realm)
+    return done
+
+
+def _plain(stats: IndexStats) -> dict[str, Any]:
+    """Return figures as plain values."""
+    return {**stats, "groups": [asdict(group) for group in stats.groups]}
+
+
+@app.command(
+    epilog=examples(
+        "engram reindex /dev/shm/run",
+        "engram reindex /dev/shm/run run-17 --index async",
+    )
+)
+def reindex(
+    pool: PoolArgument,
+    group: Annotated[
+        str,
+        typer.Argument(
+            metavar="GROUP",
+            help="Objects below this group; all if none.",
+            autocompletion=completion.groups,
+        ),
+    ] = "/",
+    *,
+    mode: Annotated[
+        str, typer.Option("--index", metavar="MODE", help="Their mode: sync, async or none.")
+    ] = "sync",
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Index all objects below a group anew, those that were stored without an index too."""
+    where = clean(group)
+    with opened(pool, namespace, "r+") as (_, root):
+        start = root[where] if where else root
+        if not isinstance(start, engram.Group):
+            message = f"{where!r} is no group: name one, or none for all objects"
+            raise ArgumentError(message)
+        done = start.reindex(index=_mode(mode))
+    if json:
+        terminal.print_json({"group": where, "index": mode, "objects": done})
+    else:
+        terminal.say(f"indexed {counted(done, 'object')} below /{where} anew, mode {mode}")
+
+
+def _mode(mode: str) -> IndexMode:
+    """Refuse what is no mode."""
+    checked: Any = check_mode(mode)  # type: ignore[arg-type]  # which is what it is for
+    found: IndexMode = checked
+    return found

@@ -1,0 +1,242 @@
+"""`engram query`: objects found by their attributes, names and built-in fields."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path  # noqa: TC003 - read by Typer
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+import engram
+from engram.cli import completion, describe, terminal
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PoolArgument,
+    app,
+    clean,
+    examples,
+    file_path,
+    opened,
+)
+from engram.cli.entries import tell_entries
+from engram.cli.terminal import counted
+from engram.errors import ArgumentError, NotFoundError, QueryError
+from engram.size import human
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engram.array import Array
+    from engram.blob import Blob
+    from engram.explanation import Explanation
+    from engram.namespace import Namespace
+    from engram.pool import Pool
+    from engram.query import QueryResult
+
+_ATTRIBUTE, _GROUPS, _BUILTIN = 0, 1, 2
+_HAD = {(_BUILTIN, name) for name in ("path", "dtype", "shape")}
+"""Built-in fields that have columns anyway."""
+
+
+@app.command(
+    epilog=examples(
+        "engram query /dev/shm/run 'temperature < -15 and pressure = 144'",
+        "engram query /dev/shm/run '@path contains \"9610/Inf\"' --paths",
+        "engram query /dev/shm/run 'exists(orbit)' --order-by 'orbit desc' --limit 10",
+        "engram query /dev/shm/run 'group.orbit = 4' --count --json",
+        "engram query /dev/shm/run 'under(\"run-17\")' --export run-17.nc",
+    )
+)
+def query(
+    pool: PoolArgument,
+    expression: Annotated[
+        str, typer.Argument(metavar="QUERY", help="The condition, in quotes; all if none.")
+    ] = "",
+    *,
+    below: Annotated[
+        str,
+        typer.Option(
+            metavar="GROUP", help="Only objects below this.", autocompletion=completion.groups
+        ),
+    ] = "/",
+    order_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--order-by",
+            metavar="FIELD",
+            help="Such as 'temperature desc' or @path; repeatable.",
+            autocompletion=completion.fields,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="At most so many objects.")
+    ] = None,
+    count: Annotated[bool, typer.Option("--count", help="Print how many there are.")] = False,
+    count_attributes: Annotated[
+        bool, typer.Option("--count-attributes", help="Print how many attributes they have.")
+    ] = False,
+    names: Annotated[bool, typer.Option("--names", help="Print names alone.")] = False,
+    paths: Annotated[bool, typer.Option("--paths", help="Print paths alone.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what of the index is read, and why.")
+    ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the objects as a file.", parser=file_path),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Threads; default: as many as help.")
+    ] = None,
+    eventual: Annotated[
+        bool, typer.Option("--eventual", help="Take queued objects as the index has them.")
+    ] = False,
+    namespace: NamespaceOption = "default",
+    json: JsonOption = False,
+) -> None:
+    """Find objects by their attributes, names and built-in fields.
+
+    The table has what the query names. docs/guide/queries.md has the language.
+    """
+    way = _one_way(
+        {"--count": count, "--count-attributes": count_attributes, "--names": names}
+        | {"--paths": paths, "--explain": explain, "--export": export is not None}
+    )
+    consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
+    with opened(pool, namespace) as (_, root):
+        try:
+            found = _group(root, below).query(
+                expression, order_by=order_by, limit=limit, consistency=consistency, threads=threads
+            )
+        except QueryError as error:
+            _refuse(error, json=json)
+        if export is not None:
+            _export(found, export, json=json)
+        else:
+            _tell(found, way, json=json)
+
+
+def _one_way(ways: dict[str, bool]) -> str:
+    """Return the one option that says what is printed; "" for the table."""
+    chosen = [name for name, given in ways.items() if given]
+    if len(chosen) > 1:
+        message = f"{' and '.join(chosen)} exclude each other: give one of them"
+        raise ArgumentError(message)
+    return chosen[0] if chosen else ""
+
+
+def _group(root: Namespace | Pool, below: str) -> engram.Group:
+    """Return the group whose objects are asked for."""
+    where = clean(below)
+    group = root[where] if where else root
+    if not isinstance(group, engram.Group):
+        message = f"{where!r} is no group: give --below a group, or none for all"
+        raise ArgumentError(message)
+    return group
+
+
+def _refuse(error: QueryError, *, json: bool) -> None:
+    """Say what is wrong with a query, with a caret under the place, and exit."""
+    if not json:
+        terminal.fail_below(str(error), type(error).exit_code)
+    what, *picture = str(error).split("\n")
+    line, caret = [row[2:] for row in picture[:2]] if len(picture) > 1 else ("", "")
+    told = {"kind": "QueryError", "message": what, "line": line, "caret": caret}
+    terminal.fail_json({"error": told}, type(error).exit_code)
+
+
+def _tell(found: QueryResult, way: str, *, json: bool) -> None:
+    """Print what was asked for."""
+    if way in {"--count", "--count-attributes"}:
+        number = found.count() if way == "--count" else found.count_attributes()
+        terminal.print_json(number) if json else terminal.say(str(number))
+    elif way in {"--names", "--paths"}:
+        words = found.names() if way == "--names" else found.paths()
+        terminal.print_json(words) if json else terminal.print_lines(words)
+    elif way == "--explain":
+        told = found.explain()
+        terminal.print_json(_explained(told)) if json else terminal.print_lines([str(told)])
+    elif json:
+        terminal.print_json(list(_facts(found)))
+    else:
+        _table(found)
+
+
+def _explained(told: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain values."""
+    facts = {each.name: getattr(told, each.name) for each in dataclasses.fields(told)}
+    facts["conditions"] = [condition._asdict() for condition in told.conditions]
+    facts["segments"] = [segment._asdict() for segment in told.segments]
+    return facts
+
+
+def _facts(found: QueryResult) -> Iterator[dict[str, Any]]:
+    """Yield each object's facts with its attributes; what somebody deletes meanwhile is left out."""
+    for member in found:
+        try:
+            facts = describe.facts(member.name, member)
+            yield {**facts, "attributes": dict(member.attrs.items())}
+        except NotFoundError:
+            continue
+
+
+def _table(found: QueryResult) -> None:
+    """Print the objects with what the query names."""
+    if not len(found):
+        terminal.say("no objects")
+        return
+    fields = [field for field in found._query.fields if field not in _HAD]
+    named = [f"{('', 'group.', '@')[kind]}{key}" for kind, key in fields]
+    terminal.print_stream(("dtype", "shape", *named, "path"), _rows(found, fields), key="path")
+
+
+def _rows(found: QueryResult, fields: list[tuple[int, str]]) -> Iterator[tuple[str, ...]]:
+    """Yield a row of words for each object; what somebody deletes meanwhile is left out."""
+    for member in found:
+        try:
+            values = [_value(member, kind, key) for kind, key in fields]
+            words = ["-" if value is None else _word(value) for value in values]
+            if isinstance(member, engram.Array):
+                of = (describe.dtype_text(member.dtype), describe.shape_text(member.shape))
+            else:
+                of = ("blob", human(member.nbytes))
+            yield (*of, *words, member.path)
+        except NotFoundError:
+            continue
+
+
+def _word(value: Any) -> str:
+    """Return a value as a word of a table: a single one without its dtype."""
+    array = np.asarray(value)
+    return describe.attribute_text(value if array.shape else str(array[()]))
+
+
+def _value(member: Array | Blob, kind: int, key: str) -> Any:
+    """Return what an object has for a field; None where it lacks it."""
+    if kind == _ATTRIBUTE:
+        return member.attrs.get(key)
+    if kind == _BUILTIN:
+        facts = describe.facts(member.name, member)
+        given = {"group": member.path.rpartition("/")[0], "scope": "shared"}
+        shape = member.shape if isinstance(member, engram.Array) else (member.nbytes,)
+        given |= {"ndim": str(len(shape)), "size": str(member.size), "nbytes": str(member.nbytes)}
+        return given.get(key, facts.get(key))
+    group = member.parent
+    while (found := group.attrs.get(key)) is None and group.path:
+        group = group.parent
+    return found
+
+
+def _export(found: QueryResult, file: Path, *, json: bool) -> None:
+    """Write the objects as a file."""
+    with terminal.Bar(file.name, 0) as bar:
+        report = engram.export_file(
+            found, file, progress=lambda p: bar.update(p.done, f"{file.name}{p.path}", p.total)
+        )
+    if json:
+        terminal.print_json(report.to_dict())
+        return
+    terminal.say(f"{counted(report.arrays, 'array')}, {human(report.nbytes)} into {report.file}")
+    tell_entries(report)

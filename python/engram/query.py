@@ -1,0 +1,269 @@
+"""Queries: which objects, by their attributes, names and built-in fields; and what they found.
+
+A result is looked up once, when it is first used, and keeps the OIDs of that moment. What is then
+told of the objects (names, attributes, handles) is as it is when it is asked: objects that are
+deleted meanwhile are left out, and `result[i]` of one raises `NotFoundError`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram import _engram
+from engram.errors import ArgumentError, NotFoundError
+from engram.explanation import Explanation
+from engram.expression import Expression, Field
+from engram.handle import make
+from engram.plain import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from engram._engram import Realm
+    from engram.array import Array
+    from engram.blob import Blob
+
+Consistency: TypeAlias = Literal["strong", "eventual"]
+"""What a query sees: "strong", every object; "eventual", what the queue holds only once indexed."""
+
+_CONSISTENCIES = ("strong", "eventual")
+
+_PAGE = 1024
+"""So many objects are made handles of at a time."""
+
+_SHOWN = 60
+"""So many characters of a query are shown in a line."""
+
+_MOST = 2**63 - 1
+
+
+class Asked(NamedTuple):
+    """What a query is asked with, beside its condition."""
+
+    order_by: Any = None
+    limit: int | None = None
+    consistency: Consistency = "strong"
+    threads: int | None = None
+    brute_force: bool = False
+
+
+def ask(realm: "Realm", group: int, expr: Any, asked: Asked) -> "QueryResult":
+    """Make the result of a query on what lies below a group; it is looked up when it is used."""
+    if asked.consistency not in _CONSISTENCIES:
+        raise ArgumentError(
+            f'consistency {asked.consistency!r} is unknown: use "strong" or "eventual"'
+        )
+    query = _engram.Query(
+        _text(expr),
+        None if asked.order_by is None else _ordering(asked.order_by),
+        None if asked.limit is None else _whole("limit", asked.limit, 0),
+        asked.consistency == "eventual",
+        None if asked.threads is None else _whole("threads", asked.threads, 1),
+        asked.brute_force,
+    )
+    return QueryResult(realm, group, query)
+
+
+def _text(expr: Any) -> str:
+    if expr is None:
+        return ""
+    if isinstance(expr, str | Expression):
+        return str(expr)
+    raise ArgumentError(
+        f"{expr!r} is no query: give a str such as 'temperature < -15', or an expression such as "
+        'engram.attr("temperature") < -15'
+    )
+
+
+def _ordering(order_by: Any) -> str:
+    """Write what to order by in the query language."""
+    if isinstance(order_by, str | Field):
+        return str(order_by)
+    if isinstance(order_by, Sequence) and order_by:
+        return ", ".join(_ordering(part) for part in order_by)
+    raise ArgumentError(
+        f"order_by {order_by!r} is no order: give a str such as 'temperature desc, @path', or a "
+        "list of them"
+    )
+
+
+def _whole(what: str, number: Any, least: int) -> int:
+    if isinstance(number, int | np.integer) and least <= number <= _MOST:
+        return int(number)
+    raise ArgumentError(f"{what} {number!r} is no number: give a whole one from {least} on")
+
+
+class QueryResult:
+    """The objects that a query finds: looked up when it is first used, and once.
+
+    `len(r)`, `list(r)`, `r[0]`, `r[:10]` are of handles; `names`, `paths`, `oids`, `to_pandas` and
+    `to_arrow` tell of all at once. `count`, `count_attributes` and `attribute_keys` do not make a
+    list of the objects: of a result that was not used yet, they are of the moment at which they
+    are asked. A result is an iterable of objects for `engram.export_file`.
+
+    Raises
+    ------
+    ArgumentError
+        If the pool was closed.
+    NotFoundError
+        If the group that was asked is gone.
+
+    """
+
+    __slots__ = ("_found", "_group", "_query", "_realm")
+
+    def __init__(
+        self,
+        realm: "Realm",
+        group: int,
+        query: _engram.Query,
+        found: NDArray[np.uint64] | None = None,
+    ) -> None:
+        self._realm = realm
+        self._group = group
+        self._query = query
+        self._found = found
+
+    @property
+    def query(self) -> str:
+        """The query in its own language, with its order and limit."""
+        return self._query.text
+
+    def oids(self) -> NDArray[np.uint64]:
+        """Give the objects' ids: a uint64 array of shape (len(r),), in the result's order.
+
+        That is the order of `order_by`, and of their ids where none was given.
+        """
+        if self._found is None:
+            self._found = self._query.oids(self._realm, self._group)
+            self._found.flags.writeable = False
+        return self._found
+
+    def __len__(self) -> int:
+        return len(self.oids())
+
+    def count(self) -> int:
+        """Count the objects; a result that was not used yet does so without listing them."""
+        if self._found is not None:
+            return len(self._found)
+        return self._query.count(self._realm, self._group)
+
+    def count_attributes(self) -> int:
+        """Count the attributes of all the objects."""
+        if self._found is not None:
+            return sum(self.attribute_keys().values())
+        return self._query.count_attributes(self._realm, self._group)
+
+    def attribute_keys(self) -> dict[str, int]:
+        """Give the keys of the objects' attributes in byte order, each with how many have it."""
+        if self._found is not None:
+            return dict(_engram.attribute_keys_of(self._realm, self._found))
+        return dict(self._query.attribute_keys(self._realm, self._group))
+
+    def __iter__(self) -> Iterator["Array | Blob"]:
+        oids = self.oids()
+        for start in range(0, len(oids), _PAGE):
+            for found in _engram.handles(self._realm, oids[start : start + _PAGE]):
+                if found is not None:
+                    yield make(self._realm, found)
+
+    @overload
+    def __getitem__(self, key: int) -> "Array | Blob": ...
+    @overload
+    def __getitem__(self, key: slice) -> "QueryResult": ...
+    def __getitem__(self, key: Any) -> Any:
+        """Give the handle at a place, or the part of the result that a slice is of.
+
+        Raises
+        ------
+        IndexError
+            If there are fewer objects.
+        NotFoundError
+            If the object was deleted since it was found.
+
+        """
+        oids = self.oids()
+        if isinstance(key, slice):
+            return QueryResult(self._realm, self._group, self._query, oids[key])
+        if not isinstance(key, int | np.integer):
+            raise ArgumentError(f"a result cannot be indexed by {key!r}: use an integer or a slice")
+        if not -len(oids) <= key < len(oids):
+            raise IndexError(f"[{key}] of a result of {len(oids)} objects")
+        place = int(key) % len(oids)
+        (found,) = _engram.handles(self._realm, oids[place : place + 1])
+        if found is None:
+            raise NotFoundError(
+                f"object {int(oids[place]):#x}, which {self._shortly()} found, was deleted or "
+                "replaced since: ask again"
+            )
+        return make(self._realm, found)
+
+    def names(self) -> list[str]:
+        """Give the objects' names, without those of objects that are gone."""
+        return [n for n in _engram.names_of(self._realm, self.oids()) if n is not None]
+
+    def paths(self) -> list[str]:
+        """Give the objects' paths in the namespace, without those of objects that are gone."""
+        return [p for p in _engram.paths_of(self._realm, self.oids()) if p is not None]
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> "pd.DataFrame":
+        """Make a table: one row for each object, one column for each field.
+
+        Columns are called as fields are in queries: attributes by their keys, built-in fields as
+        `@path`. Without `columns` there are `@path @name @dtype @shape @nbytes @owner @created
+        @modified`, and every attribute that an object has; `group.x` is the attribute of the
+        nearest group above that has it. An attribute that all have, in one dtype, keeps it; where
+        some lack it, whole numbers and truth values are of pandas' nullable dtypes, and others NaN,
+        NaT or None. Values that share no dtype are Python objects.
+
+        Raises
+        ------
+        UnsupportedError
+            If pandas is not installed.
+
+        """
+        from engram.table import pandas_of  # noqa: PLC0415 - only those who have pandas need it
+
+        return pandas_of(self._realm, self.oids(), columns)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> "pa.Table":
+        """Make a table as `to_pandas` does, for Arrow; what is missing is null.
+
+        Values that share no type of Arrow's are told as text.
+
+        Raises
+        ------
+        UnsupportedError
+            If pyarrow is not installed.
+
+        """
+        from engram.table import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
+
+        return arrow_of(self._realm, self.oids(), columns)
+
+    def explain(self) -> Explanation:
+        """Tell how the query is answered: what of the index is read, by whom, and why.
+
+        It is asked anew for that.
+        """
+        return Explanation(self.query, self._query.explain(self._realm, self._group))
+
+    def _shortly(self) -> str:
+        text = printable(self.query)
+        return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+    def _repr_html_(self) -> str:
+        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
+
+        return card(self)
+
+    def __repr__(self) -> str:
+        if self._found is not None:
+            count = len(self._found)
+            state = f"{count:,} object{'' if count == 1 else 's'}"
+        else:
+            state = "not looked up yet"
+        return f"<engram.QueryResult of {self._shortly()}: {state}>"

@@ -1,0 +1,287 @@
+"""Results as tables, for pandas and for Arrow: one row for each object, one column for each field.
+
+Columns are called as fields are in queries. Attributes come from the natives by key and dtype, so
+that a column of numbers is never made of Python objects.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram import _engram, owners
+from engram.errors import ArgumentError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from engram._engram import ObjectInfo, Realm
+
+    Oids = NDArray[np.uint64]
+    Parts = list[tuple[NDArray[np.uint32], Any]]
+
+USUAL = ("path", "name", "dtype", "shape", "nbytes", "owner", "created", "modified")
+"""The built-in fields of a table whose columns were not named."""
+
+_GROUP = "group."
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+_EXACT = 2**53
+"""Whole numbers up to this are numbers of double precision too."""
+
+
+class _Column(NamedTuple):
+    """Values, and which of them are missing; the values are a numpy array or a list."""
+
+    values: Any
+    missing: NDArray[np.bool_]
+
+
+def pandas_of(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> "pd.DataFrame":
+    """Make a DataFrame of the objects."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise _lacking("pandas") from error
+    found = _columns(realm, oids, columns)
+    series = {name: _series(pd, column) for name, column in found.items()}
+    return pd.DataFrame(series)
+
+
+def arrow_of(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> "pa.Table":
+    """Make a table of Arrow's of the objects."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise _lacking("pyarrow") from error
+    found = _columns(realm, oids, columns)
+    arrays = [_arrow(pa, column) for column in found.values()]
+    return pa.Table.from_arrays(arrays, names=list(found))
+
+
+def _lacking(library: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{library} is not installed: `pip install 'engram[{library}]'` brings it; r.paths(), "
+        "r.names() and r.oids() need no library"
+    )
+
+
+def _columns(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> dict[str, _Column]:
+    """Read the fields of all objects that are there still."""
+    wanted = None if columns is None else [_field(name) for name in columns]
+    keys = None if wanted is None else [key for kind, key in wanted if kind == "attr"]
+    found, gone = _engram.columns(realm, oids, keys)
+    infos = _engram.object_infos(realm, oids)
+    paths = _engram.paths_of(realm, oids)
+    keep = np.array(
+        [i is not None and p is not None for i, p in zip(infos, paths, strict=True)], bool
+    )
+    keep[gone] = False
+    rows = _Rows(realm, [i for i, k in zip(infos, keep, strict=True) if k and i is not None])
+    rows.paths = [p for p, k in zip(paths, keep, strict=True) if k and p is not None]
+    attributes = {key: _kept(_merged(parts, len(oids)), keep) for key, parts in found}
+    if wanted is None or columns is None:
+        usual = {f"@{name}": rows.builtin(name) for name in USUAL}
+        return usual | attributes
+    made = {}
+    for name, (kind, key) in zip(columns, wanted, strict=True):
+        if kind == "builtin":
+            made[name] = rows.builtin(key)
+        elif kind == "group":
+            made[name] = rows.of_groups(key)
+        else:
+            none = _Column([None] * len(rows.infos), np.ones(len(rows.infos), bool))
+            made[name] = attributes.get(key, none)
+    return made
+
+
+def _field(name: str) -> tuple[str, str]:
+    """Tell what a column's name stands for, as in the query language."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"column {name!r} is no field: give a str, such as '@path'")
+    if name.startswith("@"):
+        if name[1:] not in _BUILTIN:
+            there = " ".join(f"@{known}" for known in _BUILTIN)
+            raise ArgumentError(f"column {name!r} is no built-in field: there are {there}")
+        return "builtin", name[1:]
+    kind = "group" if name.startswith(_GROUP) else "attr"
+    key = name.removeprefix(_GROUP) if kind == "group" else name
+    quoted = _QUOTED.fullmatch(key)
+    return kind, quoted[1].replace("``", "`") if quoted else key
+
+
+_BUILTIN: dict[str, Callable[["ObjectInfo", str], Any]] = {
+    "name": lambda info, _: info.name,
+    "path": lambda _, path: path,
+    "group": lambda _, path: path.rpartition("/")[0],
+    "owner": lambda info, _: owners.user(info.owner),
+    "dtype": lambda info, _: "bytes" if info.kind == "blob" else str(info.dtype),
+    "shape": lambda info, _: str(info.shape),
+    "ndim": lambda info, _: len(info.shape),
+    "size": lambda info, _: int(np.prod(info.shape, dtype=object)),
+    "nbytes": lambda info, _: info.nbytes,
+    "scope": lambda _, __: "shared",
+    "created": lambda info, _: info.created,
+    "modified": lambda info, _: info.modified,
+}
+
+_NUMBERS = ("ndim", "size", "nbytes")
+_TIMES = ("created", "modified")
+
+
+class _Rows:
+    """The objects of a table: what is built in, and what their groups say."""
+
+    def __init__(self, realm: "Realm", infos: "list[ObjectInfo]") -> None:
+        self.infos = infos
+        self.paths: list[str] = []
+        self._realm = realm
+
+    def builtin(self, name: str) -> _Column:
+        """Give a built-in field of each."""
+        read = _BUILTIN[name]
+        values: Any = [read(info, path) for info, path in zip(self.infos, self.paths, strict=True)]
+        if name in _NUMBERS:
+            values = np.array(values, np.int64)
+        elif name in _TIMES:
+            values = np.array(values, "M8[ns]")
+        return _Column(values, np.zeros(len(self.infos), bool))
+
+    def of_groups(self, key: str) -> _Column:
+        """Give the attribute of the nearest group above each that has it."""
+        known: dict[int, Any] = {}
+        values = [self._of_group(info.parent, key, known) for info in self.infos]
+        missing = np.array([value is None for value in values], bool)
+        return _tightened(values, missing)
+
+    def _of_group(self, group: int, key: str, known: dict[int, Any]) -> Any:
+        if group not in known:
+            try:
+                found = _engram.attr_get(self._realm, True, group, key)
+                if found is None and group != self._realm.root:
+                    above = _engram.group_info(self._realm, group).parent
+                    found = self._of_group(above, key, known)
+            except NotFoundError:  # deleted meanwhile
+                found = None
+            known[group] = found
+        return known[group]
+
+
+def _merged(parts: "Parts", count: int) -> _Column:
+    """Put the parts of an attribute together, in one dtype where they share one."""
+    missing = np.ones(count, bool)
+    for rows, _ in parts:
+        missing[rows] = False
+    dtype = _common([part for _, part in parts])
+    if dtype is None:
+        values: list[Any] = [None] * count
+        for rows, part in parts:
+            for row, value in zip(rows.tolist(), part, strict=True):
+                values[row] = value
+        return _Column(values, missing)
+    filled = np.zeros(count, dtype)
+    for rows, part in parts:
+        filled[rows] = part
+    return _Column(filled, missing)
+
+
+def _common(parts: list[Any]) -> np.dtype[Any] | None:
+    """Find the native dtype that holds all values of all parts exactly; None if there is none."""
+    if not all(isinstance(part, np.ndarray) for part in parts):
+        return None
+    families = {_FAMILIES.get(part.dtype.kind) for part in parts}
+    if len(families) != 1 or None in families:
+        return None
+    try:
+        dtype = np.result_type(*(part.dtype for part in parts))
+    except TypeError:
+        return None
+    if dtype.kind == "f" and any(
+        part.dtype.kind in "iu" and part.size and max(-int(part.min()), int(part.max())) > _EXACT
+        for part in parts
+    ):
+        return None
+    return dtype.newbyteorder("=")
+
+
+_FAMILIES = {"b": "truth", "i": "number", "u": "number", "f": "number"} | {
+    kind: kind for kind in "cmM"
+}
+
+
+def _tightened(values: list[Any], missing: NDArray[np.bool_]) -> _Column:
+    """Make an array of numpy's scalars, where they share a dtype."""
+    there = [value for value, lacks in zip(values, missing, strict=True) if not lacks]
+    if there and all(isinstance(value, np.generic) for value in there):
+        dtype = _common([np.asarray([value]) for value in there])
+        if dtype is not None:
+            filled = np.zeros(len(values), dtype)
+            filled[~missing] = there
+            return _Column(filled, missing)
+    return _Column(values, missing)
+
+
+def _kept(column: _Column, keep: NDArray[np.bool_]) -> _Column:
+    """Leave out the rows of objects that are gone."""
+    if keep.all():
+        return column
+    values, missing = column
+    if isinstance(values, np.ndarray):
+        return _Column(values[keep], missing[keep])
+    kept = [value for value, k in zip(values, keep, strict=True) if k]
+    return _Column(kept, missing[keep])
+
+
+def _series(pd: Any, column: _Column) -> Any:
+    """Make a column of pandas'."""
+    values, missing = column
+    if not isinstance(values, np.ndarray):
+        return pd.Series(values, dtype=None if _are_text(values) else object)
+    if missing.any() and values.dtype.kind in "iub":
+        array = pd.arrays.BooleanArray if values.dtype.kind == "b" else pd.arrays.IntegerArray
+        return pd.Series(array(values, missing))
+    if missing.any():
+        values = values.copy()
+        values[missing] = "NaT" if values.dtype.kind in "mM" else np.nan
+    try:
+        return pd.Series(values)
+    except (ValueError, TypeError, OverflowError):  # of a unit or a time that pandas has not
+        return pd.Series(list(values), dtype=object)
+
+
+def _are_text(values: list[Any]) -> bool:
+    there = [value for value in values if value is not None]
+    return bool(there) and all(type(value) is str for value in there)
+
+
+_ARROW_TIMES = {"Y": "s", "M": "s", "W": "s", "D": "s", "h": "s", "m": "s"} | {
+    unit: unit for unit in ("s", "ms", "us", "ns")
+}
+
+
+def _arrow(pa: Any, column: _Column) -> Any:
+    """Make a column of Arrow's."""
+    values, missing = column
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biufmM":
+        if values.dtype.kind in "mM":
+            unit, _ = np.datetime_data(values.dtype)
+            kind = f"{values.dtype.kind}8[{_ARROW_TIMES.get(unit, 'ns')}]"
+            values = values.astype(kind) if unit != "generic" else values.view("i8")
+        if values.dtype.itemsize <= np.dtype("f8").itemsize:
+            return pa.array(values, mask=missing)
+    plain = [None if m else _plain(v) for v, m in zip(values, missing, strict=True)]
+    try:
+        return pa.array(plain)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return pa.array([None if value is None else str(value) for value in plain], pa.string())
+
+
+def _plain(value: Any) -> Any:
+    """Give a value as Python has it, where Arrow may know that."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic) and not isinstance(value, np.longdouble):
+        return value.item()
+    return value

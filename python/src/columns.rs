@@ -1,0 +1,120 @@
+//! Attributes of many objects, by key: what tables are made of.
+//!
+//! A column comes in parts, one for each dtype that its values have, so that a table of a million
+//! numbers needs no million Python objects: scalars of fixed width as an array, all else as a list
+//! of values as `attrs` gives them. Each part says which rows its values belong to.
+
+use std::collections::BTreeMap;
+
+use engram_engine::dtype::DType;
+use engram_engine::{IndexMode, Member, Value};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::error::Result;
+use crate::query::each;
+use crate::realm::Realm;
+use crate::{dtype, value};
+
+/// The values of one dtype.
+#[derive(Default)]
+struct Part<'py> {
+    rows: Vec<u32>,
+    bytes: Vec<u8>,
+    objects: Vec<Bound<'py, PyAny>>,
+}
+
+/// A key's parts; under `None` what has no fixed width.
+type Parts<'py> = Vec<(Option<DType>, Part<'py>)>;
+
+/// Rows, and their values: an array or a list.
+type Told<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
+
+/// The attributes of objects (those of `keys`, if given), by key in byte order; and the rows of
+/// objects that are gone.
+#[pyfunction]
+#[allow(clippy::type_complexity)] // as the stubs tell it
+pub fn columns<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+    keys: Option<Vec<String>>,
+) -> Result<(Vec<(String, Vec<Told<'py>>)>, Vec<usize>)> {
+    let mut found: BTreeMap<String, Parts<'py>> = BTreeMap::new();
+    let mut gone = Vec::new();
+    let all = each(&oids, |oid| realm.engine().attrs(Member::Object(oid)))?;
+    for (row, attrs) in all.into_iter().enumerate() {
+        let Some(attrs) = attrs else {
+            gone.push(row);
+            continue;
+        };
+        for (key, value) in attrs {
+            if keys.as_ref().is_none_or(|keys| keys.contains(&key)) {
+                push(py, found.entry(key).or_default(), row as u32, value)?;
+            }
+        }
+    }
+    let told = found.into_iter().map(|(key, parts)| {
+        let parts = parts.into_iter().map(|(dtype, part)| part.told(py, dtype.as_ref()));
+        Ok((key, parts.collect::<Result<Vec<_>>>()?))
+    });
+    Ok((told.collect::<Result<Vec<_>>>()?, gone))
+}
+
+fn push<'py>(py: Python<'py>, parts: &mut Parts<'py>, row: u32, value: Value) -> Result<()> {
+    let fixed = matches!(value.dtype, DType::Scalar { kind, .. } if b"biufcmM".contains(&kind));
+    let fixed = fixed && value.shape.is_empty();
+    let same = |part: &&mut (Option<DType>, Part<'py>)| match &part.0 {
+        Some(dtype) => fixed && *dtype == value.dtype,
+        None => !fixed,
+    };
+    let part = match parts.iter_mut().find(same) {
+        Some((_, part)) => part,
+        None => {
+            parts.push((fixed.then(|| value.dtype.clone()), Part::default()));
+            &mut parts.last_mut().expect("one was pushed").1
+        }
+    };
+    part.rows.push(row);
+    if fixed {
+        part.bytes.extend_from_slice(&value.data);
+    } else {
+        part.objects.push(value::from_value(py, &value)?);
+    }
+    Ok(())
+}
+
+impl<'py> Part<'py> {
+    fn told(self, py: Python<'py>, dtype: Option<&DType>) -> Result<Told<'py>> {
+        let count = self.rows.len() as u64;
+        let rows = PyArray1::from_vec(py, self.rows);
+        let values = match dtype {
+            Some(dtype) => {
+                value::array_of_bytes(py, &dtype::decode(py, dtype)?, &[count], &self.bytes)?
+            }
+            None => PyList::new(py, self.objects)?.into_any(),
+        };
+        Ok((rows, values))
+    }
+}
+
+/// The keys of the attributes that objects have to queries, in byte order, each with how many have it.
+#[pyfunction]
+pub fn attribute_keys_of(
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+) -> Result<Vec<(String, u64)>> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let engine = realm.engine();
+    let seen = each(&oids, |oid| match engine.object(oid)?.index {
+        IndexMode::None => Ok(Vec::new()), // to a query it has none
+        _ => engine.attrs(Member::Object(oid)),
+    })?;
+    for attrs in seen {
+        for (key, _) in attrs.into_iter().flatten() {
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+    Ok(counts.into_iter().collect())
+}

@@ -1,0 +1,218 @@
+//! Queries: parsed once, asked of a realm, with the interpreter let go; and what their results are
+//! told from, many objects at a time.
+
+use engram_engine::query::ast::{Expr, Field};
+use engram_engine::query::{ast, parse};
+use engram_engine::{Consistency, Gid, Kind, Oid, QueryOptions};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::array::ObjectInfo;
+use crate::error::{Result, argument};
+use crate::explanation::Explanation;
+use crate::group::{Found, facts};
+use crate::realm::Realm;
+
+/// A query, and how it is to be answered.
+#[pyclass(frozen, module = "engram._engram")]
+pub struct Query {
+    query: ast::Query,
+    options: QueryOptions,
+}
+
+#[pymethods]
+impl Query {
+    /// Parses a query. An order or a limit that is given beside it stands in the place of its own.
+    #[new]
+    #[pyo3(signature = (text, order_by = None, limit = None, eventual = false, threads = None,
+                        brute_force = false))]
+    fn new(
+        text: &Bound<'_, PyString>,
+        order_by: Option<&Bound<'_, PyString>>,
+        limit: Option<u64>,
+        eventual: bool,
+        threads: Option<usize>,
+        brute_force: bool,
+    ) -> Result<Self> {
+        let mut query = parse(plain(text)?)?;
+        if let Some(order_by) = order_by {
+            query.order_by = ordering(plain(order_by)?)?;
+        }
+        query.limit = limit.or(query.limit);
+        let consistency = if eventual { Consistency::Eventual } else { Consistency::Strong };
+        let options = QueryOptions { consistency, threads, brute_force, ..QueryOptions::default() };
+        Ok(Query { query, options })
+    }
+
+    /// The query in its own language.
+    #[getter]
+    fn text(&self) -> String {
+        self.query.to_string()
+    }
+
+    /// What it names: 0 and an attribute's key, 1 and the key of a group's, 2 and a built-in field;
+    /// each once, as they come.
+    #[getter]
+    fn fields(&self) -> Vec<(u8, String)> {
+        let mut found = Vec::new();
+        fields_of(&self.query.expr, &mut found);
+        for order in &self.query.order_by {
+            add(&order.field, &mut found);
+        }
+        found
+    }
+
+    /// The OIDs of the objects below a group that it finds.
+    fn oids<'py>(
+        &self,
+        py: Python<'py>,
+        realm: &Realm,
+        group: Gid,
+    ) -> Result<Bound<'py, PyArray1<u64>>> {
+        let (engine, options) = (realm.engine(), self.below(realm, group));
+        let answer = py.detach(|| engine.query(&self.query, &options))?;
+        Ok(PyArray1::from_vec(py, answer.oids))
+    }
+
+    /// How many objects it finds.
+    fn count(&self, py: Python<'_>, realm: &Realm, group: Gid) -> Result<u64> {
+        let (engine, options) = (realm.engine(), self.below(realm, group));
+        Ok(py.detach(|| engine.query_count(&self.query, &options))?)
+    }
+
+    /// How many attributes they have in all.
+    fn count_attributes(&self, py: Python<'_>, realm: &Realm, group: Gid) -> Result<u64> {
+        let (engine, options) = (realm.engine(), self.below(realm, group));
+        Ok(py.detach(|| engine.query_count_attributes(&self.query, &options))?)
+    }
+
+    /// The keys of their attributes in byte order, each with how many of them have it.
+    fn attribute_keys(
+        &self,
+        py: Python<'_>,
+        realm: &Realm,
+        group: Gid,
+    ) -> Result<Vec<(String, u64)>> {
+        let (engine, options) = (realm.engine(), self.below(realm, group));
+        Ok(py.detach(|| engine.query_attribute_keys(&self.query, &options))?)
+    }
+
+    /// How it is answered.
+    fn explain(&self, py: Python<'_>, realm: &Realm, group: Gid) -> Result<Explanation> {
+        let (engine, options) = (realm.engine(), self.below(realm, group));
+        Ok(py.detach(|| engine.explain(&self.query, &options))?.into())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<engram.Query {:?}>", self.query.to_string())
+    }
+}
+
+impl Query {
+    fn below(&self, realm: &Realm, group: Gid) -> QueryOptions {
+        let root = (group != realm.root_gid()).then_some(group);
+        QueryOptions { root, ..self.options }
+    }
+}
+
+fn plain<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str> {
+    text.to_str().map_err(|_| {
+        engram_engine::Error::new(
+            Kind::Query,
+            format!("the query {text:?} has no UTF-8: leave the lone surrogates out"),
+        )
+        .into()
+    })
+}
+
+/// What stands after `order by`.
+fn ordering(text: &str) -> Result<Vec<ast::Order>> {
+    let query = parse(&format!("order by {text}"))?;
+    if query.limit.is_some() {
+        return Err(argument(format!("order_by {text:?} has a limit: give it as limit=")));
+    }
+    Ok(query.order_by)
+}
+
+fn add(field: &Field, found: &mut Vec<(u8, String)>) {
+    let named = match field {
+        Field::Attr(key) => (0, key.clone()),
+        Field::GroupAttr(key) => (1, key.clone()),
+        Field::Builtin(builtin) => (2, builtin.name().to_owned()),
+    };
+    if !found.contains(&named) {
+        found.push(named);
+    }
+}
+
+fn fields_of(expr: &Expr, found: &mut Vec<(u8, String)>) {
+    match expr {
+        Expr::All | Expr::Under(_) => {}
+        Expr::And(all) | Expr::Or(all) => all.iter().for_each(|e| fields_of(e, found)),
+        Expr::Not(inner) => fields_of(inner, found),
+        Expr::Test(field, _) => add(field, found),
+    }
+}
+
+/// What the handles of objects are made of; None for those that are gone.
+#[pyfunction]
+pub fn handles<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+) -> Result<Vec<Option<Found<'py>>>> {
+    each(&oids, |oid| realm.engine().object(oid))?
+        .into_iter()
+        .map(|info| info.map(|i| facts(py, engram_engine::Found::Object(i))).transpose())
+        .collect()
+}
+
+/// All that is known of each object; None for those that are gone.
+#[pyfunction]
+pub fn object_infos(
+    py: Python<'_>,
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+) -> Result<Vec<Option<ObjectInfo>>> {
+    each(&oids, |oid| realm.engine().object(oid))?
+        .into_iter()
+        .map(|info| info.map(|i| ObjectInfo::new(py, i)).transpose())
+        .collect()
+}
+
+/// The names of objects, as of one commit; None for those that are gone.
+#[pyfunction]
+pub fn names_of(
+    py: Python<'_>,
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+) -> Result<Vec<Option<String>>> {
+    let (engine, oids) = (realm.engine(), oids.as_array().to_vec());
+    Ok(py.detach(|| engine.names_of(&oids))?)
+}
+
+/// The paths of objects, as of one commit; None for those that are gone.
+#[pyfunction]
+pub fn paths_of(
+    py: Python<'_>,
+    realm: &Realm,
+    oids: PyReadonlyArray1<'_, u64>,
+) -> Result<Vec<Option<String>>> {
+    let (engine, oids) = (realm.engine(), oids.as_array().to_vec());
+    Ok(py.detach(|| engine.paths_of(&oids))?)
+}
+
+/// What `look` finds of each object; None where it is gone.
+pub fn each<T>(
+    oids: &PyReadonlyArray1<'_, u64>,
+    look: impl Fn(Oid) -> engram_engine::Result<T>,
+) -> Result<Vec<Option<T>>> {
+    let oids = oids.as_array();
+    let found = oids.iter().map(|oid| match look(*oid) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == Kind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    });
+    found.collect()
+}
