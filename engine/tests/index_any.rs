@@ -6,8 +6,8 @@ mod naive;
 
 use common::{Fixture, sound};
 use engram_engine::query::ast::Literal;
-use engram_engine::{IndexMode, IndexSettings, Policy, Realm};
-use naive::{Op, op, perform};
+use engram_engine::{IndexMode, IndexSettings, Policy, QueryOptions, Realm};
+use naive::{Op, ast_query, op, perform};
 use proptest::prelude::*;
 
 /// What happens to a realm.
@@ -87,6 +87,7 @@ proptest! {
     fn the_index_agrees_with_the_records_whatever_happens(
         first in settings(),
         events in prop::collection::vec(event(), 20..160),
+        queries in prop::collection::vec(ast_query(), 1..12),
     ) {
         let fixture = Fixture::new(16 << 20);
         let realm = fixture.realm();
@@ -94,6 +95,12 @@ proptest! {
         for part in events.chunks(20) {
             part.iter().for_each(|event| happen(&realm, event));
             sound(&fixture.path);
+            for query in &queries {
+                let indexed = realm.query(query, &QueryOptions::default()).unwrap().oids;
+                let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
+                let plain = realm.query(query, &brute_force).unwrap().oids;
+                prop_assert_eq!(indexed, plain, "{:?}", query);
+            }
         }
         realm.tend().unwrap();
         sound(&fixture.path);

@@ -12,6 +12,7 @@
 //! 4. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a family
 //!    that was split or merged.
 //! 5. *Split* a family with too many segments, *take back* a split whose halves have shrunk.
+//! 6. *Merge* runs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +22,7 @@ use super::family::{Families, Family};
 use super::seal::{self, Origin, seal, settings_of};
 use super::segment::GroupKind;
 use super::settings::{self, Effective};
-use super::split;
+use super::{runs, split};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
@@ -45,6 +46,7 @@ pub(crate) enum Step {
     Split,
     TakenBack,
     Regrouped,
+    MergedRuns,
 }
 
 /// The OID that a key of `index_tail` or `queue` is.
@@ -147,7 +149,7 @@ pub(crate) fn step(
             return Ok(done);
         }
     }
-    Ok(None)
+    Ok(runs::merge_some(rows.txn())?.then_some(Step::MergedRuns))
 }
 
 impl Known {

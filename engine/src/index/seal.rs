@@ -8,14 +8,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::cell::TEXT_BYTES_MAX;
-use super::column_key::{ColumnKey, Row};
+use super::column_key::{ColumnKey, Row, is_builtin};
 use super::directory::part_key;
 use super::extract::row_of;
 use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
 use super::segment::{Built, Layout, build};
 use super::settings::{self, Effective};
-use super::{names, zones};
+use super::{names, runs, zones};
 use crate::attrs;
 use crate::catalog::{Table, WriteTxn};
 use crate::error::{Kind, Result};
@@ -32,6 +32,9 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// than the second.
 const RECORD_BYTES_LONG: usize = 4096;
 const ENTRY_BYTES_LONG: usize = 2 * TEXT_BYTES_MAX;
+/// Rows from which a family of fixed groups decides which of its keys are nearly unique.
+const SAMPLE_ROWS: usize = 32;
+
 /// Where objects come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -156,6 +159,28 @@ pub(crate) fn settings_of(rows: &mut Changes<'_>, root: Gid, tag: Gid) -> Result
     }
 }
 
+/// Rows by their attributes' keys. Mostly a row has the keys of the one before it.
+fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
+    let mut by_keys: Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> = Vec::new();
+    let mut places: HashMap<Vec<ColumnKey>, usize> = HashMap::new();
+    let mut last = usize::MAX;
+    for row in rows {
+        let same = by_keys.get(last).is_some_and(|(keys, _)| {
+            let own = row.cells.iter().map(|(key, _)| key).filter(|key| !is_builtin(**key));
+            own.eq(keys)
+        });
+        if !same {
+            let keys = attribute_keys(&row.cells);
+            last = *places.entry(keys).or_insert_with_key(|keys| {
+                by_keys.push((keys.clone(), Vec::new()));
+                by_keys.len() - 1
+            });
+        }
+        by_keys[last].1.push(row);
+    }
+    by_keys
+}
+
 /// The rows of one tag on their way into segments.
 struct Sealing<'a, 'env> {
     families: Families,
@@ -165,12 +190,8 @@ struct Sealing<'a, 'env> {
 
 impl Sealing<'_, '_> {
     fn run(&mut self, rows: Vec<Row<'_>>, origin: Origin) -> Result<()> {
-        let mut by_keys: HashMap<Vec<ColumnKey>, Vec<Row<'_>>> = HashMap::new();
-        for row in rows {
-            by_keys.entry(attribute_keys(&row.cells)).or_default().push(row);
-        }
+        let mut by_keys = by_keys(rows);
         // The most usual first: they say what the family is.
-        let mut by_keys: Vec<_> = by_keys.into_iter().collect();
         by_keys.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.0.cmp(&b.0)));
         let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<Row<'_>>)> = BTreeMap::new();
         for (keys, rows) in by_keys {
@@ -235,11 +256,28 @@ impl Sealing<'_, '_> {
 
     /// Writes one segment.
     fn write(&mut self, leaf: u32, rows: &[Row<'_>]) -> Result<()> {
+        let lasting = rows.len() * 2 > self.settings.segment_rows;
         let family = self.families.change(leaf)?;
-        let built = build(rows, &family.layout(false));
+        let mut built = build(rows, &family.layout(lasting));
+        let decides = match self.settings.policy {
+            Policy::Dynamic => lasting,
+            Policy::Fixed => family.seals <= 1 && family.parent == 0 && rows.len() >= SAMPLE_ROWS,
+        };
+        if decides && family.make_runs(&nearly_unique(&built, rows.len())) && lasting {
+            built = build(rows, &family.layout(true));
+        }
         let segment = take_number(self.txn, NEXT_SEGMENT)?;
         put(self.txn, segment, &built)
     }
+}
+
+/// The attributes of a segment that have more than half as many values as it has rows.
+fn nearly_unique(built: &Built<'_>, rows: usize) -> Vec<ColumnKey> {
+    let unique = built
+        .distinct
+        .iter()
+        .filter(|(key, distinct)| !is_builtin(*key) && *distinct as usize * 2 > rows);
+    unique.map(|(key, _)| *key).collect()
 }
 
 fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
@@ -247,8 +285,10 @@ fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
     for (part, block) in (1..).zip(&built.blocks) {
         txn.put(Table::IndexSegments, &part_key(segment, part), block)?;
     }
-    zones::add(txn, segment, &built.zones)?;
-    Ok(())
+    for (column, entries) in &built.runs {
+        runs::append(txn, *column, segment, entries)?;
+    }
+    zones::add(txn, segment, &built.zones)
 }
 
 /// Takes a segment away, with all that is known of it.

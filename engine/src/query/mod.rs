@@ -37,4 +37,7 @@ mod words;
 mod workers;
 mod zones;
 
+#[cfg(test)]
+mod tests;
+
 pub use parse::{DEPTH_MAX, QUERY_BYTES_MAX, parse};

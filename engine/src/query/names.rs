@@ -22,21 +22,21 @@ impl NameSet {
     /// The names that pass.
     pub(crate) fn passing(txn: &ReadTxn<'_>, predicate: &Predicate) -> Result<Self> {
         let mut set = NameSet::default();
-        let mut look_at = |name: &str, number| {
-            if predicate.cell(&Cell::Text(name.into())) {
-                set.insert(number)?;
-            }
-            Ok(())
+        let mut test = |name: &str, number: u32| match predicate.cell(&Cell::Text(name.into())) {
+            true => set.insert(number),
+            false => Ok(()),
         };
         for range in predicate.ranges(Class::Text) {
-            let text = |bound| match bound {
-                Bound::Included(Cell::Text(text)) | Bound::Excluded(Cell::Text(text)) => Some(text),
+            let text = |bound: &Bound<Cell<'static>>| match bound {
+                Bound::Included(Cell::Text(text)) | Bound::Excluded(Cell::Text(text)) => {
+                    Some(text.to_string())
+                }
                 _ => None,
             };
-            match (text(range.low), text(range.high)) {
-                (None, None) => names::each_with(txn, &predicate.parts(), &mut look_at)?,
+            match (text(&range.low), text(&range.high)) {
+                (None, None) => names::each_with(txn, &predicate.parts(), &mut test)?,
                 (low, high) => {
-                    names::each(txn, &low.unwrap_or_default(), high.as_deref(), &mut look_at)?;
+                    names::each(txn, &low.unwrap_or_default(), high.as_deref(), &mut test)?;
                 }
             }
         }

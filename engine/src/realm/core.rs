@@ -17,6 +17,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
+use hashbrown::DefaultHashBuilder;
+
 use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
 use crate::extent::{Arena, Extent};
@@ -107,8 +109,8 @@ pub(crate) struct IdBlock {
 /// Attribute keys and their ids, as far as this process has met them.
 #[derive(Default)]
 pub(crate) struct KeyCache {
-    pub ids: HashMap<String, u32>,
-    pub names: HashMap<u32, Arc<str>>,
+    pub ids: HashMap<String, u32, DefaultHashBuilder>,
+    pub names: HashMap<u32, Arc<str>, DefaultHashBuilder>,
 }
 
 /// What one process has of one realm.

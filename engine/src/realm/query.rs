@@ -149,4 +149,10 @@ impl Realm {
             None => fail!(Busy, "the batch ended in another thread"),
         }
     }
+
+    /// The core, for tests that change rows themselves.
+    #[cfg(test)]
+    pub(crate) fn core_for_tests(&self) -> &std::sync::Arc<crate::realm::Core> {
+        &self.core
+    }
 }

@@ -481,6 +481,13 @@ impl Core {
         keys: impl Iterator<Item = &'k str>,
     ) -> Result<Vec<KeyId>> {
         let keys: Vec<&str> = keys.collect();
+        let known: Option<Vec<KeyId>> = {
+            let cache = lock(&self.keys);
+            keys.iter().map(|key| cache.ids.get(*key).copied()).collect()
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
         let mut missing = HashSet::new();
         for key in &keys {
             check_key("attribute key", key)?;

@@ -1,0 +1,132 @@
+//! Keys whose cells are in runs, in segments sealed here.
+
+use super::answer::QueryOptions;
+use super::{parse, run::oid_of, sealed::part_key};
+use crate::catalog::{Headroom, Table};
+use crate::error::Result;
+use crate::id::id_key;
+use crate::index::extract::row_of;
+use crate::index::segment::{AttributeGroup, GroupKind, Layout, build};
+use crate::index::{IndexSettings, names, runs, zones};
+use crate::object::{Class, NewObject, Placement, Record};
+use crate::realm::{Changes, Realm};
+use crate::{CreateOptions, DType, Pool, Value};
+
+/// Seals up to so many objects of the tail, with a key in runs; whether there were any.
+fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Result<bool> {
+    let txn = changes.txn();
+    let mut oids = Vec::new();
+    let mut cursor = txn.seek(Table::IndexTail, &[])?;
+    while let (Some((oid, _)), true) = (cursor.next()?, oids.len() < rows) {
+        oids.push(oid_of(oid)?);
+    }
+    drop(cursor);
+    let mut records = Vec::new();
+    for oid in &oids {
+        records.push(txn.get(Table::Objects, &id_key(*oid))?.unwrap().to_vec());
+        txn.delete(Table::IndexTail, &id_key(*oid))?;
+    }
+    if oids.is_empty() {
+        return Ok(false);
+    }
+    let parsed: Vec<_> = records.iter().map(|row| Record::parse(row).unwrap()).collect();
+    let names: Vec<_> = parsed.iter().map(|record| record.name).collect();
+    let numbers = names::intern(txn, &names)?;
+    let rows = oids.iter().zip(&parsed).zip(numbers);
+    let rows: Vec<_> = rows.map(|((oid, r), name)| row_of(*oid, r, name, []).unwrap()).collect();
+    let group = AttributeGroup { id: 1, columns: vec![key], kind: GroupKind::Runs };
+    let built = build(&rows, &Layout { family: 1, groups: vec![group] });
+    txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;
+    for (part, block) in built.blocks.iter().enumerate() {
+        txn.put(Table::IndexSegments, &part_key(segment, part as u16 + 1), block)?;
+    }
+    zones::add(txn, segment, &built.zones)?;
+    for (column, entries) in &built.runs {
+        runs::append(txn, *column, segment, entries)?;
+    }
+    Ok(true)
+}
+
+fn value(number: usize) -> Option<Value> {
+    let float = |value: f64| Value {
+        dtype: DType::scalar(b'f', b'<', 8),
+        shape: Vec::new(),
+        data: value.to_le_bytes().to_vec(),
+    };
+    match number % 13 {
+        3 => None,
+        5 => Some(Value::text(&format!("text {number}"))),
+        // Not kept in the index: the record decides.
+        7 if number.is_multiple_of(2) => Some(Value::text(&"long ".repeat(number + 110))),
+        8 => Some(float(f64::NAN)),
+        _ => Some(float((number * 37 % 101) as f64 - 50.5)),
+    }
+}
+
+fn fill(realm: &Realm) {
+    for number in 0..300 {
+        let new = NewObject {
+            class: Class::Blob,
+            dtype: DType::bytes(),
+            shape: Vec::new(),
+            dims: None,
+            attrs: value(number).map(|value| ("u".to_owned(), value)).into_iter().collect(),
+            origin: Vec::new(),
+        };
+        let path = format!("g{}/{number}", number / 50);
+        realm.put(realm.root(), &path, &new, b"", Placement::default()).unwrap();
+    }
+}
+
+#[test]
+fn runs_answer_as_records_do() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = CreateOptions { size: 8 << 20, force: true, ..CreateOptions::default() };
+    let pool = Pool::create(&dir.path().join("pool"), &options).unwrap();
+    let realm = pool.realm("default").unwrap();
+    let settings = IndexSettings { tail_rows: Some(1 << 20), ..IndexSettings::default() };
+    realm.set_index_settings(realm.root(), &settings).unwrap();
+    fill(&realm);
+    let core = realm.core_for_tests();
+    let inside = core.enter().unwrap();
+    let key = core.known_key(&inside, "u").unwrap().unwrap();
+    let mut segment = 0;
+    while core.commit(&inside, Headroom::Normal, |rows| seal(rows, segment, 32, key)).unwrap() {
+        segment += 1;
+    }
+    assert_eq!(segment, 10);
+    drop(inside);
+    let mut by_runs = 0;
+    for text in [
+        "u = 49.5",
+        "u = 3",
+        "u != 49.5",
+        "u > 40",
+        "u <= -40 or u = \"text 5\"",
+        "not u < 0",
+        "u between -1 and 1",
+        "u in (0.5, -0.5, 12345)",
+        "exists(u)",
+        "not exists(u)",
+        "u contains \"ext 1\"",
+        "u startswith \"text\"",
+        "u startswith \"long\"",
+        "u > 30 and @path contains \"g3/1\"",
+        "u like \"%t 2%\" and not u = 4",
+        "@name endswith \"7\" and u > 0",
+        "@name like \"1%9\"",
+    ] {
+        let query = parse(text).unwrap();
+        let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
+        let expected = realm.query(&query, &brute_force).unwrap();
+        for threads in [1, 3] {
+            let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+            assert_eq!(realm.query(&query, &options).unwrap(), expected, "{text}");
+            let why = realm.explain(&query, &options).unwrap();
+            by_runs += usize::from(why.leaves.iter().any(|leaf| leaf.how.contains("runs")));
+            // Of a tenth of the objects at most the index keeps too little.
+            assert!(why.records.total() <= 30, "{text}: {why:?}");
+        }
+    }
+    assert!(by_runs > 12, "{by_runs}");
+}
