@@ -1,4 +1,4 @@
-# The only verbs: demo test bench fuzz lint fmt clean help. Each sets up what it needs here.
+# The only verbs: demo test bench evaluate fuzz lint fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test bench fuzz lint fmt clean
+.PHONY: help demo test bench evaluate fuzz lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -27,6 +27,13 @@ test: $(BIN)/.built ## All tests: the engine's, then the package's (a few minute
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
+
+PARTS := queries million policies index-bytes index-time search-space end-to-end
+evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench \
+		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
+	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
+		bench/results/evaluation.json docs/images)
 
 fuzz: ## Nonsense to what reads queries (a minute after the build; FUZZ_SECONDS=60; nightly Rust)
 	@if cargo +nightly --version >/dev/null 2>&1 || \

@@ -37,6 +37,7 @@ LINES: dict[str, Callable[[Setting], Iterator[Line]]] = {
     "files": files.lines,
     "queries": asking.asked,
     "million": asking.growth,
+    "policies": asking.policies,
     "index-bytes": building.sizes,
     "index-time": building.construction,
     "search-space": building.space,

@@ -16,7 +16,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from bench.harness import Bound, Line
 
-SCALES = {"ms": 1e3, "us": 1e6, "B": 1.0, "x": 1.0, "%": 100.0}
+SCALES = {"ms": 1e3, "us": 1e6, "B": 1.0, "x": 1.0, "%": 100.0, "MiB": 2.0**-20}
 PACKAGES = ("engram", "numpy", "h5py", "netCDF4", "zarr", "lmdb", "vineyard", "duckdb")
 COLUMNS = ("work", "", "against", "ratio", "required", "verdict")
 
@@ -55,6 +55,8 @@ def amount(line: Line, name: str) -> str:
 def required(bound: Bound, unit: str) -> str:
     """Return what a bound asks for, in words."""
     match bound.kind:
+        case "speed" if unit in {"B", "MiB"}:
+            return f"at least {bound.limit:g} x smaller"
         case "speed":
             return f"at least {bound.limit:g} x as fast"
         case "time":

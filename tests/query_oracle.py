@@ -340,6 +340,13 @@ def _thing(member: Any, path: str, chain: list[tuple[str, dict[str, Any]]]) -> T
     return Thing(member.oid, fields, tuple(path for path, _ in chain))
 
 
+def text_of(thing: Thing, field: str) -> str:
+    """Give a field that is a text."""
+    (item,) = thing.fields[field]
+    assert isinstance(item, Item)
+    return str(item.value)
+
+
 # Answers
 
 

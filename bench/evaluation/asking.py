@@ -29,6 +29,11 @@ MANY, FEW = 1_000_000, 10_000
 SIXTEEN = 16
 SELECTIVE_LIMIT = 3.0
 MEMORY_LIMIT = 64 << 20
+POLICIES = (
+    ("dynamic, 4", 4, "dynamic"),
+    ("fixed, 4", 4, "fixed"),
+    ("fixed, all in one", 0, "fixed"),
+)
 
 
 def asked(setting: Setting) -> Iterator[Line]:
@@ -125,11 +130,11 @@ def scans(setting: Setting, there: Stage) -> Iterator[Line]:
     """Scan with two threads and with one, and see what memory that takes."""
     scan = "(d_lat > 0 or source = 'source-01') and not (region = 'region-00')"
     there.questions = [questions.both_ways("scan", scan)]
-    samples = there.ask(setting.rounds, "engram", "engram, two threads")["scan"]
+    samples = there.ask(setting.rounds, "engram", "engram on two threads")["scan"]
     hits = int(samples.pop("hits")[0])
     line = Line(f"scan of {len(there.corpus):,} objects ({hits:,} hits), two threads", "ms", [])
     line.samples.update(samples)
-    line.bounds.append(Bound("engram, two threads", "engram", "speed", 1.5))
+    line.bounds.append(Bound("engram on two threads", "engram", "speed", 1.5))
     yield line
     there.questions += questions.more(there.corpus)
     questions.write(there.questions, there.folder / "questions")
@@ -138,3 +143,21 @@ def scans(setting: Setting, there: Stage) -> Iterator[Line]:
     bound = Bound("engram", "", "value", MEMORY_LIMIT)
     title = f"memory of a query over {len(there.corpus):,} objects beyond its result"
     yield Line(title, "MiB", [bound], {"engram": [most["engram"][0]]})
+
+
+def policies(setting: Setting) -> Iterator[Line]:
+    """Ask with attribute groups that never change and with such that do."""
+    made = usual(setting)
+    there = stage(setting, made)
+    there.questions = questions.papers(made)
+    answers = {}
+    for name, per_group, policy in POLICIES:
+        there.fill(per_group=per_group, policy=policy)
+        answers[name] = there.ask(setting.rounds, "engram")
+    there.clear()
+    for question in there.questions:
+        line = Line(f"{question.name}, fixed against dynamic, Rust", "us", [])
+        line.samples = {name: answer[question.name]["engram"] for name, answer in answers.items()}
+        dynamic, *others = line.samples
+        line.bounds = [Bound(dynamic, other, "show") for other in others]
+        yield line

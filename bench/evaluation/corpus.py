@@ -17,6 +17,7 @@ each object the `u32` number of its value, `0xffff_ffff` where it has none.
 
 from __future__ import annotations
 
+import shutil
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ import h5py
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SEED = 634
@@ -214,10 +215,10 @@ def nearly_unique(granules: int, objects: int, random: np.random.Generator) -> I
         yield Column(name, kind, values.tolist(), codes.astype("u4"))
 
 
-def granules(corpus: Corpus, folder: Path) -> None:
-    """Write each granule as an HDF5 file, with its objects as datasets at the root."""
+def granules(corpus: Corpus, folder: Path, places: Sequence[int] | None = None) -> None:
+    """Write granules as HDF5 files, with their objects as datasets; `places` are the objects."""
     files: dict[int, h5py.File] = {}
-    for place in range(len(corpus)):
+    for place in range(len(corpus)) if places is None else places:
         granule = int(corpus.granule_of[place])
         if granule not in files:
             for file in files.values():
@@ -229,6 +230,25 @@ def granules(corpus: Corpus, folder: Path) -> None:
             dataset.attrs[key] = value
     for file in files.values():
         file.close()
+
+
+def stand_ins(corpus: Corpus, folder: Path) -> None:
+    """Write files like `granules` does, in a tenth of the time.
+
+    All have the attributes of the first, as large as their own; their values are their own. So they
+    are as good to open and read objects from as the real ones, but not to ask for attributes.
+    """
+    first = np.flatnonzero(corpus.granule_of == corpus.granule_of[0])
+    granules(corpus, folder, first.tolist())
+    whole = folder / f"{corpus.granules[corpus.granule_of[0]]}.h5"
+    for number, granule in enumerate(corpus.granules):
+        path = folder / f"{granule}.h5"
+        if path == whole:
+            continue
+        shutil.copy(whole, path)
+        with h5py.File(path, "r+") as file:
+            for place in np.flatnonzero(corpus.granule_of == number):
+                file[corpus.names[corpus.name_of[place]]][...] = VALUE + place
 
 
 def from_files(folder: Path) -> Corpus:

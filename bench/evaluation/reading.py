@@ -36,7 +36,7 @@ def lines(setting: Setting) -> Iterator[Line]:
     if folder is None:
         folder = setting.folder / "granules"
         folder.mkdir()
-        corpus.granules(made, folder)
+        corpus.stand_ins(made, folder)
     index = miqs.new()
     index.load(str(there.file))
     with engram.open(there.pool) as pool:

@@ -272,6 +272,7 @@ class Query:
         limit: int | None = None,
         eventual: bool = False,
         threads: int | None = None,
+        merge: bool = False,
         brute_force: bool = False,
     ) -> Self: ...
     @property

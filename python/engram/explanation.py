@@ -112,7 +112,7 @@ class Explanation:
             sure = f", {s.verified:,} to verify" if s.verified else ""
             rows.append(
                 f"  segment {s.segment} of family {s.family}, thread {s.worker}: {s.hits:,} of "
-                f"{_counted(s.objects, 'object')}{sure}; {printable(s.why)}"
+                f"{_counted(s.objects, 'object')}{sure}{f'; {printable(s.why)}' if s.why else ''}"
             )
         if len(read) > _SHOWN:
             rows.append(f"  and {len(read) - _SHOWN:,} more")

@@ -28,7 +28,7 @@ from engram.tree import Tree
 
 if TYPE_CHECKING:
     from engram._engram import Realm
-    from engram.expression import Expression
+    from engram.expression import Expression, Field
     from engram.index import IndexMode
 
     ShapeLike = int | Sequence[int]
@@ -396,10 +396,13 @@ class Group(Handle, MutableMapping[str, Any]):
         self,
         expr: "str | Expression | None" = None,
         *,
-        order_by: "str | Sequence[str] | None" = None,
+        order_by: "str | Field | Sequence[str | Field] | None" = None,
         limit: int | None = None,
         consistency: Consistency = "strong",
         threads: int | None = None,
+        split_on: tuple[str, Any] | None = None,
+        split_threshold: int | None = None,
+        merge: bool = False,
     ) -> QueryResult:
         """Find the objects below this group, at any depth, that a condition is true of.
 
@@ -425,6 +428,11 @@ class Group(Handle, MutableMapping[str, Any]):
             indexing for what the index has of it, and need not read it.
         threads
             How many threads search; as many as help, if not given.
+        split_on, split_threshold
+            Hints for the index's layout, kept as settings of this group, as by `set_index`; of no
+            effect in a pool that was opened with mode "r".
+        merge
+            A hint: keep the attributes that the query names together, from the next maintenance on.
 
         Raises
         ------
@@ -434,7 +442,11 @@ class Group(Handle, MutableMapping[str, Any]):
             If another argument makes no sense.
 
         """
-        return ask(self._realm, self._id, expr, Asked(order_by, limit, consistency, threads))
+        asked = Asked(order_by, limit, consistency, threads, merge)
+        result = ask(self._realm, self._id, expr, asked)
+        if split_on is not None or split_threshold is not None:
+            self._hint({"split_on": split_on, "split_threshold": split_threshold})
+        return result
 
     # The index
 
@@ -489,6 +501,13 @@ class Group(Handle, MutableMapping[str, Any]):
         return _engram.reindex(self._realm, target._id, check_mode(index))
 
     # What helps them
+
+    def _hint(self, hints: dict[str, Any]) -> None:
+        """Keep what a query says of the index's layout, unless it is so already."""
+        given = {name: hint for name, hint in hints.items() if hint is not None}
+        kept = _engram.index_settings(self._realm, self._id)
+        if self._realm.writable and not given.items() <= kept.items():
+            _engram.set_index_settings(self._realm, self._id, kept | given)
 
     def _set_origin(self, origin: bytes) -> None:
         """Replace what an import keeps beside it: JSON, or nothing."""

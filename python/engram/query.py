@@ -47,6 +47,7 @@ class Asked(NamedTuple):
     limit: int | None = None
     consistency: Consistency = "strong"
     threads: int | None = None
+    merge: bool = False
     brute_force: bool = False
 
 
@@ -62,6 +63,7 @@ def ask(realm: "Realm", group: int, expr: Any, asked: Asked) -> "QueryResult":
         None if asked.limit is None else _whole("limit", asked.limit, 0),
         asked.consistency == "eventual",
         None if asked.threads is None else _whole("threads", asked.threads, 1),
+        asked.merge,
         asked.brute_force,
     )
     return QueryResult(realm, group, query)

@@ -99,7 +99,8 @@ impl<'py> Part<'py> {
     }
 }
 
-/// The keys of the attributes that objects have to queries, in byte order, each with how many have it.
+/// The keys of the attributes that objects have to queries, in byte order, each with how many of
+/// them have it.
 #[pyfunction]
 pub fn attribute_keys_of(
     realm: &Realm,

@@ -106,7 +106,9 @@ fn literal(value: &Bound<'_, PyAny>) -> Result<Literal> {
     }
     match value.extract::<f64>() {
         Ok(number) if !number.is_nan() => Ok(Literal::Float(number)),
-        _ => Err(argument(format!("{value:?} cannot be split at: give a number or a str"))),
+        _ => {
+            Err(argument(format!("split_on {value:?} cannot be split at: give a number or a str")))
+        }
     }
 }
 
@@ -208,7 +210,8 @@ pub fn tend(py: Python<'_>, realm: &Realm) -> Result<u64> {
     Ok(py.detach(|| realm.engine().tend())?)
 }
 
-/// Indexes the objects below a group anew; with a mode, they have it from then on. How many it were.
+/// Indexes the objects below a group anew; with a mode, they have it from then on. Gives how many
+/// it were.
 #[pyfunction]
 pub fn reindex(
     py: Python<'_>,

@@ -26,13 +26,14 @@ impl Query {
     /// Parses a query. An order or a limit that is given beside it stands in the place of its own.
     #[new]
     #[pyo3(signature = (text, order_by = None, limit = None, eventual = false, threads = None,
-                        brute_force = false))]
+                        merge = false, brute_force = false))]
     fn new(
         text: &Bound<'_, PyString>,
         order_by: Option<&Bound<'_, PyString>>,
         limit: Option<u64>,
         eventual: bool,
         threads: Option<usize>,
+        merge: bool,
         brute_force: bool,
     ) -> Result<Self> {
         let mut query = parse(plain(text)?)?;
@@ -41,7 +42,7 @@ impl Query {
         }
         query.limit = limit.or(query.limit);
         let consistency = if eventual { Consistency::Eventual } else { Consistency::Strong };
-        let options = QueryOptions { consistency, threads, brute_force, ..QueryOptions::default() };
+        let options = QueryOptions { consistency, threads, brute_force, merge, root: None };
         Ok(Query { query, options })
     }
 

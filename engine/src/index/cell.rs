@@ -130,6 +130,9 @@ pub(crate) fn cells_of<'a>(entry: &Entry<'a>) -> Result<Cells<'a>> {
         return Ok(text_items(&value.shape, &value.data));
     }
     let itemsize = value.dtype.itemsize() as usize;
+    if let (0, DType::Scalar { kind: b'S' | b'U', .. }) = (itemsize, &value.dtype) {
+        return Ok(empty_texts(&value.shape));
+    }
     if itemsize == 0 || matches!(value.dtype, DType::Struct { .. } | DType::Sub { .. }) {
         return Ok(Cells::One(Cell::Other));
     }
@@ -158,6 +161,16 @@ fn plain<'a>(entry: &Entry<'a>) -> Option<Cell<'a>> {
             Some(Cell::Int(i64::from(i32::from_le_bytes(data.try_into().ok()?))))
         }
         _ => None,
+    }
+}
+
+/// Strings without width: each is empty, so that two stand for any number of them.
+fn empty_texts(shape: &[u64]) -> Cells<'static> {
+    let empty = || Cell::Text(Cow::Borrowed(""));
+    match shape.iter().fold(1, |count: u64, length| count.saturating_mul(*length)) {
+        1 => Cells::One(empty()),
+        0 => Cells::Many(Vec::new()),
+        _ => Cells::Many(vec![empty(), empty()]),
     }
 }
 

@@ -5,7 +5,7 @@
 //! stands for an object that is not there. Every segment decodes; the cells of its live positions are
 //! those that its records give (but for objects in the queue, which wait for that); its zones are
 //! those that its cells give; its dead positions are positions. Every name that a segment says has
-//! its number. Runs are sorted, and have each live cell of their columns once.
+//! its number. What lies in runs is not compared here, only which objects have it.
 
 use std::collections::{HashMap, HashSet};
 

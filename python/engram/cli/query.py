@@ -173,7 +173,7 @@ def _explained(told: Explanation) -> dict[str, Any]:
 
 
 def _facts(found: QueryResult) -> Iterator[dict[str, Any]]:
-    """Yield each object's facts with its attributes; what somebody deletes meanwhile is left out."""
+    """Yield each object's facts with its attributes; what is deleted meanwhile is left out."""
     for member in found:
         try:
             facts = describe.facts(member.name, member)

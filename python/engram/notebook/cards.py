@@ -40,7 +40,7 @@ _SURVIVES = {
 
 
 def card(thing: Any) -> str:
-    """Show a thing of a pool, a tree, a query's result or the index's figures, as HTML, one line."""
+    """Show a thing of a pool, a tree, a query's result or the index's figures: HTML, one line."""
     try:
         with np.errstate(all="ignore"):  # values are anything, signalling NaN too
             return parts.whole(_body(thing))

@@ -144,7 +144,7 @@ impl Contestant {
                 Contestant::Engram { ours: Ours::open(&pool)?, options }
             }
             "engram" => Contestant::Engram { ours: Ours::open(&pool)?, options: one },
-            "engram, two threads" => {
+            "engram on two threads" => {
                 let options = QueryOptions { threads: Some(2), ..one };
                 Contestant::Engram { ours: Ours::open(&pool)?, options }
             }

@@ -1,0 +1,87 @@
+"""The evaluation's figures as Markdown, from what was measured.
+
+    python -m bench.evaluation.tables RESULTS.json
+
+prints the tables of `docs/evaluation.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+UNITS = {
+    "s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
+    "B": (("B", 1.0),),
+    "MiB": (("MiB", 2**20),),
+}
+TOPICS = {
+    "Queries": r".* of [\d,]+ objects, Rust",
+    "Through Python": r".*, Python$(?<!end to end, Python)",
+    "End to end": r".* end to end",
+    "One million objects": r".* against [\d,]+$|scan of|memory of a query",
+    "Bytes of the index": r"bytes of the index|index beside storage",
+    "Time to index": r"index an object|store an object",
+    "Fixed against dynamic": r".*fixed against dynamic",
+}
+
+
+def main() -> None:
+    """Print a table for each topic."""
+    lines = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["lines"]
+    for topic, pattern in TOPICS.items():
+        found = [line for line in lines if re.match(pattern, line["title"])]
+        if found:
+            print(f"### {topic}\n")  # noqa: T201 - the answer
+            print("| work | Engram | against | ratio | asked | |\n|---|---|---|---|---|---|")  # noqa: T201
+            for line in found:
+                print(*rows(line), sep="\n")  # noqa: T201
+            print()  # noqa: T201
+
+
+def rows(line: dict[str, Any]) -> list[str]:
+    """Return a row for each bound of a line."""
+    return [
+        f"| {line['title'] if place == 0 else ''} | {amount(line, bound['ours'])} "
+        f"| {amount(line, bound['peer'])} | {ratio(bound)} | {asked(bound)} | {verdict(bound)} |"
+        for place, bound in enumerate(line["bounds"])
+    ]
+
+
+def amount(line: dict[str, Any], name: str) -> str:
+    """Return a contestant and its median."""
+    if not name:
+        return ""
+    median = line["medians"][name]
+    steps = UNITS.get(line["unit"], ((line["unit"], 1.0),))
+    unit, step = next((each for each in steps if median >= each[1]), steps[-1])
+    figure = f"{median / step:.3g} {unit}"
+    return figure if name == "engram" else f"{name}: {figure}"
+
+
+def ratio(bound: dict[str, Any]) -> str:
+    """Return the ratio; nothing where a value is judged alone."""
+    return "" if bound["kind"] == "value" else f"{bound['ratio']:.3g}"
+
+
+def asked(bound: dict[str, Any]) -> str:
+    """Return what is asked for."""
+    match bound["kind"]:
+        case "speed":
+            return f"≥ {bound['limit']:g}"
+        case "time":
+            return f"≤ {bound['limit']:g}"
+        case _:
+            return ""
+
+
+def verdict(bound: dict[str, Any]) -> str:
+    """Return whether it is met."""
+    return {True: "met", False: "**missed**", None: ""}[bound["met"]]
+
+
+if __name__ == "__main__":
+    main()
