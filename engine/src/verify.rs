@@ -12,6 +12,7 @@
 //! one snapshot, so it needs no lock for that.
 
 mod index;
+mod runs;
 mod space;
 mod tree;
 

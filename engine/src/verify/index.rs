@@ -5,11 +5,12 @@
 //! stands for an object that is not there. Every segment decodes; the cells of its live positions are
 //! those that its records give (but for objects in the queue, which wait for that); its zones are
 //! those that its cells give; its dead positions are positions. Every name that a segment says has
-//! its number. What lies in runs is not compared here, only which objects have it.
+//! its number. Runs and names are compared with what segments say in `runs.rs`.
 
 use std::collections::{HashMap, HashSet};
 
 use super::Walk;
+use super::runs::Expected;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::id::{Oid, id_key};
@@ -32,6 +33,7 @@ struct Places {
     tail: HashSet<Oid>,
     queue: HashSet<Oid>,
     sealed: HashMap<Oid, u32>,
+    runs: Expected,
 }
 
 fn oids_of(txn: &ReadTxn<'_>, table: Table) -> Result<HashSet<Oid>> {
@@ -50,6 +52,7 @@ impl Walk<'_> {
             tail: oids_of(txn, Table::IndexTail)?,
             queue: oids_of(txn, Table::Queue)?,
             sealed: HashMap::new(),
+            runs: Expected::default(),
         };
         let families = self.families(txn)?;
         let segments = directory::all(txn)?;
@@ -66,6 +69,8 @@ impl Walk<'_> {
         }
         self.strays(txn, &segments)?;
         self.index_settings(txn)?;
+        self.runs(txn, &places.runs)?;
+        self.numbered(txn)?;
         self.placed(txn, &places)
     }
 
@@ -181,7 +186,7 @@ impl Walk<'_> {
             };
             rows.push((*position, row_of(*oid, record, number, [])?));
         }
-        self.columns(txn, entry, &head, &rows)
+        self.columns(txn, entry, &head, &rows, &mut places.runs)
     }
 
     /// The cells of live positions are those of their records.
@@ -191,6 +196,7 @@ impl Walk<'_> {
         entry: &Entry,
         head: &Segment<'_>,
         rows: &[(usize, Row<'_>)],
+        runs: &mut Expected,
     ) -> Result<()> {
         let mut kept = HashSet::new();
         for column in head.columns() {
@@ -205,6 +211,10 @@ impl Walk<'_> {
             let read = Column::parse(&column, block)?;
             let present = read.presence();
             let zones = ColumnZones::read(txn, column.key)?.of(entry.segment)?;
+            if read.in_runs() {
+                let cells = rows.iter().map(|(at, row)| (*at, cell_of(row, column.key)));
+                runs.segment(column.key, entry, cells);
+            }
             for (position, row) in rows {
                 let cell = cell_of(row, column.key);
                 let same = if read.in_runs() {

@@ -86,7 +86,7 @@ fn heads(look: &impl Look, column: ColumnKey) -> Result<Vec<(Number, Head<'_>)>>
 }
 
 /// The first column from this one on that has runs.
-fn next_column(look: &impl Look, from: ColumnKey) -> Result<Option<ColumnKey>> {
+pub(crate) fn next_column(look: &impl Look, from: ColumnKey) -> Result<Option<ColumnKey>> {
     let row = look.rows(Table::IndexRuns, &head_key(from, 0))?.next()?;
     match row.map(|(key, _)| key.first_chunk()) {
         None => Ok(None),
