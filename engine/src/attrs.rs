@@ -76,6 +76,7 @@ pub(crate) fn entries(section: &[u8]) -> impl Iterator<Item = Result<Entry<'_>>>
     })
 }
 
+#[inline]
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let whole = *rest;
     let key = KeyId::try_from(varint::take(rest)?).ok()?;
@@ -121,25 +122,56 @@ impl<'a> Entry<'a> {
 /// Appends an entry to a section under construction.
 pub(crate) fn push(section: &mut Vec<u8>, key: KeyId, value: &Value) -> Result<()> {
     value.check()?;
-    let mut dtype = Vec::with_capacity(16);
-    value.dtype.encode(&mut dtype);
-    let too_long = section.len() + value.data.len() + dtype.len() > ATTRS_BYTES_MAX;
-    if dtype.len() > usize::from(u16::MAX) || too_long {
+    let (start, data) = (section.len(), value.data.as_slice());
+    varint::push(section, u64::from(key));
+    section.push(value.shape.len() as u8);
+    object::encode_shape(&value.shape, section);
+    let dtype_len = push_dtype(section, &value.dtype);
+    let too_long = start + data.len() + dtype_len > ATTRS_BYTES_MAX;
+    if dtype_len > usize::from(u16::MAX) || too_long {
+        section.truncate(start);
         fail!(
             Argument,
             "an attribute of {} bytes does not fit: attributes of one member take at most \
              64 MiB in all; store it as an array",
-            value.data.len()
+            data.len()
         );
     }
-    varint::push(section, u64::from(key));
-    section.push(value.shape.len() as u8);
-    object::encode_shape(&value.shape, section);
-    for part in [&dtype, &value.data] {
-        varint::push(section, part.len() as u64);
-        section.extend_from_slice(part);
-    }
+    varint::push(section, data.len() as u64);
+    section.extend_from_slice(data);
     Ok(())
+}
+
+/// Appends a dtype behind its length, which it returns.
+fn push_dtype(section: &mut Vec<u8>, dtype: &DType) -> usize {
+    // Nearly every dtype takes a few bytes: its length goes into the one that is left free.
+    let place = section.len();
+    section.push(0);
+    dtype.encode(section);
+    let len = section.len() - place - 1;
+    if len < 0x80 {
+        section[place] = len as u8;
+    } else {
+        let mut prefix = Vec::new();
+        varint::push(&mut prefix, len as u64);
+        section.splice(place..=place, prefix);
+    }
+    len
+}
+
+/// The section of a new member with these attributes.
+pub(crate) fn section(keys: &[KeyId], attrs: &[(String, Value)]) -> Result<Vec<u8>> {
+    if !keys.is_sorted_by(|a, b| a < b) {
+        // Not in order: one may be there twice.
+        let values = attrs.iter().map(|(_, value)| Some(value));
+        return merge(&[], &keys.iter().copied().zip(values).collect::<Vec<_>>());
+    }
+    let bytes = attrs.iter().map(|(_, value)| 16 + value.data.len()).sum();
+    let mut section = Vec::with_capacity(bytes);
+    for (key, (_, value)) in keys.iter().zip(attrs) {
+        push(&mut section, *key, value)?;
+    }
+    Ok(section)
 }
 
 /// The section with these keys set or removed (`None`); the others keep their bytes.
@@ -159,4 +191,47 @@ pub(crate) fn merge(section: &[u8], changes: &[(KeyId, Option<&Value>)]) -> Resu
         }
     }
     Ok(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Value, entries, merge, section};
+    use crate::dtype::{DType, Field};
+
+    /// A structure whose dtype takes as many bytes as its field's name is long, and some.
+    fn named(len: usize) -> Value {
+        let byte = DType::bytes();
+        let field = Field { name: "n".repeat(len), title: None, offset: 0, dtype: byte };
+        let dtype = DType::Struct { size: 1, align: false, fields: vec![field] };
+        Value { dtype, shape: vec![2], data: vec![1, 2] }
+    }
+
+    #[test]
+    fn a_new_section_is_what_merging_into_nothing_makes() {
+        let values = [Value::text("one"), named(50), named(300), named(20_000), Value::text("")];
+        let attrs: Vec<_> = values.into_iter().map(|value| ("key".to_owned(), value)).collect();
+        for keys in [[1, 2, 300, 4000, 70_000], [5, 4, 3, 2, 1], [1, 2, 2, 1, 3]] {
+            let made = section(&keys, &attrs).unwrap();
+            let changes: Vec<_> =
+                keys.into_iter().zip(&attrs).map(|(key, (_, value))| (key, Some(value))).collect();
+            assert_eq!(made, merge(&[], &changes).unwrap());
+            for entry in entries(&made) {
+                let entry = entry.unwrap();
+                // Of a key given twice, the last value counts.
+                let place = keys.iter().rposition(|key| *key == entry.key).unwrap();
+                assert_eq!(entry.decode().unwrap(), attrs[place].1);
+            }
+            let distinct = keys.into_iter().collect::<std::collections::HashSet<_>>();
+            assert_eq!(entries(&made).count(), distinct.len());
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_leaves_the_section_as_it_was() {
+        let mut made = Vec::new();
+        super::push(&mut made, 1, &Value::text("one")).unwrap();
+        let before = made.clone();
+        assert!(super::push(&mut made, 2, &named(65_536)).is_err());
+        assert_eq!(made, before);
+    }
 }

@@ -11,7 +11,19 @@ pub(crate) fn push(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Takes a number from the front; `None` if the bytes are none.
+#[inline]
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
+    // Mostly it is one byte.
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => {
+            *bytes = rest;
+            Some(u64::from(byte))
+        }
+        _ => take_long(bytes),
+    }
+}
+
+fn take_long(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for (place, &byte) in bytes.iter().enumerate().take(9) {
         value |= u64::from(byte & 0x7f) << (7 * place);
@@ -24,6 +36,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a length from the front, and then as many bytes.
+#[inline]
 pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(take(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(len)?;

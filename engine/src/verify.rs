@@ -5,8 +5,8 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`). LMDB trusts its own pages, so a damaged one can kill the process that walks: callers run this
-//! in a child process, and take its death for what it is.
+//! agrees with the records (see `index`). LMDB trusts its own pages, so a damaged one can kill the
+//! process that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
 //! one snapshot, so it needs no lock for that.

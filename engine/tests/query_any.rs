@@ -49,7 +49,13 @@ fn check_all(realm: &Realm, queries: &[Query]) {
             let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
             let threads = Some(1 + number % 3);
             for options in [brute_force, QueryOptions { threads, ..QueryOptions::default() }] {
-                check(realm, query, &QueryOptions { root: Some(root), ..options }, &all, &from);
+                check(
+                    realm,
+                    query,
+                    &QueryOptions { root: Some(root), ..options.clone() },
+                    &all,
+                    &from,
+                );
             }
         }
     }

@@ -42,7 +42,8 @@ impl Query {
         }
         query.limit = limit.or(query.limit);
         let consistency = if eventual { Consistency::Eventual } else { Consistency::Strong };
-        let options = QueryOptions { consistency, threads, brute_force, merge, root: None };
+        let options =
+            QueryOptions { consistency, threads, brute_force, merge, ..QueryOptions::default() };
         Ok(Query { query, options })
     }
 
@@ -113,7 +114,7 @@ impl Query {
 impl Query {
     fn below(&self, realm: &Realm, group: Gid) -> QueryOptions {
         let root = (group != realm.root_gid()).then_some(group);
-        QueryOptions { root, ..self.options }
+        QueryOptions { root, ..self.options.clone() }
     }
 }
 

@@ -21,10 +21,13 @@ impl DType {
 
 /// A shape as Python writes it: `()`, `(3,)`, `(3, 4)`.
 pub fn shape_text(shape: &[u64]) -> String {
-    let lengths: Vec<String> = shape.iter().map(u64::to_string).collect();
-    match lengths.as_slice() {
+    match shape {
+        [] => "()".to_owned(),
         [only] => format!("({only},)"),
-        _ => format!("({})", lengths.join(", ")),
+        _ => {
+            let lengths: Vec<String> = shape.iter().map(u64::to_string).collect();
+            format!("({})", lengths.join(", "))
+        }
     }
 }
 

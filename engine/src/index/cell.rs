@@ -144,7 +144,18 @@ pub(crate) fn cells_of<'a>(entry: &Entry<'a>) -> Result<Cells<'a>> {
     })
 }
 
+/// What the index keeps of an attribute's value (see [`Cells::indexed`]).
+#[inline]
+pub(crate) fn indexed<'a>(entry: &Entry<'a>) -> Result<Option<Cell<'a>>> {
+    match plain(entry) {
+        Some(Cell::Text(text)) if text.len() > TEXT_BYTES_MAX => Ok(None),
+        Some(cell) => Ok(Some(cell)),
+        None => Ok(cells_of(entry)?.indexed()),
+    }
+}
+
 /// The usual kinds, without allocating: a little-endian number or a string, of one item.
+#[inline]
 fn plain<'a>(entry: &Entry<'a>) -> Option<Cell<'a>> {
     let data = entry.data();
     if !entry.is_single() {

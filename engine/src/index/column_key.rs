@@ -43,13 +43,15 @@ pub(crate) fn unsigned(value: u64) -> Cell<'static> {
     i64::try_from(value).map_or(Cell::Big(value), Cell::Int)
 }
 
+/// A column's cell in one row. `None` is "unsure": there is such an attribute, and the record alone
+/// says what it is (see [`super::cell::Cells::indexed`]).
+pub(crate) type RowCell<'a> = (ColumnKey, Option<Cell<'a>>);
+
 /// What the index keeps of one object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     /// The object.
     pub oid: u64,
-    /// Its cells, in ascending order of their columns, each column once. `None` is "unsure": there
-    /// is such an attribute, and the record alone says what it is (see
-    /// [`super::cell::Cells::indexed`]).
-    pub cells: Vec<(ColumnKey, Option<Cell<'a>>)>,
+    /// Its cells, in ascending order of their columns, each column once.
+    pub cells: &'a [RowCell<'a>],
 }

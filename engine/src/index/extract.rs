@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use super::cell::{Cell, TEXT_BYTES_MAX, cells_of};
+use super::cell::{Cell, TEXT_BYTES_MAX, indexed};
 use super::column_key::{
-    CREATED, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OWNER, Row, SHAPE, SIZE, unsigned,
+    CREATED, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OWNER, Row, RowCell, SHAPE, SIZE, unsigned,
 };
 use crate::attrs::{self, KeyId};
 use crate::dtype::{DType, shape_text};
@@ -42,27 +42,73 @@ pub(crate) fn size(shape: &[u64]) -> u64 {
     shape.iter().fold(1, |size: u64, length| size.saturating_mul(*length))
 }
 
-/// What the index keeps of an object, whose name has this number. `long` are the keys of
-/// attributes that were left out of the record because the index does not keep their like.
-pub(crate) fn row_of<'a>(
-    oid: Oid,
+/// What the index keeps of many objects: their rows' cells, all in one buffer.
+pub(crate) struct Extracted<'a> {
+    cells: Vec<RowCell<'a>>,
+    /// Each object and where its cells end.
+    ends: Vec<(Oid, usize)>,
+}
+
+impl<'a> Extracted<'a> {
+    /// Room for so many objects.
+    pub(crate) fn with_capacity(objects: usize) -> Self {
+        Extracted { cells: Vec::new(), ends: Vec::with_capacity(objects) }
+    }
+
+    /// Adds an object, whose name has this number. `long` are the keys of attributes that were left
+    /// out of the record because the index does not keep their like.
+    pub(crate) fn push(
+        &mut self,
+        oid: Oid,
+        record: &Record<'a>,
+        name: u32,
+        long: impl IntoIterator<Item = KeyId>,
+    ) -> Result<()> {
+        push_cells(&mut self.cells, record, name, long)?;
+        self.ends.push((oid, self.cells.len()));
+        if self.ends.len() == 1 {
+            // The others will be much like it.
+            self.cells.reserve(self.cells.len() * self.ends.capacity());
+        }
+        Ok(())
+    }
+
+    /// The rows, in the order in which they were added.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        let mut start = 0;
+        self.ends.iter().map(move |(oid, end)| {
+            let cells = &self.cells[start..*end];
+            start = *end;
+            Row { oid: *oid, cells }
+        })
+    }
+}
+
+/// Appends the cells of one object's row.
+fn push_cells<'a>(
+    cells: &mut Vec<RowCell<'a>>,
     record: &Record<'a>,
     name: u32,
     long: impl IntoIterator<Item = KeyId>,
-) -> Result<Row<'a>> {
-    let mut cells = Vec::with_capacity(48);
+) -> Result<()> {
+    let start = cells.len();
     for entry in attrs::entries(record.attrs) {
         let entry = entry?;
         // An array is not taken apart for nothing.
         let unsure = !entry.is_single() || entry.bytes.len() > 2 * TEXT_BYTES_MAX;
-        cells.push((entry.key, if unsure { None } else { cells_of(&entry)?.indexed() }));
+        cells.push((entry.key, if unsure { None } else { indexed(&entry)? }));
     }
     cells.extend(long.into_iter().map(|key| (key, None)));
-    let attributes = cells.len() as u64;
+    let attributes = (cells.len() - start) as u64;
     // Usually they are in order already; each key is there once.
-    if !cells.is_sorted_by(|a, b| a.0 < b.0) {
-        cells.sort_by_key(|(key, _)| *key);
-        cells.dedup_by_key(|(key, _)| *key);
+    let ascend = |cells: &[RowCell<'_>]| cells.is_sorted_by(|a, b| a.0 < b.0);
+    if !ascend(&cells[start..]) {
+        cells[start..].sort_by_key(|(key, _)| *key);
+        if !ascend(&cells[start..]) {
+            let mut own = cells.split_off(start);
+            own.dedup_by_key(|(key, _)| *key);
+            cells.append(&mut own);
+        }
     }
     let shape = shape(record);
     let built_in = [
@@ -78,5 +124,5 @@ pub(crate) fn row_of<'a>(
         (NATTRS, unsigned(attributes)),
     ];
     cells.extend(built_in.into_iter().map(|(key, cell)| (key, Some(cell))));
-    Ok(Row { oid, cells })
+    Ok(())
 }

@@ -15,6 +15,7 @@
 mod codec;
 pub(crate) mod groups;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::cell::{Cell, compare};
@@ -39,6 +40,8 @@ pub(crate) struct Split {
     pub at: Cell<'static>,
     pub low: u32,
     pub high: u32,
+    /// Whether a query asked for it.
+    pub hinted: bool,
 }
 
 /// A family, as its row in `index_families` has it.
@@ -205,6 +208,24 @@ impl Families {
         fail!(Corrupt, "the families below {from} of tag {:#x} form a loop", self.tag)
     }
 
+    /// Whether a split there would part what belongs to a leaf, as far as the splits above it say.
+    pub(crate) fn parts(&self, leaf: u32, key: ColumnKey, at: &Cell<'_>) -> Result<bool> {
+        let mut child = self.get(leaf)?;
+        for _ in 0..self.all.len() {
+            let Some(above) = self.all.get(&child.parent) else { break };
+            if let Some(split) = above.split.as_ref().filter(|split| split.key == key) {
+                let beyond = compare(at, &split.at);
+                let outside =
+                    if split.high == child.id { Ordering::Less } else { Ordering::Greater };
+                if beyond == Some(outside) || beyond == Some(Ordering::Equal) {
+                    return Ok(false);
+                }
+            }
+            child = above;
+        }
+        Ok(true)
+    }
+
     /// Forgets a family to which nothing belongs.
     pub(crate) fn remove(&mut self, txn: &mut WriteTxn<'_>, id: u32) -> Result<()> {
         self.all.remove(&id);
@@ -227,7 +248,7 @@ impl Families {
 fn is_high(split: &Split, cells: &[(ColumnKey, Option<Cell<'_>>)]) -> bool {
     let place = cells.binary_search_by_key(&split.key, |(key, _)| *key);
     match place.ok().and_then(|place| cells[place].1.as_ref()) {
-        Some(cell) => compare(cell, &split.at).is_some_and(std::cmp::Ordering::is_ge),
+        Some(cell) => compare(cell, &split.at).is_some_and(Ordering::is_ge),
         None => false,
     }
 }
@@ -264,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_lacks_the_value_is_low() {
-        let split = Split { key: 5, at: Cell::Int(0), low: 1, high: 2 };
+        let split = Split { key: 5, at: Cell::Int(0), low: 1, high: 2, hinted: false };
         assert!(is_high(&split, &[(5, Some(Cell::Float(0.0)))]));
         assert!(!is_high(&split, &[(5, Some(Cell::Int(-1)))]));
         assert!(!is_high(&split, &[(5, Some(Cell::Text("x".into())))]));

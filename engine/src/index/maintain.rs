@@ -6,12 +6,14 @@
 //! dying between two leaves work to do, and nothing to mend.
 //!
 //! 1. *Seal* the tail once it has `tail_rows`.
-//! 2. *Drop* segments without live rows, and families without segments.
+//! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
 //! 3. *Unite* small segments of a family: all of them, once they fill a segment or are
 //!    [`SMALL_MAX`]. So each object is read about twice on its way into a full segment.
 //! 4. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a family
 //!    that was split or merged.
-//! 5. *Split* a family with too many segments, *take back* a split whose halves have shrunk.
+//! 5. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
+//!    too many segments or where a query hints, *take back* a split whose halves have shrunk; none
+//!    of it where groups are fixed.
 //! 6. *Merge* runs.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,6 +21,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::column_key::ColumnKey;
 use super::directory::{self, Entry, live_oids};
 use super::family::{Families, Family};
+use super::hints::Hint;
 use super::seal::{self, Origin, seal, settings_of};
 use super::segment::GroupKind;
 use super::settings::{self, Effective};
@@ -26,7 +29,7 @@ use super::{runs, split};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
-use crate::id::{Gid, Oid};
+use crate::id::{Gid, Oid, id_key};
 use crate::realm::Changes;
 
 /// How many small segments a family has at most before they are united.
@@ -117,11 +120,7 @@ fn tags(txn: &WriteTxn<'_>) -> Result<BTreeMap<u32, Gid>> {
 }
 
 /// Does one thing that is due, if any.
-pub(crate) fn step(
-    rows: &mut Changes<'_>,
-    root: Gid,
-    asked: &[Vec<ColumnKey>],
-) -> Result<Option<Step>> {
+pub(crate) fn step(rows: &mut Changes<'_>, root: Gid, hints: &[Hint]) -> Result<Option<Step>> {
     let dead = dead_rows(rows.txn())?;
     let all = directory::all(rows.txn())?;
     let gone = all.iter().filter(|entry| dead.get(&entry.segment) == Some(&entry.rows));
@@ -132,7 +131,9 @@ pub(crate) fn step(
     }
     let tags = tags(rows.txn())?;
     let mut by_tag: BTreeMap<Gid, BTreeMap<u32, Vec<Entry>>> = BTreeMap::new();
-    tags.values().for_each(|tag| drop(by_tag.entry(*tag).or_default()));
+    for tag in tags.values() {
+        by_tag.entry(*tag).or_default();
+    }
     for entry in all {
         let Some(tag) = tags.get(&entry.family) else {
             fail!(Corrupt, "segment {} is of the unknown family {}", entry.segment, entry.family)
@@ -143,7 +144,7 @@ pub(crate) fn step(
         let settings = settings_of(rows, root, tag)?;
         let families = Families::load(rows.txn(), tag)?;
         let mut known = Known { families, settings, segments };
-        let done = known.step(rows, root, &dead, asked)?;
+        let done = known.step(rows, root, &dead, hints)?;
         known.families.save(rows.txn())?;
         if done.is_some() {
             return Ok(done);
@@ -158,9 +159,9 @@ impl Known {
         rows: &mut Changes<'_>,
         root: Gid,
         dead: &HashMap<u32, u32>,
-        asked: &[Vec<ColumnKey>],
+        hints: &[Hint],
     ) -> Result<Option<Step>> {
-        if self.drop_families(rows.txn())? {
+        if self.drop_families(rows.txn())? || self.drop_deleted_tag(rows.txn())? {
             return Ok(Some(Step::Dropped));
         }
         let ids: Vec<u32> = self.families.all.keys().copied().collect();
@@ -172,13 +173,16 @@ impl Known {
             }
         }
         for id in ids {
-            if self.regroup(rows.txn(), id, asked)? {
+            if self.settings.policy == settings::Policy::Fixed {
+                continue; // whatever queries say
+            }
+            if self.regroup(rows.txn(), id, hints)? {
                 return Ok(Some(Step::Regrouped));
             }
             if self.take_back(id)? {
                 return Ok(Some(Step::TakenBack));
             }
-            if self.split(rows.txn(), id)? {
+            if self.split_on_hint(rows.txn(), id, hints)? || self.split(rows.txn(), id)? {
                 return Ok(Some(Step::Split));
             }
         }
@@ -204,6 +208,18 @@ impl Known {
         let idle: Vec<u32> = self.families.all.values().filter(idle).map(|f| f.id).collect();
         idle.iter().try_for_each(|id| self.families.remove(txn, *id))?;
         Ok(!idle.is_empty())
+    }
+
+    /// Forgets the families of a tag that was deleted, once its last object has gone.
+    fn drop_deleted_tag(&mut self, txn: &mut WriteTxn<'_>) -> Result<bool> {
+        let tag = self.families.tag;
+        if tag == 0 || !self.segments.is_empty() || txn.get(Table::Groups, &id_key(tag))?.is_some()
+        {
+            return Ok(false);
+        }
+        let all: Vec<u32> = self.families.all.keys().copied().collect();
+        all.iter().try_for_each(|id| self.families.remove(txn, *id))?;
+        Ok(!all.is_empty())
     }
 
     /// Which segments of a family are to be written anew, as one.
@@ -236,28 +252,65 @@ impl Known {
         Ok(Some((small[..count].iter().map(|entry| entry.segment).collect(), Step::United)))
     }
 
-    /// Brings keys that are queried together into one attribute group.
-    fn regroup(&mut self, txn: &WriteTxn<'_>, id: u32, asked: &[Vec<ColumnKey>]) -> Result<bool> {
-        if self.settings.policy == settings::Policy::Fixed || !self.families.get(id)?.is_leaf() {
+    /// Brings keys that are queried together into one attribute group. One look moves a key once at
+    /// most: what two queries want of it would never come to an end.
+    fn regroup(&mut self, txn: &WriteTxn<'_>, id: u32, hints: &[Hint]) -> Result<bool> {
+        if !self.families.get(id)?.is_leaf() {
             return Ok(false);
         }
         let most = self.settings.attributes_per_group;
-        let next = crate::realm::meta_u64(txn.get(Table::Meta, seal::NEXT_SEGMENT)?)?;
-        for keys in asked {
-            let family = self.families.get(id)?;
-            let known = |key: &ColumnKey| {
-                family
-                    .groups
-                    .iter()
-                    .any(|g| g.kind == GroupKind::Columns && g.columns.contains(key))
+        let mut moved: Vec<ColumnKey> = Vec::new();
+        for hint in hints {
+            let Hint::Merge(keys) = hint else { continue };
+            let mut family = self.families.get(id)?.clone();
+            let in_columns = |key: &ColumnKey| {
+                let groups = family.groups.iter().filter(|g| g.kind == GroupKind::Columns);
+                groups.into_iter().any(|group| group.columns.contains(key))
             };
-            if keys.iter().filter(|key| known(key)).count() < 2 {
+            let mut here = keys.clone();
+            here.retain(in_columns);
+            let one_group = (2..=most).contains(&here.len());
+            if !one_group || here.iter().any(|key| moved.contains(key)) {
                 continue;
             }
-            let family = self.families.change(id)?;
-            if family.bring_together(keys, most) {
+            if family.bring_together(&here, most) {
                 family.merges += 1;
+                let next = crate::realm::meta_u64(txn.get(Table::Meta, seal::NEXT_SEGMENT)?)?;
                 family.renewed = next as u32;
+                *self.families.change(id)? = family;
+                return Ok(true);
+            }
+            moved.extend(here);
+        }
+        Ok(false)
+    }
+
+    /// Whether there may be two more families.
+    fn may_split(&self, id: u32) -> Result<bool> {
+        let room = self.families.all.len() + 2 <= FAMILIES_MAX;
+        Ok(room && self.families.get(id)?.is_leaf() && !self.segments(id).is_empty())
+    }
+
+    /// Splits a family where a query has asked for it. That is not taken back when it shrinks.
+    fn split_on_hint(&mut self, txn: &mut WriteTxn<'_>, id: u32, hints: &[Hint]) -> Result<bool> {
+        if !self.may_split(id)? {
+            return Ok(false);
+        }
+        let family = self.families.get(id)?;
+        let has = |key: &&ColumnKey| family.keys.binary_search_by_key(*key, |(k, _)| *k).is_ok();
+        for hint in hints {
+            let place = match hint {
+                Hint::SplitOn(key, at) if has(&key) && self.families.parts(id, *key, at)? => {
+                    Some((*key, at.clone()))
+                }
+                Hint::SplitAbove(keys, most) if self.segments(id).len() > *most => {
+                    let keys: Vec<ColumnKey> = keys.iter().filter(has).copied().collect();
+                    split::best(txn, &keys, self.segments(id))?
+                }
+                _ => None,
+            };
+            if let Some(place) = place {
+                split::split(&mut self.families, txn, id, place, true)?;
                 return Ok(true);
             }
         }
@@ -266,16 +319,15 @@ impl Known {
 
     fn split(&mut self, txn: &mut WriteTxn<'_>, id: u32) -> Result<bool> {
         let count = self.segments(id).len();
-        let family = self.families.get(id)?;
-        let full = self.families.all.len() + 2 > FAMILIES_MAX;
-        if !family.is_leaf() || count <= self.settings.split_threshold || full {
+        if count <= self.settings.split_threshold || !self.may_split(id)? {
             return Ok(false);
         }
+        let family = self.families.get(id)?;
         let keys: Vec<ColumnKey> = family.keys.iter().map(|(key, _)| *key).collect();
         let Some((key, at)) = split::best(txn, &keys, self.segments(id))? else {
             return Ok(false);
         };
-        split::split(&mut self.families, txn, id, key, at)?;
+        split::split(&mut self.families, txn, id, (key, at), false)?;
         Ok(true)
     }
 
@@ -283,7 +335,7 @@ impl Known {
         let family = self.families.get(id)?;
         let Some(split) = &family.split else { return Ok(false) };
         let (low, high) = (self.families.get(split.low)?, self.families.get(split.high)?);
-        let hinted = self.settings.split_on.is_some();
+        let hinted = split.hinted || self.settings.split_on.is_some();
         let busy = !self.segments(id).is_empty() || !low.is_leaf() || !high.is_leaf();
         let count = self.segments(low.id).len() + self.segments(high.id).len();
         if hinted || busy || count * 4 >= self.settings.split_threshold {

@@ -18,7 +18,7 @@
 //! (uniting small segments, splitting families by value, taking splits back, regrouping keys,
 //! dropping what is dead) is **maintenance** ([`maintain`]): steps between commits, each a
 //! transaction that leaves a whole index, made from records alone ([`extract`]). How often, and for
-//! which objects, **settings** say ([`settings`]).
+//! which objects, **settings** say ([`settings`]), and queries may hint ([`hints`]).
 //!
 //! `verify` checks all of it against the records.
 
@@ -28,6 +28,7 @@ pub(crate) mod column_key;
 pub(crate) mod directory;
 pub(crate) mod extract;
 pub(crate) mod family;
+pub(crate) mod hints;
 pub(crate) mod look;
 pub(crate) mod maintain;
 pub(crate) mod mode;

@@ -57,21 +57,28 @@ pub(crate) fn intern(txn: &mut WriteTxn<'_>, names: &[&str]) -> Result<Vec<u32>>
 
 fn intern_with(txn: &mut WriteTxn<'_>, names: &[&str], threshold: u32) -> Result<Vec<u32>> {
     let before = next(txn)?;
+    let known = known(txn, names)?;
+    if let Some(numbers) = known.iter().copied().collect::<Option<_>>() {
+        return Ok(numbers);
+    }
+    // One that is new may come again.
+    let distinct = names.is_sorted_by(|a, b| a < b);
     let mut numbers = Vec::with_capacity(names.len());
     let mut new = Vec::new();
-    for name in names {
+    for (name, known) in names.iter().zip(known) {
         let key = name_key(name);
-        if let Some(value) = txn.get(Table::IndexNames, &key)? {
-            numbers.push(number_of(value)?);
+        let known = match known {
+            None if !distinct => txn.get(Table::IndexNames, &key)?.map(number_of).transpose()?,
+            known => known,
+        };
+        if let Some(known) = known {
+            numbers.push(known);
             continue;
         }
         let number = before + new.len() as u32;
         txn.put(Table::IndexNames, &key, &number.to_le_bytes())?;
         new.push(*name);
         numbers.push(number);
-    }
-    if new.is_empty() {
-        return Ok(numbers);
     }
     let Some(now) = before.checked_add(new.len() as u32).filter(|now| *now < u32::MAX) else {
         fail!(Argument, "the index has {before} names, and can number no {} more", new.len());
@@ -84,6 +91,19 @@ fn intern_with(txn: &mut WriteTxn<'_>, names: &[&str], threshold: u32) -> Result
         trigrams::add(txn, 0, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
     }
     Ok(numbers)
+}
+
+/// The numbers that names have already.
+fn known(txn: &WriteTxn<'_>, names: &[&str]) -> Result<Vec<Option<u32>>> {
+    let mut cursor = txn.seek(Table::IndexNames, &[])?;
+    let mut key = Vec::with_capacity(1 + NAME_BYTES_MAX);
+    let number = |name: &&str| {
+        key.clear();
+        key.push(NAME);
+        key.extend_from_slice(name.as_bytes());
+        cursor.find(&key)?.map(number_of).transpose()
+    };
+    names.iter().map(number).collect()
 }
 
 /// Every name, by its number.

@@ -7,13 +7,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use hashbrown::DefaultHashBuilder;
+
 use super::cell::TEXT_BYTES_MAX;
 use super::column_key::{ColumnKey, Row, is_builtin};
 use super::directory::part_key;
-use super::extract::row_of;
+use super::extract::Extracted;
 use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
-use super::segment::{Built, Layout, build};
+use super::segment::{Built, build};
 use super::settings::{self, Effective};
 use super::{names, runs, zones};
 use crate::attrs;
@@ -94,18 +96,37 @@ impl Records {
 
 /// Seals objects, ascending.
 pub(crate) fn seal(rows: &mut Changes<'_>, root: Gid, oids: &[Oid], origin: Origin) -> Result<()> {
-    let mut records = Records::default();
-    for &oid in oids {
-        // What has no record is not indexed: verify would have said so.
-        if let Some(record) = rows.txn().get(Table::Objects, &id_key(oid))? {
-            records.push(oid, record)?;
-        }
+    let mut rest = oids;
+    while !rest.is_empty() {
         // A segment that is rewritten stays one, or small ones would never become fewer.
-        if origin == Origin::New && records.bytes.len() > RECORD_BYTES_MAX {
-            seal_records(rows, root, &std::mem::take(&mut records), origin)?;
+        let most = if origin == Origin::New { RECORD_BYTES_MAX } else { usize::MAX };
+        let records = read(rows.txn(), &mut rest, most)?;
+        if !records.spans.is_empty() {
+            seal_records(rows, root, &records, origin)?;
         }
     }
-    if records.spans.is_empty() { Ok(()) } else { seal_records(rows, root, &records, origin) }
+    Ok(())
+}
+
+/// Takes objects from the front and reads their records, up to about so many bytes.
+fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
+    let mut records = Records::default();
+    let mut cursor = txn.seek(Table::Objects, &[])?;
+    while let Some((oid, rest)) = oids.split_first()
+        && records.bytes.len() <= most
+    {
+        *oids = rest;
+        // What has no record is not indexed: verify would have said so.
+        if let Some(record) = cursor.find(&id_key(*oid))? {
+            records.push(*oid, record)?;
+            if records.spans.len() == 1 {
+                // The others will be much like it.
+                let all = records.bytes.len().saturating_mul(rest.len());
+                records.bytes.reserve(all.min(RECORD_BYTES_MAX));
+            }
+        }
+    }
+    Ok(records)
 }
 
 fn seal_records(
@@ -119,10 +140,15 @@ fn seal_records(
     names.sort_unstable();
     names.dedup();
     let numbers = names::intern(rows.txn(), &names)?;
-    let number_of: HashMap<&str, u32> = names.into_iter().zip(numbers).collect();
+    let number_of: HashMap<&str, u32, DefaultHashBuilder> =
+        names.into_iter().zip(numbers).collect();
+    let mut extracted = Extracted::with_capacity(parsed.len());
+    for (place, (oid, record)) in parsed.iter().enumerate() {
+        extracted.push(*oid, record, number_of[record.name], records.long_of(place))?;
+    }
     let mut by_tag: BTreeMap<Gid, Vec<Row<'_>>> = BTreeMap::new();
     let mut tags: HashMap<Gid, Gid> = HashMap::new();
-    for (place, (oid, record)) in parsed.iter().enumerate() {
+    for ((_, record), row) in parsed.iter().zip(extracted.rows()) {
         let tag = match (origin, tags.get(&record.parent)) {
             (Origin::Family { tag, .. }, _) => tag,
             (Origin::New, Some(tag)) => *tag,
@@ -132,7 +158,6 @@ fn seal_records(
                 tag
             }
         };
-        let row = row_of(*oid, record, number_of[record.name], records.long_of(place))?;
         by_tag.entry(tag).or_default().push(row);
     }
     for (tag, of_tag) in by_tag {
@@ -170,7 +195,7 @@ fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
             own.eq(keys)
         });
         if !same {
-            let keys = attribute_keys(&row.cells);
+            let keys = attribute_keys(row.cells);
             last = *places.entry(keys).or_insert_with_key(|keys| {
                 by_keys.push((keys.clone(), Vec::new()));
                 by_keys.len() - 1
@@ -205,7 +230,7 @@ impl Sealing<'_, '_> {
                 }
             };
             for row in rows {
-                let leaf = self.families.leaf(from, &row.cells)?;
+                let leaf = self.families.leaf(from, row.cells)?;
                 let (signatures, rows) = by_leaf.entry(leaf).or_default();
                 match signatures.last_mut().filter(|(last, _)| *last == keys) {
                     Some((_, count)) => *count += 1,
@@ -247,9 +272,11 @@ impl Sealing<'_, '_> {
     fn split_on_hint(&mut self, root: u32, keys: &[ColumnKey]) -> Result<()> {
         let Some((key, value)) = &self.settings.split_on else { return Ok(()) };
         let Some(key) = super::split::known_key(self.txn, key)? else { return Ok(()) };
-        if self.families.get(root)?.is_leaf() && keys.contains(&key) {
+        let family = self.families.get(root)?;
+        let formed = self.settings.policy == Policy::Fixed && family.seals > 0;
+        if family.is_leaf() && keys.contains(&key) && !formed {
             let at = crate::query::literal::cell_of(value);
-            super::split::split(&mut self.families, self.txn, root, key, at)?;
+            super::split::split(&mut self.families, self.txn, root, (key, at), false)?;
         }
         Ok(())
     }

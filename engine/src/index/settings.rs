@@ -21,7 +21,8 @@ use crate::varint;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Policy {
-    /// They are formed when a family is first sealed, and stay.
+    /// They are formed when a family is first sealed, and stay, with its splits by value: neither
+    /// sizes, nor what is queried, nor hints change them.
     Fixed = 0,
     /// They are formed anew from what occurs, and is queried, together.
     #[default]

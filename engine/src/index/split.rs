@@ -4,7 +4,8 @@
 //! apart best: at the median of the least values that its segments have of the key whose segments
 //! differ most. The family's segments are then rewritten, one in a transaction, into its children.
 //! When two children together have shrunk under a quarter of the threshold, they point back to
-//! their parent, and are rewritten into it in the same way.
+//! their parent, and are rewritten into it in the same way; but not where a query or a setting asked
+//! for the split.
 
 use super::cell::Cell;
 use super::column_key::{ColumnKey, is_builtin};
@@ -32,13 +33,13 @@ pub(crate) fn split(
     families: &mut Families,
     txn: &mut WriteTxn<'_>,
     id: u32,
-    key: ColumnKey,
-    at: Cell<'static>,
+    (key, at): (ColumnKey, Cell<'static>),
+    hinted: bool,
 ) -> Result<()> {
     let low = families.make(txn, id)?;
     let high = families.make(txn, id)?;
     let family = families.change(id)?;
-    family.split = Some(Split { key, at, low, high });
+    family.split = Some(Split { key, at, low, high, hinted });
     family.splits += 1;
     Ok(())
 }

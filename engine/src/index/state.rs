@@ -2,19 +2,15 @@
 //!
 //! All of it is a hint. Whoever looks for work looks at the rows, under the writer lock.
 
-use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::column_key::ColumnKey;
+use super::hints::{Hint, Hints};
 use crate::realm::lock;
 
 /// Dead positions after which maintenance looks at the segments.
 const MARKS: u64 = 1024;
-/// How often keys are queried together before they are brought into one group.
-const TOGETHER: u32 = 16;
-/// How many sets of keys are counted.
-const SETS_MAX: usize = 256;
 
 /// Hints of one process.
 pub(crate) struct IndexState {
@@ -31,8 +27,9 @@ pub(crate) struct IndexState {
     queue_max: AtomicU64,
     /// Whether somebody of this process is at it.
     busy: AtomicBool,
-    /// How often sets of keys were queried together.
-    together: Mutex<HashMap<Vec<ColumnKey>, u32>>,
+    /// What queries would have done, and whether one has asked for something.
+    hints: Mutex<Hints>,
+    asked: AtomicBool,
 }
 
 impl Default for IndexState {
@@ -45,7 +42,8 @@ impl Default for IndexState {
             queued: AtomicU64::new(0),
             queue_max: AtomicU64::new(65_536),
             busy: AtomicBool::new(false),
-            together: Mutex::default(),
+            hints: Mutex::default(),
+            asked: AtomicBool::new(false),
         }
     }
 }
@@ -81,7 +79,9 @@ impl IndexState {
     pub(crate) fn is_due(&self) -> bool {
         let least = self.tail_rows.load(Ordering::Relaxed);
         let least = least.max(self.again_at.load(Ordering::Relaxed));
-        self.tail.load(Ordering::Relaxed) >= least || self.marks.load(Ordering::Relaxed) >= MARKS
+        self.tail.load(Ordering::Relaxed) >= least
+            || self.marks.load(Ordering::Relaxed) >= MARKS
+            || self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether the queue is full.
@@ -112,31 +112,34 @@ impl IndexState {
         self.again_at.store(again, Ordering::Relaxed);
     }
 
-    /// Takes down that a query asks for these keys together.
-    pub(crate) fn asked_for(&self, mut keys: Vec<ColumnKey>) {
-        keys.sort_unstable();
-        keys.dedup();
-        let mut together = lock(&self.together);
-        if keys.len() < 2 || together.len() >= SETS_MAX && !together.contains_key(&keys) {
+    /// Takes down what a query tells: the keys that it names, and what it asks for.
+    pub(crate) fn told(&self, mut keys: Vec<ColumnKey>, asked: impl IntoIterator<Item = Hint>) {
+        let mut asked = asked.into_iter().peekable();
+        if keys.len() < 2 && asked.peek().is_none() {
             return;
         }
-        *together.entry(keys).or_default() += 1;
-    }
-
-    /// Takes down that these keys belong together, as if queried often.
-    pub(crate) fn belong_together(&self, mut keys: Vec<ColumnKey>) {
         keys.sort_unstable();
         keys.dedup();
-        lock(&self.together).insert(keys, TOGETHER);
+        let mut hints = lock(&self.hints);
+        if keys.len() > 1 {
+            hints.count(keys);
+        }
+        asked.for_each(|hint| hints.ask(hint));
+        self.asked.store(hints.any_asked(), Ordering::Relaxed);
     }
 
-    /// The sets of keys that were queried together often enough.
-    pub(crate) fn often_together(&self) -> Vec<Vec<ColumnKey>> {
-        let together = lock(&self.together);
-        let often = together.iter().filter(|(_, count)| **count >= TOGETHER);
-        let mut often: Vec<_> = often.map(|(keys, _)| keys.clone()).collect();
-        often.sort_unstable();
-        often
+    /// What queries would have done.
+    pub(crate) fn hints(&self) -> Vec<Hint> {
+        lock(&self.hints).due()
+    }
+
+    /// Nothing is left to do for these.
+    pub(crate) fn settle(&self, done: &[Hint]) {
+        if !done.is_empty() {
+            let mut hints = lock(&self.hints);
+            hints.settle(done);
+            self.asked.store(hints.any_asked(), Ordering::Relaxed);
+        }
     }
 
     /// What a forked child begins with.

@@ -37,6 +37,14 @@ fn segment_of(zone: &[u8; ZONE_BYTES]) -> u32 {
     u32::from_le_bytes([zone[0], zone[1], zone[2], zone[3]])
 }
 
+/// The zones of a row about the same segment as the one at this place.
+pub(crate) fn beside(row: &[[u8; ZONE_BYTES]], at: usize) -> std::ops::Range<usize> {
+    let segment = segment_of(&row[at]);
+    let same = |zone: &&[u8; ZONE_BYTES]| segment_of(zone) == segment;
+    let before = row[..at].iter().rev().take_while(same).count();
+    at - before..at + row[at..].iter().take_while(same).count()
+}
+
 /// Where a segment's zones lie among these.
 fn place(zones: &[[u8; ZONE_BYTES]], segment: u32) -> std::ops::Range<usize> {
     let start = zones.partition_point(|zone| segment_of(zone) < segment);
@@ -94,7 +102,8 @@ pub(crate) struct SegmentZones {
 const CLASSES: usize = 4;
 
 impl SegmentZones {
-    fn decode(zones: &[[u8; ZONE_BYTES]]) -> Result<Self> {
+    /// From media.
+    pub(crate) fn decode(zones: &[[u8; ZONE_BYTES]]) -> Result<Self> {
         let (class, flags) = (Class::Other, 0);
         let none = Zone { segment: 0, sf: 0, class, flags, extra: 0, min: 1, max: 0 };
         let mut decoded = SegmentZones { zones: [none; CLASSES], len: zones.len() };

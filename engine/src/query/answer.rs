@@ -1,6 +1,9 @@
 //! What is asked beside the query itself, and what comes back.
 
+use super::ast::Literal;
+use crate::error::Result;
 use crate::id::{Gid, Oid};
+use crate::index::IndexSettings;
 
 /// Which objects a query sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +17,7 @@ pub enum Consistency {
 }
 
 /// How a query is answered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct QueryOptions {
     /// Which objects it sees.
     pub consistency: Consistency,
@@ -22,12 +25,36 @@ pub struct QueryOptions {
     pub threads: Option<usize>,
     /// Judge every record, and leave the index alone.
     pub brute_force: bool,
-    /// Have the attributes that the query names kept together from the next maintenance on, as if
-    /// they had been asked for together often.
+    /// A hint: have the attributes that the query names kept together from the next maintenance on,
+    /// as if they had been asked for together often.
     pub merge: bool,
+    /// A hint: split families of objects with this attribute by value, from the next maintenance
+    /// on: what is below the value, and the others.
+    pub split_on: Option<(String, Literal)>,
+    /// A hint: have families of objects with an attribute that the query names split by value, from
+    /// the next maintenance on, where they have more segments than this.
+    ///
+    /// No hint changes an answer, nor groups whose policy is fixed; and a process that may only read
+    /// gives none.
+    pub split_threshold: Option<u32>,
     /// Only objects below this group; `None` for the whole namespace. Relative paths in the query
     /// start here too.
     pub root: Option<Gid>,
+}
+
+impl QueryOptions {
+    /// Refuses what cannot be.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.split_on.is_none() && self.split_threshold.is_none() {
+            return Ok(());
+        }
+        let settings = IndexSettings {
+            split_on: self.split_on.clone(),
+            split_threshold: self.split_threshold,
+            ..IndexSettings::default()
+        };
+        settings.check()
+    }
 }
 
 /// The objects that a query finds.

@@ -83,17 +83,7 @@ impl Goal {
             return Ok(());
         }
         match self {
-            Goal::Oids(oids) if count == hits.len() => oids.append(&mut piece.segment.oids()),
-            // Many are unpacked all at once, faster than one by one.
-            Goal::Oids(oids) if count > hits.len() / 8 => {
-                let all = piece.segment.oids();
-                oids.reserve(count);
-                oids.extend(hits.iter().map(|at| all[at]));
-            }
-            Goal::Oids(oids) => {
-                oids.reserve(count);
-                oids.extend(hits.iter().filter_map(|at| piece.segment.oid(at)));
-            }
+            Goal::Oids(oids) => piece.segment.oids_at(hits, oids),
             Goal::Bits(bits) => bits.push(hits.clone()),
             Goal::Count(sum) => *sum += count as u64,
             Goal::Attributes(sum) => *sum += attributes(piece, hits)?,

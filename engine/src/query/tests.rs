@@ -5,7 +5,7 @@ use super::{parse, run::oid_of, sealed::part_key};
 use crate::catalog::{Headroom, Table};
 use crate::error::Result;
 use crate::id::id_key;
-use crate::index::extract::row_of;
+use crate::index::extract::Extracted;
 use crate::index::segment::{AttributeGroup, GroupKind, Layout, build};
 use crate::index::{IndexSettings, names, runs, zones};
 use crate::object::{Class, NewObject, Placement, Record};
@@ -32,8 +32,11 @@ fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Resul
     let parsed: Vec<_> = records.iter().map(|row| Record::parse(row).unwrap()).collect();
     let names: Vec<_> = parsed.iter().map(|record| record.name).collect();
     let numbers = names::intern(txn, &names)?;
-    let rows = oids.iter().zip(&parsed).zip(numbers);
-    let rows: Vec<_> = rows.map(|((oid, r), name)| row_of(*oid, r, name, []).unwrap()).collect();
+    let mut extracted = Extracted::with_capacity(oids.len());
+    for ((oid, record), name) in oids.iter().zip(&parsed).zip(numbers) {
+        extracted.push(*oid, record, name, [])?;
+    }
+    let rows: Vec<_> = extracted.rows().collect();
     let group = AttributeGroup { id: 1, columns: vec![key], kind: GroupKind::Runs };
     let built = build(&rows, &Layout { family: 1, groups: vec![group] });
     txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;

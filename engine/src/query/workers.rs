@@ -41,7 +41,8 @@ pub(crate) fn search<'t>(
     }
     goal.hits(piece, &marks.must)?;
     marks.may.and_not(&marks.must);
-    let unsure: Vec<Oid> = marks.may.iter().filter_map(|at| piece.segment.oid(at)).collect();
+    let mut unsure = Vec::new();
+    piece.segment.oids_at(&marks.may, &mut unsure);
     let explanation = SegmentExplanation {
         segment: piece.entry.segment,
         family: piece.entry.family,
@@ -113,13 +114,13 @@ fn list(threads: usize, oids: &mut Vec<Oid>, hits: &[(usize, Segment<'_>, Bitmap
     }
     let parts = Mutex::new(parts.into_iter());
     side_by_side(threads, &|_| {
+        let mut of_segment = Vec::new();
         loop {
             let next = lock(&parts).next();
             let Some((segment, hits, part)) = next else { return Ok(()) };
-            let of_segment = segment.oids();
-            for (oid, at) in part.iter_mut().zip(hits.iter()) {
-                *oid = of_segment[at];
-            }
+            of_segment.clear();
+            segment.oids_at(hits, &mut of_segment);
+            part.copy_from_slice(&of_segment);
         }
     })?;
     if oids.is_empty() {

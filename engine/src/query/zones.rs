@@ -24,7 +24,7 @@ use crate::index::segment::Bitmap;
 use crate::index::zone::{
     self, ALL_PRESENT, Class, IN_RUNS, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, prefix,
 };
-use crate::index::zones::ColumnZones;
+use crate::index::zones::{ColumnZones, SegmentZones, beside};
 use crate::query::ast::Builtin;
 
 /// No row passes.
@@ -211,25 +211,37 @@ impl<'p> Ready<'p> {
         let Some(column) = self.how.column() else { return Ok(()) };
         self.verdicts.fill(NONE);
         let zones = ColumnZones::read(txn, column)?;
-        let (mut place, mut judged) = (0, None);
-        for raw in zones.raw().flatten() {
-            // Most zones go by here: only what is compared is read of them.
-            if self.misses(Glance::new(raw)) {
-                continue;
-            }
-            let Zone { segment, .. } = Zone::decode(raw)?;
-            if judged == Some(segment) {
-                continue;
-            }
-            judged = Some(segment);
-            while directory.get(place).is_some_and(|entry| entry.segment < segment) {
-                place += 1;
-            }
-            if directory.get(place).is_some_and(|entry| entry.segment == segment) {
-                self.verdicts[place] = self.verdict(&zones.of(segment)?, place);
+        let mut place = 0;
+        for row in zones.raw() {
+            let mut at = 0;
+            while at < row.len() {
+                // Most zones go by here: only what is compared is read of them.
+                if self.misses(Glance::new(&row[at])) {
+                    at += 1;
+                    continue;
+                }
+                let same = beside(row, at);
+                at = same.end;
+                // A column is of one class mostly.
+                if let [only] = &row[same.clone()] {
+                    self.judge_segment(&[Zone::decode(only)?], directory, &mut place);
+                } else {
+                    self.judge_segment(&SegmentZones::decode(&row[same])?, directory, &mut place);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Judges a segment by its zones. `place` goes up with the segments.
+    fn judge_segment(&mut self, zones: &[Zone], directory: &[Entry], place: &mut usize) {
+        let Some(Zone { segment, .. }) = zones.first() else { return };
+        while directory.get(*place).is_some_and(|entry| entry.segment < *segment) {
+            *place += 1;
+        }
+        if directory.get(*place).is_some_and(|entry| entry.segment == *segment) {
+            self.verdicts[*place] = self.verdict(zones, *place);
+        }
     }
 
     /// Asks the runs of the leaf's column which positions pass, of segments that are still to be

@@ -9,7 +9,6 @@ use crate::catalog::{Headroom, Table};
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Gid, Member, Oid, id_key, split_name_key};
-use crate::index::column_key::ColumnKey;
 use crate::index::maintain::{self, Step};
 use crate::index::{IndexMode, IndexSettings, IndexStats, Touch, queue, settings, stats};
 use crate::object::Record;
@@ -223,16 +222,20 @@ impl Core {
     /// Takes one step, in a transaction of its own.
     fn tend_once(&self, inside: &Inside<'_>) -> Result<Option<Step>> {
         let root = self.setup.root();
-        let asked = self.index.often_together();
-        self.commit(inside, Headroom::Normal, |rows| {
+        let hints = self.index.hints();
+        let step = self.commit(inside, Headroom::Normal, |rows| {
             let (settings, _) = settings::at(rows, root)?;
             let limits = settings.effective();
             self.index.set_limits(limits.tail_rows, limits.queue_max);
             match maintain::seal_tail(rows, root, false)? {
                 Some(step) => Ok(Some(step)),
-                None => maintain::step(rows, root, &asked),
+                None => maintain::step(rows, root, &hints),
             }
-        })
+        })?;
+        if step.is_none() {
+            self.index.settle(&hints);
+        }
+        Ok(step)
     }
 
     /// Indexes up to `most` objects of the queue, some in each transaction.
@@ -249,15 +252,5 @@ impl Core {
             }
         }
         Ok(done)
-    }
-
-    /// Takes down that a query asks for these keys together; a later maintenance may bring them
-    /// into one attribute group.
-    pub(crate) fn asked_for(&self, keys: Vec<ColumnKey>, hint: bool) {
-        if hint {
-            self.index.belong_together(keys);
-        } else {
-            self.index.asked_for(keys);
-        }
     }
 }

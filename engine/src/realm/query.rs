@@ -9,11 +9,14 @@ use crate::error::Result;
 use crate::fail;
 use crate::id::Oid;
 use crate::id::id_key;
+use crate::index::column_key::ColumnKey;
+use crate::index::hints::Hint;
 use crate::object::Record;
 use crate::query::answer::{Answer, Explanation, QueryOptions};
 use crate::query::ast::Query;
-use crate::query::compile::compile;
+use crate::query::compile::{Plan, compile};
 use crate::query::groups::Groups;
+use crate::query::literal::cell_of;
 use crate::query::run::Search;
 use crate::realm::{Mode, Realm};
 
@@ -124,12 +127,13 @@ impl Realm {
         tell: bool,
         ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
     ) -> Result<T> {
+        options.check()?;
         self.peek(|peek| {
             let mut groups = Groups::new(peek, self.root(), &self.core.groups);
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
             let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
-            if self.mode() == Mode::ReadWrite {
-                self.core.asked_for(plan.keys(), options.merge);
+            if self.mode() == Mode::ReadWrite && !peek.in_batch() {
+                self.core.index.told(plan.keys(), hints(&plan, options, &mut key_id)?);
             }
             let directories = &self.core.directories;
             ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
@@ -155,4 +159,30 @@ impl Realm {
     pub(crate) fn core_for_tests(&self) -> &std::sync::Arc<crate::realm::Core> {
         &self.core
     }
+}
+
+/// What a query asks of the index beside its answer.
+fn hints(
+    plan: &Plan,
+    options: &QueryOptions,
+    key_id: &mut dyn FnMut(&str) -> Result<Option<ColumnKey>>,
+) -> Result<Vec<Hint>> {
+    let mut hints = Vec::new();
+    let mut keys = plan.keys();
+    keys.sort_unstable();
+    keys.dedup();
+    if options.merge && keys.len() > 1 {
+        hints.push(Hint::Merge(keys.clone()));
+    }
+    if let Some((key, value)) = &options.split_on
+        && let Some(key) = key_id(key)?
+    {
+        hints.push(Hint::SplitOn(key, cell_of(value)));
+    }
+    if let Some(most) = options.split_threshold
+        && !keys.is_empty()
+    {
+        hints.push(Hint::SplitAbove(keys, most as usize));
+    }
+    Ok(hints)
 }

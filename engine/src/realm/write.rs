@@ -6,7 +6,6 @@
 //! reservation of a dead lease, which anyone takes back. Operations are the functions of `group`;
 //! here they are run against one transaction, or against the thread's batch.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::attrs::{self, KeyId, Value};
@@ -304,9 +303,7 @@ impl Core {
 
     fn encode_attrs(&self, inside: &Inside<'_>, attrs: &[(String, Value)]) -> Result<Vec<u8>> {
         let keys = self.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
-        let changes: Vec<_> =
-            keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
-        attrs::merge(&[], &changes)
+        attrs::section(&keys, attrs)
     }
 
     fn check_free(self: &Arc<Self>, link: &Link<'_>) -> Result<()> {
@@ -488,14 +485,15 @@ impl Core {
         if let Some(known) = known {
             return Ok(known);
         }
-        let mut missing = HashSet::new();
+        let mut missing = Vec::new();
         for key in &keys {
             check_key("attribute key", key)?;
             if self.known_key(inside, key)?.is_none() {
-                missing.insert(*key);
+                missing.push(*key);
             }
         }
         if !missing.is_empty() {
+            // In the order given: members written alike then have their keys in ascending order.
             self.commit(inside, Headroom::Normal, |rows| {
                 missing.iter().try_for_each(|key| intern_row(rows, key))
             })?;

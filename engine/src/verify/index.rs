@@ -5,7 +5,7 @@
 //! stands for an object that is not there. Every segment decodes; the cells of its live positions are
 //! those that its records give (but for objects in the queue, which wait for that); its zones are
 //! those that its cells give; its dead positions are positions. Every name that a segment says has
-//! its number. Runs and names are compared with what segments say in `runs.rs`.
+//! its number. Values that lie in runs are compared after that (see `runs`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,9 +17,10 @@ use crate::id::{Oid, id_key};
 use crate::index::cell::{Cell, total_order};
 use crate::index::column_key::{ColumnKey, NAME, Row, is_builtin};
 use crate::index::directory::{self, Entry, part_key};
-use crate::index::extract::row_of;
+use crate::index::extract::Extracted;
 use crate::index::family::Family;
 use crate::index::maintain::oid_of;
+use crate::index::segment::bitmap::Bitmap;
 use crate::index::segment::{Column, Segment};
 use crate::index::settings::IndexSettings;
 use crate::index::zone::{Verdict, judge_cells};
@@ -67,10 +68,9 @@ impl Walk<'_> {
                 self.problem(format!("segment {}: {error}", entry.segment));
             }
         }
+        self.runs(txn, std::mem::take(&mut places.runs))?;
         self.strays(txn, &segments)?;
         self.index_settings(txn)?;
-        self.runs(txn, &places.runs)?;
-        self.numbered(txn)?;
         self.placed(txn, &places)
     }
 
@@ -178,24 +178,30 @@ impl Walk<'_> {
                 expected.push((position, *oid, Record::parse(row)?));
             }
         }
-        let mut rows = Vec::with_capacity(expected.len());
+        let mut positions = Vec::with_capacity(expected.len());
+        let mut extracted = Extracted::with_capacity(expected.len());
         for (position, oid, record) in &expected {
             let Some(number) = names::number(txn, record.name)? else {
                 self.problem(format!("the name {:?} has no number", record.name));
                 continue;
             };
-            rows.push((*position, row_of(*oid, record, number, [])?));
+            extracted.push(*oid, record, number, [])?;
+            positions.push(*position);
         }
+        let rows: Vec<_> = positions.into_iter().zip(extracted.rows()).collect();
+        let mut compared = Bitmap::new(head.len());
+        rows.iter().for_each(|(position, _)| compared.insert(*position));
+        places.runs.segment(segment, compared);
         self.columns(txn, entry, &head, &rows, &mut places.runs)
     }
 
     /// The cells of live positions are those of their records.
-    fn columns(
+    fn columns<'r>(
         &mut self,
         txn: &ReadTxn<'_>,
         entry: &Entry,
         head: &Segment<'_>,
-        rows: &[(usize, Row<'_>)],
+        rows: &'r [(usize, Row<'r>)],
         runs: &mut Expected,
     ) -> Result<()> {
         let mut kept = HashSet::new();
@@ -210,11 +216,13 @@ impl Walk<'_> {
             };
             let read = Column::parse(&column, block)?;
             let present = read.presence();
-            let zones = ColumnZones::read(txn, column.key)?.of(entry.segment)?;
             if read.in_runs() {
-                let cells = rows.iter().map(|(at, row)| (*at, cell_of(row, column.key)));
-                runs.segment(column.key, entry, cells);
+                let cell = |(at, row): &'r (usize, Row<'r>)| {
+                    Some((*at, cell_of(row, column.key)?.as_ref()?))
+                };
+                runs.column(column.key, entry.segment, rows.iter().filter_map(cell));
             }
+            let zones = ColumnZones::read(txn, column.key)?.of(entry.segment)?;
             for (position, row) in rows {
                 let cell = cell_of(row, column.key);
                 let same = if read.in_runs() {

@@ -1,145 +1,131 @@
-//! Runs have what the segments' records say, in order; and names have one number each.
+//! Runs: each live object whose values lie in runs is there once, with the value of its record.
 //!
-//! Checked: the runs of a column have exactly the cells of the live positions that are kept there,
-//! each once (but for objects in the queue). There may be millions, in another order than the
-//! records: what is compared is how many there are for each segment and the sum of their hashes.
-//! Every run is sorted, and its head says what its blocks have; there are no rows beside these. Every
-//! name has a number of its own, and is found by it where names lie in that order too.
+//! Segments come first, and say what runs are to have of them: how many entries, and a sum over
+//! cells and positions in which order does not matter. Then the runs are read, and summed likewise.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::Walk;
-use crate::catalog::{ReadTxn, Table};
+use crate::catalog::ReadTxn;
 use crate::error::Result;
 use crate::index::cell::Cell;
 use crate::index::column_key::ColumnKey;
-use crate::index::directory::Entry;
-use crate::index::names;
-use crate::index::range::Range;
-use crate::index::runs::{Runs, next_column};
-use crate::index::segment::Bitmap;
+use crate::index::runs;
+use crate::index::segment::bitmap::Bitmap;
 
-/// What runs should have.
-#[derive(Default)]
-pub(super) struct Expected {
-    /// By segment: the positions whose records were asked.
-    asked: HashMap<u32, Bitmap>,
-    sums: Sums,
+/// Entries of one column and segment, in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    entries: u64,
+    sum: u64,
 }
 
-/// By column and segment: how many cells, and the sum of their hashes.
-type Sums = BTreeMap<(ColumnKey, u32), (u64, u64)>;
-
-fn add(sums: &mut Sums, column: ColumnKey, segment: u32, position: usize, cell: &Cell<'_>) {
-    let mut hasher = DefaultHasher::new();
-    position.hash(&mut hasher);
-    match cell {
-        Cell::Int(value) => (0, value).hash(&mut hasher),
-        Cell::Big(value) => (1, value).hash(&mut hasher),
-        Cell::Float(value) if value.is_nan() => 2.hash(&mut hasher),
-        Cell::Float(value) => (3, value.to_bits()).hash(&mut hasher),
-        Cell::Text(text) => (4, text).hash(&mut hasher),
-        Cell::Time(value) => (5, value).hash(&mut hasher),
-        Cell::Other => 6.hash(&mut hasher),
+impl Sum {
+    fn add(&mut self, position: usize, cell: &Cell<'_>) {
+        let mut hasher = DefaultHasher::new();
+        (position, Plain::of(cell)).hash(&mut hasher);
+        self.entries += 1;
+        self.sum = self.sum.wrapping_add(hasher.finish());
     }
-    let (count, sum) = sums.entry((column, segment)).or_default();
-    *count += 1;
-    *sum = sum.wrapping_add(hasher.finish());
+}
+
+/// A cell so that cells which are the same value are the same: runs keep numbers as what is
+/// shortest.
+#[derive(Hash)]
+enum Plain<'a> {
+    Whole(i128),
+    Fraction(u64),
+    NaN,
+    Text(&'a str),
+    Time(i64),
+    Other,
+}
+
+impl<'a> Plain<'a> {
+    fn of(cell: &'a Cell<'_>) -> Self {
+        match cell {
+            Cell::Int(value) => Plain::Whole(i128::from(*value)),
+            Cell::Big(value) => Plain::Whole(i128::from(*value)),
+            Cell::Float(value) if value.is_nan() => Plain::NaN,
+            Cell::Float(value) if value.fract() == 0.0 && value.abs() < 1e30 => {
+                Plain::Whole(*value as i128)
+            }
+            Cell::Float(value) => Plain::Fraction(value.to_bits()),
+            Cell::Text(text) => Plain::Text(text),
+            Cell::Time(ns) => Plain::Time(*ns),
+            Cell::Other => Plain::Other,
+        }
+    }
+}
+
+/// What the runs are to have.
+#[derive(Default)]
+pub(super) struct Expected {
+    /// Of each column, from each segment that keeps it in runs.
+    sums: BTreeMap<ColumnKey, HashMap<u32, Sum>>,
+    /// The positions of each segment that are compared: those that are dead, or out of date, may
+    /// have entries or not.
+    compared: HashMap<u32, Bitmap>,
 }
 
 impl Expected {
-    /// Takes down what a segment's rows have of a column.
-    pub(super) fn segment<'r>(
+    /// A segment, and its positions that are compared.
+    pub(super) fn segment(&mut self, segment: u32, compared: Bitmap) {
+        self.compared.insert(segment, compared);
+    }
+
+    /// A segment keeps a column in runs, with these cells at positions that are compared.
+    pub(super) fn column<'c>(
         &mut self,
         column: ColumnKey,
-        entry: &Entry,
-        cells: impl Iterator<Item = (usize, Option<&'r Option<Cell<'r>>>)>,
+        segment: u32,
+        cells: impl Iterator<Item = (usize, &'c Cell<'c>)>,
     ) {
-        let rows = entry.rows as usize;
-        let asked = self.asked.entry(entry.segment).or_insert_with(|| Bitmap::new(rows));
-        for (position, cell) in cells {
-            asked.insert(position);
-            if let Some(Some(cell)) = cell {
-                add(&mut self.sums, column, entry.segment, position, cell);
-            }
-        }
+        let mut sum = Sum::default();
+        cells.for_each(|(position, cell)| sum.add(position, cell));
+        self.sums.entry(column).or_default().insert(segment, sum);
     }
 }
 
 impl Walk<'_> {
-    /// The runs have what they should, in order.
-    pub(super) fn runs(&mut self, txn: &ReadTxn<'_>, expected: &Expected) -> Result<()> {
-        let (mut found, mut rows) = (Sums::new(), 0);
-        let mut from = Some(0);
-        while let Some(least) = from
-            && let Some(column) = next_column(txn, least)?
-        {
-            from = column.checked_add(1);
-            let read = Runs::read(txn, column).and_then(|runs| {
-                rows += (runs.len() + runs.blocks()) as u64;
-                runs.check()?;
-                let alive = |segment| expected.asked.contains_key(&segment);
-                runs.visit(&Range::default(), &alive, |segment, position, cell| {
-                    let position = usize::from(position);
-                    let asked = &expected.asked[&segment];
-                    if position >= asked.len() || asked.contains(position) {
-                        add(&mut found, column, segment, position, cell);
-                    }
-                })
+    /// The runs have what the segments say, and are in order.
+    pub(super) fn runs(&mut self, txn: &ReadTxn<'_>, mut expected: Expected) -> Result<()> {
+        let mut columns = BTreeSet::from_iter(runs::columns(txn)?);
+        columns.extend(expected.sums.keys());
+        for column in columns {
+            let wanted = expected.sums.remove(&column).unwrap_or_default();
+            let mut found: HashMap<u32, Sum> = HashMap::new();
+            let compared = &expected.compared;
+            let read = runs::check(txn, column, |segment, position, cell| {
+                let position = usize::from(position);
+                if compared.get(&segment).is_some_and(|live| live.contains(position)) {
+                    found.entry(segment).or_default().add(position, cell);
+                }
             });
             if let Err(error) = read {
-                self.problem(format!("the runs of column {column}: {error}"));
-                found.retain(|(of, _), _| *of != column);
-                let said = expected.sums.iter().filter(|((of, _), _)| *of == column);
-                found.extend(said.map(|(key, sum)| (*key, *sum)));
+                self.problem(format!("the runs of attribute {column}: {error}"));
+                continue;
             }
-        }
-        let known = txn.entries(Table::IndexRuns)?;
-        if known != rows {
-            self.problem(format!("`index_runs` has {known} rows, of which {rows} are of runs"));
-        }
-        let keys: HashSet<_> = expected.sums.keys().chain(found.keys()).collect();
-        for key in keys {
-            let (has, should) = (found.get(key), expected.sums.get(key));
-            if has != should {
-                let count = |sum: Option<&(u64, u64)>| sum.map_or(0, |(count, _)| *count);
-                self.problem(format!(
-                    "the runs of attribute {} have {} cells of segment {}, which are not the {} \
-                     that its records have",
-                    key.0,
-                    count(has),
-                    key.1,
-                    count(should)
-                ));
+            let mut segments: Vec<u32> = wanted.keys().chain(found.keys()).copied().collect();
+            segments.sort_unstable();
+            segments.dedup();
+            for segment in segments {
+                let is = found.get(&segment).copied().unwrap_or_default();
+                match wanted.get(&segment) {
+                    Some(wanted) if *wanted == is => {}
+                    Some(wanted) => self.problem(format!(
+                        "the runs of attribute {column} have {} entries of segment {segment}, which \
+                         has {}, or other values",
+                        is.entries, wanted.entries
+                    )),
+                    None => self.problem(format!(
+                        "the runs of attribute {column} have {} entries of segment {segment}, which \
+                         keeps it in columns",
+                        is.entries
+                    )),
+                }
             }
-        }
-        Ok(())
-    }
-
-    /// Names have numbers, each its own.
-    pub(super) fn numbered(&mut self, txn: &ReadTxn<'_>) -> Result<()> {
-        let count = names::count(txn)?;
-        let mut numbers = HashSet::new();
-        names::each(txn, "", None, |name, number| {
-            if u64::from(number) >= count || !numbers.insert(number) {
-                self.problem(format!("name {name:?} has number {number}, which is another's"));
-            }
-            Ok(())
-        })?;
-        let mut again = 0;
-        names::each_with(txn, &[], |name, number| {
-            again += 1;
-            if names::number(txn, name)? != Some(number) {
-                self.problem(format!("number {number} is that of {name:?}, which has another"));
-            }
-            Ok(())
-        })?;
-        if numbers.len() as u64 != count || again != count {
-            let named = numbers.len();
-            self.problem(format!(
-                "{count} names are numbered, {named} have a number, and {again} are found by it"
-            ));
         }
         Ok(())
     }

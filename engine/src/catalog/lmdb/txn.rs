@@ -299,6 +299,16 @@ impl<'t> Cursor<'t> {
         Ok(row)
     }
 
+    /// The value at `key`, where the cursor then is. For many keys in their order this is quicker
+    /// than looking each up from the root: near ones lie in the page that the cursor is at.
+    pub(crate) fn find(&mut self, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        check_key(key)?;
+        self.found = None;
+        let row = self.step(key, ffi::MDB_SET_KEY)?;
+        self.at_end = row.is_none();
+        Ok(row.map(|(_, value)| value))
+    }
+
     fn step(&mut self, from: &[u8], op: ffi::MDB_cursor_op) -> Result<Option<Row<'t>>> {
         let (mut key, mut value) = (value_of(from), value_of(&[]));
         // SAFETY: the cursor is open, and its transaction live and unchanged while `'t` lasts.

@@ -120,6 +120,32 @@ fn rows_are_found_again_after_reopening() {
 }
 
 #[test]
+fn a_cursor_finds_what_a_look_up_finds() {
+    let (_dir, catalog) = made(&Options::default());
+    commit(&catalog, Headroom::Normal, |txn| {
+        // Every third number, over several pages.
+        for number in (0..3000_u32).step_by(3) {
+            txn.put(Table::Objects, &number.to_be_bytes(), &number.to_le_bytes())?;
+        }
+        Ok(())
+    })
+    .expect("room");
+    let read = catalog.read().expect("a slot");
+    let mut rows = read.seek(Table::Objects, &[]).expect("a cursor");
+    let scattered = (0..3000).map(|place| place * 1999 % 3001);
+    for number in (0..3010_u32).chain((0..3010).rev()).chain(scattered) {
+        let key = number.to_be_bytes();
+        assert_eq!(rows.find(&key), read.get(Table::Objects, &key), "{number}");
+    }
+    assert_eq!(rows.find(&6_u32.to_be_bytes()), Ok(Some(&6_u32.to_le_bytes()[..])));
+    assert_eq!(rows.next(), Ok(Some((&9_u32.to_be_bytes()[..], &9_u32.to_le_bytes()[..]))));
+    assert_eq!(rows.find(&7_u32.to_be_bytes()), Ok(None));
+    assert_eq!(rows.next(), Ok(None));
+    let mut none = read.seek(Table::Groups, &[]).expect("a cursor");
+    assert_eq!(none.find(b"any"), Ok(None));
+}
+
+#[test]
 fn a_cursor_from_nowhere_starts_at_the_first_row() {
     let (_dir, catalog) = made(&Options::default());
     commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"b", b"1")).expect("room");

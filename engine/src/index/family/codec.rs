@@ -46,7 +46,7 @@ impl Family {
         match &self.split {
             None => row.push(0),
             Some(split) => {
-                row.push(1);
+                row.push(1 + u8::from(split.hinted));
                 for number in [split.key, split.low, split.high] {
                     varint::push(&mut row, u64::from(number));
                 }
@@ -116,11 +116,12 @@ fn take(rest: &mut &[u8], tag: Gid, id: u32) -> Option<Family> {
     }
     family.split = match byte(rest)? {
         0 => None,
-        1 => Some(Split {
+        kind @ 1..=2 => Some(Split {
             key: number(rest)?,
             low: number(rest)?,
             high: number(rest)?,
             at: take_cell(rest)?,
+            hinted: kind == 2,
         }),
         _ => return None,
     };
@@ -172,7 +173,7 @@ mod tests {
                 AttributeGroup { id: 2, columns: vec![1], kind: GroupKind::Columns },
             ],
             next_group: 3,
-            split: Some(Split { key: 400, at, low: 8, high: 9 }),
+            split: Some(Split { key: 400, at, low: 8, high: 9, hinted: true }),
             renewed: 77,
             seals: 1,
             splits: 2,

@@ -23,6 +23,7 @@
 
 mod ascending;
 mod block;
+mod check;
 mod head;
 mod merge;
 mod packing;
@@ -37,6 +38,7 @@ mod timing;
 
 use std::borrow::Borrow;
 
+pub(crate) use self::check::{check, columns};
 use self::head::Head;
 pub(crate) use self::merge::merge_some;
 pub(crate) use self::read::Runs;
@@ -86,7 +88,7 @@ fn heads(look: &impl Look, column: ColumnKey) -> Result<Vec<(Number, Head<'_>)>>
 }
 
 /// The first column from this one on that has runs.
-pub(crate) fn next_column(look: &impl Look, from: ColumnKey) -> Result<Option<ColumnKey>> {
+fn next_column(look: &impl Look, from: ColumnKey) -> Result<Option<ColumnKey>> {
     let row = look.rows(Table::IndexRuns, &head_key(from, 0))?.next()?;
     match row.map(|(key, _)| key.first_chunk()) {
         None => Ok(None),

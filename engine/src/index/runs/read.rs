@@ -14,7 +14,7 @@ use super::{Number, block_key, heads};
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
-use crate::index::cell::{Cell, total_order};
+use crate::index::cell::Cell;
 use crate::index::column_key::ColumnKey;
 use crate::index::look::Look;
 use crate::index::range::Range;
@@ -62,11 +62,6 @@ impl<'t, L: Look> Runs<'t, L> {
             }
         }
         Ok(bytes)
-    }
-
-    /// Fails if a run is not sorted, or its head does not say what its blocks have.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.runs.iter().try_for_each(Run::check)
     }
 
     /// How many entries lie in a range, those of segments that are gone and of dead positions
@@ -123,45 +118,6 @@ impl<'t, L: Look> Run<'t, L> {
             Some(bytes) => Block::parse(&self.head, number, bytes),
             None => fail!(Corrupt, "block {number} of a run of column {} is missing", self.column),
         }
-    }
-
-    fn check(&self) -> Result<()> {
-        let head = &self.head;
-        let ascend = |a: &Option<Cell<'static>>, b: &Cell<'_>| {
-            if a.as_ref().is_some_and(|a| total_order(a, b).is_gt()) {
-                fail!(Corrupt, "run {} of column {} is not sorted", self.number, self.column);
-            }
-            Ok(Some(b.clone().into_owned()))
-        };
-        let (mut last, mut entries) = (None, 0);
-        for number in 0..head.blocks() {
-            let block = self.block(number)?;
-            entries += block.len;
-            let mut next = |cell: &Cell<'_>| {
-                last = ascend(&last, cell)?;
-                Ok(())
-            };
-            match block.values {
-                Values::Keys(keys) => {
-                    next(&head.packing.cell(head.key(number)))?;
-                    let each = |_, key| next(&head.packing.cell(key));
-                    if keys.each(Place::default(), None, each)?.is_none() {
-                        fail!(Corrupt, "block {number} of column {} has too few keys", self.column);
-                    }
-                }
-                Values::Cells(cells) => {
-                    next(&head.cell(number)?)?;
-                    each_cell(cells, block.len, |_, cell| next(cell).map(|()| true))?;
-                }
-            }
-        }
-        if head.packing.kind != Kind::Cells {
-            ascend(&last, &head.packing.cell(head.last_key()))?;
-        }
-        if entries != head.entries as usize {
-            fail!(Corrupt, "run {} of column {} has {entries} entries", self.number, self.column);
-        }
-        Ok(())
     }
 
     /// The keys that a span begins with, and ends before; `None` is beyond all.

@@ -27,6 +27,9 @@ pub(crate) fn pack(out: &mut Vec<u8>, width: u32, items: impl Iterator<Item = u6
     out.extend_from_slice(&pending.to_le_bytes()[..bits.div_ceil(8) as usize]);
 }
 
+/// 64 of the widest items, and a word.
+const COPY: usize = 64 * 8 + 8;
+
 /// Packed items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
@@ -54,12 +57,44 @@ impl<'a> Packed<'a> {
     pub(crate) fn get(&self, at: usize) -> u64 {
         let bit = at * self.width as usize;
         let from = self.bytes.get(bit / 8..).unwrap_or_default();
-        let whole = from.first_chunk().copied().unwrap_or_else(|| {
-            let mut whole = [0; 8];
-            whole[..from.len()].copy_from_slice(from);
-            whole
-        });
-        u64::from_le_bytes(whole) >> (bit % 8) & self.mask()
+        // The last few bytes are fewer than a word's, and seldom worth a call to copy them.
+        let whole = match from.first_chunk() {
+            Some(whole) => u64::from_le_bytes(*whole),
+            None => from.iter().rev().fold(0, |whole, byte| whole << 8 | u64::from(*byte)),
+        };
+        whole >> (bit % 8) & self.mask()
+    }
+
+    /// Bits of an item.
+    pub(crate) fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Calls for the bytes of each 64 items, in order, with a word behind them: 64 items are whole
+    /// words, and each is loaded with the eight bytes from its first on.
+    pub(crate) fn blocks(&self, mut visit: impl FnMut(&[u8])) {
+        let bytes = 8 * self.width as usize;
+        let mut copy = [0; COPY];
+        for block in 0..self.len.div_ceil(64) {
+            visit(self.block(block, bytes, &mut copy));
+        }
+    }
+
+    /// The bytes of a block and a word behind them; of the last blocks a copy, which have none.
+    fn block<'b>(&'b self, block: usize, bytes: usize, copy: &'b mut [u8; COPY]) -> &'b [u8] {
+        let from = &self.bytes[(block * bytes).min(self.bytes.len())..];
+        if let Some(whole) = from.get(..bytes + 8) {
+            return whole;
+        }
+        let len = from.len().min(bytes);
+        copy[..len].copy_from_slice(&from[..len]);
+        copy[len..bytes + 8].fill(0);
+        &copy[..bytes + 8]
     }
 
     /// The items `64 * block..`, up to 64 of them; returns how many. What lies behind them in `out`
@@ -67,18 +102,8 @@ impl<'a> Packed<'a> {
     pub(crate) fn unpack(&self, block: usize, out: &mut [u64; 64]) -> usize {
         let count = self.len.saturating_sub(block * 64).min(64);
         let (width, mask) = (self.width as usize, self.mask());
-        // 64 items are whole words. Each is loaded with the eight bytes from its first on, so a
-        // word more must follow, which the last items lack: those are read from a copy.
-        let mut copy = [0; 64 * 8 + 8];
-        let from = &self.bytes[(block * 8 * width).min(self.bytes.len())..];
-        let bytes = if from.len() >= 8 * width + 8 {
-            from
-        } else {
-            let len = from.len().min(8 * width);
-            copy[..len].copy_from_slice(&from[..len]);
-            &copy
-        };
-        let bytes = &bytes[..8 * width + 8];
+        let mut copy = [0; COPY];
+        let bytes = self.block(block, 8 * width, &mut copy);
         // The widths of codes, with shifts that the compiler knows.
         macro_rules! unpack {
             ($($width:literal)*) => {

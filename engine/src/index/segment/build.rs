@@ -9,6 +9,7 @@
 //! usually one: a part is only a row of the catalog, and says nothing about what is read, since
 //! nothing of a mapped row is touched but the columns that are asked for.
 
+use std::borrow::Cow;
 use std::hash::BuildHasher;
 
 use hashbrown::hash_table::Entry;
@@ -122,7 +123,7 @@ fn gather<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Vec<Gathering<'r>> {
     for (position, row) in rows.iter().enumerate() {
         // Rows of a family have the same keys mostly, so the next column is the next cell's.
         let mut place = 0;
-        for (key, cell) in &row.cells {
+        for (key, cell) in row.cells.iter() {
             if columns.get(place).is_none_or(|column| column.key != *key) {
                 place = match columns.binary_search_by_key(key, |column| column.key) {
                     Ok(found) => found,
@@ -220,11 +221,14 @@ impl<'r> Gathering<'r> {
             };
             self.codes.iter().map(state).collect::<Vec<u64>>()
         });
-        let codes: Vec<u32> =
-            self.codes.iter().copied().filter(|code| *code < UNSURE_CELL).collect();
+        let codes: Cow<'_, [u32]> = match states {
+            None => self.codes.as_slice().into(),
+            Some(_) => self.codes.iter().copied().filter(|code| *code < UNSURE_CELL).collect(),
+        };
         let mut counts = vec![0; self.cells.len()];
-        for code in &codes {
-            counts[*code as usize] += 1;
+        match counts.as_mut_slice() {
+            [only] => *only = self.sure,
+            counts => codes.iter().for_each(|code| counts[*code as usize] += 1),
         }
         let mut zone = ZoneBuilder::default();
         self.cells.iter().zip(&counts).for_each(|(cell, count)| zone.add(cell, *count));
@@ -289,6 +293,9 @@ fn push_dictionary(
     cells: &[&Cell<'_>],
     codes: &[u32],
 ) {
+    if cells.len() == 1 {
+        return column::push_dictionary(block, states, cells, &vec![0; codes.len()]);
+    }
     let mut order: Vec<u32> = (0..cells.len() as u32).collect();
     order.sort_unstable_by(|a, b| {
         let (a, b) = (cells[*a as usize], cells[*b as usize]);

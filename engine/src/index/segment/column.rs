@@ -25,6 +25,9 @@ const ROWS: u8 = 1;
 const ELSEWHERE: u8 = 2;
 const STATES: u8 = 0x80;
 
+/// So many stretches of codes beyond the first are compared one after the other.
+const STRETCHES_FEW: usize = 3;
+
 /// The row has the column, and its cell is here or in the runs.
 pub(super) const SURE: u64 = 0;
 /// The row has the column, and its record alone says more.
@@ -226,17 +229,25 @@ fn coded(
 ) -> Result<Bitmap> {
     let mut passing = Vec::with_capacity(distinct.len());
     distinct.each(|cell| passing.push(test(cell)))?;
-    let Some(first) = passing.iter().position(|passes| *passes) else {
-        return Ok(Bitmap::new(codes.len()));
-    };
-    let run = passing[first..].iter().take_while(|passes| **passes).count();
-    if passing[first + run..].iter().any(|passes| *passes) {
-        return Ok(codes.matching(|code| passing.get(code as usize).copied().unwrap_or(false)));
-    }
-    if run == passing.len() {
+    // Codes are in the order of their cells, so what passes is a few stretches of codes mostly.
+    let mut at = 0;
+    let mut stretches = passing.chunk_by(|a, b| a == b).filter_map(|stretch| {
+        at += stretch.len();
+        stretch[0].then(|| (at - stretch.len(), at - 1))
+    });
+    let Some((low, high)) = stretches.next() else { return Ok(Bitmap::new(codes.len())) };
+    if high - low + 1 == passing.len() {
         return Ok(Bitmap::full(codes.len()));
     }
-    Ok(codes.between(first as u64, (first + run - 1) as u64))
+    let mut found = codes.between(low as u64, high as u64);
+    for (number, (low, high)) in stretches.enumerate() {
+        if number == STRETCHES_FEW {
+            let passes = |code| passing.get(code as usize).copied().unwrap_or(false);
+            return Ok(codes.matching(passes));
+        }
+        found.or(&codes.between(low as u64, high as u64));
+    }
+    Ok(found)
 }
 
 fn tested(cells: &Values<'_>, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Bitmap> {
@@ -265,32 +276,42 @@ fn ranged(cells: &Values<'_>, range: &Range<'_>) -> Result<Bitmap> {
         Values::Bigs(ints) => within(ints, &Cell::Big),
         Values::Times(ints) => within(ints, &|word| Cell::Time((word ^ SIGN) as i64)),
         Values::Singles(items) if range.low.is_some() || range.high.is_some() => {
-            floats(items.len(), range, |at| f64::from(f32::from_le_bytes(items[at])))
+            floats(items, range, |item| f64::from(f32::from_le_bytes(*item)))
         }
         Values::Doubles(items) if range.low.is_some() || range.high.is_some() => {
-            floats(items.len(), range, |at| f64::from_le_bytes(items[at]))
+            floats(items, range, |item| f64::from_le_bytes(*item))
         }
         _ => return tested(cells, &|cell| range.holds(cell)),
     })
 }
 
-fn floats(len: usize, range: &Range<'_>, get: impl Fn(usize) -> f64) -> Bitmap {
+fn floats<T>(items: &[T], range: &Range<'_>, number_of: impl Fn(&T) -> f64) -> Bitmap {
     // Words in the order of the numbers, from one infinity to the other.
     let number = |word: u64| f64::from_bits(if word & SIGN == 0 { !word } else { word ^ SIGN });
     let infinity = f64::INFINITY.to_bits() | SIGN;
     let found = ends(range, &|word| Cell::Float(number(word)), !infinity, infinity);
     let Some((low, high)) = found.map(|(low, high)| (number(low), number(high))) else {
-        return Bitmap::new(len);
+        return Bitmap::new(items.len());
     };
-    let words = (0..len.div_ceil(64)).map(|word| {
-        let ends = (word * 64)..(word * 64 + 64).min(len);
-        ends.rev().fold(0, |bits, at| {
-            let value = get(at);
-            bits << 1 | u64::from(low <= value && value <= high)
+    // Choosing among bits that lie ready is what compilers do several at once.
+    let words = items.chunks(64).map(|block| {
+        block.iter().zip(&BITS).fold(0, |word, (item, bit)| {
+            let value = number_of(item);
+            word | if low <= value && value <= high { *bit } else { 0 }
         })
     });
-    Bitmap::from_words(words.collect(), len)
+    Bitmap::from_words(words.collect(), items.len())
 }
+
+/// The bits of a word.
+const BITS: [u64; 64] = {
+    let (mut bits, mut at) = ([0; 64], 0);
+    while at < 64 {
+        bits[at] = 1 << at;
+        at += 1;
+    }
+    bits
+};
 
 /// The least and the greatest word in the range, if any, of words in the order of their cells.
 fn ends(

@@ -13,6 +13,7 @@
 //!
 //! Entries are of one length, so that one column is found without reading the others.
 
+use super::bitmap::Bitmap;
 use super::ints::{self, Ints};
 use super::layout::ROWS_MAX;
 use crate::error::{Error, Kind, Result};
@@ -181,6 +182,15 @@ impl<'a> Segment<'a> {
     /// The OIDs, ascending: by position.
     pub(crate) fn oids(&self) -> Vec<u64> {
         self.oids.to_vec()
+    }
+
+    /// Appends the OIDs at these positions, ascending.
+    pub(crate) fn oids_at(&self, positions: &Bitmap, out: &mut Vec<u64>) {
+        if positions.is_full() {
+            self.oids.extend(out);
+        } else {
+            self.oids.extend_at(positions, out);
+        }
     }
 
     /// Where an OID lies.

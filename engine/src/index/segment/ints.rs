@@ -11,6 +11,9 @@
 
 use super::bitmap::Bitmap;
 use super::bits::{Packed, bytes_of, pack, width_of};
+use super::lanes;
+
+mod pick;
 
 const PACKED: u8 = 0;
 const STEPS: u8 = 1;
@@ -333,21 +336,24 @@ impl<'a> Ints<'a> {
         count
     }
 
-    /// Calls for each number, in order.
-    pub(crate) fn each(&self, mut visit: impl FnMut(u64)) {
+    /// Calls for each block, in order.
+    fn blocks(&self, mut visit: impl FnMut(&[u64])) {
         let mut out = [0; BLOCK];
         for block in 0..self.len.div_ceil(BLOCK) {
             let count = self.block(block, &mut out);
-            for item in &out[..count] {
-                visit(*item);
-            }
+            visit(&out[..count]);
         }
+    }
+
+    /// Calls for each number, in order.
+    pub(crate) fn each(&self, mut visit: impl FnMut(u64)) {
+        self.blocks(|items| items.iter().for_each(|item| visit(*item)));
     }
 
     /// All of them.
     pub(crate) fn to_vec(self) -> Vec<u64> {
-        let mut all = Vec::with_capacity(self.len);
-        self.each(|item| all.push(item));
+        let mut all = Vec::new();
+        self.extend(&mut all);
         all
     }
 
@@ -362,12 +368,16 @@ impl<'a> Ints<'a> {
                 return Bitmap::new(self.len);
             };
             let low = low.saturating_sub(framed.least);
+            if let Some(words) = lanes::between(&framed.items, low, high) {
+                return Bitmap::from_words(words, self.len);
+            }
             return self.select(
                 |block, out| framed.items.unpack(block, out),
                 |item| item.wrapping_sub(low) <= high - low,
             );
         }
-        self.matching(|item| item.wrapping_sub(low) <= high - low)
+        self.between_along(low, high)
+            .unwrap_or_else(|| self.matching(|item| item.wrapping_sub(low) <= high - low))
     }
 
     /// Which numbers pass.
@@ -432,6 +442,7 @@ pub(crate) fn position(ascending: &Ints<'_>, number: u64) -> Option<usize> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::bitmap::Bitmap;
     use super::{Ints, bytes, position, push};
 
     /// Sequences that each of the forms is good at, and those that none is.
@@ -439,10 +450,11 @@ mod tests {
         let wild = prop::collection::vec(any::<u64>(), 0..200);
         let narrow = (any::<u64>(), prop::collection::vec(0_u64..20, 0..200))
             .prop_map(|(base, v)| v.iter().map(|item| base.wrapping_add(*item)).collect());
-        let stretches = prop::collection::vec((any::<u64>(), 0_u64..3, 1_usize..80), 0..8)
+        let stretches = prop::collection::vec((any::<u64>(), 0_u64..6, 1_usize..80), 0..8)
             .prop_map(|v| {
                 let one = |(first, step, len): (u64, u64, usize)| {
-                    (0..len as u64).map(move |along| first.wrapping_add(step * along))
+                    let step = step.wrapping_sub(2);
+                    (0..len as u64).map(move |along| first.wrapping_add(step.wrapping_mul(along)))
                 };
                 v.into_iter().flat_map(one).collect()
             });
@@ -466,6 +478,7 @@ mod tests {
         fn what_goes_in_comes_out_and_is_found(
             items in any_items(),
             ends in any::<(prop::sample::Index, prop::sample::Index)>(),
+            picked in any::<(u64, u64)>().prop_map(|(a, b)| a & b),
         ) {
             let mut media = Vec::new();
             push(&mut media, &items);
@@ -484,6 +497,20 @@ mod tests {
                 let found = ints.matching(|item| item % 3 == 0);
                 prop_assert!((0..items.len())
                     .all(|at| found.contains(at) == items[at].is_multiple_of(3)));
+            }
+            let every: Vec<usize> = (0..items.len()).collect();
+            for (at, wanted) in
+                [&every[..], &[], &every[ends.0.index(every.len() + 1)..]].into_iter().enumerate()
+            {
+                let mut positions = Bitmap::new(items.len());
+                // Whole words, none, and some of the rest.
+                let taken = |position: &usize| at < 2 || picked >> (position % 64) & 1 != 0;
+                let wanted: Vec<usize> = wanted.iter().copied().filter(taken).collect();
+                wanted.iter().for_each(|position| positions.insert(*position));
+                let mut found = vec![7];
+                ints.extend_at(&positions, &mut found);
+                let expected: Vec<u64> = wanted.iter().map(|position| items[*position]).collect();
+                prop_assert_eq!(found.split_off(1), expected);
             }
             let mut sorted = items.clone();
             sorted.sort_unstable();
@@ -514,6 +541,9 @@ mod tests {
                 if let Some(ints) = Ints::take(&mut &media[..], len) {
                     prop_assert_eq!(ints.to_vec().len(), len);
                     prop_assert_eq!(ints.between(3, u64::MAX - 3).len(), len);
+                    let mut picked = Vec::new();
+                    ints.extend_at(&ints.between(3, u64::MAX - 3), &mut picked);
+                    prop_assert_eq!(picked.len(), ints.between(3, u64::MAX - 3).count());
                     let _ = (ints.get(0), ints.get(len), position(&ints, 7));
                 }
             }

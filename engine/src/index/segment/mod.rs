@@ -14,6 +14,7 @@ mod build;
 mod column;
 mod head;
 mod ints;
+mod lanes;
 mod layout;
 mod values;
 

@@ -63,7 +63,7 @@ fn rows_of(columns: &[Vec<Slot<'static>>]) -> Vec<Row<'static>> {
             .iter()
             .enumerate()
             .filter_map(|(number, column)| Some((number as ColumnKey + 1, column[at].clone()?)));
-        Row { oid: 7 + 3 * at as u64, cells: cells.collect() }
+        Row { oid: 7 + 3 * at as u64, cells: cells.collect::<Vec<_>>().leak() }
     };
     (0..columns[0].len()).map(row).collect()
 }
@@ -289,7 +289,7 @@ fn glas(first: u64, count: u64) -> Vec<Row<'static>> {
             (NATTRS, Cell::Int(37)),
         ];
         cells.extend(built_in.map(|(key, cell)| (key, Some(cell))));
-        Row { oid: birth + number + granule + 2, cells }
+        Row { oid: birth + number + granule + 2, cells: cells.leak() }
     };
     (first..first + count).map(row).collect()
 }
@@ -365,7 +365,7 @@ fn print_columns(built: &Built<'_>) {
 #[test]
 fn columns_that_no_group_names_are_kept() {
     let cells = vec![(3, Some(Cell::Int(4))), (OWNER, Some(Cell::Int(0)))];
-    let rows = [Row { oid: 1, cells }];
+    let rows = [Row { oid: 1, cells: cells.leak() }];
     let built = build(&rows, &Layout::default());
     let segment = Segment::parse(&built.head).unwrap();
     let ids: Vec<u32> = segment.groups().map(|group| group.id).collect();
@@ -380,8 +380,9 @@ fn columns_that_no_group_names_are_kept() {
 #[test]
 fn a_segment_of_much_text_has_several_parts() {
     let text = |at: u64, key: u32| Cell::Text(format!("{at} {key} {}", "x".repeat(200)).into());
-    let cells = |at| (0..8).map(|key| (key, Some(text(at, key)))).collect();
-    let rows: Vec<Row<'_>> = (0..600).map(|at| Row { oid: at, cells: cells(at) }).collect();
+    let cells = |at| (0..8).map(|key| (key, Some(text(at, key)))).collect::<Vec<_>>();
+    let rows = (0..600).map(|at| Row { oid: at, cells: cells(at).leak() });
+    let rows: Vec<Row<'_>> = rows.collect();
     let group = |id: u32| AttributeGroup {
         id: id + 1,
         columns: vec![2 * id, 2 * id + 1],
