@@ -89,7 +89,11 @@ fn said(fixture: &Fixture, damage: impl FnOnce(&mut WriteTxn<'_>)) -> Option<Str
 #[test]
 fn verify_finds_every_kind_of_damage_to_runs() {
     let fixture = sealed();
-    let is_head = |key: &[u8]| key[8..] == [0; 4];
+    let is_head = |key: &[u8]| key[4..8] == [0; 4];
+    // Column and number of a run.
+    let run_of = |key: &[u8]| {
+        if is_head(key) { [&key[..4], &key[8..]].concat() } else { key[..8].to_vec() }
+    };
     let runs = {
         let catalog = catalog_of(&fixture);
         rows(&catalog.write(Headroom::Relief).unwrap(), Table::IndexRuns)
@@ -112,14 +116,16 @@ fn verify_finds_every_kind_of_damage_to_runs() {
     assert!(finds * 8 > damages * 7, "{finds} of {damages}");
     for (key, row) in runs.iter().filter(|(key, _)| is_head(key)) {
         // A whole run is gone; or there a second time, so that each of its entries is there twice.
-        let run = runs.iter().filter(|(other, _)| other[..8] == key[..8]);
+        let run = runs.iter().filter(|(other, _)| run_of(other) == run_of(key));
         let gone = said(&fixture, |txn| {
             run.clone().for_each(|(part, _)| drop(txn.delete(Table::IndexRuns, part).unwrap()));
         });
         assert!(gone.is_some_and(|said| said.contains("entries of segment")));
         let twice = said(&fixture, |txn| {
             for (part, row) in run.clone() {
-                let other = [&part[..4], &[0, 0, 0xff, 0xff], &part[8..]].concat();
+                let mut other = part.clone();
+                let number = if is_head(part) { 8..12 } else { 4..8 };
+                other[number].copy_from_slice(&[0, 0, 0xff, 0xff]);
                 txn.put(Table::IndexRuns, &other, row).unwrap();
             }
         });

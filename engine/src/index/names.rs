@@ -1,12 +1,12 @@
 //! Names: every distinct leaf name once, with a number.
 //!
 //! Segments keep a name's number as their column `NAME`; which numbers a query's names have is
-//! found here, once for a query. A name keeps its number
-//! for good: nothing tells when the last object of that name goes.
+//! found here, once for a query. A name keeps its number for good: nothing tells when the last
+//! object of that name goes.
 //!
-//! Names lie in their own order, so that one name, or all in a range, are a seek. Anything else looks
-//! at every name; from [`THRESHOLD`] names on, only at those that can match, as told by their
-//! trigrams (`trigrams.rs`).
+//! Names lie in their own order, so that one name, or all in a range, are a seek. Anything else
+//! looks at every name; from [`THRESHOLD`] names on, only at those that can match, as told by
+//! their trigrams (`trigrams.rs`).
 
 #[cfg(test)]
 mod tests;

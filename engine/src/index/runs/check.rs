@@ -8,7 +8,7 @@ use super::block::{Values, each_cell};
 use super::head::Head;
 use super::packing::Kind;
 use super::read::Run;
-use super::{Number, next_head, part_key};
+use super::{Number, block_key, heads, next_column};
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::fail;
@@ -22,14 +22,8 @@ pub(crate) fn check(
     column: ColumnKey,
     mut each: impl FnMut(u32, u16, &Cell<'_>),
 ) -> Result<()> {
-    let mut from = Some(0);
-    while let Some(least) = from
-        && let Some((of, number, head)) = next_head(txn, column, least)?
-        && of == column
-    {
-        let head = Head::parse(head)?;
+    for (number, head) in heads(txn, column)? {
         check_run(txn, column, number, &head, &mut each)?;
-        from = number.checked_add(1);
     }
     Ok(())
 }
@@ -38,7 +32,7 @@ pub(crate) fn check(
 pub(crate) fn columns(txn: &ReadTxn<'_>) -> Result<Vec<ColumnKey>> {
     let (mut columns, mut from) = (Vec::new(), Some(0));
     while let Some(least) = from
-        && let Some((column, _, _)) = next_head(txn, least, 0)?
+        && let Some(column) = next_column(txn, least)?
     {
         columns.push(column);
         from = column.checked_add(1);
@@ -54,7 +48,7 @@ fn check_run(
     each: &mut impl FnMut(u32, u16, &Cell<'_>),
 ) -> Result<()> {
     let blocks = head.blocks();
-    if txn.get(Table::IndexRuns, &part_key(column, number, blocks as u32 + 1))?.is_some() {
+    if txn.get(Table::IndexRuns, &block_key(column, number, blocks as u32))?.is_some() {
         fail!(Corrupt, "run {number} has more than the {blocks} blocks that its head says");
     }
     if !head.segments().map(|(segment, _)| segment).is_sorted_by(|a, b| a < b) {

@@ -8,7 +8,7 @@ use super::head::Head;
 use super::packing::Packing;
 use super::read::Run;
 use super::write::{self, Entries, Reference};
-use super::{Number, next_head, part_key};
+use super::{Number, block_key, head_key, heads, next_column, number_after};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
@@ -30,14 +30,6 @@ pub(super) struct Limits {
     pub entries: u64,
 }
 
-/// A run, as a merge sees it.
-struct Due {
-    run: Number,
-    level: u8,
-    entries: u64,
-    blocks: usize,
-}
-
 /// Merges runs of one column, or cleans one that is more than half gone; whether any was due.
 pub(crate) fn merge_some(txn: &mut WriteTxn<'_>) -> Result<bool> {
     merge_within(txn, Limits { fan_out: FAN_OUT, entries: ENTRIES_MAX })
@@ -46,11 +38,23 @@ pub(crate) fn merge_some(txn: &mut WriteTxn<'_>) -> Result<bool> {
 pub(super) fn merge_within(txn: &mut WriteTxn<'_>, limits: Limits) -> Result<bool> {
     let living = living(txn)?;
     let mut from = Some(0);
-    while let Some(least) = from {
-        let Some((column, _, _)) = next_head(txn, least, 0)? else { break };
-        let (due, greatest) = due(txn, column, &living, limits)?;
+    while let Some(least) = from
+        && let Some(column) = next_column(txn, least)?
+    {
+        let heads = heads(txn, column)?;
+        let due = due(&heads, &living, limits);
         if !due.is_empty() {
-            merge(txn, column, &due, greatest, &living)?;
+            let number = number_after(column, &heads)?;
+            let level = due[0].1.level.saturating_add(u8::from(due.len() > 1));
+            let (segments, entries) = Collected::new(&*txn, column, &due, &living)?;
+            let old: Vec<_> = due.iter().map(|(run, head)| (*run, head.blocks() as u32)).collect();
+            for (run, blocks) in old {
+                txn.delete(Table::IndexRuns, &head_key(column, run))?;
+                for block in 0..blocks {
+                    txn.delete(Table::IndexRuns, &block_key(column, run, block))?;
+                }
+            }
+            write::write(txn, column, number, level, &segments, entries)?;
             return Ok(true);
         }
         from = column.checked_add(1);
@@ -72,55 +76,30 @@ fn living(look: &impl Look) -> Result<Vec<u32>> {
     Ok(segments)
 }
 
-/// Which runs of a column are to become one, and the greatest number of all.
-fn due(
-    look: &impl Look,
-    column: ColumnKey,
+/// Which of a column's runs are to become one.
+fn due<'t>(
+    heads: &[(Number, Head<'t>)],
     living: &[u32],
     limits: Limits,
-) -> Result<(Vec<Due>, Number)> {
-    let (mut levels, mut greatest): (Vec<Vec<Due>>, _) = (Vec::new(), 0);
-    let mut from = Some(0);
-    while let Some(least) = from
-        && let Some((of, run, head)) = next_head(look, column, least)?
-        && of == column
-    {
-        let head = Head::parse(head)?;
-        greatest = run;
-        from = run.checked_add(1);
-        let entries = u64::from(head.entries);
-        let due = Due { run, level: head.level, entries, blocks: head.blocks() };
-        if gone(&head, living) * 2 > entries {
-            levels = vec![vec![due]];
-            // Its number is not taken again, whether or not it is the last.
-            return Ok((levels.swap_remove(0), last_number(look, column, greatest)?));
+) -> Vec<(Number, Head<'t>)> {
+    let mut levels: Vec<Vec<(Number, Head<'t>)>> = Vec::new();
+    for &(run, head) in heads {
+        if gone(&head, living) * 2 > u64::from(head.entries) {
+            return vec![(run, head)];
         }
         let level = usize::from(head.level);
         if levels.len() <= level {
             levels.resize_with(level + 1, Vec::new);
         }
-        levels[level].push(due);
+        levels[level].push((run, head));
     }
-    for mut level in levels {
-        level.truncate(limits.fan_out);
-        let entries: u64 = level.iter().map(|due| due.entries).sum();
-        let blocks: usize = level.iter().map(|due| due.blocks).sum();
-        if level.len() == limits.fan_out && entries <= limits.entries && blocks <= BLOCKS_MAX {
-            return Ok((level, greatest));
-        }
-    }
-    Ok((Vec::new(), greatest))
-}
-
-fn last_number(look: &impl Look, column: ColumnKey, from: Number) -> Result<Number> {
-    let mut greatest = from;
-    while let Some(next) = greatest.checked_add(1)
-        && let Some((of, run, _)) = next_head(look, column, next)?
-        && of == column
-    {
-        greatest = run;
-    }
-    Ok(greatest)
+    let fits = |level: &Vec<(Number, Head<'t>)>| {
+        let entries: u64 = level.iter().map(|(_, head)| u64::from(head.entries)).sum();
+        let blocks: usize = level.iter().map(|(_, head)| head.blocks()).sum();
+        level.len() == limits.fan_out && entries <= limits.entries && blocks <= BLOCKS_MAX
+    };
+    levels.iter_mut().for_each(|level| level.truncate(limits.fan_out));
+    levels.into_iter().find(fits).unwrap_or_default()
 }
 
 /// How many entries are of segments that are gone. Both lists ascend.
@@ -137,27 +116,6 @@ fn gone(head: &Head<'_>, living: &[u32]) -> u64 {
     gone
 }
 
-/// Makes these runs one.
-fn merge(
-    txn: &mut WriteTxn<'_>,
-    column: ColumnKey,
-    due: &[Due],
-    greatest: Number,
-    living: &[u32],
-) -> Result<()> {
-    let Some(number) = greatest.checked_add(1) else {
-        fail!(Corrupt, "column {column} of `index_runs` has no number left");
-    };
-    let (segments, entries) = Collected::new(&*txn, column, due, living)?;
-    for due in due {
-        for part in 0..=due.blocks as u32 {
-            txn.delete(Table::IndexRuns, &part_key(column, due.run, part))?;
-        }
-    }
-    let level = due[0].level + u8::from(due.len() > 1);
-    write::write(txn, column, number, level, &segments, entries)
-}
-
 /// The entries of runs that are merged.
 struct Collected<'t> {
     /// The living segments of all, with the dead positions of each.
@@ -170,23 +128,16 @@ impl<'t> Collected<'t> {
     fn new<L: Look>(
         look: &'t L,
         column: ColumnKey,
-        due: &[Due],
+        due: &[(Number, Head<'t>)],
         living: &[u32],
     ) -> Result<(Vec<u32>, Entries<'static>)> {
-        let mut runs = Vec::new();
-        for due in due {
-            match look.row(Table::IndexRuns, &part_key(column, due.run, 0))? {
-                Some(head) => runs.push((due.run, Head::parse(head)?)),
-                None => fail!(Corrupt, "run {} of column {column} has no head", due.run),
-            }
-        }
-        let packing = runs[0].1.packing;
-        let alike = packing != Packing::CELLS && runs.iter().all(|(_, h)| h.packing == packing);
+        let packing = due[0].1.packing;
+        let alike = packing != Packing::CELLS && due.iter().all(|(_, h)| h.packing == packing);
         let entries =
             if alike { Entries::Keys(packing, Vec::new()) } else { Entries::Cells(Vec::new()) };
         let mut all = Collected { segments: Vec::new(), places: HashMap::new(), entries };
-        for (run, head) in runs {
-            all.take(look, column, run, &head, living)?;
+        for (run, head) in due {
+            all.take(look, column, *run, head, living)?;
         }
         if all.segments.len() > 1 << 16 {
             fail!(Corrupt, "runs of column {column} have {} segments", all.segments.len());

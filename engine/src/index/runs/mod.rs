@@ -15,8 +15,8 @@
 //! over them, until a merge leaves them out, as it does those at dead positions. A reader sees
 //! runs, segments and dead positions of one snapshot, so it cannot tell when that happens.
 //!
-//! A run is a head and blocks, rows of `index_runs` by (column, run, part): part 0 is the head
-//! (`head.rs`), and each part from 1 on a block of at most a page (`block.rs`). The head has the
+//! A run is a head (`head.rs`) and blocks of at most a page (`block.rs`), rows of `index_runs`. The
+//! heads of a column lie side by side, so that a query finds them at one place. The head has the
 //! first cell of each block and how many entries come before it, so that a search reads the head
 //! and one block for each end of the range, in place, and counting reads no more. Cells of one kind
 //! are kept as ascending numbers (`packing.rs`, `ascending.rs`), other cells as they are.
@@ -39,6 +39,7 @@ mod timing;
 use std::borrow::Borrow;
 
 pub(crate) use self::check::{check, columns};
+use self::head::Head;
 pub(crate) use self::merge::merge_some;
 pub(crate) use self::read::Runs;
 use self::write::{Entries, Reference};
@@ -52,28 +53,48 @@ use crate::fail;
 /// The number of a run within its column.
 type Number = u32;
 
-/// The key of a part of a run: 0 is its head.
-fn part_key(column: ColumnKey, run: Number, part: u32) -> [u8; 12] {
+fn key(words: [u32; 3]) -> [u8; 12] {
     let mut key = [0; 12];
-    key[..4].copy_from_slice(&column.to_be_bytes());
-    key[4..8].copy_from_slice(&run.to_be_bytes());
-    key[8..].copy_from_slice(&part.to_be_bytes());
+    for (bytes, word) in key.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
     key
 }
 
-/// The first run from a column's run `from` on, of this column or another, and its head.
-fn next_head(
-    look: &impl Look,
-    column: ColumnKey,
-    from: Number,
-) -> Result<Option<(ColumnKey, Number, &[u8])>> {
-    let mut cursor = look.rows(Table::IndexRuns, &part_key(column, from, 0))?;
-    let Some((key, value)) = cursor.next()? else { return Ok(None) };
-    let (words, rest) = key.as_chunks::<4>();
-    let ([column, run, [0, 0, 0, 0]], []) = (words, rest) else {
-        fail!(Corrupt, "a run in `index_runs` has no head: its first key is {key:02x?}");
-    };
-    Ok(Some((u32::from_be_bytes(*column), u32::from_be_bytes(*run), value)))
+/// The key of a run's head. A column's heads lie side by side, before all of its blocks.
+fn head_key(column: ColumnKey, run: Number) -> [u8; 12] {
+    key([column, 0, run])
+}
+
+/// The key of a block of a run.
+fn block_key(column: ColumnKey, run: Number, block: u32) -> [u8; 12] {
+    key([column, run, block])
+}
+
+/// The runs of a column, in the order of their numbers, and their heads.
+fn heads(look: &impl Look, column: ColumnKey) -> Result<Vec<(Number, Head<'_>)>> {
+    let mut heads = Vec::new();
+    let before = head_key(column, 0);
+    let mut cursor = look.rows(Table::IndexRuns, &before)?;
+    while let Some((key, value)) = cursor.next()?
+        && let Some(run) = key.strip_prefix(&before[..8])
+    {
+        let Ok(run) = run.try_into() else {
+            fail!(Corrupt, "a key of `index_runs` has {} bytes, not 12", key.len());
+        };
+        heads.push((u32::from_be_bytes(run), Head::parse(value)?));
+    }
+    Ok(heads)
+}
+
+/// The first column from this one on that has runs.
+fn next_column(look: &impl Look, from: ColumnKey) -> Result<Option<ColumnKey>> {
+    let row = look.rows(Table::IndexRuns, &head_key(from, 0))?.next()?;
+    match row.map(|(key, _)| key.first_chunk()) {
+        None => Ok(None),
+        Some(Some(column)) => Ok(Some(u32::from_be_bytes(*column))),
+        Some(None) => fail!(Corrupt, "a key of `index_runs` is no column"),
+    }
 }
 
 /// Adds a segment's entries: its cells of a column, in any order, and the position of each.
@@ -83,22 +104,16 @@ pub(crate) fn append<'c, C: Borrow<Cell<'c>>>(
     segment: u32,
     entries: &[(C, u16)],
 ) -> Result<()> {
-    let run = next_number(txn, column)?;
+    let run = number_after(column, &heads(txn, column)?)?;
     let entry = |(cell, position): &(C, u16)| (cell.borrow().clone(), Reference::from(*position));
     let entries = Entries::Cells(entries.iter().map(entry).collect());
     write::write(txn, column, run, 0, &[segment], entries)
 }
 
-/// A number greater than those of the column's runs.
-fn next_number(txn: &WriteTxn<'_>, column: ColumnKey) -> Result<Number> {
-    let last = txn.before(Table::IndexRuns, &part_key(column, u32::MAX, u32::MAX))?;
-    match last.as_ref().map(|(key, _)| key.as_chunks::<4>()) {
-        Some(([of, run, _], [])) if *of == column.to_be_bytes() => {
-            match u32::from_be_bytes(*run).checked_add(1) {
-                Some(next) => Ok(next),
-                None => fail!(Corrupt, "column {column} of `index_runs` has no number left"),
-            }
-        }
-        _ => Ok(0),
+/// A number greater than those of these runs; the first is 1.
+fn number_after(column: ColumnKey, heads: &[(Number, Head<'_>)]) -> Result<Number> {
+    match heads.last().map_or(Some(1), |(last, _)| last.checked_add(1)) {
+        Some(number) => Ok(number),
+        None => fail!(Corrupt, "column {column} of `index_runs` has no number left"),
     }
 }

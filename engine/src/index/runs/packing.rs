@@ -41,12 +41,15 @@ const EXPONENT_MAX: u8 = 9;
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 const TOP: u64 = 1 << 63;
 
+// Powers of ten, and digits below 2^53, are exact; what else is cast is checked to come back, or is a
+// guess.
+#[allow(clippy::cast_precision_loss)]
 impl Packing {
     /// The packing of cells as they are.
     pub(super) const CELLS: Packing = Packing { kind: Kind::Cells, exponent: 0 };
 
     /// The tightest that takes all these cells.
-    pub(super) fn pick<'c>(cells: impl Iterator<Item = &'c Cell<'c>> + Clone) -> Packing {
+    pub(super) fn pick<'c, I: Iterator<Item = &'c Cell<'c>> + Clone>(cells: &I) -> Packing {
         let scaled = |kind| (0..=EXPONENT_MAX).rev().step_by(3).map(move |e| (kind, e));
         let candidates: Vec<(Kind, u8)> = match cells.clone().next() {
             Some(Cell::Int(_) | Cell::Big(_)) => {
@@ -225,10 +228,10 @@ mod tests {
         ) {
             for first in &cells {
                 let alike = |c: &&Cell<'static>| {
-                    Packing::pick([first, *c].into_iter()).kind != Kind::Cells
+                    Packing::pick(&[first, *c].into_iter()).kind != Kind::Cells
                 };
                 let alike: Vec<&Cell<'_>> = cells.iter().filter(alike).collect();
-                let packing = Packing::pick(alike.iter().copied());
+                let packing = Packing::pick(&alike.iter().copied());
                 let mut keyed: Vec<(u64, &Cell<'_>)> = Vec::new();
                 for cell in alike {
                     let Some(key) = packing.key(cell) else { continue };
@@ -255,7 +258,7 @@ mod tests {
     #[test]
     fn the_tightest_packing_is_picked() {
         let pick = |cells: &[Cell<'_>]| {
-            let packing = Packing::pick(cells.iter());
+            let packing = Packing::pick(&cells.iter());
             (packing.kind, packing.exponent)
         };
         assert_eq!(pick(&[Cell::Time(5_000_000_000), Cell::Time(-2_000_000_000)]), (Kind::Time, 9));

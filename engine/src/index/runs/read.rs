@@ -10,7 +10,7 @@ use super::block::{Block, Values, each_cell};
 use super::head::Head;
 use super::packing::Kind;
 use super::span::Span;
-use super::{Number, next_head, part_key};
+use super::{Number, block_key, heads};
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
@@ -31,15 +31,8 @@ pub(crate) struct Runs<'t, L> {
 impl<'t, L: Look> Runs<'t, L> {
     /// Finds a column's runs.
     pub(crate) fn read(look: &'t L, column: ColumnKey) -> Result<Self> {
-        let mut runs = Vec::new();
-        let mut from = Some(0);
-        while let Some(least) = from
-            && let Some((of, number, head)) = next_head(look, column, least)?
-            && of == column
-        {
-            runs.push(Run { look, column, number, head: Head::parse(head)? });
-            from = number.checked_add(1);
-        }
+        let run = |(number, head)| Run { look, column, number, head };
+        let runs = heads(look, column)?.into_iter().map(run).collect();
         Ok(Runs { look, runs })
     }
 
@@ -58,13 +51,13 @@ impl<'t, L: Look> Runs<'t, L> {
         self.runs.iter().map(|run| run.head.blocks()).sum()
     }
 
-    /// How many bytes heads and blocks take.
+    /// How many bytes the blocks take.
     pub(crate) fn bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for run in &self.runs {
-            for part in 0..=run.head.blocks() as u32 {
+            for block in 0..run.head.blocks() as u32 {
                 let row =
-                    self.look.row(Table::IndexRuns, &part_key(run.column, run.number, part))?;
+                    self.look.row(Table::IndexRuns, &block_key(run.column, run.number, block))?;
                 bytes += row.map_or(0, |row| row.len() as u64);
             }
         }
@@ -120,7 +113,7 @@ impl<'t, L: Look> Run<'t, L> {
 
     /// One of its blocks.
     pub(super) fn block(&self, number: usize) -> Result<Block<'t>> {
-        let key = part_key(self.column, self.number, number as u32 + 1);
+        let key = block_key(self.column, self.number, number as u32);
         match self.look.row(Table::IndexRuns, &key)? {
             Some(bytes) => Block::parse(&self.head, number, bytes),
             None => fail!(Corrupt, "block {number} of a run of column {} is missing", self.column),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::merge::{Limits, merge_within};
-use super::{Runs, append, part_key};
+use super::{Runs, append, head_key};
 use crate::catalog::{Catalog, Headroom, Options, Table};
 use crate::error::Kind;
 use crate::index::cell::Cell;
@@ -268,5 +268,5 @@ fn many_entries_are_merged_level_by_level() {
         let before = values.partition_point(|(value, _)| *value < pair[0].0);
         assert_eq!(runs.count(&below).unwrap(), before as u64);
     }
-    assert!(txn.get(Table::IndexRuns, &part_key(7, 0, 0)).unwrap().is_none());
+    assert!(txn.get(Table::IndexRuns, &head_key(7, 1)).unwrap().is_none());
 }

@@ -1,5 +1,7 @@
 //! What runs and names take: `cargo test --release -- --ignored --nocapture index::runs::timing`.
 
+#![allow(clippy::cast_precision_loss)] // figures to look at
+
 use std::time::Instant;
 
 use super::tests::Place;

@@ -6,7 +6,7 @@ use super::ascending;
 use super::block::{self, BLOCK_BYTES, LEN_MAX};
 use super::head::{Fences, NewHead};
 use super::packing::Packing;
-use super::{Number, part_key};
+use super::{Number, block_key, head_key};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::index::cell::{Cell, total_order};
@@ -28,7 +28,7 @@ impl Entries<'_> {
     /// The same in the tightest packing that takes them all.
     pub(super) fn packed(self) -> Self {
         let Entries::Cells(cells) = self else { return self };
-        let packing = Packing::pick(cells.iter().map(|(cell, _)| cell));
+        let packing = Packing::pick(&cells.iter().map(|(cell, _)| cell));
         let keys = cells.iter().map(|(cell, at)| Some((packing.key(cell)?, *at))).collect();
         match keys {
             Some(keys) if packing != Packing::CELLS => Entries::Keys(packing, keys),
@@ -54,7 +54,7 @@ impl Entries<'_> {
     fn sort(&mut self) {
         // What comes in is sorted, or some sorted parts: such input the stable sort only merges.
         match self {
-            Entries::Keys(_, keys) => keys.sort(),
+            Entries::Keys(_, keys) => keys.sort_by(Ord::cmp),
             Entries::Cells(cells) => {
                 cells.sort_by(|a, b| total_order(&a.0, &b.0).then(a.1.cmp(&b.1)));
             }
@@ -92,9 +92,9 @@ pub(super) fn write(
         entries: entries.len() as u32,
         fences,
     };
-    txn.put(Table::IndexRuns, &part_key(column, run, 0), &head.encode())?;
-    for (part, block) in (1..).zip(&blocks) {
-        txn.put(Table::IndexRuns, &part_key(column, run, part), block)?;
+    txn.put(Table::IndexRuns, &head_key(column, run), &head.encode())?;
+    for (number, block) in (0..).zip(&blocks) {
+        txn.put(Table::IndexRuns, &block_key(column, run, number), block)?;
     }
     Ok(())
 }

@@ -194,6 +194,13 @@ proptest! {
     }
 
     #[test]
+    fn strings_that_pass_have_all_parts(test in some_test(), text in some_text()) {
+        let predicate = Predicate::new(&test);
+        let passes = predicate.cell(&Cell::Text(text.as_str().into()));
+        prop_assert!(!passes || predicate.parts().iter().all(|part| text.contains(part)));
+    }
+
+    #[test]
     fn one_item_in_an_array_is_contained_where_it_equals(value in some_literal(),
                                                          cell in some_cell()) {
         let contains = Predicate::new(&Test::Contains(value.clone()));
