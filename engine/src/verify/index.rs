@@ -190,7 +190,9 @@ impl Walk<'_> {
         }
         let rows: Vec<_> = positions.into_iter().zip(extracted.rows()).collect();
         let mut compared = Bitmap::new(head.len());
-        rows.iter().for_each(|(position, _)| compared.insert(*position));
+        for (position, _) in &rows {
+            compared.insert(*position);
+        }
         places.runs.segment(segment, compared);
         self.columns(txn, entry, &head, &rows, &mut places.runs)
     }
