@@ -449,6 +449,15 @@ impl Rows for Layered<'_> {
         }
     }
 
+    fn glance(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        match self.layer(table).seen(key) {
+            Seen::Below | Seen::Something => {
+                Ok(self.below()?.0.get(table, key)?.map(|row| Cow::Owned(row.to_vec())))
+            }
+            Seen::Row(_) | Seen::Nothing => self.get(table, key),
+        }
+    }
+
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
         match self.layer(table).seen(key) {
             Seen::Row(_) | Seen::Something => Ok(true),

@@ -9,7 +9,8 @@ use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
-use crate::index::{IndexMode, Touch, settings};
+use crate::index::mode_cache::{self, ModeCache};
+use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
 use crate::object::{Class, Record, Stored};
 use crate::rows::{Reserved, Rows, RowsMut};
@@ -67,8 +68,9 @@ pub(crate) struct NewRecord<'a> {
     pub oid: Oid,
     /// The record; parent and name are filled in by `link`.
     pub record: Record<'a>,
-    /// When it is indexed, where the object itself says so.
+    /// When it is indexed, where the object itself says so, and where not.
     pub index: Option<IndexMode>,
+    pub modes: &'a ModeCache,
     /// The reservation that the record's extent is taken from.
     pub reserved: Option<Reserved>,
 }
@@ -249,7 +251,7 @@ pub(crate) fn link(
     }
     let index = match new.index {
         Some(index) => index,
-        None => settings::mode_at(rows, parent)?,
+        None => new.modes.mode_at(rows, parent)?,
     };
     let record = Record { parent, name, index, ..new.record };
     rows.put_record(Table::Objects, &id_key(new.oid), &record)?;
@@ -296,6 +298,7 @@ fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;
     if rows.has_index_settings()? && rows.has(Table::IndexSettings, &id_key(gid))? {
         rows.remove(Table::IndexSettings, &id_key(gid))?;
+        mode_cache::changed(rows)?;
     }
     Ok(())
 }
@@ -371,8 +374,10 @@ pub(crate) fn rename(
         None => fail!(Corrupt, "{old_text:?} has a name, but no record"),
     };
     rows.put(table, &key, &row)?;
-    if let Member::Object(oid) = member {
-        rows.index(oid, Touch::Changed(index))?;
+    match member {
+        Member::Object(oid) => rows.index(oid, Touch::Changed(index))?,
+        Member::Group(_) if rows.has_index_settings()? => mode_cache::changed(rows)?,
+        Member::Group(_) => {}
     }
     rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())

@@ -21,6 +21,10 @@ pub(crate) type Row = (Vec<u8>, Vec<u8>);
 pub(crate) trait Rows {
     /// The value at `key`.
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
+    /// The same, of a row that nothing done here relies on.
+    fn glance(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        self.get(table, key)
+    }
     /// Whether `key` has a row; cheaper to guard than its value.
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool>;
     /// The first row at or after `from`.

@@ -7,7 +7,7 @@
 //! from the tail and the queue, and dead where it was sealed. So each indexed object is at exactly
 //! one place, in the tail or at one live position of one segment, or waits in the queue.
 
-use super::directory::{bury, find};
+use super::directory::{Finder, bury};
 use super::mode::{IndexMode, Touch};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
@@ -17,7 +17,12 @@ use crate::id::{Oid, id_key};
 pub(crate) const UNINDEXED: &[u8] = b"unindexed";
 
 /// Takes down what a transaction has done to an object; whether a sealed position died.
-pub(crate) fn touched(txn: &mut WriteTxn<'_>, oid: Oid, touch: Touch) -> Result<bool> {
+pub(crate) fn touched(
+    txn: &mut WriteTxn<'_>,
+    finder: &mut Finder,
+    oid: Oid,
+    touch: Touch,
+) -> Result<bool> {
     let key = id_key(oid);
     match touch {
         Touch::New(IndexMode::Sync) => txn.put(Table::IndexTail, &key, &[]).map(|()| false),
@@ -28,14 +33,14 @@ pub(crate) fn touched(txn: &mut WriteTxn<'_>, oid: Oid, touch: Touch) -> Result<
             if txn.get(Table::IndexTail, &key)?.is_some() {
                 return Ok(false);
             }
-            let died = die(txn, oid)?;
+            let died = die(txn, finder, oid)?;
             txn.put(Table::IndexTail, &key, &[])?;
             Ok(died)
         }
-        Touch::Gone(IndexMode::Sync) => unplace(txn, oid),
+        Touch::Gone(IndexMode::Sync) => unplace(txn, finder, oid),
         Touch::Gone(IndexMode::Async) => {
             txn.delete(Table::Queue, &key)?;
-            unplace(txn, oid)
+            unplace(txn, finder, oid)
         }
         Touch::New(IndexMode::None)
         | Touch::Changed(IndexMode::None)
@@ -44,12 +49,12 @@ pub(crate) fn touched(txn: &mut WriteTxn<'_>, oid: Oid, touch: Touch) -> Result<
 }
 
 /// Takes an object from where it is, in the tail or sealed; whether a sealed position died.
-pub(crate) fn unplace(txn: &mut WriteTxn<'_>, oid: Oid) -> Result<bool> {
-    if txn.delete(Table::IndexTail, &id_key(oid))? { Ok(false) } else { die(txn, oid) }
+pub(crate) fn unplace(txn: &mut WriteTxn<'_>, finder: &mut Finder, oid: Oid) -> Result<bool> {
+    if txn.delete(Table::IndexTail, &id_key(oid))? { Ok(false) } else { die(txn, finder, oid) }
 }
 
-fn die(txn: &mut WriteTxn<'_>, oid: Oid) -> Result<bool> {
-    match find(txn, oid)? {
+fn die(txn: &mut WriteTxn<'_>, finder: &mut Finder, oid: Oid) -> Result<bool> {
+    match finder.find(txn, oid)? {
         Some(place) => bury(txn, place).map(|()| true),
         None => Ok(false),
     }

@@ -97,22 +97,66 @@ fn is_dead(look: &impl Look, segment: u32, position: usize) -> Result<bool> {
     Ok(byte.is_some_and(|byte| byte >> (position % 8) & 1 != 0))
 }
 
-/// Where an object is sealed and alive.
-pub(crate) fn find(look: &impl Look, oid: Oid) -> Result<Option<Place>> {
-    let mut found = None;
-    walk(look, |entry| {
-        if !(entry.min..=entry.max).contains(&oid) {
-            return Ok(true);
+/// Where objects are sealed and alive, asked within one transaction that neither makes segments nor
+/// drops any. From the second object on the directory is remembered, in the order of OIDs, so that
+/// the few segments whose range has an OID are found without a walk.
+#[derive(Debug, Default)]
+pub(crate) struct Finder {
+    asked: bool,
+    /// By their least OIDs, each with the greatest OID of it and all before it.
+    entries: Vec<(Entry, Oid)>,
+}
+
+impl Finder {
+    /// Where an object is sealed and alive.
+    pub(crate) fn find(&mut self, look: &impl Look, oid: Oid) -> Result<Option<Place>> {
+        if !std::mem::replace(&mut self.asked, true) {
+            let mut found = None;
+            walk(look, |entry| {
+                found = place_in(look, &entry, oid)?;
+                Ok(found.is_none())
+            })?;
+            return Ok(found);
         }
-        let head = head(look, entry.segment)?;
-        if let Some(position) = head.position(oid)
-            && !is_dead(look, entry.segment, position)?
-        {
-            found = Some(Place { segment: entry.segment, position, rows: head.len() });
+        if self.entries.is_empty() {
+            self.remember(look)?;
         }
-        Ok(found.is_none())
-    })?;
-    Ok(found)
+        let end = self.entries.partition_point(|(entry, _)| entry.min <= oid);
+        for (entry, greatest) in self.entries[..end].iter().rev() {
+            if *greatest < oid {
+                break;
+            }
+            if let Some(place) = place_in(look, entry, oid)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    fn remember(&mut self, look: &impl Look) -> Result<()> {
+        let mut all = all(look)?;
+        all.sort_unstable_by_key(|entry| (entry.min, entry.segment));
+        let mut greatest = 0;
+        self.entries.extend(all.into_iter().map(|entry| {
+            greatest = entry.max.max(greatest);
+            (entry, greatest)
+        }));
+        Ok(())
+    }
+}
+
+/// Where an object lives in a segment, if it does.
+fn place_in(look: &impl Look, entry: &Entry, oid: Oid) -> Result<Option<Place>> {
+    if !(entry.min..=entry.max).contains(&oid) {
+        return Ok(None);
+    }
+    let head = head(look, entry.segment)?;
+    match head.position(oid) {
+        Some(position) if !is_dead(look, entry.segment, position)? => {
+            Ok(Some(Place { segment: entry.segment, position, rows: head.len() }))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Marks a position dead.

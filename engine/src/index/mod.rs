@@ -32,6 +32,7 @@ pub(crate) mod hints;
 pub(crate) mod look;
 pub(crate) mod maintain;
 pub(crate) mod mode;
+pub(crate) mod mode_cache;
 pub(crate) mod names;
 pub(crate) mod queue;
 pub(crate) mod range;

@@ -6,6 +6,7 @@
 //! the tail. Dying in between leaves rows, not holes.
 
 use super::change::unplace;
+use super::directory::Finder;
 use super::maintain::first_oids;
 use super::seal::{Origin, seal, settings_of};
 use crate::catalog::Table;
@@ -20,9 +21,10 @@ pub(crate) const PART: u64 = 1024;
 pub(crate) fn drain(rows: &mut Changes<'_>, root: Gid, most: u64) -> Result<u64> {
     rows.touch();
     let oids = first_oids(rows.txn(), Table::Queue, most as usize)?;
+    let mut finder = Finder::default();
     for oid in &oids {
         rows.txn().delete(Table::Queue, &oid.to_be_bytes())?;
-        unplace(rows.txn(), *oid)?;
+        unplace(rows.txn(), &mut finder, *oid)?;
     }
     if oids.len() < settings_of(rows, root, 0)?.tail_rows {
         oids.iter().try_for_each(|oid| rows.txn().put(Table::IndexTail, &id_key(*oid), &[]))?;

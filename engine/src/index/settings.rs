@@ -10,9 +10,9 @@
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
-use crate::group::parent_of_group;
 use crate::id::{Gid, id_key};
 use crate::index::IndexMode;
+use crate::object::Record;
 use crate::query::ast::Literal;
 use crate::rows::Rows;
 use crate::varint;
@@ -243,7 +243,13 @@ pub(crate) fn own(rows: &mut impl Rows, group: Gid) -> Result<Option<IndexSettin
     }
 }
 
+fn parent(rows: &mut impl Rows, group: Gid) -> Result<Option<Gid>> {
+    let record = rows.glance(Table::Groups, &id_key(group))?;
+    record.map(|row| Ok(Record::parse(&row)?.parent)).transpose()
+}
+
 /// The settings that hold in a group, and its tag: the nearest group with settings, 0 for the root.
+/// In a batch none of the rows becomes a guard (see `mode_cache`).
 pub(crate) fn at(rows: &mut impl Rows, group: Gid) -> Result<(IndexSettings, Gid)> {
     let (mut settings, mut tag) = (IndexSettings::default(), 0);
     if !rows.has_index_settings()? {
@@ -251,9 +257,11 @@ pub(crate) fn at(rows: &mut impl Rows, group: Gid) -> Result<(IndexSettings, Gid
     }
     let (mut above, mut steps) = (group, 0);
     loop {
-        let parent = parent_of_group(rows, above)?;
-        if let Some(own) = own(rows, above)? {
-            settings = settings.or(own);
+        let Some(parent) = parent(rows, above)? else {
+            fail!(NotFound, "the group {above:#x} was deleted: open it again by its path");
+        };
+        if let Some(row) = rows.glance(Table::IndexSettings, &id_key(above))? {
+            settings = settings.or(IndexSettings::parse(&row)?);
             if tag == 0 && parent != 0 {
                 tag = above;
             }
@@ -266,11 +274,6 @@ pub(crate) fn at(rows: &mut impl Rows, group: Gid) -> Result<(IndexSettings, Gid
             fail!(Corrupt, "the groups above {group:#x} form a loop: run verify");
         }
     }
-}
-
-/// The mode of a new object in a group.
-pub(crate) fn mode_at(rows: &mut impl Rows, group: Gid) -> Result<IndexMode> {
-    Ok(at(rows, group)?.0.mode.unwrap_or_default())
 }
 
 #[cfg(test)]

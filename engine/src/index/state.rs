@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::column_key::ColumnKey;
 use super::hints::{Hint, Hints};
+use super::mode_cache::ModeCache;
 use crate::realm::lock;
 
 /// Dead positions after which maintenance looks at the segments.
@@ -27,6 +28,8 @@ pub(crate) struct IndexState {
     queue_max: AtomicU64,
     /// Whether somebody of this process is at it.
     busy: AtomicBool,
+    /// The modes of new objects.
+    pub modes: ModeCache,
     /// What queries would have done, and whether one has asked for something.
     hints: Mutex<Hints>,
     asked: AtomicBool,
@@ -42,6 +45,7 @@ impl Default for IndexState {
             queued: AtomicU64::new(0),
             queue_max: AtomicU64::new(65_536),
             busy: AtomicBool::new(false),
+            modes: ModeCache::default(),
             hints: Mutex::default(),
             asked: AtomicBool::new(false),
         }

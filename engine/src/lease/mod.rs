@@ -61,7 +61,7 @@ const SPARE_TRIES: u32 = 1000;
 pub(crate) const PIN: u64 = 0;
 
 /// A random id that no file in `dir` carries is as good as certain; `rename` settles the rest.
-fn random_id() -> Result<u64> {
+pub(crate) fn random_id() -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes)
         .map_err(|e| Error::new(Kind::Os, format!("the kernel gives no random bytes: {e}")))?;

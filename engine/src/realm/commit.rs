@@ -17,6 +17,7 @@ use crate::catalog::{Headroom, Table, WriteTxn};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::id::Oid;
+use crate::index::directory::Finder;
 use crate::index::{self, IndexMode, Touch};
 use crate::realm::core::{Core, Inside};
 use crate::rows::{Reserved, Row, Rows, RowsMut};
@@ -32,6 +33,8 @@ pub(crate) struct Changes<'env> {
     died: u64,
     /// Whether tail or queue were touched.
     touched: bool,
+    /// Where what goes is sealed.
+    finder: Finder,
 }
 
 impl Core {
@@ -91,7 +94,7 @@ impl Core {
 
 impl<'env> Changes<'env> {
     fn new(txn: WriteTxn<'env>) -> Self {
-        Changes { txn, used: 0, unindexed: 0, died: 0, touched: false }
+        Changes { txn, used: 0, unindexed: 0, died: 0, touched: false, finder: Finder::default() }
     }
 
     /// How many objects tail and queue have, if that changed.
@@ -167,6 +170,7 @@ impl RowsMut for Changes<'_> {
         self.used += reserved.extent.len as i64;
         end_reservation(&mut self.txn, reserved.lease, reserved.extent)
     }
+
     fn index(&mut self, oid: Oid, touch: Touch) -> Result<()> {
         match touch {
             Touch::New(IndexMode::None) => self.unindexed += 1,
@@ -174,7 +178,7 @@ impl RowsMut for Changes<'_> {
             _ => {}
         }
         self.touched = true;
-        self.died += u64::from(index::touched(&mut self.txn, oid, touch)?);
+        self.died += u64::from(index::touched(&mut self.txn, &mut self.finder, oid, touch)?);
         Ok(())
     }
 }

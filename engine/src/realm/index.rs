@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::fail;
 use crate::id::{Gid, Member, Oid, id_key, split_name_key};
 use crate::index::maintain::{self, Step};
+use crate::index::mode_cache;
 use crate::index::{IndexMode, IndexSettings, IndexStats, Touch, queue, settings, stats};
 use crate::object::Record;
 use crate::realm::Realm;
@@ -46,6 +47,7 @@ impl Realm {
             if !rows.has(Table::Groups, &id_key(group))? {
                 fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
             }
+            mode_cache::changed(rows)?;
             if !row.is_empty() {
                 rows.put(Table::IndexSettings, &id_key(group), &row)
             } else if rows.has(Table::IndexSettings, &id_key(group))? {

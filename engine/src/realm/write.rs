@@ -356,7 +356,8 @@ impl Core {
             let mut ids = ids;
             let oid = ids.take();
             let mut new_id = || ids.take();
-            let new = NewRecord { oid, record, index: link.index, reserved };
+            let new =
+                NewRecord { oid, record, index: link.index, modes: &self.index.modes, reserved };
             group::link(rows, &target, &new, link.overwrite, &mut new_id).map(|()| oid)
         })
     }
