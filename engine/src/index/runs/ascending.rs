@@ -39,7 +39,9 @@ pub(super) fn push(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
         let bit = at + ((number - base) >> width) as usize;
         words[bit / 64] |= 1 << (bit % 64);
     }
-    out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
 }
 
 /// Such numbers, read in place.

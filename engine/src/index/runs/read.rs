@@ -35,20 +35,6 @@ impl<'t, L: Look> Runs<'t, L> {
         Ok(Runs { runs })
     }
 
-    /// How many runs there are, how many entries they have, and how many bytes their blocks take.
-    #[cfg(test)]
-    pub(crate) fn sizes(&self) -> Result<(usize, u64, usize)> {
-        let (mut entries, mut bytes) = (0, 0);
-        for run in &self.runs {
-            entries += u64::from(run.head.entries);
-            for block in 0..run.head.blocks() {
-                let key = block_key(run.column, run.number, block as u32);
-                bytes += run.look.row(Table::IndexRuns, &key)?.map_or(0, <[u8]>::len);
-            }
-        }
-        Ok((self.runs.len(), entries, bytes))
-    }
-
     /// How many entries lie in a range, those of segments that are gone and of dead positions
     /// included: no fewer than a visit finds.
     pub(crate) fn count(&self, range: &Range<'_>) -> Result<u64> {
@@ -66,6 +52,26 @@ impl<'t, L: Look> Runs<'t, L> {
     ) -> Result<()> {
         let Some(span) = Span::new(range) else { return Ok(()) };
         self.runs.iter().try_for_each(|run| run.visit(&span, alive, &mut each))
+    }
+}
+
+#[cfg(test)]
+impl<L: Look> Runs<'_, L> {
+    /// How many runs there are, and how many entries.
+    pub(super) fn size(&self) -> (usize, u64) {
+        (self.runs.len(), self.runs.iter().map(|run| u64::from(run.head.entries)).sum())
+    }
+
+    /// How many bytes the blocks take.
+    pub(super) fn bytes(&self) -> Result<usize> {
+        let mut bytes = 0;
+        for run in &self.runs {
+            for block in 0..run.head.blocks() as u32 {
+                let key = block_key(run.column, run.number, block);
+                bytes += run.look.row(Table::IndexRuns, &key)?.map_or(0, <[u8]>::len);
+            }
+        }
+        Ok(bytes)
     }
 }
 
