@@ -6,7 +6,6 @@ parser reads, in the engine. So an expression can do what the language can, and 
 
 import datetime as dt
 import difflib
-import re
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn
 
