@@ -368,6 +368,11 @@ def _instant(value: np.datetime64 | dt.date) -> str:
     return f"{sign}{year.zfill(4)}-{month or '01'}-{day or '01'}"
 
 
+def text_of(value: "bytes | np.datetime64 | dt.date") -> str:
+    """Give bytes or an instant as the text that it is beside in queries."""
+    return _decoded(value) if isinstance(value, bytes) else _instant(value)
+
+
 def _decoded(value: bytes) -> str:
     try:
         return value.decode()
