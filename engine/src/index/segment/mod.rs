@@ -25,4 +25,6 @@ pub(crate) use bitmap::Bitmap;
 pub(crate) use build::{Built, build};
 pub(crate) use column::{Column, Marks, Slot};
 pub(crate) use head::{ColumnEntry, GroupEntry, Segment};
-pub(crate) use layout::{AttributeGroup, BUILTIN_GROUP, GroupKind, Layout, OTHER_GROUP, ROWS_MAX};
+pub(crate) use layout::{
+    AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout, OTHER_GROUP, ROWS_MAX,
+};
