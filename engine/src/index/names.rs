@@ -145,8 +145,8 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// Calls `each` with all names that contain each of these `parts`, and some others, in any order, and
-/// their numbers. Without parts these are all names.
+/// Calls `each` with all names that contain each of these `parts`, and some others, in any order,
+/// and their numbers. Without parts these are all names.
 pub(crate) fn each_with(
     look: &impl Look,
     parts: &[&str],

@@ -100,8 +100,8 @@ fn seal(txn: &mut WriteTxn<'_>, chunk: u32) -> Result<()> {
     Ok(())
 }
 
-/// Ascending groups of a chunk: how far each is from the one before; or a bit for each, where that is
-/// no longer.
+/// Ascending groups of a chunk: how far each is from the one before; or a bit for each, where that
+/// is no longer.
 fn encode(groups: impl Iterator<Item = u32> + Clone) -> Vec<u8> {
     let (mut row, mut next) = (Vec::new(), 0);
     for group in groups.clone() {

@@ -39,7 +39,9 @@ pub(super) fn push(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64
         let bit = at + ((number - base) >> width) as usize;
         words[bit / 64] |= 1 << (bit % 64);
     }
-    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
 }
 
 /// Such numbers, read in place.
@@ -174,7 +176,9 @@ mod tests {
             shift in 0_u32..64,
             asked in prop::collection::vec((any::<u64>(), any::<u64>()), 10),
         ) {
-            numbers.iter_mut().for_each(|number| *number >>= shift);
+            for number in &mut numbers {
+                *number >>= shift;
+            }
             numbers.sort_unstable();
             let mut bytes = Vec::new();
             push(&mut bytes, numbers.iter().copied());

@@ -1,7 +1,7 @@
 //! Checking runs: every entry of them, and all that a search relies on.
 //!
-//! A search believes the order of the entries, the fences, the last key and the counts, and looks no
-//! further. So `verify` reads everything, and believes nothing.
+//! A search believes the order of the entries, the fences, the last key and the counts, and looks
+//! no further. So `verify` reads everything, and believes nothing.
 
 use super::ascending::Place;
 use super::block::{Values, each_cell};
@@ -15,8 +15,8 @@ use crate::fail;
 use crate::index::cell::{Cell, total_order};
 use crate::index::column_key::ColumnKey;
 
-/// Calls `each` with segment, position and cell of every entry of a column's runs, those of segments
-/// that are gone included. An error says what is wrong with a run.
+/// Calls `each` with segment, position and cell of every entry of a column's runs, those of
+/// segments that are gone included. An error says what is wrong with a run.
 pub(crate) fn check(
     txn: &ReadTxn<'_>,
     column: ColumnKey,

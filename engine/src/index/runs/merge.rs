@@ -46,7 +46,7 @@ pub(super) fn merge_within(txn: &mut WriteTxn<'_>, limits: Limits) -> Result<boo
         if !due.is_empty() {
             let number = number_after(column, &heads)?;
             let level = due[0].1.level.saturating_add(u8::from(due.len() > 1));
-            let (segments, entries) = Collected::new(&*txn, column, &due, &living)?;
+            let (segments, entries) = Collected::of(&*txn, column, &due, &living)?;
             let old: Vec<_> = due.iter().map(|(run, head)| (*run, head.blocks() as u32)).collect();
             for (run, blocks) in old {
                 txn.delete(Table::IndexRuns, &head_key(column, run))?;
@@ -98,7 +98,9 @@ fn due<'t>(
         let blocks: usize = level.iter().map(|(_, head)| head.blocks()).sum();
         level.len() == limits.fan_out && entries <= limits.entries && blocks <= BLOCKS_MAX
     };
-    levels.iter_mut().for_each(|level| level.truncate(limits.fan_out));
+    for level in &mut levels {
+        level.truncate(limits.fan_out);
+    }
     levels.into_iter().find(fits).unwrap_or_default()
 }
 
@@ -125,7 +127,8 @@ struct Collected<'t> {
 }
 
 impl<'t> Collected<'t> {
-    fn new<L: Look>(
+    /// The segments and entries of these runs.
+    fn of<L: Look>(
         look: &'t L,
         column: ColumnKey,
         due: &[(Number, Head<'t>)],

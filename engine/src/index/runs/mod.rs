@@ -33,8 +33,6 @@ mod write;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod timing;
 
 use std::borrow::Borrow;
 

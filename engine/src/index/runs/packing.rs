@@ -41,8 +41,8 @@ const EXPONENT_MAX: u8 = 9;
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 const TOP: u64 = 1 << 63;
 
-// Powers of ten, and digits below 2^53, are exact; what else is cast is checked to come back, or is a
-// guess.
+// Powers of ten, and digits below 2^53, are exact; what else is cast is checked to come back, or is
+// a guess.
 #[allow(clippy::cast_precision_loss)]
 impl Packing {
     /// The packing of cells as they are.

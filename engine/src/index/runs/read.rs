@@ -24,7 +24,6 @@ const BLOCKS_MANY: usize = 4;
 
 /// The runs of a column.
 pub(crate) struct Runs<'t, L> {
-    look: &'t L,
     runs: Vec<Run<'t, L>>,
 }
 
@@ -33,35 +32,7 @@ impl<'t, L: Look> Runs<'t, L> {
     pub(crate) fn read(look: &'t L, column: ColumnKey) -> Result<Self> {
         let run = |(number, head)| Run { look, column, number, head };
         let runs = heads(look, column)?.into_iter().map(run).collect();
-        Ok(Runs { look, runs })
-    }
-
-    /// How many runs there are.
-    pub(crate) fn len(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// How many entries there are in all.
-    pub(crate) fn entries(&self) -> u64 {
-        self.runs.iter().map(|run| u64::from(run.head.entries)).sum()
-    }
-
-    /// How many blocks they take.
-    pub(crate) fn blocks(&self) -> usize {
-        self.runs.iter().map(|run| run.head.blocks()).sum()
-    }
-
-    /// How many bytes the blocks take.
-    pub(crate) fn bytes(&self) -> Result<u64> {
-        let mut bytes = 0;
-        for run in &self.runs {
-            for block in 0..run.head.blocks() as u32 {
-                let row =
-                    self.look.row(Table::IndexRuns, &block_key(run.column, run.number, block))?;
-                bytes += row.map_or(0, |row| row.len() as u64);
-            }
-        }
-        Ok(bytes)
+        Ok(Runs { runs })
     }
 
     /// How many entries lie in a range, those of segments that are gone and of dead positions
@@ -81,6 +52,26 @@ impl<'t, L: Look> Runs<'t, L> {
     ) -> Result<()> {
         let Some(span) = Span::new(range) else { return Ok(()) };
         self.runs.iter().try_for_each(|run| run.visit(&span, alive, &mut each))
+    }
+}
+
+#[cfg(test)]
+impl<L: Look> Runs<'_, L> {
+    /// How many runs there are, and how many entries.
+    pub(super) fn size(&self) -> (usize, u64) {
+        (self.runs.len(), self.runs.iter().map(|run| u64::from(run.head.entries)).sum())
+    }
+
+    /// How many bytes the blocks take.
+    pub(super) fn bytes(&self) -> Result<usize> {
+        let mut bytes = 0;
+        for run in &self.runs {
+            for block in 0..run.head.blocks() as u32 {
+                let key = block_key(run.column, run.number, block);
+                bytes += run.look.row(Table::IndexRuns, &key)?.map_or(0, <[u8]>::len);
+            }
+        }
+        Ok(bytes)
     }
 }
 

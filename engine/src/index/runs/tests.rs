@@ -72,13 +72,13 @@ fn range() -> impl Strategy<Value = Range<'static>> {
 }
 
 /// A catalog of its own.
-pub(super) struct Place {
+struct Place {
     _dir: tempfile::TempDir,
-    pub(super) catalog: Catalog,
+    catalog: Catalog,
 }
 
 impl Place {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         Catalog::create(dir.path(), &Options::default()).unwrap();
         let catalog = Catalog::open(dir.path(), &Options::default()).unwrap();
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// Changes the catalog, which grows where it must.
-    pub(super) fn change<T>(
+    fn change<T>(
         &self,
         change: impl Fn(&mut crate::catalog::WriteTxn<'_>) -> crate::error::Result<T>,
     ) -> T {
@@ -103,7 +103,7 @@ impl Place {
         }
     }
 
-    pub(super) fn add(&self, segment: u32, columns: &[(u32, Vec<(Cell<'static>, u16)>)]) {
+    fn add(&self, segment: u32, columns: &[(u32, Vec<(Cell<'static>, u16)>)]) {
         self.change(|txn| {
             let zone =
                 Zone { segment, sf: 1, class: Class::Number, flags: 0, extra: 0, min: 0, max: 9 };
@@ -114,7 +114,9 @@ impl Place {
 
     fn bury(&self, segment: u32, positions: &BTreeSet<u16>) {
         let mut row = vec![0_u8; 1 << 13];
-        positions.iter().for_each(|at| row[usize::from(at / 8)] |= 1 << (at % 8));
+        for at in positions {
+            row[usize::from(at / 8)] |= 1 << (at % 8);
+        }
         self.change(|txn| txn.put(Table::IndexDead, &segment.to_be_bytes(), &row));
     }
 }
@@ -174,7 +176,9 @@ proptest! {
             place.add(segment, &both);
         }
         let none = BTreeSet::new();
-        ranges.iter().for_each(|range| check(&place, &model, &none, range));
+        for range in &ranges {
+            check(&place, &model, &none, range);
+        }
         // Some segments go, and some positions die.
         model.retain(|(_, segment, _), _| !gone.contains(segment));
         place.change(|txn| gone.iter().try_for_each(|segment| zones::remove(txn, *segment, [])));
@@ -184,11 +188,17 @@ proptest! {
             let here = dead.iter().filter(|(of, _)| *of == segment).map(|(_, at)| *at).collect();
             place.bury(segment, &here);
         }
-        ranges.iter().for_each(|range| check(&place, &model, &dead, range));
-        while place.change(|txn| merge_within(txn, Limits { fan_out, entries: 3000 })) {
-            ranges.iter().take(4).for_each(|range| check(&place, &model, &dead, range));
+        for range in &ranges {
+            check(&place, &model, &dead, range);
         }
-        ranges.iter().for_each(|range| check(&place, &model, &dead, range));
+        while place.change(|txn| merge_within(txn, Limits { fan_out, entries: 3000 })) {
+            for range in ranges.iter().take(4) {
+                check(&place, &model, &dead, range);
+            }
+        }
+        for range in &ranges {
+            check(&place, &model, &dead, range);
+        }
     }
 
     #[test]
@@ -214,7 +224,9 @@ proptest! {
         let (key, mut value) = at_part.get(&rows).clone();
         // Mostly near the front, where what matters most is.
         let reach = rows[0].1.len().min(value.len());
-        damage.iter().for_each(|(at, byte)| value[at.index(reach)] = *byte);
+        for (at, byte) in &damage {
+            value[at.index(reach)] = *byte;
+        }
         if let Some(cut) = cut {
             value.truncate(cut.index(value.len()));
         }
@@ -253,7 +265,7 @@ fn many_entries_are_merged_level_by_level() {
     let txn = place.catalog.read().unwrap();
     let runs = Runs::read(&txn, 7).unwrap();
     // 22 is 112 in base 4: 1 + 1 + 2 runs.
-    assert_eq!((runs.len(), runs.entries()), (4, 22_000));
+    assert_eq!(runs.size(), (4, 22_000));
     assert!(runs.bytes().unwrap() < 22_000 * 6);
     let mut values: Vec<(f64, u32)> = (0..22_000).map(value).collect();
     values.sort_by(|a, b| a.partial_cmp(b).unwrap());
