@@ -157,3 +157,25 @@ def test_fields_are_completed(path: Path) -> None:
 
     run("index", path)
     assert "@nbytes" in completion.fields(Typed(), "@n")  # type: ignore[arg-type]
+
+
+def test_a_mode_is_given_where_things_are_made_and_later(home: Path) -> None:
+    where, file = home / "made", home / "x.npy"
+    np.save(file, np.arange(3))
+    assert run("create", where, "--size", "64MiB", "--index", "none").code == 0
+    assert run("put", where, "run/a", file).code == 0
+    assert run("put", where, "run/b", file, "--index", "async").code == 0
+    assert run("put", where, "run/c", file, "--blob", "--index", "sync").code == 0
+    assert run("index", where, "run", "--mode", "async").code == 0
+    assert run("put", where, "run/d", file).code == 0
+    with engram.open(where, "r") as pool:
+        modes = [member.index for member in pool["run"].values()]
+        assert modes == ["none", "async", "sync", "async"]
+        assert pool["run"].index_settings == {"index": "async"}
+    for words in (["put", where, "e", file], ["index", where]):
+        option = "--index" if words[0] == "put" else "--mode"
+        ended = run(*words, option, "later")
+        assert ended.code != 0
+        assert "sync" in ended.err
+    assert run("index", where, "--mode", "none", "--status").code != 0
+    assert "no group" in run("index", where, "run/a").err

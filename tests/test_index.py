@@ -231,3 +231,40 @@ def test_imported_arrays_have_the_mode_that_is_asked_for(home: Path, pool: engra
     assert reports[0].group == "a"
     assert pool["a/a001"].index == "none"
     assert pool.query("n = 1").count() == 3
+
+
+def test_a_required_group_is_made_with_settings_and_keeps_those_it_has(pool: engram.Pool) -> None:
+    made = pool.require_group("a/b", index="none", split_on=("t", 4))
+    assert made.index_settings == {"index": "none", "split_on": ("t", 4)}
+    assert pool.require_group("a/b", index="async").index_settings == made.index_settings
+    with pytest.raises(engram.ArgumentError, match="no setting of the index"):
+        pool.require_group("a/b", colour=4)  # type: ignore[call-arg]
+    pool["x"] = 1
+    with pytest.raises(engram.ExistsError):
+        pool.require_group("x", index="async")
+
+
+def test_none_forgets_one_setting(pool: engram.Pool) -> None:
+    group = pool.create_group("g", index="async", split_on=("t", 4), split_threshold=7)
+    group.set_index(split_on=None)
+    assert group.index_settings == {"index": "async", "split_threshold": 7}
+    nothing: Any = None
+    group.set_index(index=nothing, attributes_per_group=None)
+    assert group.index_settings == {"split_threshold": 7, "attributes_per_group": None}
+
+
+@pytest.mark.parametrize("wrong", [0, True, False])
+def test_attribute_groups_of_no_keys_are_refused(pool: engram.Pool, wrong: Any) -> None:
+    with pytest.raises(engram.ArgumentError, match="from 1 on, or None"):
+        pool.set_index(attributes_per_group=wrong)
+
+
+def test_objects_are_split_at_what_queries_compare_with(pool: engram.Pool) -> None:
+    pool.set_index(split_on=("day", np.datetime64("2020-01-01")))
+    assert pool.index_settings == {"split_on": ("day", "2020-01-01")}
+    pool.set_index(split_on=("day", b"noon"))
+    assert pool.index_settings == {"split_on": ("day", "noon")}
+    pool.query("day > '2019'", split_on=("day", np.datetime64("2019-01-01")))
+    assert pool.index_settings == {"split_on": ("day", "2019-01-01")}
+    with pytest.raises(engram.ArgumentError, match="NaT"):
+        pool.set_index(split_on=("day", np.datetime64("NaT")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import pickle
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -280,6 +282,70 @@ def test_columns_of_mixed_values_keep_them(pool: engram.Pool) -> None:
     assert arrow.column("big").to_pylist() == [5, 6, None]
     assert arrow.column("times").null_count == 1
     assert arrow.num_rows == 3
+
+
+def test_times_of_mixed_units_keep_their_instants(pool: engram.Pool) -> None:
+    far, fine = np.datetime64("1500-01-01"), np.datetime64("2020-01-01T00:00:00.000000001", "ns")
+    half, none = np.datetime64("2020-01-01T00:00:00.5", "ns"), np.datetime64("NaT")
+    values = {
+        "shared": (far, half),
+        "apart": (far, fine),
+        "none": (none, none),
+        "some": (none, far),
+    }
+    values |= {"distant": (np.datetime64(10**12, "Y"), far)}
+    values |= {"tiny": (np.datetime64(1, "ps"), np.datetime64(2, "ps"))}
+    for n in range(2):
+        attrs = {key: found[n] for key, found in values.items()}
+        pool.create_array(f"a{n}", [n], attrs=attrs)
+    table = pool.query().to_pandas()
+    assert [str(value) for value in table["shared"]] == [
+        "1500-01-01 00:00:00",
+        "2020-01-01 00:00:00.500000",
+    ]
+    for key in ("apart", "distant", "tiny"):
+        assert table[key].tolist() == list(values[key])
+    assert table["none"].isna().all()
+    assert table["some"].isna().tolist() == [True, False]
+    arrow = pool.query().to_arrow()
+    assert [value.isoformat() for value in arrow.column("shared").to_pylist()] == [
+        "1500-01-01T00:00:00",
+        "2020-01-01T00:00:00.500000",
+    ]
+    assert arrow.column("apart").to_pylist() == [str(far), str(fine)]
+    assert arrow.column("none").null_count == 2
+    assert arrow.column("some").null_count == 1
+
+
+def test_spans_of_units_that_share_none_keep_their_units(pool: engram.Pool) -> None:
+    for n, span in enumerate((np.timedelta64(5, "Y"), np.timedelta64(6, "D"))):
+        pool.create_array(f"a{n}", [n], attrs={"span": span})
+    assert pool.query().to_arrow().column("span").to_pylist() == ["5 years", "6 days"]
+    assert pool.query("@name = 'a1'").to_arrow().column("span").to_pylist() == [dt.timedelta(6)]
+
+
+def test_built_in_fields_are_of_one_type_whether_or_not_there_are_rows(
+    filled: engram.Pool,
+) -> None:
+    columns = ["@path", "@owner", "@shape", "@nbytes", "@created", "@modified"]
+    some, none = filled.query("n = 1"), filled.query("never = 1")
+    assert none.to_arrow(columns).schema == some.to_arrow(columns).schema
+    assert str(some.to_arrow(columns).field("@created").type) == "timestamp[ns, tz=UTC]"
+    for result in (some, none):
+        assert str(result.to_pandas()["@modified"].dtype) == "datetime64[ns, UTC]"
+
+
+def test_a_column_is_named_once(filled: engram.Pool) -> None:
+    for make in (filled.query().to_pandas, filled.query().to_arrow):
+        with pytest.raises(engram.ArgumentError, match=r"'n' is there twice"):
+            make(["n", "t", "n"])
+        with pytest.raises(engram.ArgumentError, match=r"give a list, \['n'\]"):
+            make("n")
+
+
+def test_a_result_does_not_pickle_and_says_what_does(filled: engram.Pool) -> None:
+    with pytest.raises(engram.ArgumentError, match=r"list\(r\).*n = 1"):
+        pickle.dumps(filled.query("n = 1"))
 
 
 def test_empty_results_are_empty_tables(pool: engram.Pool) -> None:

@@ -370,6 +370,11 @@ def _instant(value: np.datetime64 | dt.date) -> str:
     return "0000-01-01" if text.startswith("-") else "9999-12-31"
 
 
+def text_of(value: "bytes | np.datetime64 | dt.date") -> str:
+    """Give bytes or an instant as the text that it is beside in queries."""
+    return _decoded(value) if isinstance(value, bytes) else _instant(value)
+
+
 def _decoded(value: bytes) -> str:
     try:
         return value.decode()

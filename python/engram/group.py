@@ -168,15 +168,26 @@ class Group(Handle, MutableMapping[str, Any]):
             _engram.set_index_settings(self._realm, gid, settings)
         return Group(self._realm, gid)
 
-    def require_group(self, name: str) -> "Group":
+    def require_group(self, name: str, **index: Unpack[IndexSettings]) -> "Group":
         """Give the group at `name`, created if it is not there.
+
+        `index` is as for `create_group`, for a group that is made; one that is there keeps its own
+        settings.
 
         Raises
         ------
         ExistsError
             If the name is taken by something else than a group.
+        ArgumentError
+            If a setting is none.
 
         """
+        if index and name not in self:
+            try:
+                return self.create_group(name, **index)
+            except ExistsError:  # made by another meanwhile
+                pass
+        check_settings(index)
         return Group(
             self._realm, _engram.create_group(self._realm, self._id, name, None, b"", True)
         )
@@ -462,8 +473,9 @@ class Group(Handle, MutableMapping[str, Any]):
 
             group.set_index(index="async", attributes_per_group=8)
 
-        What is not given stays, or is forgotten with `reset`: then the group above decides.
-        `reindex` brings what is there already under them.
+        What is not given stays. What is given as None is forgotten, and the group above decides
+        (but `attributes_per_group=None` says all in one); with `reset`, so is all that is not
+        given. `reindex` brings what is there already under them.
 
         Raises
         ------
@@ -504,7 +516,7 @@ class Group(Handle, MutableMapping[str, Any]):
 
     def _hint(self, hints: dict[str, Any]) -> None:
         """Keep what a query says of the index's layout, unless it is so already."""
-        given = {name: hint for name, hint in hints.items() if hint is not None}
+        given = check_settings({name: h for name, h in hints.items() if h is not None})
         kept = _engram.index_settings(self._realm, self._id)
         if self._realm.writable and not given.items() <= kept.items():
             _engram.set_index_settings(self._realm, self._id, kept | given)

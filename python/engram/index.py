@@ -6,11 +6,15 @@ doi 10.1109/ACCESS.2021.3087502). Nothing of this changes what a query finds: it
 bytes.
 """
 
+import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, TypedDict
 
+import numpy as np
+
 from engram.errors import ArgumentError
+from engram.expression import text_of
 from engram.plain import printable
 from engram.size import human
 
@@ -79,7 +83,17 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise ArgumentError(
                 f"{name!r} is no setting of the index: there are {', '.join(sorted(_SETTINGS))}"
             )
-    return dict(settings)
+    checked = dict(settings)
+    most = settings.get("attributes_per_group")
+    if most is not None and (isinstance(most, bool) or most == 0):
+        raise ArgumentError(
+            f"attributes_per_group {most!r} is no number of keys: give one from 1 on, or None for "
+            "all in one"
+        )
+    match settings.get("split_on"):
+        case (key, bytes() | np.datetime64() | dt.date() as value):
+            checked["split_on"] = (key, text_of(value))
+    return checked
 
 
 @dataclass(frozen=True)

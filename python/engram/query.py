@@ -219,10 +219,14 @@ class QueryResult:
         @modified`, and every attribute that an object has; `group.x` is the attribute of the
         nearest group above that has it. An attribute that all have, in one dtype, keeps it; where
         some lack it, whole numbers and truth values are of pandas' nullable dtypes, and others NaN,
-        NaT or None. Values that share no dtype are Python objects.
+        NaT or None. Values that share no dtype are Python objects. Times of several units have one
+        that holds them all exactly; where there is none, they are objects too, `datetime64` scalars
+        in their own units. Built-in instants are in UTC.
 
         Raises
         ------
+        ArgumentError
+            If a column is no field, or named twice.
         UnsupportedError
             If pandas is not installed.
 
@@ -234,10 +238,13 @@ class QueryResult:
     def to_arrow(self, columns: Sequence[str] | None = None) -> "pa.Table":
         """Make a table as `to_pandas` does, for Arrow; what is missing is null.
 
-        Values that share no type of Arrow's are told as text.
+        Values that share no type of Arrow's are told as text: numbers and texts in one column, and
+        numbers that no one type holds exactly; times likewise, as ISO 8601 has them. NaT is null.
 
         Raises
         ------
+        ArgumentError
+            If a column is no field, or named twice.
         UnsupportedError
             If pyarrow is not installed.
 
@@ -252,6 +259,12 @@ class QueryResult:
         It is asked anew for that.
         """
         return Explanation(self.query, self._query.explain(self._realm, self._group))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ArgumentError(
+            f"a result does not pickle: send list(r), its handles, or r.query, {self._shortly()}, "
+            "and ask it there"
+        )
 
     def _shortly(self) -> str:
         text = printable(self.query)

@@ -33,10 +33,14 @@ _EXACT = 2**53
 
 
 class _Column(NamedTuple):
-    """Values, and which of them are missing; the values are a numpy array or a list."""
+    """Values, and which of them are missing; the values are a numpy array or a list.
+
+    `kind` is "text" or "instant" (in UTC) of a built-in field that is one, whatever its values.
+    """
 
     values: Any
     missing: NDArray[np.bool_]
+    kind: str = ""
 
 
 def pandas_of(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> "pd.DataFrame":
@@ -70,7 +74,7 @@ def _lacking(library: str) -> UnsupportedError:
 
 def _columns(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> dict[str, _Column]:
     """Read the fields of all objects that are there still."""
-    wanted = None if columns is None else [_field(name) for name in columns]
+    wanted = None if columns is None else _wanted(columns)
     keys = None if wanted is None else [key for kind, key in wanted if kind == "attr"]
     found, gone = _engram.columns(realm, oids, keys)
     infos = _engram.object_infos(realm, oids)
@@ -95,6 +99,16 @@ def _columns(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> dic
             none = _Column([None] * len(rows.infos), np.ones(len(rows.infos), bool))
             made[name] = attributes.get(key, none)
     return made
+
+
+def _wanted(columns: Sequence[str]) -> list[tuple[str, str]]:
+    """Tell what the columns' names stand for; each may come once."""
+    if isinstance(columns, str):
+        raise ArgumentError(f"columns {columns!r} is one name: give a list, [{columns!r}]")
+    for place, name in enumerate(columns):
+        if name in columns[:place]:
+            raise ArgumentError(f"column {name!r} is there twice: name each column once")
+    return [_field(name) for name in columns]
 
 
 def _field(name: str) -> tuple[str, str]:
@@ -143,11 +157,12 @@ class _Rows:
         """Give a built-in field of each."""
         read = _BUILTIN[name]
         values: Any = [read(info, path) for info, path in zip(self.infos, self.paths, strict=True)]
+        none = np.zeros(len(self.infos), bool)
         if name in _NUMBERS:
-            values = np.array(values, np.int64)
-        elif name in _TIMES:
-            values = np.array(values, "M8[ns]")
-        return _Column(values, np.zeros(len(self.infos), bool))
+            return _Column(np.array(values, np.int64), none)
+        if name in _TIMES:
+            return _Column(np.array(values, "M8[ns]"), none, "instant")
+        return _Column(values, none, "text")
 
     def of_groups(self, key: str) -> _Column:
         """Give the attribute of the nearest group above each that has it."""
@@ -194,6 +209,8 @@ def _common(parts: list[Any]) -> np.dtype[Any] | None:
     families = {_FAMILIES.get(part.dtype.kind) for part in parts}
     if len(families) != 1 or None in families:
         return None
+    if families <= {"m", "M"}:
+        return _common_time(parts)
     try:
         dtype = np.result_type(*(part.dtype for part in parts))
     except TypeError:
@@ -204,6 +221,43 @@ def _common(parts: list[Any]) -> np.dtype[Any] | None:
     ):
         return None
     return dtype.newbyteorder("=")
+
+
+def _common_time(parts: list[NDArray[Any]]) -> np.dtype[Any] | None:
+    """Find a unit in which all times of all parts are exact: the coarsest that their units share.
+
+    Where a time is too far away for that, a coarser one may do; None if none does.
+    """
+    if len({part.dtype.newbyteorder("=") for part in parts}) == 1:
+        return parts[0].dtype.newbyteorder("=")
+    named = [part for part in parts if np.datetime_data(part.dtype)[0] != "generic"]
+    if any(not np.isnat(part).all() for part in parts if part.dtype not in _dtypes(named)):
+        return None  # numbers without a unit are of no other
+    try:
+        shared = np.result_type(*_dtypes(named))
+    except TypeError:
+        return None
+    coarser = [np.dtype(f"{shared.kind}8[{unit}]") for unit in ("ns", "us", "ms", "s")]
+    for dtype in (shared, *coarser):
+        if all(_exactly(part, dtype) is not None for part in named):
+            return dtype.newbyteorder("=")
+    return None
+
+
+def _dtypes(parts: list[NDArray[Any]]) -> set[np.dtype[Any]]:
+    return {part.dtype for part in parts}
+
+
+def _exactly(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Give times in another unit; None if one of them is not exact in it, or does not fit."""
+    native = times.astype(times.dtype.newbyteorder("="))
+    try:
+        made = native.astype(dtype)
+        back = made.astype(native.dtype)
+    except (OverflowError, TypeError):
+        return None
+    same = np.array_equal(back.view(np.int64), native.view(np.int64))
+    return made if same else None
 
 
 _FAMILIES = {"b": "truth", "i": "number", "u": "number", "f": "number"} | {
@@ -227,7 +281,7 @@ def _kept(column: _Column, keep: NDArray[np.bool_]) -> _Column:
     """Leave out the rows of objects that are gone."""
     if keep.all():
         return column
-    values, missing = column
+    values, missing, _ = column
     if isinstance(values, np.ndarray):
         return _Column(values[keep], missing[keep])
     kept = [value for value, k in zip(values, keep, strict=True) if k]
@@ -236,18 +290,26 @@ def _kept(column: _Column, keep: NDArray[np.bool_]) -> _Column:
 
 def _series(pd: Any, column: _Column) -> Any:
     """Make a column of pandas'."""
-    values, missing = column
+    values, missing, kind = column
     if not isinstance(values, np.ndarray):
         return pd.Series(values, dtype=None if _are_text(values) else object)
+    if kind == "instant":
+        return pd.Series(values).dt.tz_localize("UTC")
     if missing.any() and values.dtype.kind in "iub":
         array = pd.arrays.BooleanArray if values.dtype.kind == "b" else pd.arrays.IntegerArray
         return pd.Series(array(values, missing))
     if missing.any():
         values = values.copy()
         values[missing] = "NaT" if values.dtype.kind in "mM" else np.nan
+    if values.dtype.kind in "mM":
+        told = _told(values)
+        if told is None:  # of a unit, or too far away, for pandas
+            plain = [pd.NaT if np.isnat(value) else value for value in values]
+            return pd.Series(plain, dtype=object)
+        values = told
     try:
         return pd.Series(values)
-    except (ValueError, TypeError, OverflowError):  # of a unit or a time that pandas has not
+    except (ValueError, TypeError, OverflowError):
         return pd.Series(list(values), dtype=object)
 
 
@@ -256,21 +318,34 @@ def _are_text(values: list[Any]) -> bool:
     return bool(there) and all(type(value) is str for value in there)
 
 
-_ARROW_TIMES = {"Y": "s", "M": "s", "W": "s", "D": "s", "h": "s", "m": "s"} | {
+_TOLD_TIMES = {"Y": "s", "M": "s", "W": "s", "D": "s", "h": "s", "m": "s"} | {
     unit: unit for unit in ("s", "ms", "us", "ns")
 }
 
 
+def _told(times: NDArray[Any]) -> NDArray[Any] | None:
+    """Give times in a unit that pandas and Arrow have; None if they are not exact in it."""
+    unit, _ = np.datetime_data(times.dtype)
+    if unit == "generic" and not np.isnat(times).all():
+        return None
+    return _exactly(times, np.dtype(f"{times.dtype.kind}8[{_TOLD_TIMES.get(unit, 'ns')}]"))
+
+
 def _arrow(pa: Any, column: _Column) -> Any:
     """Make a column of Arrow's."""
-    values, missing = column
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biufmM":
-        if values.dtype.kind in "mM":
-            unit, _ = np.datetime_data(values.dtype)
-            kind = f"{values.dtype.kind}8[{_ARROW_TIMES.get(unit, 'ns')}]"
-            values = values.astype(kind) if unit != "generic" else values.view("i8")
-        if values.dtype.itemsize <= np.dtype("f8").itemsize:
-            return pa.array(values, mask=missing)
+    values, missing, kind = column
+    if kind == "text":
+        return pa.array(values, pa.string())
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+        missing = missing | np.isnat(values)
+        told = _told(values)
+        if kind == "instant":
+            return pa.array(told, pa.timestamp("ns", tz="UTC"), mask=missing)
+        if told is not None:
+            return pa.array(told, mask=missing)
+    narrow = isinstance(values, np.ndarray) and values.dtype.itemsize <= np.dtype("f8").itemsize
+    if narrow and values.dtype.kind in "biuf":
+        return pa.array(values, mask=missing)
     plain = [None if m else _plain(v) for v, m in zip(values, missing, strict=True)]
     try:
         return pa.array(plain)
@@ -279,9 +354,11 @@ def _arrow(pa: Any, column: _Column) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as Python has it, where Arrow may know that."""
+    """Give a value as Python has it, where Arrow may know that; times as ISO text."""
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return [_plain(item) for item in value] if value.dtype.kind in "mM" else value.tolist()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return None if np.isnat(value) else str(value)
     if isinstance(value, np.generic) and not isinstance(value, np.longdouble):
         return value.item()
     return value

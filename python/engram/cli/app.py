@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
@@ -14,12 +14,14 @@ from typer.core import TyperCommand, TyperGroup
 import engram
 from engram.cli import completion, output
 from engram.errors import ArgumentError, NotFoundError
+from engram.index import check_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typer.models import CommandInfo
 
+    from engram.index import IndexMode
     from engram.namespace import Namespace
     from engram.pool import Pool
 
@@ -113,6 +115,12 @@ WhereArgument = Annotated[
         autocompletion=completion.members,
     ),
 ]
+IndexOption = Annotated[
+    str | None,
+    typer.Option(
+        "--index", metavar="MODE", help="When it is indexed, if not as above: sync, async or none."
+    ),
+]
 NamespaceOption = Annotated[
     str,
     typer.Option(
@@ -197,3 +205,8 @@ def object_path(path: str) -> str:
         message = f"{path!r} is the root; name an object in the pool, such as run-17/T"
         raise ArgumentError(message)
     return name
+
+
+def mode_of(mode: str | None) -> IndexMode | None:
+    """Refuse what is no mode of the index."""
+    return check_mode(cast("IndexMode | None", mode))

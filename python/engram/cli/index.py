@@ -10,15 +10,32 @@ import typer
 import engram
 from engram import _engram
 from engram.cli import completion, terminal
-from engram.cli.app import JsonOption, NamespaceOption, PoolArgument, app, clean, examples, opened
+from engram.cli.app import (
+    JsonOption,
+    NamespaceOption,
+    PoolArgument,
+    app,
+    clean,
+    examples,
+    mode_of,
+    opened,
+)
 from engram.cli.terminal import counted
 from engram.errors import ArgumentError
-from engram.index import IndexMode, check_mode
 
 if TYPE_CHECKING:
     from engram.index import IndexStats
     from engram.namespace import Namespace
     from engram.pool import Pool
+
+GroupArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="Objects below this group; all if none.",
+        autocompletion=completion.groups,
+    ),
+]
 
 _PART = 4096
 """So many objects are indexed between two looks at the progress bar."""
@@ -28,12 +45,20 @@ _PART = 4096
     epilog=examples(
         "engram index /dev/shm/run",
         "engram index /dev/shm/run --status",
+        "engram index /dev/shm/run run-17 --mode async",
         "engram index /dev/shm/run -n icesat --json",
     )
 )
 def index(
     pool: PoolArgument,
+    group: GroupArgument = "/",
     *,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODE", help="Of what is stored below it from now on: sync, async or none."
+        ),
+    ] = None,
     status: Annotated[bool, typer.Option("--status", help="Print figures alone.")] = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
@@ -41,16 +66,32 @@ def index(
     """Index what waits in the queue of async indexing, and tell what the index is made of.
 
     A process that has the pool open for writing does so by itself; this is for when there is none.
+    With --mode, it is set first; with a group, attribute groups are told of what lies below it.
     """
+    chosen = mode_of(mode)
+    if status and chosen:
+        raise ArgumentError("--status changes nothing: leave it out, or --mode")
     with opened(pool, namespace, "r" if status else "r+") as (_, root):
+        start = _group(root, group)
+        if chosen:
+            start.set_index(index=chosen)
         done = 0 if status else _drained(root)
-        stats = root.index_stats()
+        stats = start.index_stats()
     if json:
         terminal.print_json({"indexed": done, **_plain(stats)})
         return
     if not status:
         terminal.say(f"indexed {counted(done, 'object')} that waited in the queue")
     terminal.print_lines(str(stats).split("\n"))
+
+
+def _group(root: Namespace | Pool, path: str) -> engram.Group:
+    """Return the group at a path."""
+    where = clean(path)
+    start = root[where] if where else root
+    if not isinstance(start, engram.Group):
+        raise ArgumentError(f"{where!r} is no group: name one, or none for all objects")
+    return start
 
 
 def _drained(root: Namespace | Pool) -> int:
@@ -77,14 +118,7 @@ def _plain(stats: IndexStats) -> dict[str, Any]:
 )
 def reindex(
     pool: PoolArgument,
-    group: Annotated[
-        str,
-        typer.Argument(
-            metavar="GROUP",
-            help="Objects below this group; all if none.",
-            autocompletion=completion.groups,
-        ),
-    ] = "/",
+    group: GroupArgument = "/",
     *,
     mode: Annotated[
         str, typer.Option("--index", metavar="MODE", help="Their mode: sync, async or none.")
@@ -95,19 +129,8 @@ def reindex(
     """Index all objects below a group anew, those that were stored without an index too."""
     where = clean(group)
     with opened(pool, namespace, "r+") as (_, root):
-        start = root[where] if where else root
-        if not isinstance(start, engram.Group):
-            message = f"{where!r} is no group: name one, or none for all objects"
-            raise ArgumentError(message)
-        done = start.reindex(index=_mode(mode))
+        done = _group(root, group).reindex(index=mode_of(mode) or "sync")
     if json:
         terminal.print_json({"group": where, "index": mode, "objects": done})
     else:
         terminal.say(f"indexed {counted(done, 'object')} below /{where} anew, mode {mode}")
-
-
-def _mode(mode: str) -> IndexMode:
-    """Refuse what is no mode."""
-    checked: Any = check_mode(mode)  # type: ignore[arg-type]  # which is what it is for
-    found: IndexMode = checked
-    return found

@@ -6,15 +6,18 @@ import dataclasses
 import enum
 import sys
 from pathlib import Path  # noqa: TC003 - read by Typer
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import engram
 from engram.cli import terminal
-from engram.cli.app import JsonOption, PoolArgument, app, examples
+from engram.cli.app import IndexOption, JsonOption, PoolArgument, app, examples, mode_of
 from engram.errors import ArgumentError, NotFoundError, PoolNotFoundError
 from engram.size import human
+
+if TYPE_CHECKING:
+    from engram.index import IndexSettings
 
 _IN_BYTES = {"used", "free", "pending", "arena"}
 _SURVIVES = {
@@ -59,8 +62,11 @@ def create(
     force: Annotated[
         bool, typer.Option("--force", help="Accept a filesystem that has not been tried.")
     ] = False,
+    index: IndexOption = None,
 ) -> None:
     """Create a pool in a new folder."""
+    mode = mode_of(index)
+    settings: IndexSettings = {} if mode is None else {"index": mode}
     with engram.create(
         pool,
         size=size,
@@ -68,6 +74,7 @@ def create(
         durability=durability.value,
         prefault=prefault,
         force=force,
+        **settings,
     ) as made:
         terminal.say(
             f"created {made.path}: up to {human(made.size)}, durability "

@@ -13,11 +13,13 @@ import typer
 import engram
 from engram.cli import output, terminal
 from engram.cli.app import (
+    IndexOption,
     NamespaceOption,
     PathArgument,
     PoolArgument,
     app,
     examples,
+    mode_of,
     object_path,
     opened,
 )
@@ -45,7 +47,7 @@ _PIECE = 8 << 20
     epilog=examples(
         "engram put /dev/shm/run run-17/T T.npy --dims y,x",
         "make-field | engram put /dev/shm/run run-17/T -",
-        "engram put /dev/shm/run notes README.txt --blob",
+        "engram put /dev/shm/run notes README.txt --blob --index none",
     )
 )
 def put(
@@ -62,6 +64,7 @@ def put(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an object of this name.")
     ] = False,
+    index: IndexOption = None,
     namespace: NamespaceOption = "default",
 ) -> None:
     """Store an array from a NumPy file, or any bytes as a blob."""
@@ -70,9 +73,11 @@ def put(
     with opened(pool, namespace, "r+") as (_, root):
         if blob:
             with _reading(file) as stream:
-                made: Any = root.create_blob(name, stream.read(), overwrite=overwrite)
+                value = stream.read()
+                made: Any = root.create_blob(name, value, overwrite=overwrite, index=mode_of(index))
         else:
-            made = _put_array(root, name, file, dims=names, overwrite=overwrite)
+            more: Any = {"dims": names, "overwrite": overwrite, "index": mode_of(index)}
+            made = _put_array(root, name, file, more)
         what = "blob" if blob else f"{made.dtype} {' x '.join(map(str, made.shape)) or 'scalar'}"
         terminal.say(f"{made.path}: {what}, {human(made.nbytes)}")
 
@@ -145,19 +150,18 @@ def _put_array(
     root: Group,
     name: str,
     file: str,
-    *,
-    dims: tuple[str, ...] | None,
-    overwrite: bool,
+    more: dict[str, Any],
 ) -> Any:
-    """Copy a NumPy file straight into the pool's memory, or a NumPy stream through ours."""
+    """Copy a NumPy file straight into the pool's memory, or a NumPy stream through ours.
+
+    `more` is given where the array is made: dims, overwrite, index.
+    """
     value = _load(file)
     if value.nbytes < _PIECE:
-        return root.create_array(name, data=value, dims=dims, overwrite=overwrite)
+        return root.create_array(name, data=value, **more)
     with (
         terminal.Bar(file, value.nbytes) as bar,
-        root.allocate(
-            name, shape=value.shape, dtype=value.dtype, dims=dims, overwrite=overwrite
-        ) as memory,
+        root.allocate(name, shape=value.shape, dtype=value.dtype, **more) as memory,
     ):
         for region in regions(value.shape, None, value.itemsize, _PIECE):
             memory[region] = value[region]
