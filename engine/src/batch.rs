@@ -284,11 +284,6 @@ impl Overlay {
         matches!(self.layers[table as usize].change(key), Some(Change::Put(_)))
     }
 
-    /// The objects that the list makes, changes or removes, and what becomes of them in the index.
-    pub(crate) fn touched(&self) -> impl Iterator<Item = (Oid, Touch)> {
-        self.touched.iter().map(|(oid, touch)| (*oid, *touch))
-    }
-
     /// The bytes that the list will put into the catalog, about.
     pub(crate) fn bytes_put(&self) -> u64 {
         self.layers.iter().map(Layer::bytes_put).sum()

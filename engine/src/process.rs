@@ -58,21 +58,22 @@ pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
         // In a forked child the catalog is opened here, and may be refused.
         core.enter()?;
         core.add_session();
-        return begin_work(Arc::clone(core), purpose);
+        begin_work(core, purpose);
+        return Ok(Arc::clone(core));
     }
     let core = Arc::new(open(setup, purpose)?);
     let _ = core.me.set(Arc::downgrade(&core));
     registry.insert(key, Arc::clone(&core));
-    begin_work(core, purpose)
+    begin_work(&core, purpose);
+    Ok(core)
 }
 
 /// Who opens a realm to work with it sees to what is queued there.
-fn begin_work(core: Arc<Core>, purpose: Purpose) -> Result<Arc<Core>> {
+fn begin_work(core: &Core, purpose: Purpose) {
     if purpose == Purpose::Use {
         // Nothing is lost if it cannot be looked at now.
         let _ = core.ring_if_queued();
     }
-    Ok(core)
 }
 
 /// Starts a thread that signals pass by: a program's handlers run in its own threads. `false` if

@@ -69,11 +69,11 @@ fn processes_that_write_at_once_leave_a_whole_index() {
         for _ in 0..400 {
             change(&realm, &mut random, "own-parent");
         }
-        peers.into_iter().for_each(|peer| {
+        for peer in peers {
             peer.line.expect(1);
             peer.line.expect(2);
             peer.finish();
-        });
+        }
         sound(&fixture.path);
         let stats = realm.index_stats().unwrap();
         assert!(stats.seals > 100 && stats.segments > 3, "{stats:?}");

@@ -23,7 +23,7 @@ fn corpus(realm: &Realm, granules: u64) {
         for object in 0..2167_u64 {
             let at = granule * 2167 + object;
             let mixed =
-                (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64;
+                f64::from((at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32) / 2.0_f64.powi(32);
             let attrs = vec![
                 ("orbit_num".to_owned(), int(granule as i64 / 3)),
                 ("sky_version".to_owned(), Value::text("4.1")),
@@ -31,7 +31,7 @@ fn corpus(realm: &Realm, granules: u64) {
                 ("level".to_owned(), int((object % 5) as i64)),
                 ("word".to_owned(), Value::text(["a", "bb", "ccc", "dddd"][object as usize % 4])),
                 ("d_lat".to_owned(), number(mixed * 180.0 - 90.0)),
-                ("d_lon".to_owned(), number(at as f64 / 1000.0)),
+                ("d_lon".to_owned(), number(f64::from(at as u32) / 1000.0)),
             ];
             let new = NewObject {
                 class: Class::Array,

@@ -45,7 +45,8 @@ impl<'a> Peek<'a> {
         }
     }
 
-    /// The rows of a table, keyed by ids, that the batch changes, in order; `None` where it removes.
+    /// The rows of a table, keyed by ids, that the batch changes, in order; `None` where it removes
+    /// one.
     pub(crate) fn changed(&self, table: Table) -> Result<Vec<ChangedRow<'a>>> {
         let Some(over) = self.over else { return Ok(Vec::new()) };
         let mut changed = Vec::new();

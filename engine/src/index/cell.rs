@@ -279,6 +279,8 @@ fn extended(bits: u128) -> f64 {
         0x7fff => f64::NAN,
         _ if fraction == 0 => 0.0,
         _ if exponent - 16383 > 1023 => f64::INFINITY,
+        // Rounded, as every conversion of such a number is.
+        #[expect(clippy::cast_precision_loss)]
         _ => fraction as f64 * 2.0_f64.powi(-63) * 2.0_f64.powi(exponent - 16383),
     }
 }
@@ -350,6 +352,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "these are exact")]
     fn odd_floats_are_read() {
         assert_eq!(half(0x3c00), 1.0);
         assert_eq!(half(0xc000), -2.0);

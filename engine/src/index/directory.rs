@@ -2,8 +2,8 @@
 //! dead.
 //!
 //! The zones of the column `OID` list every segment with its least and greatest OID and its family.
-//! A position is *dead* when its object was deleted, or has changed and is in the tail again (or
-//! in a newer segment). Dead positions are bits of one row of `index_dead` for each segment that has
+//! A position is *dead* when its object was deleted, or has changed and is in the tail again (or in
+//! a newer segment). Dead positions are bits of one row of `index_dead` for each segment that has
 //! any. An object has one live position at most.
 
 use super::column_key::OID;

@@ -95,7 +95,7 @@ impl Family {
             common += usize::from(keys.binary_search(&key).is_ok());
         }
         let all = usual + keys.len() - common;
-        if all == 0 { 1.0 } else { common as f64 / all as f64 }
+        if all == 0 { 1.0 } else { f64::from(common as u32) / f64::from(all as u32) }
     }
 
     /// Counts objects with these keys, which came from the tail. Of very many keys the rarest are
@@ -121,7 +121,9 @@ impl Family {
     pub(crate) fn layout(&self, lasting: bool) -> Layout {
         let mut groups = self.groups.clone();
         if !lasting {
-            groups.iter_mut().for_each(|group| group.kind = GroupKind::Columns);
+            for group in &mut groups {
+                group.kind = GroupKind::Columns;
+            }
         }
         Layout { family: self.id, groups }
     }

@@ -9,8 +9,6 @@ pub(crate) trait Look {
     fn row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>>;
     /// The rows from the first whose key is at least `from`.
     fn rows(&self, table: Table, from: &[u8]) -> Result<Cursor<'_>>;
-    /// How many rows a table has.
-    fn count(&self, table: Table) -> Result<u64>;
 }
 
 impl Look for ReadTxn<'_> {
@@ -21,10 +19,6 @@ impl Look for ReadTxn<'_> {
     fn rows(&self, table: Table, from: &[u8]) -> Result<Cursor<'_>> {
         self.seek(table, from)
     }
-
-    fn count(&self, table: Table) -> Result<u64> {
-        self.entries(table)
-    }
 }
 
 impl Look for WriteTxn<'_> {
@@ -34,9 +28,5 @@ impl Look for WriteTxn<'_> {
 
     fn rows(&self, table: Table, from: &[u8]) -> Result<Cursor<'_>> {
         self.seek(table, from)
-    }
-
-    fn count(&self, table: Table) -> Result<u64> {
-        self.entries(table)
     }
 }

@@ -1,8 +1,8 @@
 //! The index: Group Split and Merge over sealed column segments.
 //!
-//! The idea is GSM's (MOSIQS, IEEE Access 2021, doi 10.1109/ACCESS.2021.3087502): objects of one kind
-//! carry the same keys, so keys are indexed together, in groups that split and merge. Here each
-//! group of keys is a column group of sealed segments.
+//! The idea is GSM's (MOSIQS, IEEE Access 2021, doi 10.1109/ACCESS.2021.3087502): objects of one
+//! kind carry the same keys, so keys are indexed together, in groups that split and merge. Here
+//! each group of keys is a column group of sealed segments.
 //!
 //! *An index row is never a copy of attributes.* Records have them; the index says where it has
 //! looked. So an object is at exactly one place:

@@ -23,23 +23,7 @@ pub(crate) struct Range<'a> {
     pub high: Option<Bound<'a>>,
 }
 
-impl<'a> Range<'a> {
-    /// What equals this.
-    pub(crate) fn equal(cell: &Cell<'a>) -> Self {
-        let bound = || Some(Bound { cell: cell.clone(), inclusive: true });
-        Range { low: bound(), high: bound() }
-    }
-
-    /// What lies above this.
-    pub(crate) fn above(cell: Cell<'a>, inclusive: bool) -> Self {
-        Range { low: Some(Bound { cell, inclusive }), high: None }
-    }
-
-    /// What lies below this.
-    pub(crate) fn below(cell: Cell<'a>, inclusive: bool) -> Self {
-        Range { low: None, high: Some(Bound { cell, inclusive }) }
-    }
-
+impl Range<'_> {
     /// Whether the cell is in.
     pub(crate) fn holds(&self, cell: &Cell<'_>) -> bool {
         self.not_below(cell) && self.not_above(cell)
@@ -61,6 +45,25 @@ impl<'a> Range<'a> {
             Some(Ordering::Equal) => bound.inclusive,
             Some(Ordering::Greater) | None => false,
         })
+    }
+}
+
+#[cfg(test)]
+impl<'a> Range<'a> {
+    /// What equals this.
+    pub(crate) fn equal(cell: &Cell<'a>) -> Self {
+        let bound = || Some(Bound { cell: cell.clone(), inclusive: true });
+        Range { low: bound(), high: bound() }
+    }
+
+    /// What lies above this.
+    pub(crate) fn above(cell: Cell<'a>, inclusive: bool) -> Self {
+        Range { low: Some(Bound { cell, inclusive }), high: None }
+    }
+
+    /// What lies below this.
+    pub(crate) fn below(cell: Cell<'a>, inclusive: bool) -> Self {
+        Range { low: None, high: Some(Bound { cell, inclusive }) }
     }
 }
 

@@ -287,7 +287,9 @@ impl Sealing<'_, '_> {
             if origin == Origin::New {
                 family.seals += 1;
                 if family.parent != 0 {
-                    signatures.iter().for_each(|(keys, count)| family.count(keys, *count));
+                    for (keys, count) in &signatures {
+                        family.count(keys, *count);
+                    }
                 }
             }
             self.place_keys(leaf, &signatures, rows.len())?;

@@ -4,8 +4,8 @@
 //! apart best: at the median of the least values that its segments have of the key whose segments
 //! differ most. The family's segments are then rewritten, one in a transaction, into its children.
 //! When two children together have shrunk under a quarter of the threshold, they point back to
-//! their parent, and are rewritten into it in the same way; but not where a query or a setting asked
-//! for the split.
+//! their parent, and are rewritten into it in the same way; but not where a query or a setting
+//! asked for the split.
 
 use super::cell::Cell;
 use super::column_key::{ColumnKey, is_builtin};

@@ -34,8 +34,8 @@ pub struct QueryOptions {
     /// A hint: have families of objects with an attribute that the query names split by value, from
     /// the next maintenance on, where they have more segments than this.
     ///
-    /// No hint changes an answer, nor groups whose policy is fixed; and a process that may only read
-    /// gives none.
+    /// No hint changes an answer, nor groups whose policy is fixed; and a process that may only
+    /// read gives none.
     pub split_threshold: Option<u32>,
     /// Only objects below this group; `None` for the whole namespace. Relative paths in the query
     /// start here too.

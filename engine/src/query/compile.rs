@@ -128,7 +128,9 @@ pub(crate) fn leaves_of<'p>(node: &'p Node, leaves: &mut Vec<&'p Leaf>) {
         Node::Const(_) => {}
         Node::Not(inner) => leaves_of(inner, leaves),
         Node::All(parts) | Node::Any(parts) => {
-            parts.iter().for_each(|part| leaves_of(part, leaves));
+            for part in parts {
+                leaves_of(part, leaves);
+            }
         }
         Node::Leaf(leaf) => leaves.push(leaf),
     }

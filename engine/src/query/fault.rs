@@ -104,8 +104,11 @@ fn count<'a>(chars: impl Iterator<Item = &'a char>, room: usize) -> usize {
 fn shown(c: char) -> char {
     match c {
         '\t' => c,
-        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => '\u{fffd}',
-        '\u{2060}'..='\u{206f}' | '\u{feff}' => '\u{fffd}',
+        '\u{ad}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => '\u{fffd}',
         c if c.is_control() => '\u{fffd}',
         c => c,
     }

@@ -22,9 +22,8 @@ impl NameSet {
     /// The names that pass.
     pub(crate) fn passing(txn: &ReadTxn<'_>, predicate: &Predicate) -> Result<Self> {
         let mut set = NameSet::default();
-        let mut test = |name: &str, number: u32| match predicate.cell(&Cell::Text(name.into())) {
-            true => set.insert(number),
-            false => Ok(()),
+        let mut test = |name: &str, number: u32| {
+            if predicate.cell(&Cell::Text(name.into())) { set.insert(number) } else { Ok(()) }
         };
         for range in predicate.ranges(Class::Text) {
             let text = |bound: &Bound<Cell<'static>>| match bound {

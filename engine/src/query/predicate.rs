@@ -100,6 +100,7 @@ impl Range {
     }
 
     /// Whether a cell of the range's class, not NaN, lies in it.
+    #[cfg(test)]
     pub(crate) fn holds(&self, cell: &Cell<'_>) -> bool {
         let above = match &self.low {
             Bound::Included(low) => compare(cell, low).is_some_and(Ordering::is_ge),
@@ -223,11 +224,6 @@ impl Predicate {
     /// Whether the test is true of NaN, which no range holds.
     pub(crate) fn takes_nan(&self) -> bool {
         self.cell(&Cell::Float(f64::NAN))
-    }
-
-    /// Whether the test can be true of a value of several items, or none.
-    pub(crate) fn takes_many(&self) -> bool {
-        matches!(self, Self::Exists | Self::Contains(_))
     }
 
     /// The ranges of a class, ascending and apart, outside of which the test is false of every cell

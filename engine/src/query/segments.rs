@@ -59,10 +59,8 @@ impl<'a> Search<'a> {
             if beyond(goal, bound, entry) {
                 continue;
             }
-            let bytes = match dead {
-                true => txn.get(Table::IndexDead, &entry.segment.to_be_bytes())?,
-                false => None,
-            };
+            let bytes =
+                if dead { txn.get(Table::IndexDead, &entry.segment.to_be_bytes())? } else { None };
             let untouched = bytes.is_none() && within(excluded, entry).is_empty();
             if let (Goal::Count(count), EVERY, true) = (&mut *goal, verdicts[place], untouched) {
                 *count += u64::from(entry.rows);

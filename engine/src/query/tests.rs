@@ -62,7 +62,7 @@ fn value(number: usize) -> Option<Value> {
         // Not kept in the index: the record decides.
         7 if number.is_multiple_of(2) => Some(Value::text(&"long ".repeat(number + 110))),
         8 => Some(float(f64::NAN)),
-        _ => Some(float((number * 37 % 101) as f64 - 50.5)),
+        _ => Some(float(f64::from((number * 37 % 101) as u32) - 50.5)),
     }
 }
 

@@ -319,7 +319,8 @@ impl<'p> Ready<'p> {
 
     /// How the leaf is answered, and how many segments that leaves open.
     pub(crate) fn explain(&self, texts: &[String]) -> LeafExplanation {
-        let of = |wanted: u8| self.verdicts.iter().filter(|verdict| **verdict == wanted).count();
+        let of =
+            |wanted: u8| self.verdicts.iter().map(|is| usize::from(*is == wanted)).sum::<usize>();
         let by = match &self.how {
             How::Cells(_) if self.runs.is_some() => "a column and its sorted runs".to_owned(),
             How::Cells(_) => "the cells of a column".to_owned(),
@@ -445,7 +446,9 @@ pub(crate) fn verdicts(node: &Node, ready: &[Option<Ready<'_>>], segments: usize
         Node::Const(value) => vec![if *value { EVERY } else { NONE }; segments],
         Node::Not(inner) => {
             let mut inner = verdicts(inner, ready, segments);
-            inner.iter_mut().for_each(|verdict| *verdict = EVERY - *verdict);
+            for verdict in &mut inner {
+                *verdict = EVERY - *verdict;
+            }
             inner
         }
         Node::All(parts) => combine(parts, ready, segments, u8::min),

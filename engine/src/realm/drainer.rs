@@ -5,9 +5,9 @@
 //! for more to come, and drains in parts; after each part it leaves the writer lock to others for
 //! twice as long as the part took, unless the queue is about to be full.
 //!
-//! It keeps nothing open: it holds the core weakly, and enters it like any operation, so closing and
-//! forking wait for a part at most. It is told to stop when the last session closes. Threads do not
-//! survive a fork: the child forgets it, and has its own once it rings. Signals are for other
+//! It keeps nothing open: it holds the core weakly, and enters it like any operation, so closing
+//! and forking wait for a part at most. It is told to stop when the last session closes. Threads do
+//! not survive a fork: the child forgets it, and has its own once it rings. Signals are for other
 //! threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};

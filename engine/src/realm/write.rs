@@ -515,7 +515,8 @@ impl Core {
         self.key_at(&inside.read()?, key)
     }
 
-    /// The same in a snapshot. Keys are never taken back, so one that this process has met is known.
+    /// The same in a snapshot. Keys are never taken back, so one that this process has met is
+    /// known.
     pub(crate) fn key_at(&self, txn: &ReadTxn<'_>, key: &str) -> Result<Option<KeyId>> {
         if let Some(id) = lock(&self.keys).ids.get(key) {
             return Ok(Some(*id));

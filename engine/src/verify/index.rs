@@ -2,10 +2,10 @@
 //!
 //! Checked: each object of mode `sync` is in the tail or at one live position, and not in both; one
 //! of mode `async` too, or it is in the queue; one of mode `none` is nowhere. Nothing in the index
-//! stands for an object that is not there. Every segment decodes; the cells of its live positions are
-//! those that its records give (but for objects in the queue, which wait for that); its zones are
-//! those that its cells give; its dead positions are positions. Every name that a segment says has
-//! its number. Values that lie in runs are compared after that (see `runs`).
+//! stands for an object that is not there. Every segment decodes; the cells of its live positions
+//! are those that its records give (but for objects in the queue, which wait for that); its zones
+//! are those that its cells give; its dead positions are positions. Every name that a segment says
+//! has its number. Values that lie in runs are compared after that (see `runs`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -190,7 +190,9 @@ impl Walk<'_> {
         }
         let rows: Vec<_> = positions.into_iter().zip(extracted.rows()).collect();
         let mut compared = Bitmap::new(head.len());
-        rows.iter().for_each(|(position, _)| compared.insert(*position));
+        for (position, _) in &rows {
+            compared.insert(*position);
+        }
         places.runs.segment(segment, compared);
         self.columns(txn, entry, &head, &rows, &mut places.runs)
     }

@@ -115,13 +115,13 @@ impl Walk<'_> {
                 match wanted.get(&segment) {
                     Some(wanted) if *wanted == is => {}
                     Some(wanted) => self.problem(format!(
-                        "the runs of attribute {column} have {} entries of segment {segment}, which \
-                         has {}, or other values",
+                        "attribute {column}: runs have {} entries of segment {segment}, not \
+                         {}, or other values",
                         is.entries, wanted.entries
                     )),
                     None => self.problem(format!(
-                        "the runs of attribute {column} have {} entries of segment {segment}, which \
-                         keeps it in columns",
+                        "attribute {column}: runs have {} entries of segment {segment}, whose \
+                         values are in columns",
                         is.entries
                     )),
                 }

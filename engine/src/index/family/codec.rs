@@ -31,7 +31,9 @@ impl Family {
             self.merges,
             self.keys.len() as u64,
         ];
-        numbers.into_iter().for_each(|number| varint::push(&mut row, number));
+        for number in numbers {
+            varint::push(&mut row, number);
+        }
         for (key, count) in &self.keys {
             varint::push(&mut row, u64::from(*key));
             varint::push(&mut row, *count);

@@ -58,6 +58,7 @@ impl Bitmap {
     }
 
     /// How many positions it is over.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

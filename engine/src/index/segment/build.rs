@@ -131,7 +131,7 @@ fn gather<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Vec<Gathering<'r>> {
     for (position, row) in rows.iter().enumerate() {
         // Rows of a family have the same keys mostly, so the next column is the next cell's.
         let mut place = 0;
-        for (key, cell) in row.cells.iter() {
+        for (key, cell) in row.cells {
             if columns.get(place).is_none_or(|column| column.key != *key) {
                 place = match columns.binary_search_by_key(key, |column| column.key) {
                     Ok(found) => found,

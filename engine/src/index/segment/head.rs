@@ -68,6 +68,7 @@ impl ColumnEntry {
     }
 
     /// Whether its cells are in runs.
+    #[cfg(test)]
     pub(crate) fn in_runs(&self) -> bool {
         self.flags & IN_RUNS != 0
     }
@@ -175,6 +176,7 @@ impl<'a> Segment<'a> {
     }
 
     /// The OID at a position, if there is such a position.
+    #[cfg(test)]
     pub(crate) fn oid(&self, position: usize) -> Option<u64> {
         (position < self.len()).then(|| self.oids.get(position))
     }
@@ -220,6 +222,7 @@ impl<'a> Segment<'a> {
     }
 
     /// How many parts follow the head: 1 to this.
+    #[cfg(test)]
     pub(crate) fn parts(&self) -> u16 {
         self.groups().map(|group| group.part).max().unwrap_or(0)
     }

@@ -177,7 +177,8 @@ pub(crate) fn push(out: &mut Vec<u8>, items: &[u64]) {
 }
 
 /// Bytes that [`push`] takes for them.
-pub(crate) fn bytes(items: &[u64]) -> usize {
+#[cfg(test)]
+fn bytes(items: &[u64]) -> usize {
     choose(items).bytes
 }
 
@@ -506,7 +507,9 @@ mod tests {
                 // Whole words, none, and some of the rest.
                 let taken = |position: &usize| at < 2 || picked >> (position % 64) & 1 != 0;
                 let wanted: Vec<usize> = wanted.iter().copied().filter(taken).collect();
-                wanted.iter().for_each(|position| positions.insert(*position));
+                for position in &wanted {
+                    positions.insert(*position);
+                }
                 let mut found = vec![7];
                 ints.extend_at(&positions, &mut found);
                 let expected: Vec<u64> = wanted.iter().map(|position| items[*position]).collect();

@@ -23,8 +23,8 @@ mod tests;
 
 pub(crate) use bitmap::Bitmap;
 pub(crate) use build::{Built, build};
-pub(crate) use column::{Column, Marks, Slot};
-pub(crate) use head::{ColumnEntry, GroupEntry, Segment};
-pub(crate) use layout::{
-    AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout, OTHER_GROUP, ROWS_MAX,
-};
+#[cfg(test)]
+pub(crate) use column::Slot;
+pub(crate) use column::{Column, Marks};
+pub(crate) use head::{ColumnEntry, Segment};
+pub(crate) use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout};

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use proptest::prelude::*;
 
+use super::layout::OTHER_GROUP;
 use super::*;
 use crate::index::cell::{Cell, total_order};
 use crate::index::column_key::{

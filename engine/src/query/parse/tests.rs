@@ -353,7 +353,10 @@ proptest! {
     }
 
     #[test]
-    fn a_query_cut_short_is_read_or_refused(query in some_query(), cut in any::<prop::sample::Index>()) {
+    fn a_query_cut_short_is_read_or_refused(
+        query in some_query(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         let written = query.to_string();
         let starts = written.char_indices().map(|(at, _)| at).collect::<Vec<_>>();
         if !starts.is_empty() {
