@@ -39,7 +39,7 @@ fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Resul
     }
     let rows: Vec<_> = extracted.rows().collect();
     let group = AttributeGroup { id: 1, columns: vec![key], kind: GroupKind::Runs };
-    let built = build(&rows, &Layout { family: 1, groups: vec![group] });
+    let built = build(&rows, &Layout { family: 1, groups: vec![group] }).unwrap();
     txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;
     for (part, block) in built.blocks.iter().enumerate() {
         txn.put(Table::IndexSegments, &part_key(segment, part as u16 + 1), block)?;
