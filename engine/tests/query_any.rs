@@ -113,7 +113,9 @@ fn run(steps: &[Step], queries: &[Query]) {
             Step::Ops(ops) => ops.iter().for_each(|op| drop(perform(&realm, op))),
             Step::Batch(ops) => {
                 realm.begin_batch().unwrap();
-                ops.iter().for_each(|op| drop(perform(&realm, op)));
+                for op in ops {
+                    let _ = perform(&realm, op);
+                }
                 check_all(&realm, queries);
                 realm.commit_batch().unwrap();
             }

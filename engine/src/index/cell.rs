@@ -69,9 +69,8 @@ impl<'a> Cells<'a> {
     pub(crate) fn indexed(self) -> Option<Cell<'a>> {
         match self {
             Cells::One(Cell::Text(text)) if text.len() > TEXT_BYTES_MAX => None,
-            Cells::One(Cell::Far(_)) => None,
+            Cells::Many(_) | Cells::One(Cell::Far(_)) => None,
             Cells::One(cell) => Some(cell),
-            Cells::Many(_) => None,
         }
     }
 }
@@ -84,14 +83,12 @@ pub(crate) fn compare(a: &Cell<'_>, b: &Cell<'_>) -> Option<Ordering> {
         (Big(a), Big(b)) => Some(a.cmp(b)),
         (Far(a), Far(b)) => Some(a.cmp(b)),
         (Far(a), Time(_)) if a.is_before() => Some(Ordering::Less),
-        (Far(_), Time(_)) => Some(Ordering::Greater),
-        (Time(_), Far(_)) => compare(b, a).map(Ordering::reverse),
         (Int(_), Big(_)) => Some(Ordering::Less),
-        (Big(_), Int(_)) => Some(Ordering::Greater),
+        (Big(_), Int(_)) | (Far(_), Time(_)) => Some(Ordering::Greater),
         (Float(a), Float(b)) => a.partial_cmp(b),
         (Int(a), Float(b)) => int_and_float(i128::from(*a), *b),
         (Big(a), Float(b)) => int_and_float(i128::from(*a), *b),
-        (Float(_), Int(_) | Big(_)) => compare(b, a).map(Ordering::reverse),
+        (Float(_), Int(_) | Big(_)) | (Time(_), Far(_)) => compare(b, a).map(Ordering::reverse),
         (Text(a), Text(b)) => Some(a.cmp(b)),
         _ => None,
     }

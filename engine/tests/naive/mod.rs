@@ -180,6 +180,7 @@ fn literal(value: &Literal) -> Plain {
 
 /// How two values compare; none where they are unlike. NaN is like numbers, in no order.
 #[allow(clippy::option_option)] // unlike, and like without an order, are two things
+#[allow(clippy::cast_precision_loss)] // see below
 fn order(a: &Plain, b: &Plain) -> Option<Option<Ordering>> {
     match (a, b) {
         (Plain::Int(a), Plain::Int(b)) => Some(Some(a.cmp(b))),
