@@ -34,6 +34,7 @@ type Told<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
 /// The attributes of objects (those of `keys`, if given), by key in byte order; and the rows of
 /// objects that are gone.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 #[allow(clippy::type_complexity)] // as the stubs tell it
 pub fn columns<'py>(
     py: Python<'py>,
@@ -51,7 +52,7 @@ pub fn columns<'py>(
         };
         for (key, value) in attrs {
             if keys.as_ref().is_none_or(|keys| keys.contains(&key)) {
-                push(py, found.entry(key).or_default(), row as u32, value)?;
+                push(py, found.entry(key).or_default(), row as u32, &value)?;
             }
         }
     }
@@ -62,25 +63,24 @@ pub fn columns<'py>(
     Ok((told.collect::<Result<Vec<_>>>()?, gone))
 }
 
-fn push<'py>(py: Python<'py>, parts: &mut Parts<'py>, row: u32, value: Value) -> Result<()> {
+fn push<'py>(py: Python<'py>, parts: &mut Parts<'py>, row: u32, value: &Value) -> Result<()> {
     let fixed = matches!(value.dtype, DType::Scalar { kind, .. } if b"biufcmM".contains(&kind));
     let fixed = fixed && value.shape.is_empty();
     let same = |part: &&mut (Option<DType>, Part<'py>)| match &part.0 {
         Some(dtype) => fixed && *dtype == value.dtype,
         None => !fixed,
     };
-    let part = match parts.iter_mut().find(same) {
-        Some((_, part)) => part,
-        None => {
-            parts.push((fixed.then(|| value.dtype.clone()), Part::default()));
-            &mut parts.last_mut().expect("one was pushed").1
-        }
+    let part = if let Some((_, part)) = parts.iter_mut().find(same) {
+        part
+    } else {
+        parts.push((fixed.then(|| value.dtype.clone()), Part::default()));
+        &mut parts.last_mut().expect("one was pushed").1
     };
     part.rows.push(row);
     if fixed {
         part.bytes.extend_from_slice(&value.data);
     } else {
-        part.objects.push(value::from_value(py, &value)?);
+        part.objects.push(value::from_value(py, value)?);
     }
     Ok(())
 }
@@ -102,6 +102,7 @@ impl<'py> Part<'py> {
 /// The keys of the attributes that objects have to queries, in byte order, each with how many of
 /// them have it.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn attribute_keys_of(
     realm: &Realm,
     oids: PyReadonlyArray1<'_, u64>,

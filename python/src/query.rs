@@ -159,6 +159,7 @@ fn fields_of(expr: &Expr, found: &mut Vec<(u8, String)>) {
 
 /// What the handles of objects are made of; None for those that are gone.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn handles<'py>(
     py: Python<'py>,
     realm: &Realm,
@@ -172,6 +173,7 @@ pub fn handles<'py>(
 
 /// All that is known of each object; None for those that are gone.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn object_infos(
     py: Python<'_>,
     realm: &Realm,
@@ -185,6 +187,7 @@ pub fn object_infos(
 
 /// The names of objects, as of one commit; None for those that are gone.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn names_of(
     py: Python<'_>,
     realm: &Realm,
@@ -196,6 +199,7 @@ pub fn names_of(
 
 /// The paths of objects, as of one commit; None for those that are gone.
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn paths_of(
     py: Python<'_>,
     realm: &Realm,

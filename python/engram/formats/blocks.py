@@ -93,7 +93,8 @@ def pieces(
         yield wanted, whole(shape)
         return
     spans = tuple(
-        max(part.stop - part.start, chunk)  # a chunk is not cut, however little of it is wanted
+        # A chunk is not cut, however little of it is wanted.
+        -(-part.stop // chunk) * chunk - part.start // chunk * chunk
         for part, chunk in zip(wanted, chunks or (1,) * len(wanted), strict=True)
     )
     block = block_shape(spans, chunks, itemsize, limit)

@@ -40,8 +40,11 @@ impl Ours {
         let options = CreateOptions { size: 64 << 20, durability, ..Default::default() };
         let pool = Pool::create(path, &options)?;
         let realm = pool.realm("default")?;
-        let settings =
-            IndexSettings { attributes_per_group: Some(plan.per_group), ..Default::default() };
+        let settings = IndexSettings {
+            attributes_per_group: Some(plan.per_group),
+            policy: Some(plan.policy),
+            ..Default::default()
+        };
         realm.set_index_settings(realm.root(), &settings)?;
         Ok(Ours { path: path.to_owned(), pool, realm })
     }
