@@ -64,6 +64,8 @@ pub use growth::Growth;
 pub use lmdb::Cursor;
 pub(crate) use lmdb::forks;
 pub use table::Table;
+#[cfg(test)]
+pub(crate) use tests::fork::without_forks;
 pub use txn::{Headroom, ReadTxn, WriteTxn};
 
 use crate::error::{Error, Kind, Result};

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use super::{Hold, IDLE, Lease, LeaseFile, PIN, PINS_MAX, Peers};
+use crate::catalog::without_forks;
 use crate::extent::Floor;
 
 /// What an allocator of another process sees now.
@@ -67,6 +68,7 @@ fn pins_beyond_the_list_keep_the_age_and_free_slots_are_used_again() {
 
 #[test]
 fn a_lease_whose_owner_is_gone_holds_nothing() {
+    let _alone = without_forks();
     let dir = tempfile::tempdir().unwrap();
     let lease = Lease::create(dir.path(), 0o600).unwrap();
     lease.pin(64, 5);

@@ -441,8 +441,11 @@ impl Core {
     /// Applies a batch's list in one commit.
     pub(crate) fn apply(&self, overlay: &Overlay) -> Result<()> {
         let inside = &self.enter()?;
-        inside.catalog().expect(overlay.bytes_put())?;
-        self.commit(inside, Headroom::Normal, |rows| overlay.apply(rows))?;
+        let bytes = overlay.bytes_put();
+        inside.catalog().expect(bytes)?;
+        // One that only deletes makes room.
+        let headroom = if bytes == 0 { Headroom::Relief } else { Headroom::Normal };
+        self.commit(inside, headroom, |rows| overlay.apply(rows))?;
         self.after_commit(inside);
         Ok(())
     }

@@ -1,13 +1,29 @@
 //! Forking with a catalog open.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Headroom, Options, commit, kind, made};
 use crate::catalog::{Catalog, Table};
 use crate::error::Kind;
 
+/// Held for reading while a forked child runs, which has a copy of every open file: until it is
+/// gone, what such a file has locked stays locked.
+static FORKS: RwLock<()> = RwLock::new(());
+
+/// A fork of this program, which lasts until this goes.
+pub(super) fn forking() -> RwLockReadGuard<'static, ()> {
+    FORKS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps this program from forking, for a test that looks at what locks are held.
+pub(crate) fn without_forks() -> RwLockWriteGuard<'static, ()> {
+    FORKS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs `child` in a forked child, and asserts that it came through.
 pub(super) fn forked(child: impl FnOnce()) {
+    let _forking = forking();
     // SAFETY: glibc's allocator survives a fork of a process with threads; the child uses it and
     // what it is given, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 use std::path::Path;
+use std::sync::RwLockReadGuard;
 
+use super::fork::forking;
 use super::{Headroom, Options, Random, commit, directory};
 use crate::catalog::{Catalog, Table};
 use crate::error::Result;
@@ -13,6 +15,7 @@ use crate::error::Result;
 struct Writer {
     pid: i32,
     acknowledged: File,
+    _forking: RwLockReadGuard<'static, ()>,
 }
 
 impl Writer {
@@ -23,6 +26,7 @@ impl Writer {
 
     /// Forks a child that does `work`, with a pipe to acknowledge what it has done.
     fn fork(work: impl FnOnce(File) -> Result<()>) -> Writer {
+        let forking = forking();
         let mut ends = [0; 2];
         // SAFETY: a place for two descriptors.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
@@ -39,7 +43,7 @@ impl Writer {
             // SAFETY: always sound.
             unsafe { libc::_exit(1) };
         }
-        Writer { pid, acknowledged: reading }
+        Writer { pid, acknowledged: reading, _forking: forking }
     }
 
     /// Waits for some acknowledgements, kills, and returns the last step acknowledged.

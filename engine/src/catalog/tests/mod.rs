@@ -1,7 +1,7 @@
 //! What the catalog promises, one claim a test.
 
 mod bound;
-mod fork;
+pub(crate) mod fork;
 mod full;
 mod kill;
 

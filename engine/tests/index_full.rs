@@ -1,0 +1,89 @@
+//! A full pool: what is sealed can be deleted there, though that takes rows of its own, and what is
+//! left over of the index's work is done once there is room.
+
+mod common;
+
+use common::{Fixture, KEEP, alone, fill_up, floats, small_tmpfs, sound};
+use engram_engine::query::parse;
+use engram_engine::{DType, IndexSettings, Kind, NewObject, QueryOptions, Realm, Value};
+
+fn put(realm: &Realm, name: &str, at: i64) -> engram_engine::Result<()> {
+    let value = |data: i64| Value {
+        dtype: DType::scalar(b'i', b'<', 8),
+        shape: Vec::new(),
+        data: data.to_le_bytes().to_vec(),
+    };
+    let attrs = vec![("few".into(), value(at % 7)), ("unique".into(), value(at * 7919))];
+    let new = NewObject { attrs, ..floats(&[1]) };
+    realm.put(realm.root(), name, &new, &[7; 8], KEEP).map(drop)
+}
+
+fn count(realm: &Realm, text: &str) -> u64 {
+    let query = parse(text).unwrap();
+    let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
+    let plain = realm.query_count(&query, &brute_force).unwrap();
+    assert_eq!(realm.query_count(&query, &QueryOptions::default()).unwrap(), plain, "{text}");
+    plain
+}
+
+#[test]
+fn sealed_objects_can_be_deleted_from_a_full_pool() {
+    let test = "sealed_objects_can_be_deleted_from_a_full_pool";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        let root = realm.root();
+        // Small segments: each has a row of dead positions of its own.
+        let settings = IndexSettings {
+            segment_rows: Some(32),
+            tail_rows: Some(32),
+            ..IndexSettings::default()
+        };
+        realm.set_index_settings(root, &settings).unwrap();
+        let mut objects = 0;
+        while objects < 4000 {
+            put(&realm, &format!("o{objects}"), objects).unwrap();
+            objects += 1;
+        }
+        realm.tend().unwrap();
+        let filler = fill_up(&mount);
+        // Until the catalog's own pages are used up; not even the index's work can be done then.
+        let refused = loop {
+            match put(&realm, &format!("o{objects}"), objects) {
+                Ok(()) => objects += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
+        let stats = realm.index_stats().unwrap();
+        assert!(stats.sealed >= 4000 && stats.dead == 0, "{stats:?}");
+        // One of each segment in turn, so that every row of dead positions is made anew.
+        let mut left: Vec<i64> = (0..objects).collect();
+        left.sort_by_key(|index| (index % 32, *index));
+        for index in left.split_off(left.len() / 2) {
+            realm.delete(root, &format!("o{index}")).unwrap();
+        }
+        assert_eq!(count(&realm, "exists(few)"), left.len() as u64);
+        sound(&fixture.path);
+        // Some at once: a batch of a few rows needs no more than what is kept back for deletions.
+        for some in left.split_off(left.len() / 2).chunks(8) {
+            realm.begin_batch().unwrap();
+            for index in some {
+                realm.delete(root, &format!("o{index}")).unwrap();
+            }
+            realm.commit_batch().unwrap();
+        }
+        assert_eq!(count(&realm, "few = 3 or unique > 0 or few = 0"), left.len() as u64);
+        sound(&fixture.path);
+        // With room again, maintenance catches up.
+        std::fs::remove_file(filler).unwrap();
+        realm.tend().unwrap();
+        let stats = realm.index_stats().unwrap();
+        assert_eq!(stats.tail + stats.sealed - stats.dead, left.len() as u64);
+        assert!(stats.dead * 2 <= stats.sealed, "{stats:?}");
+        put(&realm, "again", 1).unwrap();
+        sound(&fixture.path);
+    });
+}
