@@ -66,7 +66,9 @@ fn happen(realm: &Realm, event: &Event) {
         Event::One(op) => drop(perform(realm, op)),
         Event::Batch(ops, keep) => {
             realm.begin_batch().unwrap();
-            ops.iter().for_each(|op| drop(perform(realm, op)));
+            for op in ops {
+                let _ = perform(realm, op);
+            }
             if *keep { realm.commit_batch() } else { realm.abort_batch() }.unwrap();
         }
         Event::Tend => drop(realm.tend().unwrap()),
@@ -93,7 +95,9 @@ proptest! {
         let realm = fixture.realm();
         realm.set_index_settings(realm.root(), &first).unwrap();
         for part in events.chunks(20) {
-            part.iter().for_each(|event| happen(&realm, event));
+            for event in part {
+                happen(&realm, event);
+            }
             sound(&fixture.path);
             for query in &queries {
                 let indexed = realm.query(query, &QueryOptions::default()).unwrap().oids;

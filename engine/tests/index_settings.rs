@@ -161,8 +161,10 @@ fn objects_and_groups_move_between_tagged_groups_and_are_found_where_they_are() 
         realm.set_index_settings(make(&realm, tag), &own).unwrap();
     }
     make(&realm, "x/sub");
-    (0..4).for_each(|index| drop(put(&realm, &format!("x/o{index}"))));
-    (0..4).for_each(|index| drop(put(&realm, &format!("x/sub/o{index}"))));
+    for index in 0..4 {
+        put(&realm, &format!("x/o{index}"));
+        put(&realm, &format!("x/sub/o{index}"));
+    }
     let count = |text: &str| {
         let query = parse(text).unwrap();
         let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };

@@ -102,7 +102,9 @@ fn verify_finds_every_kind_of_damage_to_runs() {
     assert!(blocks.len() > 1);
     let (mut damages, mut finds) = (0, 0);
     for (key, row) in &blocks {
-        let gone = said(&fixture, |txn| drop(txn.delete(Table::IndexRuns, key).unwrap()));
+        let gone = said(&fixture, |txn| {
+            txn.delete(Table::IndexRuns, key).unwrap();
+        });
         assert!(gone.is_some_and(|said| said.contains("is missing")));
         for at in (0..row.len()).step_by(row.len().div_ceil(16)) {
             let mut damaged = row.clone();
@@ -118,7 +120,9 @@ fn verify_finds_every_kind_of_damage_to_runs() {
         // A whole run is gone; or there a second time, so that each of its entries is there twice.
         let run = runs.iter().filter(|(other, _)| run_of(other) == run_of(key));
         let gone = said(&fixture, |txn| {
-            run.clone().for_each(|(part, _)| drop(txn.delete(Table::IndexRuns, part).unwrap()));
+            for (part, _) in run.clone() {
+                txn.delete(Table::IndexRuns, part).unwrap();
+            }
         });
         assert!(gone.is_some_and(|said| said.contains("entries of segment")));
         let twice = said(&fixture, |txn| {
@@ -171,7 +175,9 @@ fn verify_finds_positions_that_are_alive_again() {
     let revived = said(&fixture, |txn| {
         let dead = rows(txn, Table::IndexDead);
         assert!(!dead.is_empty());
-        dead.iter().for_each(|(key, _)| drop(txn.delete(Table::IndexDead, key).unwrap()));
+        for (key, _) in dead {
+            txn.delete(Table::IndexDead, &key).unwrap();
+        }
     });
     assert!(revived.is_some_and(|said| said.contains("which is not there")));
     let (pool, path) = (Pool::open(&fixture.path, Mode::ReadWrite, true).unwrap(), &fixture.path);

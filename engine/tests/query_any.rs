@@ -110,10 +110,16 @@ fn run(steps: &[Step], queries: &[Query]) {
     for (place, step) in steps.iter().enumerate() {
         let queries = &queries[place % queries.len()..];
         match step {
-            Step::Ops(ops) => ops.iter().for_each(|op| drop(perform(&realm, op))),
+            Step::Ops(ops) => {
+                for op in ops {
+                    let _ = perform(&realm, op);
+                }
+            }
             Step::Batch(ops) => {
                 realm.begin_batch().unwrap();
-                ops.iter().for_each(|op| drop(perform(&realm, op)));
+                for op in ops {
+                    let _ = perform(&realm, op);
+                }
                 check_all(&realm, queries);
                 realm.commit_batch().unwrap();
             }

@@ -28,6 +28,8 @@ mod engram_miqs {
     use crate::corpus::{Corpus, Item};
     use crate::index;
 
+    // As `map_err` gives it.
+    #[expect(clippy::needless_pass_by_value)]
     fn refused(error: impl ToString) -> PyErr {
         PyValueError::new_err(error.to_string())
     }
@@ -61,6 +63,8 @@ mod engram_miqs {
         }
 
         /// Takes in a corpus from its file.
+        // As Python gives it.
+        #[expect(clippy::needless_pass_by_value)]
         fn load(&mut self, path: PathBuf) -> PyResult<()> {
             let corpus = Corpus::read(&path).map_err(refused)?;
             for place in 0..corpus.len() {
