@@ -21,7 +21,6 @@ import engram
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-_NS_MOST = 2**63 - 1
 _NS_UNITS = {
     "ns": 1,
     "us": 10**3,
@@ -108,7 +107,7 @@ def _time(when: np.datetime64) -> Item:
         ns = count // _FINE_UNITS[unit]
     else:
         ns = count * _NS_UNITS[unit]
-    return Item("time", max(-_NS_MOST, min(ns, _NS_MOST)))
+    return Item("time", ns)
 
 
 def literal_items(value: Any) -> list[Item]:
@@ -116,7 +115,7 @@ def literal_items(value: Any) -> list[Item]:
     if not isinstance(value, str):
         return [Item("number", value)]
     found = [Item("text", value)]
-    if re.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?", value):
+    if re.fullmatch(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?)?)?", value):
         found.append(_time(np.datetime64(value.replace(" ", "T"))))
     return found
 

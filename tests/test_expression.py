@@ -84,8 +84,10 @@ def test_an_expression_is_written_in_the_query_language(expression: Expression, 
         (np.datetime64("2017-09"), 'x = "2017-09-01"'),
         (np.datetime64("2017-09-01T10", "h"), 'x = "2017-09-01T10"'),
         (np.datetime64("2017-09-01T10:00", "ns"), 'x = "2017-09-01T10:00:00.000000000"'),
-        (np.datetime64("12017-09-01"), 'x = "9999-12-31"'),
-        (np.datetime64("-0044-03-15"), 'x = "0000-01-01"'),
+        (np.datetime64("12017-09-01"), 'x = "12017-09-01"'),
+        (np.datetime64("-0044-03-15"), 'x = "-0044-03-15"'),
+        (np.datetime64("0987"), 'x = "0987-01-01"'),
+        (np.datetime64("-44-03"), 'x = "-0044-03-01"'),
         (dt.date(2017, 9, 1), 'x = "2017-09-01"'),
         (dt.datetime(2017, 9, 1, 10), 'x = "2017-09-01T10:00:00"'),  # noqa: DTZ001 - it is UTC
         (

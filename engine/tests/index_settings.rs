@@ -163,6 +163,8 @@ fn objects_and_groups_move_between_tagged_groups_and_are_found_where_they_are() 
     make(&realm, "x/sub");
     for index in 0..4 {
         put(&realm, &format!("x/o{index}"));
+    }
+    for index in 0..4 {
         put(&realm, &format!("x/sub/o{index}"));
     }
     let count = |text: &str| {

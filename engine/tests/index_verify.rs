@@ -175,8 +175,8 @@ fn verify_finds_positions_that_are_alive_again() {
     let revived = said(&fixture, |txn| {
         let dead = rows(txn, Table::IndexDead);
         assert!(!dead.is_empty());
-        for (key, _) in dead {
-            txn.delete(Table::IndexDead, &key).unwrap();
+        for (key, _) in &dead {
+            txn.delete(Table::IndexDead, key).unwrap();
         }
     });
     assert!(revived.is_some_and(|said| said.contains("which is not there")));

@@ -6,7 +6,6 @@ parser reads, in the engine. So an expression can do what the language can, and 
 
 import datetime as dt
 import difflib
-import re
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn
 
@@ -352,7 +351,7 @@ def _float(value: float) -> str:
 
 
 def _instant(value: np.datetime64 | dt.date) -> str:
-    """Write an instant as the language reads it; one beyond its years as the last of them."""
+    """Write an instant as the language reads it."""
     if value != value:  # noqa: PLR0124 - what NaT is
         raise ArgumentError("NaT is equal to nothing: no comparison with it is ever true")
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
@@ -362,12 +361,11 @@ def _instant(value: np.datetime64 | dt.date) -> str:
             value = value.replace(tzinfo=None)
     if isinstance(value, dt.date):
         return value.isoformat()
-    if np.datetime_data(value.dtype)[0] in {"Y", "M"}:
-        value = value.astype("M8[D]")
     text = str(value)
-    if re.match(r"\d{4}-", text):
-        return text
-    return "0000-01-01" if text.startswith("-") else "9999-12-31"
+    sign = "-" if text.startswith("-") else ""
+    year, _, rest = text.removeprefix(sign).partition("-")
+    month, _, day = rest.partition("-")
+    return f"{sign}{year.zfill(4)}-{month or '01'}-{day or '01'}"
 
 
 def text_of(value: "bytes | np.datetime64 | dt.date") -> str:

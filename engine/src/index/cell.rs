@@ -29,10 +29,29 @@ pub(crate) enum Cell<'a> {
     Float(f64),
     /// A string.
     Text(Cow<'a, str>),
-    /// An instant: ns since 1970, those beyond the range at its ends.
+    /// An instant: ns since 1970.
     Time(i64),
+    /// An instant before 1677 or after 2262, which so many ns do not reach.
+    Far(Far),
     /// There, but equal to nothing.
     Other,
+}
+
+/// The ns since 1970 of an instant that 64 bits cannot count: the high and the low word, in which
+/// they are in order. (As one `i128` they would make every cell larger.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Far(i64, u64);
+
+impl Far {
+    /// Whether it is before every [`Cell::Time`]; it is after them all otherwise.
+    pub(crate) fn is_before(self) -> bool {
+        self.0 < 0
+    }
+
+    /// The ns since 1970.
+    pub(crate) fn ns(self) -> i128 {
+        i128::from(self.0) << 64 | i128::from(self.1)
+    }
 }
 
 /// What a value is made of.
@@ -46,27 +65,30 @@ pub(crate) enum Cells<'a> {
 
 impl<'a> Cells<'a> {
     /// What the index keeps of the value; `None` where it keeps nothing and the record decides.
+    /// So columns, zones and runs know no instant but those of 64 bits.
     pub(crate) fn indexed(self) -> Option<Cell<'a>> {
         match self {
             Cells::One(Cell::Text(text)) if text.len() > TEXT_BYTES_MAX => None,
+            Cells::Many(_) | Cells::One(Cell::Far(_)) => None,
             Cells::One(cell) => Some(cell),
-            Cells::Many(_) => None,
         }
     }
 }
 
 /// How two cells compare; `None` where they are of unlike types, or one of them is NaN.
 pub(crate) fn compare(a: &Cell<'_>, b: &Cell<'_>) -> Option<Ordering> {
-    use Cell::{Big, Float, Int, Text, Time};
+    use Cell::{Big, Far, Float, Int, Text, Time};
     match (a, b) {
         (Int(a), Int(b)) | (Time(a), Time(b)) => Some(a.cmp(b)),
         (Big(a), Big(b)) => Some(a.cmp(b)),
+        (Far(a), Far(b)) => Some(a.cmp(b)),
+        (Far(a), Time(_)) if a.is_before() => Some(Ordering::Less),
         (Int(_), Big(_)) => Some(Ordering::Less),
-        (Big(_), Int(_)) => Some(Ordering::Greater),
+        (Big(_), Int(_)) | (Far(_), Time(_)) => Some(Ordering::Greater),
         (Float(a), Float(b)) => a.partial_cmp(b),
         (Int(a), Float(b)) => int_and_float(i128::from(*a), *b),
         (Big(a), Float(b)) => int_and_float(i128::from(*a), *b),
-        (Float(_), Int(_) | Big(_)) => compare(b, a).map(Ordering::reverse),
+        (Float(_), Int(_) | Big(_)) | (Time(_), Far(_)) => compare(b, a).map(Ordering::reverse),
         (Text(a), Text(b)) => Some(a.cmp(b)),
         _ => None,
     }
@@ -100,13 +122,18 @@ pub(crate) fn rank(cell: &Cell<'_>) -> u8 {
     match cell {
         Cell::Float(value) if value.is_nan() => 1,
         Cell::Int(_) | Cell::Big(_) | Cell::Float(_) => 0,
-        Cell::Time(_) => 2,
+        Cell::Time(_) | Cell::Far(_) => 2,
         Cell::Text(_) => 3,
         Cell::Other => 4,
     }
 }
 
 impl Cell<'_> {
+    /// The instant so many ns after 1970 begins.
+    pub(crate) fn instant(ns: i128) -> Cell<'static> {
+        i64::try_from(ns).map_or(Cell::Far(Far((ns >> 64) as i64, ns as u64)), Cell::Time)
+    }
+
     /// The same with a string of its own.
     pub(crate) fn into_owned(self) -> Cell<'static> {
         match self {
@@ -115,6 +142,7 @@ impl Cell<'_> {
             Cell::Big(value) => Cell::Big(value),
             Cell::Float(value) => Cell::Float(value),
             Cell::Time(value) => Cell::Time(value),
+            Cell::Far(value) => Cell::Far(value),
             Cell::Other => Cell::Other,
         }
     }
@@ -285,7 +313,7 @@ fn extended(bits: u128) -> f64 {
     }
 }
 
-/// A datetime of numpy's as ns since 1970.
+/// A datetime of numpy's as ns since 1970: exact, but for what is below a nanosecond.
 fn instant(count: i64, unit: Option<(Unit, u32)>) -> Cell<'static> {
     const DAY: i128 = 86_400_000_000_000;
     let Some((unit, step)) = unit else { return Cell::Other };
@@ -308,7 +336,7 @@ fn instant(count: i64, unit: Option<(Unit, u32)>) -> Cell<'static> {
         Unit::Femtosecond => count.div_euclid(1_000_000),
         Unit::Attosecond => count.div_euclid(1_000_000_000),
     };
-    Cell::Time(ns.clamp(i128::from(i64::MIN + 1), i128::from(i64::MAX)) as i64)
+    Cell::instant(ns)
 }
 
 /// Days from 1970-01-01 to the first of the month that lies so many months after it.
@@ -322,7 +350,8 @@ pub(crate) fn days_to_month(months: i128) -> i128 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, compare, days_to_month, extended, half, total_order};
+    use super::{Cell, Cells, compare, days_to_month, extended, half, instant, total_order};
+    use crate::dtype::Unit;
     use std::cmp::Ordering;
 
     #[test]
@@ -340,6 +369,35 @@ mod tests {
         assert_eq!(compare(&Cell::Int(0), &Cell::Float(f64::NAN)), None);
         assert_eq!(compare(&Cell::Int(0), &Cell::Text("0".into())), None);
         assert_eq!(total_order(&Cell::Float(f64::NAN), &Cell::Int(9)), Ordering::Greater);
+    }
+
+    #[test]
+    fn instants_of_every_unit_are_in_order() {
+        let units = [(Unit::Year, -970), (Unit::Month, -11_639), (Unit::Day, -354_253)];
+        let far = units.map(|(unit, count)| instant(count, Some((unit, 1))));
+        let ages = [i64::MIN + 1, -10_i64.pow(12), 10_i64.pow(12), i64::MAX];
+        let [first, early, late, last] = ages.map(|years| instant(years, Some((Unit::Year, 1))));
+        let [long_ago, near] = [Cell::Time(i64::MIN), Cell::Time(i64::MAX)];
+        let mut sorted = vec![&first, &early];
+        sorted.extend(&far);
+        sorted.extend([&long_ago, &near, &late, &last]);
+        for pair in sorted.windows(2) {
+            assert_eq!(compare(pair[0], pair[1]), Some(Ordering::Less), "{pair:?}");
+            assert_eq!(total_order(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
+        }
+        let [year, month, day] = [(Unit::Year, 1), (Unit::Month, 12), (Unit::Day, 365)]
+            .map(|(unit, of_year)| instant(-1000 * of_year, Some((unit, 1))));
+        assert_eq!(compare(&year, &month), Some(Ordering::Equal));
+        assert_eq!(compare(&month, &day), Some(Ordering::Less), "without leap days");
+        assert!(Cells::One(year).indexed().is_none());
+        assert!(Cells::One(near).indexed().is_some());
+    }
+
+    #[test]
+    fn cells_are_three_words() {
+        assert_eq!(size_of::<Cell<'_>>(), 24);
+        let Cell::Far(far) = Cell::instant(-(1 << 90) + 7) else { panic!("too far for 64 bits") };
+        assert_eq!(far.ns(), -(1 << 90) + 7);
     }
 
     #[test]

@@ -30,6 +30,9 @@ use crate::realm::meta_u64;
 /// The most families that the keys of a tag's objects may form.
 const ROOTS_MAX: usize = 64;
 
+/// The most keys that a family gives groups to; it counts twice as many.
+const KEYS_MAX: usize = 1024;
+
 /// The row of `meta` with the next family's number.
 const NEXT_FAMILY: &[u8] = b"next_family";
 
@@ -95,7 +98,8 @@ impl Family {
         if all == 0 { 1.0 } else { f64::from(common as u32) / f64::from(all as u32) }
     }
 
-    /// Counts objects with these keys, which came from the tail.
+    /// Counts objects with these keys, which came from the tail. Of very many keys the rarest are
+    /// forgotten: segments keep such columns all the same, in a group for all others.
     pub(crate) fn count(&mut self, keys: &[ColumnKey], objects: u64) {
         self.objects += objects;
         for key in keys {
@@ -103,6 +107,12 @@ impl Family {
                 Ok(place) => self.keys[place].1 += objects,
                 Err(place) => self.keys.insert(place, (*key, objects)),
             }
+        }
+        if self.keys.len() > 2 * KEYS_MAX {
+            self.keys.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+            self.keys.truncate(KEYS_MAX);
+            self.keys.sort_unstable_by_key(|(key, _)| *key);
+            self.forget_groups();
         }
     }
 
@@ -272,7 +282,9 @@ pub(crate) fn take_number(txn: &mut WriteTxn<'_>, counter: &[u8]) -> Result<u32>
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Family, Split, is_high};
+    use super::groups::Occurrence;
+    use super::{Cell, Family, KEYS_MAX, Split, is_high};
+    use crate::index::settings::IndexSettings;
 
     #[test]
     fn likeness_counts_what_most_objects_have() {
@@ -283,6 +295,24 @@ mod tests {
         assert!((family.likeness(&[1, 2, 3, 4]) - 0.75).abs() < 1e-9);
         assert!(family.likeness(&[7, 8]) < 0.1);
         assert!((Family::default().likeness(&[]) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn of_very_many_keys_a_family_remembers_the_most_usual() {
+        let mut family = Family::default();
+        for object in 0..3000 {
+            let keys: Vec<u32> =
+                [1, 2].into_iter().chain(10 + 20 * object..30 + 20 * object).collect();
+            family.count(&keys, 1);
+            let signatures = [(keys, 1)];
+            family.place_keys(&Occurrence::new(&signatures), &IndexSettings::default().effective());
+        }
+        assert!(family.keys.len() <= 2 * KEYS_MAX, "{}", family.keys.len());
+        assert_eq!(family.keys[..2], [(1, 3000), (2, 3000)]);
+        let placed: Vec<u32> =
+            family.groups.iter().flat_map(|group| group.columns.clone()).collect();
+        assert!(placed.len() <= KEYS_MAX, "{}", placed.len());
+        assert!(placed.contains(&1) && placed.contains(&2));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! 1. *Seal* the tail once it has `tail_rows`.
 //! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
 //! 3. *Unite* small segments of a family: all of them, once they fill a segment or are
-//!    [`SMALL_MAX`]. So each object is read about twice on its way into a full segment.
+//!    [`SMALL_MAX`], or [`TINY_MAX`] of them are tiny. So each object is read a few times on its
+//!    way into a full segment.
 //! 4. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a
 //!    family that was split or merged.
 //! 5. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
@@ -16,13 +17,13 @@
 //!    of it where groups are fixed.
 //! 6. *Merge* runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::column_key::ColumnKey;
 use super::directory::{self, Entry, live_oids};
 use super::family::{Families, Family};
 use super::hints::Hint;
-use super::seal::{self, Origin, seal, settings_of};
+use super::seal::{self, COLUMNS_USUAL, Origin, seal, settings_of};
 use super::segment::GroupKind;
 use super::settings::{self, Effective};
 use super::{runs, split};
@@ -34,6 +35,9 @@ use crate::realm::Changes;
 
 /// How many small segments a family has at most before they are united.
 const SMALL_MAX: usize = 16;
+/// How many of less than so many rows.
+const TINY_MAX: usize = 4;
+const TINY_ROWS: usize = 64;
 /// How many segments' worth of rows one step takes from the tail.
 const TAIL_SEGMENTS: usize = 4;
 /// The most families that splits may make of one tag.
@@ -83,8 +87,8 @@ pub(crate) fn seal_tail(rows: &mut Changes<'_>, root: Gid, all: bool) -> Result<
     for oid in &oids {
         rows.txn().delete(Table::IndexTail, &oid.to_be_bytes())?;
     }
-    seal(rows, root, &oids, Origin::New)?;
-    Ok(Some(Step::Sealed(oids.len())))
+    let sealed = seal(rows, root, &oids, Origin::New)?;
+    Ok((sealed > 0).then_some(Step::Sealed(sealed)))
 }
 
 /// All that is known of the segments of one tag's families.
@@ -166,7 +170,7 @@ impl Known {
         }
         let ids: Vec<u32> = self.families.all.keys().copied().collect();
         for id in &ids {
-            if let Some((segments, step)) = self.rewrite(*id, dead)? {
+            if let Some((segments, step)) = self.rewrite(rows.txn(), *id, dead)? {
                 let origin = Origin::Family { tag: self.families.tag, id: *id };
                 rewrite(rows, root, &segments, origin)?;
                 return Ok(Some(step));
@@ -223,7 +227,12 @@ impl Known {
     }
 
     /// Which segments of a family are to be written anew, as one.
-    fn rewrite(&self, id: u32, dead: &HashMap<u32, u32>) -> Result<Option<(Vec<u32>, Step)>> {
+    fn rewrite(
+        &self,
+        txn: &WriteTxn<'_>,
+        id: u32,
+        dead: &HashMap<u32, u32>,
+    ) -> Result<Option<(Vec<u32>, Step)>> {
         let family = self.families.get(id)?;
         let live = |entry: &Entry| {
             entry.rows.saturating_sub(dead.get(&entry.segment).copied().unwrap_or(0)) as usize
@@ -236,20 +245,32 @@ impl Known {
             return Ok(Some((vec![entry.segment], Step::Rewritten)));
         }
         let full = self.settings.segment_rows;
-        let small = self.segments(id).iter().filter(|entry| live(entry) * 2 <= full);
-        let mut small: Vec<&Entry> = small.collect();
-        let total: usize = small.iter().map(|entry| live(entry)).sum();
-        if small.len() < 2 || small.len() < SMALL_MAX && total < full {
+        let mut small = Vec::new();
+        for entry in self.segments(id).iter().filter(|entry| live(entry) * 2 <= full) {
+            let columns = columns_of(txn, entry.segment)?;
+            // One of many columns is as large as one of many rows.
+            if columns.len() * 2 <= COLUMNS_USUAL {
+                small.push((live(entry), entry.segment, columns));
+            }
+        }
+        let tiny = small.iter().filter(|(live, ..)| *live < TINY_ROWS).count();
+        let total: usize = small.iter().map(|(live, ..)| live).sum();
+        let many = small.len() >= SMALL_MAX || tiny >= TINY_MAX || total >= full;
+        if small.len() < 2 || !many {
             return Ok(None);
         }
         // The smallest first, up to a full segment; at least two.
-        small.sort_by_key(|entry| (live(entry), entry.segment));
-        let (mut taken, mut count) = (0, 0);
-        while count < small.len() && (count < 2 || taken + live(small[count]) <= full) {
-            taken += live(small[count]);
-            count += 1;
+        small.sort_unstable_by_key(|(live, segment, _)| (*live, *segment));
+        let (mut rows, mut columns, mut taken) = (0, HashSet::new(), Vec::new());
+        for (live, segment, own) in small {
+            columns.extend(own);
+            rows += live;
+            if rows > full || columns.len() > COLUMNS_USUAL {
+                break;
+            }
+            taken.push(segment);
         }
-        Ok(Some((small[..count].iter().map(|entry| entry.segment).collect(), Step::United)))
+        Ok(Some((taken, Step::United)))
     }
 
     /// Brings keys that are queried together into one attribute group. One look moves a key once at
@@ -346,6 +367,10 @@ impl Known {
     }
 }
 
+fn columns_of(txn: &WriteTxn<'_>, segment: u32) -> Result<Vec<ColumnKey>> {
+    directory::head(txn, segment)?.columns().map(|column| Ok(column?.key)).collect()
+}
+
 /// Writes the live rows of segments anew.
 fn rewrite(rows: &mut Changes<'_>, root: Gid, segments: &[u32], origin: Origin) -> Result<()> {
     let mut oids = Vec::new();
@@ -354,5 +379,5 @@ fn rewrite(rows: &mut Changes<'_>, root: Gid, segments: &[u32], origin: Origin) 
         seal::remove(rows.txn(), *segment)?;
     }
     oids.sort_unstable();
-    seal(rows, root, &oids, origin)
+    seal(rows, root, &oids, origin).map(|_| ())
 }

@@ -5,7 +5,7 @@
 //! transaction); when it ends, each has one. Objects that came to the index just now are placed by
 //! their keys; those of a segment that is rewritten stay in their family.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hashbrown::DefaultHashBuilder;
 
@@ -15,7 +15,7 @@ use super::directory::part_key;
 use super::extract::Extracted;
 use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
-use super::segment::{Built, build};
+use super::segment::{Built, COLUMNS_MAX, build};
 use super::settings::{self, Effective};
 use super::{names, runs, zones};
 use crate::attrs;
@@ -34,6 +34,8 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 /// than the second.
 const RECORD_BYTES_LONG: usize = 4096;
 const ENTRY_BYTES_LONG: usize = 2 * TEXT_BYTES_MAX;
+/// Columns that a segment of several rows has at most.
+pub(crate) const COLUMNS_USUAL: usize = 4096;
 /// Rows from which a family of fixed groups decides which of its keys are nearly unique.
 const SAMPLE_ROWS: usize = 32;
 
@@ -94,18 +96,24 @@ impl Records {
     }
 }
 
-/// Seals objects, ascending.
-pub(crate) fn seal(rows: &mut Changes<'_>, root: Gid, oids: &[Oid], origin: Origin) -> Result<()> {
-    let mut rest = oids;
+/// Seals objects, ascending; how many. One with more attributes than a segment has columns stays
+/// in the tail for good, and is judged on its record.
+pub(crate) fn seal(
+    rows: &mut Changes<'_>,
+    root: Gid,
+    oids: &[Oid],
+    origin: Origin,
+) -> Result<usize> {
+    let (mut rest, mut sealed) = (oids, 0);
     while !rest.is_empty() {
         // A segment that is rewritten stays one, or small ones would never become fewer.
         let most = if origin == Origin::New { RECORD_BYTES_MAX } else { usize::MAX };
         let records = read(rows.txn(), &mut rest, most)?;
         if !records.spans.is_empty() {
-            seal_records(rows, root, &records, origin)?;
+            sealed += seal_records(rows, root, &records, origin)?;
         }
     }
-    Ok(())
+    Ok(sealed)
 }
 
 /// Takes objects from the front and reads their records, up to about so many bytes.
@@ -134,7 +142,7 @@ fn seal_records(
     root: Gid,
     records: &Records,
     origin: Origin,
-) -> Result<()> {
+) -> Result<usize> {
     let parsed: Vec<(Oid, Record<'_>)> = records.iter().collect::<Result<_>>()?;
     let mut names: Vec<&str> = parsed.iter().map(|(_, record)| record.name).collect();
     names.sort_unstable();
@@ -148,7 +156,13 @@ fn seal_records(
     }
     let mut by_tag: BTreeMap<Gid, Vec<Row<'_>>> = BTreeMap::new();
     let mut tags: HashMap<Gid, Gid> = HashMap::new();
+    let mut sealed = 0;
     for ((_, record), row) in parsed.iter().zip(extracted.rows()) {
+        if row.cells.len() > COLUMNS_MAX {
+            rows.txn().put(Table::IndexTail, &id_key(row.oid), &[])?;
+            continue;
+        }
+        sealed += 1;
         let tag = match (origin, tags.get(&record.parent)) {
             (Origin::Family { tag, .. }, _) => tag,
             (Origin::New, Some(tag)) => *tag,
@@ -170,7 +184,7 @@ fn seal_records(
         sealing.run(of_tag, origin)?;
         sealing.families.save(rows.txn())?;
     }
-    Ok(())
+    Ok(sealed)
 }
 
 /// The settings of a tag's families.
@@ -204,6 +218,35 @@ fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
         by_keys[last].1.push(row);
     }
     by_keys
+}
+
+/// Rows, cut into parts of at most so many, with about [`COLUMNS_USUAL`] columns at most; a row of
+/// more is a part of its own.
+fn parts<'r, 'a>(rows: &'r [Row<'a>], most: usize) -> Vec<&'r [Row<'a>]> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let mut columns: HashSet<ColumnKey, DefaultHashBuilder> = HashSet::default();
+    for (at, row) in rows.iter().enumerate() {
+        // Mostly a row has the columns of the one before it.
+        let same = at > start && {
+            let keys = |row: &Row<'a>| row.cells.iter().map(|(key, _)| *key);
+            row.cells.len() == rows[at - 1].cells.len() && keys(row).eq(keys(&rows[at - 1]))
+        };
+        let new = if same {
+            0
+        } else {
+            row.cells.iter().filter(|(key, _)| !columns.contains(key)).count()
+        };
+        if at > start && (at - start == most || columns.len() + new > COLUMNS_USUAL) {
+            parts.push(&rows[start..at]);
+            start = at;
+            columns.clear();
+        }
+        if !same || columns.is_empty() {
+            columns.extend(row.cells.iter().map(|(key, _)| *key));
+        }
+    }
+    parts.push(&rows[start..]);
+    parts
 }
 
 /// The rows of one tag on their way into segments.
@@ -251,7 +294,7 @@ impl Sealing<'_, '_> {
             }
             self.place_keys(leaf, &signatures, rows.len())?;
             rows.sort_unstable_by_key(|row| row.oid);
-            for part in rows.chunks(self.settings.segment_rows) {
+            for part in parts(&rows, self.settings.segment_rows) {
                 self.write(leaf, part)?;
             }
         }
@@ -287,13 +330,13 @@ impl Sealing<'_, '_> {
     fn write(&mut self, leaf: u32, rows: &[Row<'_>]) -> Result<()> {
         let lasting = rows.len() * 2 > self.settings.segment_rows;
         let family = self.families.change(leaf)?;
-        let mut built = build(rows, &family.layout(lasting));
+        let mut built = build(rows, &family.layout(lasting))?;
         let decides = match self.settings.policy {
             Policy::Dynamic => lasting,
             Policy::Fixed => family.seals <= 1 && family.parent == 0 && rows.len() >= SAMPLE_ROWS,
         };
         if decides && family.make_runs(&nearly_unique(&built, rows.len())) && lasting {
-            built = build(rows, &family.layout(true));
+            built = build(rows, &family.layout(true))?;
         }
         let segment = take_number(self.txn, NEXT_SEGMENT)?;
         put(self.txn, segment, &built)

@@ -2,7 +2,8 @@
 //!
 //! A row of `index_settings` belongs to a group; what it does not say is said by the nearest group
 //! above that does, then by the realm's root, then by the defaults. A group other than the root
-//! with a row is a *tag*: the objects below it form families of their own.
+//! whose row says more than when to index is a *tag*: the objects below it form families of their
+//! own.
 //!
 //! A row is a run of entries: a tag byte, a length (varint) and as many bytes. Integers are
 //! little-endian.
@@ -108,6 +109,12 @@ impl IndexSettings {
             merge_overlap: self.merge_overlap.or(above.merge_overlap),
             queue_max: self.queue_max.or(above.queue_max),
         }
+    }
+
+    /// Whether they say more than when to index.
+    fn says_layout(&self) -> bool {
+        let when = IndexSettings { mode: self.mode, queue_max: self.queue_max, ..Self::default() };
+        *self != when
     }
 
     /// The same without gaps.
@@ -248,8 +255,8 @@ fn parent(rows: &mut impl Rows, group: Gid) -> Result<Option<Gid>> {
     record.map(|row| Ok(Record::parse(&row)?.parent)).transpose()
 }
 
-/// The settings that hold in a group, and its tag: the nearest group with settings, 0 for the root.
-/// In a batch none of the rows becomes a guard (see `mode_cache`).
+/// The settings that hold in a group, and its tag: the nearest group that says how its objects are
+/// laid out, 0 for the root. In a batch none of the rows becomes a guard (see `mode_cache`).
 pub(crate) fn at(rows: &mut impl Rows, group: Gid) -> Result<(IndexSettings, Gid)> {
     let (mut settings, mut tag) = (IndexSettings::default(), 0);
     if !rows.has_index_settings()? {
@@ -261,10 +268,11 @@ pub(crate) fn at(rows: &mut impl Rows, group: Gid) -> Result<(IndexSettings, Gid
             fail!(NotFound, "the group {above:#x} was deleted: open it again by its path");
         };
         if let Some(row) = rows.glance(Table::IndexSettings, &id_key(above))? {
-            settings = settings.or(IndexSettings::parse(&row)?);
-            if tag == 0 && parent != 0 {
+            let own = IndexSettings::parse(&row)?;
+            if tag == 0 && parent != 0 && own.says_layout() {
                 tag = above;
             }
+            settings = settings.or(own);
         }
         (above, steps) = (parent, steps + 1);
         if above == 0 {

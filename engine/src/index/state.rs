@@ -11,7 +11,7 @@ use super::mode_cache::ModeCache;
 use crate::realm::lock;
 
 /// Dead positions after which maintenance looks at the segments.
-const MARKS: u64 = 1024;
+const MARKS: u64 = 256;
 
 /// Hints of one process.
 pub(crate) struct IndexState {
@@ -33,6 +33,8 @@ pub(crate) struct IndexState {
     /// What queries would have done, and whether one has asked for something.
     hints: Mutex<Hints>,
     asked: AtomicBool,
+    /// Whether the last look left work, or there has been none yet.
+    left: AtomicBool,
 }
 
 impl Default for IndexState {
@@ -48,6 +50,7 @@ impl Default for IndexState {
             modes: ModeCache::default(),
             hints: Mutex::default(),
             asked: AtomicBool::new(false),
+            left: AtomicBool::new(true),
         }
     }
 }
@@ -86,6 +89,7 @@ impl IndexState {
         self.tail.load(Ordering::Relaxed) >= least
             || self.marks.load(Ordering::Relaxed) >= MARKS
             || self.asked.load(Ordering::Relaxed)
+            || self.left.load(Ordering::Relaxed)
     }
 
     /// Whether the queue is full.
@@ -108,9 +112,10 @@ impl IndexState {
         (!self.busy.swap(true, Ordering::AcqRel)).then_some(AtWork(self))
     }
 
-    /// Ends a look for work: dead positions are counted anew, and after a failure the tail may
-    /// double before the next.
-    pub(crate) fn looked(&self, failed: bool) {
+    /// Ends a look for work, which may have `left` some: dead positions are counted anew, and after
+    /// a failure the tail may double before the next.
+    pub(crate) fn looked(&self, failed: bool, left: bool) {
+        self.left.store(left, Ordering::Relaxed);
         self.marks.store(0, Ordering::Relaxed);
         let again = if failed { 2 * self.tail.load(Ordering::Relaxed) } else { 0 };
         self.again_at.store(again, Ordering::Relaxed);

@@ -251,6 +251,7 @@ fn text(cell: &Cell<'_>) -> String {
         Cell::Float(value) => value.to_string(),
         Cell::Text(text) => format!("{text:?}"),
         Cell::Time(ns) => format!("{ns} ns since 1970"),
+        Cell::Far(far) => format!("{} ns since 1970", far.ns()),
         Cell::Other => "?".to_owned(),
     }
 }

@@ -45,7 +45,7 @@ impl Class {
     pub(crate) fn of_cell(cell: &Cell<'_>) -> Self {
         match cell {
             Cell::Int(_) | Cell::Big(_) | Cell::Float(_) => Class::Number,
-            Cell::Time(_) => Class::Time,
+            Cell::Time(_) | Cell::Far(_) => Class::Time,
             Cell::Text(_) => Class::Text,
             Cell::Other => Class::Other,
         }
@@ -120,7 +120,7 @@ pub(crate) fn prefix(cell: &Cell<'_>) -> Option<(u64, bool)> {
             // Zeros fill up a short string, so one that ends with zeros cannot be told from it.
             Some((u64::from_be_bytes(bytes), text.len() <= 8 && !text.ends_with('\0')))
         }
-        Cell::Other => None,
+        Cell::Far(_) | Cell::Other => None,
     }
 }
 

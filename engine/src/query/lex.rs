@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use winnow::Parser;
 use winnow::combinator::{dispatch, peek, preceded, terminated};
+use winnow::error::ErrMode;
 use winnow::stream::{LocatingSlice, Location, Stream};
 use winnow::token::{any, take_while};
 
@@ -89,7 +90,16 @@ pub(super) fn tokens(query: &str) -> Parsed<Vec<Token<'_>>> {
             all.push(Token { kind: TokenKind::End, at: end..end });
             return Ok(all);
         }
-        let (kind, at) = token.with_span().parse_next(&mut input)?;
+        let of_limit = all.last().is_some_and(|last| last.kind == TokenKind::Word(Word::Limit));
+        let number = input.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'));
+        let (kind, at) = match token.with_span().parse_next(&mut input) {
+            Err(ErrMode::Cut(wrong)) if of_limit && number => {
+                let most = u64::MAX;
+                let message = "a number of objects was expected, as in limit 10";
+                return fault(wrong.at, format!("{message}; the most is {most}"));
+            }
+            found => found?,
+        };
         all.push(Token { kind, at });
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! A string names an instant where it is a date of ISO 8601, alone (its midnight) or with a time of
 //! day: `2017-09-01`, `2017-09-01 04:30`, `2017-09-01T04:30:05.25Z`, `2017-09-01T04:30:05+02:00`.
-//! Without a zone it is UTC, as numpy's datetimes are. Below a nanosecond digits are cut, and years
-//! that nanoseconds since 1970 cannot count are at the ends of what they can, as cells are.
+//! A year or a month is its first instant: `2017`, `2017-09`. A year of other than four digits has
+//! more of them, or a sign: `-0044-03-15`, `12000-01-01`; alone it has the sign, so that `20170901`
+//! is none. Without a zone it is UTC, as numpy's datetimes are. Below a nanosecond digits are cut.
 
 use std::borrow::Cow;
 
@@ -25,19 +26,17 @@ pub(crate) fn cell_of(literal: &Literal) -> Cell<'static> {
 /// The literal as an instant, where it names one.
 pub(crate) fn time_of(literal: &Literal) -> Option<Cell<'static>> {
     match literal {
-        Literal::Text(text) => instant(text).map(Cell::Time),
+        Literal::Text(text) => instant(text).map(Cell::instant),
         _ => None,
     }
 }
 
 /// The instant that a text names: ns since 1970.
-pub(crate) fn instant(text: &str) -> Option<i64> {
+pub(crate) fn instant(text: &str) -> Option<i128> {
     let mut rest = Digits(text.as_bytes());
-    let year = rest.number(4)?;
-    rest.byte(b"-")?;
-    let month = rest.number(2)?;
-    rest.byte(b"-")?;
-    let day = rest.number(2)?;
+    let year = rest.year()?;
+    let month = rest.part()?;
+    let day = rest.part()?;
     if !(1..=12).contains(&month) {
         return None;
     }
@@ -53,7 +52,7 @@ pub(crate) fn instant(text: &str) -> Option<i64> {
         rest.time_of_day()?
     };
     let ns = (first + day - 1) * 86_400 * SECOND + of_day;
-    rest.0.is_empty().then(|| ns.clamp(i128::from(i64::MIN + 1), i128::from(i64::MAX)) as i64)
+    rest.0.is_empty().then_some(ns)
 }
 
 /// What is left to read.
@@ -67,6 +66,24 @@ impl Digits<'_> {
         digits.iter().try_fold(0, |number, digit| {
             digit.is_ascii_digit().then(|| number * 10 + i128::from(digit - b'0'))
         })
+    }
+
+    /// `2017`, `-0044`, `12000-`; no more digits than numpy's years have.
+    fn year(&mut self) -> Option<i128> {
+        let sign = self.byte(b"+-");
+        let count = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let year = self.number((4..=19).contains(&count).then_some(count)?)?;
+        let long = count > 4 && sign.is_none() && self.0.is_empty();
+        (!long).then_some(if sign == Some(b'-') { -year } else { year })
+    }
+
+    /// `-09`; the first where nothing is left.
+    fn part(&mut self) -> Option<i128> {
+        if self.0.is_empty() {
+            return Some(1);
+        }
+        self.byte(b"-")?;
+        self.number(2)
     }
 
     /// A number below a limit.
@@ -140,8 +157,13 @@ mod tests {
             ("1970-01-01T00:00:00,5z", 500_000_000),
             ("2000-02-29", 951_782_400_000_000_000),
             ("2017-09-01T12:00:00Z", 1_504_267_200_000_000_000),
-            ("9999-12-31", i64::MAX),
-            ("0000-01-01", i64::MIN + 1),
+            ("2017", 1_483_228_800_000_000_000),
+            ("2017-09", 1_504_224_000_000_000_000),
+            ("9999-12-31", 253_402_214_400_000_000_000),
+            ("0000-01-01", -62_167_219_200_000_000_000),
+            ("-0044-03-15", -63_549_360_000_000_000_000),
+            ("12000-01-01", 316_516_204_800_000_000_000),
+            ("+12000", 316_516_204_800_000_000_000),
         ];
         for (text, ns) in cases {
             assert_eq!(instant(text), Some(ns), "{text}");
@@ -152,9 +174,13 @@ mod tests {
     fn other_texts_are_not() {
         let texts = [
             "",
-            "2017",
-            "2017-09",
+            "017",
             "20170901",
+            "2017-",
+            "2017-9",
+            "2017T10",
+            "2017-09T10",
+            "+99999999999999999999",
             "2017-13-01",
             "2017-00-01",
             "2017-09-31",

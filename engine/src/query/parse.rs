@@ -23,9 +23,10 @@ use winnow::combinator::{opt, preceded, separated};
 use winnow::stream::{Stateful, Stream, TokenSlice};
 use winnow::token::any;
 
-use super::ast::{Comparison, Expr, Field, Literal, Order, Query, Test};
+use super::ast::{Builtin, Comparison, Expr, Field, Literal, Order, Query, Test};
 use super::fault::{Parsed, fault};
 use super::lex::{Token, TokenKind, tokens};
+use super::literal::time_of;
 use super::number::{infinity, shortened};
 use super::words::Word;
 use crate::error::Result;
@@ -221,6 +222,7 @@ fn mirrored(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
         return fault(at, no_field(text));
     }
     let field = field(input)?;
+    check_instant(&field, &first, &at)?;
     let mirror = |comparison| match comparison {
         Lt => Gt,
         Le => Ge,
@@ -236,7 +238,7 @@ fn mirrored(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
         return fault(token.at.clone(), message);
     }
     advance(input)?;
-    let last = value(input)?;
+    let last = operand_of(&field, input)?;
     Ok(Expr::And(vec![test, Expr::Test(field, Test::Compare(second, last))]))
 }
 
@@ -246,19 +248,20 @@ fn test(input: &mut Tokens<'_, '_>, field: &Field, at: &Range<usize>) -> Parsed<
     match token.kind {
         TokenKind::Comparison(comparison) => {
             advance(input)?;
-            Ok(Test::Compare(comparison, value(input)?))
+            Ok(Test::Compare(comparison, operand_of(field, input)?))
         }
         TokenKind::Word(Word::Between) => {
             advance(input)?;
-            let low = value(input)?;
+            let low = operand_of(field, input)?;
             let and = "'and' was expected: two values follow 'between', as in between 1 and 5";
             expect(input, &TokenKind::Word(Word::And), and)?;
-            Ok(Test::Between(low, value(input)?))
+            Ok(Test::Between(low, operand_of(field, input)?))
         }
         TokenKind::Word(Word::In) => {
             let open = open(input, "x in (1, 2)")?;
             let mut values = Vec::new();
             if here(input).kind != TokenKind::Close {
+                let value = |input: &mut Tokens<'_, '_>| operand_of(field, input);
                 values = separated(1.., value, is(&TokenKind::Comma)).parse_next(input)?;
             }
             close(input, &open, "a comma")?;
@@ -266,7 +269,7 @@ fn test(input: &mut Tokens<'_, '_>, field: &Field, at: &Range<usize>) -> Parsed<
         }
         TokenKind::Word(Word::Contains) => {
             advance(input)?;
-            Ok(Test::Contains(value(input)?))
+            Ok(Test::Contains(operand_of(field, input)?))
         }
         TokenKind::Word(Word::StartsWith) => {
             advance(input)?;
@@ -284,6 +287,25 @@ fn test(input: &mut Tokens<'_, '_>, field: &Field, at: &Range<usize>) -> Parsed<
         }
         _ => fault(token.at.clone(), no_test(token, field, at)),
     }
+}
+
+/// A value that the field can be compared with.
+fn operand_of(field: &Field, input: &mut Tokens<'_, '_>) -> Parsed<Literal> {
+    let at = here(input).at.clone();
+    let value = value(input)?;
+    check_instant(field, &value, &at).map(|()| value)
+}
+
+/// Refuses what is no instant where nothing else can be true.
+fn check_instant(field: &Field, value: &Literal, at: &Range<usize>) -> Parsed<()> {
+    let Field::Builtin(Builtin::Created | Builtin::Modified) = field else { return Ok(()) };
+    if time_of(value).is_some() {
+        return Ok(());
+    }
+    let value = value.to_string();
+    let shown = shortened(&value);
+    let write = "write \"2017\", \"2017-09\", \"2017-09-01\" or \"2017-09-01T04:30:05\"";
+    fault(at.clone(), format!("{field} is an instant, and {shown} names none: {write}"))
 }
 
 /// What to say where an operator should stand.
@@ -319,6 +341,14 @@ fn field(input: &mut Tokens<'_, '_>) -> Parsed<Field> {
     let token = here(input);
     let next = input.get(1).map(|token| &token.kind);
     match &token.kind {
+        TokenKind::Name(name)
+            if next == Some(&TokenKind::Dot)
+                && *name != "group"
+                && name.eq_ignore_ascii_case("group") =>
+        {
+            let message = format!("'group.' is written in lower case, not '{name}.'");
+            fault(token.at.clone(), message)
+        }
         TokenKind::Name("group") if next == Some(&TokenKind::Dot) => {
             advance(input)?;
             advance(input)?;

@@ -68,7 +68,7 @@ impl Class {
     pub(crate) fn of(cell: &Cell<'_>) -> Self {
         match cell {
             Cell::Int(_) | Cell::Big(_) | Cell::Float(_) => Class::Number,
-            Cell::Time(_) => Class::Time,
+            Cell::Time(_) | Cell::Far(_) => Class::Time,
             Cell::Text(_) => Class::Text,
             Cell::Other => Class::Other,
         }
@@ -97,6 +97,18 @@ impl Range {
 
     fn point(cell: &Cell<'static>) -> Self {
         Range::new(Bound::Included(cell.clone()), Bound::Included(cell.clone()))
+    }
+
+    /// The part of the range that is made of cells which the index keeps (see `Cells::indexed`);
+    /// `None` where there is none.
+    fn kept(mut self) -> Option<Self> {
+        if let Bound::Included(Cell::Far(far)) | Bound::Excluded(Cell::Far(far)) = self.low {
+            self.low = far.is_before().then_some(Bound::Unbounded)?;
+        }
+        if let Bound::Included(Cell::Far(far)) | Bound::Excluded(Cell::Far(far)) = self.high {
+            self.high = (!far.is_before()).then_some(Bound::Unbounded)?;
+        }
+        Some(self)
     }
 
     /// Whether a cell of the range's class, not NaN, lies in it.
@@ -132,7 +144,7 @@ impl Operand {
     /// How a cell compares with the operand.
     fn order(&self, cell: &Cell<'_>) -> Option<Ordering> {
         match (&self.time, cell) {
-            (Some(time), Cell::Time(_)) => compare(cell, time),
+            (Some(time), Cell::Time(_) | Cell::Far(_)) => compare(cell, time),
             _ => compare(cell, &self.cell),
         }
     }
@@ -227,8 +239,12 @@ impl Predicate {
     }
 
     /// The ranges of a class, ascending and apart, outside of which the test is false of every cell
-    /// but NaN. Values of several items are not told of.
+    /// but NaN. Values of several items are not told of, nor what else the index does not keep.
     pub(crate) fn ranges(&self, class: Class) -> Vec<Range> {
+        self.whole_ranges(class).into_iter().filter_map(Range::kept).collect()
+    }
+
+    fn whole_ranges(&self, class: Class) -> Vec<Range> {
         let ranges = match self {
             Self::Compare(comparison, value) => match value.among(class) {
                 Some(value) => comparison.ranges(value),

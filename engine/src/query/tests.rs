@@ -3,6 +3,7 @@
 use super::answer::QueryOptions;
 use super::{parse, run::oid_of, sealed::part_key};
 use crate::catalog::{Headroom, Table};
+use crate::dtype::Unit;
 use crate::error::Result;
 use crate::id::id_key;
 use crate::index::extract::Extracted;
@@ -38,7 +39,7 @@ fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Resul
     }
     let rows: Vec<_> = extracted.rows().collect();
     let group = AttributeGroup { id: 1, columns: vec![key], kind: GroupKind::Runs };
-    let built = build(&rows, &Layout { family: 1, groups: vec![group] });
+    let built = build(&rows, &Layout { family: 1, groups: vec![group] }).unwrap();
     txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;
     for (part, block) in built.blocks.iter().enumerate() {
         txn.put(Table::IndexSegments, &part_key(segment, part as u16 + 1), block)?;
@@ -132,4 +133,50 @@ fn runs_answer_as_records_do() {
         }
     }
     assert!(by_runs > 12, "{by_runs}");
+}
+
+#[test]
+fn instants_of_any_century_are_found() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = CreateOptions { size: 8 << 20, force: true, ..CreateOptions::default() };
+    let pool = Pool::create(&dir.path().join("pool"), &options).unwrap();
+    let realm = pool.realm("default").unwrap();
+    // From the year 1000 to 2314; the last are in the tail, the others in segments.
+    for number in 0..1600_i64 {
+        let day: i64 = -354_285 + 300 * number;
+        let dtype = DType::Scalar { kind: b'M', order: b'<', size: 8, unit: Some((Unit::Day, 1)) };
+        let value = Value { dtype, shape: Vec::new(), data: day.to_le_bytes().to_vec() };
+        let new = NewObject {
+            class: Class::Blob,
+            dtype: DType::bytes(),
+            shape: Vec::new(),
+            dims: None,
+            attrs: vec![("tt".to_owned(), value)],
+            origin: Vec::new(),
+        };
+        realm.put(realm.root(), &number.to_string(), &new, b"", Placement::default()).unwrap();
+    }
+    realm.tend().unwrap();
+    assert!(realm.index_stats().unwrap().segments > 0);
+    let until = |year: i64| (year - 1000) * 3_652_425 / 3_000_000;
+    for (text, about) in [
+        ("tt < '1550-01-01'", until(1550)),
+        ("tt >= '1550'", 1600 - until(1550)),
+        ("tt between '1200' and '1300'", until(1300) - until(1200)),
+        ("tt < '1900'", until(1900)),
+        ("tt > '2263'", 1600 - until(2263)),
+        ("tt = '1000-01-01'", 1),
+        ("tt != '1000-01-01'", 1599),
+        ("tt < '-0044'", 0),
+        ("tt < '12000-01-01'", 1600),
+    ] {
+        let query = parse(text).unwrap();
+        let brute_force = QueryOptions { brute_force: true, ..QueryOptions::default() };
+        let expected = realm.query(&query, &brute_force).unwrap();
+        assert!((expected.oids.len() as i64 - about).abs() <= 1, "{text}: {}", expected.oids.len());
+        assert_eq!(realm.query(&query, &QueryOptions::default()).unwrap(), expected, "{text}");
+    }
+    let ordered = parse("order by tt").unwrap();
+    let oids = realm.query(&ordered, &QueryOptions::default()).unwrap().oids;
+    assert!(oids.len() == 1600 && oids.is_sorted());
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::index::queue;
 use crate::process::{between_forks, spawn_quietly};
 use crate::realm::core::{Core, lock};
+use crate::realm::index::quietly;
 
 /// How long it waits for more to come.
 const GATHER: Duration = Duration::from_millis(100);
@@ -31,6 +32,17 @@ struct Bell {
     changed: Condvar,
     /// Whether somebody has rung since it last began.
     rung: AtomicBool,
+    /// Whether the thread has ended.
+    ended: AtomicBool,
+}
+
+/// Says so when the thread ends, however it does.
+struct Ending<'a>(&'a Bell);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Release);
+    }
 }
 
 impl Bell {
@@ -77,7 +89,7 @@ impl Drainer {
     /// Wakes the thread; starts it if there is none. Called inside the core.
     pub(super) fn ring(&self, core: &Weak<Core>) {
         let mut slot = lock(&self.bell);
-        if let Some(bell) = &*slot {
+        if let Some(bell) = slot.as_ref().filter(|bell| !bell.ended.load(Ordering::Acquire)) {
             return bell.ring();
         }
         let bell = Arc::new(Bell { rung: AtomicBool::new(true), ..Bell::default() });
@@ -105,13 +117,14 @@ impl Drainer {
 }
 
 fn run(core: &Weak<Core>, bell: &Bell) {
+    let _ending = Ending(bell);
     while bell.wait() && bell.rest(GATHER) {
         bell.rung.store(false, Ordering::Release);
         loop {
             let Some(core) = core.upgrade() else { return };
             let began = Instant::now();
             let Ok(inside) = core.enter() else { return };
-            let drained = core.drain(&inside, queue::PART);
+            let drained = quietly(|| core.drain(&inside, queue::PART));
             core.after_commit(&inside);
             let hurry = core.index.is_queue_nearly_full();
             drop(inside);

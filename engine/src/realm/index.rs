@@ -96,7 +96,7 @@ impl Realm {
         while core.tend_once(inside)?.is_some() {
             steps += 1;
         }
-        core.index.looked(false);
+        core.index.looked(false, false);
         Ok(steps)
     }
 
@@ -176,12 +176,21 @@ fn reindex_one(rows: &mut impl RowsMut, oid: Oid, mode: Option<IndexMode>) -> Re
     rows.index(oid, Touch::New(after))
 }
 
+/// Runs work that is nobody's errand: a fault in it must not unwind into who happens to do it. Its
+/// transaction was given up then, and has changed nothing.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(done) => done,
+        Err(_) => fail!(Corrupt, "maintenance of the index met a fault of its own"),
+    }
+}
+
 impl Core {
     /// After a commit of a user's: does a part of what is due, if this thread may.
     pub(crate) fn after_commit(&self, inside: &Inside<'_>) {
         if self.index.queued() > 0 {
             if self.index.is_queue_full() {
-                let _ = self.drain(inside, queue::PART);
+                let _ = quietly(|| self.drain(inside, queue::PART));
             }
             self.ring();
         }
@@ -189,8 +198,8 @@ impl Core {
             return;
         }
         let Some(_at_work) = self.index.begin() else { return };
-        let done = self.tend_some(inside);
-        self.index.looked(done.is_err());
+        let done = quietly(|| self.tend_some(inside));
+        self.index.looked(done.is_err(), matches!(done, Ok(true)));
     }
 
     /// Wakes who indexes what is queued.
@@ -209,16 +218,17 @@ impl Core {
         Ok(())
     }
 
-    fn tend_some(&self, inside: &Inside<'_>) -> Result<()> {
+    /// Takes some steps; whether more may be due.
+    fn tend_some(&self, inside: &Inside<'_>) -> Result<bool> {
         let mut left = STEPS_AFTER_COMMIT;
         while left > 0 {
             match self.tend_once(inside)? {
                 Some(Step::Sealed(_)) => {}
                 Some(_) => left -= 1,
-                None => break,
+                None => return Ok(false),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes one step, in a transaction of its own.

@@ -243,10 +243,10 @@ impl Realm {
 }
 
 impl Stamp {
-    /// This user, now.
+    /// This user, now: in ns, of whole microseconds, so that what a handle gives is what is there.
     pub(crate) fn now(owner: u32) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Stamp { owner, now: since.map_or(0, |d| d.as_nanos() as i64) }
+        Stamp { owner, now: since.map_or(0, |d| d.as_micros() as i64 * 1000) }
     }
 }
 

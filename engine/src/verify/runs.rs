@@ -54,7 +54,7 @@ impl<'a> Plain<'a> {
             Cell::Float(value) => Plain::Fraction(value.to_bits()),
             Cell::Text(text) => Plain::Text(text),
             Cell::Time(ns) => Plain::Time(*ns),
-            Cell::Other => Plain::Other,
+            Cell::Far(_) | Cell::Other => Plain::Other,
         }
     }
 }

@@ -61,8 +61,8 @@ fn plain(value: &Value) -> Plain {
         DType::Text => Plain::Text(String::from_utf8(data.to_vec()).unwrap()),
         _ => panic!("the generator makes no {:?}", value.dtype),
     };
-    let strings = value.dtype == DType::Text && !value.shape.is_empty();
-    assert!(!strings, "the generator makes no arrays of strings");
+    let is_strings = value.dtype == DType::Text && !value.shape.is_empty();
+    assert!(!is_strings, "the generator makes no arrays of strings");
     if items == 1 {
         return scalar(&value.data);
     }
@@ -179,15 +179,13 @@ fn literal(value: &Literal) -> Plain {
 }
 
 /// How two values compare; none where they are unlike. NaN is like numbers, in no order.
-#[expect(clippy::option_option, reason = "unlike, unordered and ordered are three things")]
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "the integers are exact as floats, or far from them"
-)]
+#[allow(clippy::option_option)] // unlike, and like without an order, are two things
+#[allow(clippy::cast_precision_loss)] // see below
 fn order(a: &Plain, b: &Plain) -> Option<Option<Ordering>> {
     match (a, b) {
         (Plain::Int(a), Plain::Int(b)) => Some(Some(a.cmp(b))),
         (Plain::Float(a), Plain::Float(b)) => Some(a.partial_cmp(b)),
+        // The generator's integers beside floats are exact as floats, or far from them.
         (Plain::Int(a), Plain::Float(b)) => Some((*a as f64).partial_cmp(b)),
         (Plain::Float(a), Plain::Int(b)) => Some(a.partial_cmp(&(*b as f64))),
         (Plain::Text(a), Plain::Text(b)) => Some(Some(a.cmp(b))),

@@ -28,8 +28,7 @@ mod engram_miqs {
     use crate::corpus::{Corpus, Item};
     use crate::index;
 
-    // As `map_err` gives it.
-    #[expect(clippy::needless_pass_by_value)]
+    #[allow(clippy::needless_pass_by_value)] // as `map_err` hands it over
     fn refused(error: impl ToString) -> PyErr {
         PyValueError::new_err(error.to_string())
     }
@@ -63,8 +62,7 @@ mod engram_miqs {
         }
 
         /// Takes in a corpus from its file.
-        // As Python gives it.
-        #[expect(clippy::needless_pass_by_value)]
+        #[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
         fn load(&mut self, path: PathBuf) -> PyResult<()> {
             let corpus = Corpus::read(&path).map_err(refused)?;
             for place in 0..corpus.len() {

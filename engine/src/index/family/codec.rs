@@ -131,11 +131,13 @@ fn take(rest: &mut &[u8], tag: Gid, id: u32) -> Option<Family> {
 }
 
 fn push_cell(row: &mut Vec<u8>, cell: &Cell<'_>) {
+    let far = if let Cell::Far(far) = cell { far.ns() } else { 0 }.to_le_bytes();
     let (tag, bytes): (u8, &[u8]) = match cell {
         Cell::Int(value) => (b'i', &value.to_le_bytes()),
         Cell::Big(value) => (b'u', &value.to_le_bytes()),
         Cell::Float(value) => (b'f', &value.to_le_bytes()),
         Cell::Time(value) => (b'm', &value.to_le_bytes()),
+        Cell::Far(_) => (b'M', &far),
         Cell::Text(text) => (b't', text.as_bytes()),
         Cell::Other => (b'o', &[]),
     };
@@ -153,6 +155,7 @@ fn take_cell(rest: &mut &[u8]) -> Option<Cell<'static>> {
         b'u' => Cell::Big(u64::from_le_bytes(word()?)),
         b'f' => Cell::Float(f64::from_le_bytes(word()?)),
         b'm' => Cell::Time(i64::from_le_bytes(word()?)),
+        b'M' => Cell::instant(i128::from_le_bytes(bytes.try_into().ok()?)),
         b't' => Cell::Text(std::str::from_utf8(bytes).ok()?.to_owned().into()),
         _ => return None,
     })
@@ -185,7 +188,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let cells = [Cell::Int(-1), Cell::Big(u64::MAX), Cell::Float(0.5), Cell::Time(3)];
+        let cells = [
+            Cell::Int(-1),
+            Cell::Big(u64::MAX),
+            Cell::Float(0.5),
+            Cell::Time(3),
+            Cell::instant(-(1 << 70)),
+        ];
         for at in cells.into_iter().chain([Cell::Text("é".into())]) {
             let family = full(at);
             let read = Family::parse(&key(family.tag, 7), &family.encode()).unwrap();

@@ -4,9 +4,9 @@
 //! objects share groups, and so do keys whose objects are nearly the same. What is known of the
 //! objects are *signatures*: which sets of keys occur, and how often.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::Family;
+use super::{Family, KEYS_MAX};
 use crate::index::column_key::ColumnKey;
 use crate::index::segment::{AttributeGroup, GroupKind};
 use crate::index::settings::Effective;
@@ -68,14 +68,17 @@ impl<'a> Occurrence<'a> {
 impl Family {
     /// Gives a group to each key that has none. With `Policy::Fixed` new keys get new groups.
     pub(crate) fn place_keys(&mut self, occurrence: &Occurrence<'_>, settings: &Effective) {
-        let placed = |key: &ColumnKey| self.groups.iter().any(|group| group.columns.contains(key));
+        let placed: HashSet<ColumnKey> =
+            self.groups.iter().flat_map(|group| group.columns.iter().copied()).collect();
         let mut new: Vec<ColumnKey> = occurrence.of.keys().copied().collect();
-        new.retain(|key| !placed(key));
+        new.retain(|key| !placed.contains(key));
         // Those of the same objects side by side, those of most objects first.
         new.sort_by(|a, b| {
             let (pa, pb) = (&occurrence.of[a], &occurrence.of[b]);
             pb.objects.cmp(&pa.objects).then_with(|| pa.cmp(pb)).then(a.cmp(b))
         });
+        // The others share the segments' group of what no group names.
+        new.truncate(KEYS_MAX.saturating_sub(placed.len()));
         let most = settings.attributes_per_group;
         let fixed = settings.policy == crate::index::Policy::Fixed;
         let first_open = if fixed { self.groups.len() } else { 0 };
@@ -95,6 +98,15 @@ impl Family {
             last = found.unwrap_or_else(|| self.make_group(GroupKind::Columns));
             self.groups[last].columns.push(key);
         }
+    }
+
+    /// Takes keys that are counted no more out of their groups.
+    pub(super) fn forget_groups(&mut self) {
+        let Family { keys, groups, .. } = self;
+        for group in &mut *groups {
+            group.columns.retain(|key| keys.binary_search_by_key(key, |(k, _)| *k).is_ok());
+        }
+        groups.retain(|group| !group.columns.is_empty());
     }
 
     fn make_group(&mut self, kind: GroupKind) -> usize {

@@ -107,7 +107,8 @@ pub(super) fn push_whole(out: &mut Vec<u8>, cell: &Cell<'_>) {
             out.extend_from_slice(text.as_bytes());
             return;
         }
-        Cell::Other => {
+        // `Cells::indexed` lets nothing far in here.
+        Cell::Far(_) | Cell::Other => {
             out.push(OTHER);
             return;
         }

@@ -128,7 +128,7 @@ impl Packing {
             Cell::Int(value) | Cell::Time(value) => *value as f64,
             Cell::Big(value) => *value as f64,
             Cell::Float(value) => *value,
-            Cell::Text(_) | Cell::Other => 0.0,
+            Cell::Text(_) | Cell::Far(_) | Cell::Other => 0.0,
         };
         let scale = 10_f64.powi(i32::from(self.exponent));
         match (self.kind, cell) {

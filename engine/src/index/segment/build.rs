@@ -17,8 +17,10 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::column::{self, ABSENT, SURE, UNSURE};
 use super::head::{self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, NewColumn};
-use super::layout::{BUILTIN_GROUP, GroupKind, Layout, OTHER_GROUP, ROWS_MAX};
+use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout, OTHER_GROUP, ROWS_MAX};
 use super::values;
+use crate::error::Result;
+use crate::fail;
 use crate::index::cell::{Cell, total_order};
 use crate::index::column_key::{ColumnKey, OID, Row, is_builtin};
 use crate::index::zone::{Zone, ZoneBuilder, prefix};
@@ -46,11 +48,17 @@ pub(crate) struct Built<'r> {
     pub distinct: Vec<(ColumnKey, u32)>,
 }
 
-/// Builds a segment. The rows (1 to [`ROWS_MAX`]) ascend by OID.
-pub(crate) fn build<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Built<'r> {
-    assert!(!rows.is_empty() && rows.len() <= ROWS_MAX, "a segment of {} rows", rows.len());
+/// Builds a segment. The rows (1 to [`ROWS_MAX`]) ascend by OID, and have [`COLUMNS_MAX`] columns
+/// at most.
+pub(crate) fn build<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Result<Built<'r>> {
     debug_assert!(rows.is_sorted_by(|a, b| a.oid < b.oid));
+    if rows.is_empty() || rows.len() > ROWS_MAX {
+        fail!(Argument, "a segment has 1 to {ROWS_MAX} rows, not {}", rows.len());
+    }
     let mut columns = gather(rows, layout);
+    if columns.len() > COLUMNS_MAX {
+        fail!(Argument, "a segment has {COLUMNS_MAX} columns at most, not {}", columns.len());
+    }
     // Behind each other as the layout says, within a group by key.
     columns.sort_unstable_by_key(|column| (column.order, column.key));
 
@@ -93,7 +101,7 @@ pub(crate) fn build<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Built<'r> {
         runs.extend(column.run.map(|run| (column.key, run)));
     }
     zones.push((OID, vec![directory]));
-    Built { head, blocks, zones, runs, distinct }
+    Ok(Built { head, blocks, zones, runs, distinct })
 }
 
 /// One column while the rows go by.

@@ -5,6 +5,10 @@ use crate::index::column_key::ColumnKey;
 /// The most rows of a segment: a position takes 16 bits.
 pub(crate) const ROWS_MAX: usize = u16::MAX as usize;
 
+/// The most columns of a segment, built-in ones included: places of columns, groups and parts take
+/// 16 bits.
+pub(crate) const COLUMNS_MAX: usize = 60_000;
+
 /// The group of the built-in columns.
 pub(crate) const BUILTIN_GROUP: u32 = 0;
 /// The group of the columns that no group of the layout names.

@@ -27,4 +27,4 @@ pub(crate) use build::{Built, build};
 pub(crate) use column::Slot;
 pub(crate) use column::{Column, Marks};
 pub(crate) use head::{ColumnEntry, Segment};
-pub(crate) use layout::{AttributeGroup, BUILTIN_GROUP, GroupKind, Layout};
+pub(crate) use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout};

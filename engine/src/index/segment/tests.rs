@@ -106,7 +106,7 @@ proptest! {
         ranges in prop::collection::vec(any_range(), 4),
     ) {
         let rows = rows_of(&columns);
-        let built = build(&rows, &layout());
+        let built = build(&rows, &layout()).unwrap();
         let segment = Segment::parse(&built.head).unwrap();
         prop_assert_eq!(segment.len(), rows.len());
         prop_assert_eq!(segment.family(), 5);
@@ -165,7 +165,7 @@ proptest! {
         range in any_range(),
     ) {
         let rows = rows_of(&columns);
-        let built = build(&rows, &layout());
+        let built = build(&rows, &layout()).unwrap();
         prop_assert!(built.zones.is_sorted_by(|a, b| a.0 < b.0));
         for (key, zones) in &built.zones {
             if *key == OID {
@@ -209,7 +209,7 @@ proptest! {
         range in any_range(),
     ) {
         let rows = rows_of(&columns);
-        let mut built = build(&rows, &layout());
+        let mut built = build(&rows, &layout()).unwrap();
         let head = built.head.clone();
         for (at, byte) in &hits {
             let at = at.index(built.head.len() + built.blocks[0].len());
@@ -320,11 +320,11 @@ fn an_object_takes_a_few_bytes_whatever_the_groups() {
         let layout = glas_layout(per_group);
         let time = || {
             let start = Instant::now();
-            std::hint::black_box(build(&rows, &layout));
+            std::hint::black_box(build(&rows, &layout).unwrap());
             start.elapsed()
         };
         let took = (0..5).map(|_| time()).min().unwrap();
-        let built = build(&rows, &layout);
+        let built = build(&rows, &layout).unwrap();
         let zones: usize = built.zones.iter().map(|(_, zones)| 32 * zones.len()).sum();
         let parts = std::iter::once(&built.head).chain(&built.blocks);
         let bytes = zones + parts.map(|part| row_bytes(part.len())).sum::<usize>();
@@ -367,7 +367,7 @@ fn print_columns(built: &Built<'_>) {
 fn columns_that_no_group_names_are_kept() {
     let cells = vec![(3, Some(Cell::Int(4))), (OWNER, Some(Cell::Int(0)))];
     let rows = [Row { oid: 1, cells: cells.leak() }];
-    let built = build(&rows, &Layout::default());
+    let built = build(&rows, &Layout::default()).unwrap();
     let segment = Segment::parse(&built.head).unwrap();
     let ids: Vec<u32> = segment.groups().map(|group| group.id).collect();
     assert_eq!(ids, [BUILTIN_GROUP, OTHER_GROUP]);
@@ -389,7 +389,7 @@ fn a_segment_of_much_text_has_several_parts() {
         columns: vec![2 * id, 2 * id + 1],
         kind: GroupKind::Columns,
     };
-    let built = build(&rows, &Layout { family: 0, groups: (0..4).map(group).collect() });
+    let built = build(&rows, &Layout { family: 0, groups: (0..4).map(group).collect() }).unwrap();
     let segment = Segment::parse(&built.head).unwrap();
     assert_eq!(usize::from(segment.parts()), built.blocks.len());
     assert_eq!(segment.parts(), 2);

@@ -64,7 +64,8 @@ pub(super) fn tag(cell: &Cell<'_>) -> u8 {
         Cell::Time(_) => TIMES,
         Cell::Float(_) => DOUBLES,
         Cell::Text(_) => TEXTS,
-        Cell::Other => MIXED,
+        // `Cells::indexed` lets nothing far in here.
+        Cell::Far(_) | Cell::Other => MIXED,
     }
 }
 
@@ -74,7 +75,7 @@ pub(super) fn word(cell: &Cell<'_>) -> u64 {
         Cell::Int(value) | Cell::Time(value) => *value as u64 ^ SIGN,
         Cell::Big(value) => *value,
         Cell::Float(value) => value.to_bits(),
-        Cell::Text(_) | Cell::Other => 0,
+        Cell::Text(_) | Cell::Far(_) | Cell::Other => 0,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Class, Predicate, after};
 use crate::index::cell::{Cell, Cells};
 use crate::query::ast::{Comparison, Literal, Test};
+use crate::query::literal::time_of;
 use proptest::prelude::*;
 
 const DAY: i64 = 86_400_000_000_000;
@@ -123,6 +124,23 @@ fn several_items_are_there_and_contain() {
 }
 
 #[test]
+fn instants_that_64_bits_cannot_count_compare_exactly() {
+    let [before, after] = [word("1550-01-01"), word("2500")];
+    let far = |text: &str| time_of(&word(text)).unwrap();
+    let cells = ["1000-01-01", "1549-12-31T23:59", "1550", "1700", "2499-12-31", "2500", "2501"];
+    let lows = [true, true, false, false, false, false, false];
+    let highs = [false, false, false, false, false, true, true];
+    for ((cell, low), high) in cells.into_iter().zip(lows).zip(highs) {
+        each(&Test::Compare(Comparison::Lt, before.clone()), &[(far(cell), low)]);
+        each(&Test::Compare(Comparison::Ge, after.clone()), &[(far(cell), high)]);
+        let between = Test::Between(before.clone(), word("2499-12-31"));
+        each(&between, &[(far(cell), !low && !high)]);
+        each(&Test::In(vec![word(cell)]), &[(far(cell), true), (far("1300"), false)]);
+        each(&Test::Compare(Comparison::Ne, before.clone()), &[(far(cell), cell != "1550")]);
+    }
+}
+
+#[test]
 fn the_next_string_steps_over_what_is_no_character() {
     assert_eq!(after("ab").as_deref(), Some("ac"));
     assert_eq!(after("a\u{d7ff}").as_deref(), Some("a\u{e000}"));
@@ -145,6 +163,7 @@ fn some_literal() -> impl Strategy<Value = Literal> {
         Just(Literal::Big(u64::MAX)),
         prop_oneof![-3.0..3.0, Just(f64::INFINITY), Just(-0.0)].prop_map(Literal::Float),
         some_text().prop_map(Literal::Text),
+        prop::sample::select(vec!["1000", "1100", "2300-05", "2400"]).prop_map(word),
     ]
 }
 
