@@ -110,7 +110,11 @@ fn run(steps: &[Step], queries: &[Query]) {
     for (place, step) in steps.iter().enumerate() {
         let queries = &queries[place % queries.len()..];
         match step {
-            Step::Ops(ops) => ops.iter().for_each(|op| drop(perform(&realm, op))),
+            Step::Ops(ops) => {
+                for op in ops {
+                    let _ = perform(&realm, op);
+                }
+            }
             Step::Batch(ops) => {
                 realm.begin_batch().unwrap();
                 for op in ops {
