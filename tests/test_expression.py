@@ -253,7 +253,8 @@ fields = (
     st.builds(attr, texts.filter(bool))
     | st.builds(group_attr, texts.filter(bool))
     | st.builds(attr, st.sampled_from(["and", "LIMIT", "group", "inf", "nan", "a.b", "1x"]))
-    | st.builds(field, st.sampled_from(BUILTINS))
+    # Those that are instants take no other values: `test_query.py` has them.
+    | st.builds(field, st.sampled_from([f for f in BUILTINS if f not in {"created", "modified"}]))
 )
 tests = (
     st.builds(lambda f, v: f == v, fields, values)
