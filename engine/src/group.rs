@@ -12,7 +12,7 @@ use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
 use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
-use crate::object::{Class, Record, Stored};
+use crate::object::{Class, Flags, Record, Stored};
 use crate::rows::{Reserved, Rows, RowsMut};
 
 /// All that is known of a group.
@@ -196,6 +196,7 @@ pub(crate) fn group_record<'a>(
         attrs,
         origin,
         index: IndexMode::default(),
+        flags: Flags::default(),
         stored: Stored::Inline(&[]),
     }
 }

@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod dtype;
 pub mod error;
 mod extent;
+pub mod faults;
 mod folder;
 mod group;
 mod id;
@@ -27,6 +28,7 @@ mod process;
 pub mod query;
 mod realm;
 mod rows;
+mod scope;
 mod session;
 mod turn;
 mod varint;
@@ -48,4 +50,5 @@ pub use query::answer::{
     SegmentExplanation,
 };
 pub use realm::{Found, Mode, Payload, Realm, Space};
+pub use scope::Scope;
 pub use verify::Report;

@@ -17,13 +17,14 @@ use crate::extent::{Growing, HUGE};
 use crate::fail;
 use crate::folder::make_for_spans;
 use crate::group::{Stamp, group_record};
-use crate::id::{COUNTER_BITS, id_key};
+use crate::id::{COUNTER_BITS, Gid, id_key};
 use crate::lease::{self, Peers};
 use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
 use crate::pool::{FORMAT, PoolFile};
 use crate::process;
 use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
+use crate::scope::Scope;
 
 /// The namespace that every pool starts with.
 pub const DEFAULT: &str = "default";
@@ -59,6 +60,7 @@ struct RealmFile {
     format: u32,
     map_size: u64,
     birth: u64,
+    root: Gid,
     #[serde(default)]
     incompatible: Vec<String>,
 }
@@ -191,7 +193,9 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
         make_for_spans(&realm, &spans)?;
     }
     let birth = draw_birth(pool)?;
-    let toml = RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, incompatible: Vec::new() };
+    let root = (birth << COUNTER_BITS) | 1;
+    let toml =
+        RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, root, incompatible: Vec::new() };
     write_toml(&realm.join("realm.toml"), &toml, file_mode)?;
     let setup = setup_at(pool, &realm, file, new.name, file_mode, &toml, pool_mount(pool)?);
     create_catalog(&setup, new.size)?;
@@ -313,6 +317,9 @@ fn setup_at(
         mount,
         map_size: toml.map_size,
         birth: toml.birth,
+        root: toml.root,
+        scope: Scope::Shared,
+        checksums: file.checksums,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::name::NAME_BYTES_MAX;
 use crate::varint;
 
 /// The record format that this engine writes.
-pub const RECORD_VERSION: u8 = 1;
+pub const RECORD_VERSION: u8 = 2;
 /// The fixed head of every record, in bytes.
 pub const HEAD_BYTES: usize = 40;
 /// The most dimensions an array may have (`NumPy`'s own bound).
@@ -28,7 +28,7 @@ pub const NDIM_MAX: usize = 64;
 pub const INLINE_BYTES_MAX: u64 = 1024;
 /// The most bytes that the attributes of one member may take.
 pub const ATTRS_BYTES_MAX: usize = 64 << 20;
-/// The payload of a contiguous record: offset, extent length, value length, reserved checksum.
+/// The payload of a contiguous record: offset, extent length, value length, checksum of the value.
 const CONTIGUOUS_BYTES: usize = 32;
 
 const LAYOUT_INLINE: u8 = 0;
@@ -59,6 +59,8 @@ pub enum Stored<'a> {
         extent: Extent,
         /// The value's length in bytes.
         nbytes: u64,
+        /// The checksum of the value (see `checksum`), or 0: there is none.
+        checksum: u64,
     },
 }
 
@@ -103,8 +105,41 @@ pub struct Record<'a> {
     pub origin: &'a [u8],
     /// When the object is indexed (of no meaning in groups).
     pub index: IndexMode,
+    /// What else it is.
+    pub flags: Flags,
     /// The value.
     pub stored: Stored<'a>,
+}
+
+/// What a record says in one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Neither it nor what is below it is to be changed: a hint against mistakes.
+    pub read_only: bool,
+    /// A group that stands for one of the same GID in another realm of the namespace, so that
+    /// members here have a place. What it says of itself is a copy.
+    pub mirror: bool,
+}
+
+/// Bits of the head's fourth byte, whose lowest two are the index mode.
+const READ_ONLY_BIT: u8 = 0x80;
+const MIRROR_BIT: u8 = 0x40;
+const MODE_BITS: u8 = 0x03;
+
+impl Flags {
+    fn bits(self) -> u8 {
+        u8::from(self.read_only) * READ_ONLY_BIT + u8::from(self.mirror) * MIRROR_BIT
+    }
+
+    /// Mode and flags of the head's fourth byte; `None` if a newer engine wrote it.
+    fn split(byte: u8) -> Option<(IndexMode, Flags)> {
+        if byte & !(READ_ONLY_BIT | MIRROR_BIT | MODE_BITS) != 0 {
+            return None;
+        }
+        let mode = IndexMode::from_byte(byte & MODE_BITS)?;
+        let flags = Flags { read_only: byte & READ_ONLY_BIT != 0, mirror: byte & MIRROR_BIT != 0 };
+        Some((mode, flags))
+    }
 }
 
 fn u32_at(row: &[u8], at: usize) -> u32 {
@@ -140,6 +175,9 @@ impl<'a> Record<'a> {
         if name.len() > NAME_BYTES_MAX {
             fail!(Corrupt, "a record's name has {} bytes", name.len());
         }
+        let Some((index, flags)) = Flags::split(row[3]) else {
+            fail!(Corrupt, "a record has the unknown index mode or flags {:#x}", row[3])
+        };
         Ok(Record {
             class: match row[2] {
                 0 => Class::Group,
@@ -160,18 +198,16 @@ impl<'a> Record<'a> {
             dims,
             attrs,
             origin,
-            index: match IndexMode::from_byte(row[3]) {
-                Some(index) => index,
-                None => fail!(Corrupt, "a record has the unknown index mode {}", row[3]),
-            },
+            index,
+            flags,
             stored: parse_payload(row[1], rest)?,
         })
     }
 
     /// When the object of a row is indexed, without a look at the rest.
     pub(crate) fn index_of(row: &[u8]) -> Result<IndexMode> {
-        match row.get(3).and_then(|mode| IndexMode::from_byte(*mode)) {
-            Some(mode) => Ok(mode),
+        match row.get(3).and_then(|byte| Flags::split(*byte)) {
+            Some((mode, _)) => Ok(mode),
             None => fail!(Corrupt, "a record of {} bytes has no index mode", row.len()),
         }
     }
@@ -200,7 +236,12 @@ impl<'a> Record<'a> {
             Stored::Inline(_) => LAYOUT_INLINE,
             Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
         };
-        row.extend_from_slice(&[RECORD_VERSION, layout, self.class as u8, self.index as u8]);
+        row.extend_from_slice(&[
+            RECORD_VERSION,
+            layout,
+            self.class as u8,
+            self.index as u8 | self.flags.bits(),
+        ]);
         row.extend_from_slice(&0u32.to_le_bytes());
         row.extend_from_slice(&self.generation.to_le_bytes());
         row.extend_from_slice(&self.owner.to_le_bytes());
@@ -215,8 +256,8 @@ impl<'a> Record<'a> {
         }
         match &self.stored {
             Stored::Inline(bytes) => row.extend_from_slice(bytes),
-            Stored::Contiguous { extent, nbytes } => {
-                for word in [extent.offset, extent.len, *nbytes, 0] {
+            Stored::Contiguous { extent, nbytes, checksum } => {
+                for word in [extent.offset, extent.len, *nbytes, *checksum] {
                     row.extend_from_slice(&word.to_le_bytes());
                 }
             }
@@ -232,7 +273,7 @@ impl<'a> Record<'a> {
     pub(crate) fn stored_extent(&self) -> Option<(Extent, u64)> {
         match self.stored {
             Stored::Inline(_) => None,
-            Stored::Contiguous { extent, nbytes } => Some((extent, nbytes)),
+            Stored::Contiguous { extent, nbytes, .. } => Some((extent, nbytes)),
         }
     }
 
@@ -292,7 +333,7 @@ fn parse_payload(layout: u8, rest: &[u8]) -> Result<Stored<'_>> {
             if nbytes > extent.len || !aligned || ends.is_none_or(|end| end > i64::MAX as u64) {
                 fail!(Corrupt, "a record's value of {nbytes} bytes does not fit {extent:?}");
             }
-            Ok(Stored::Contiguous { extent, nbytes })
+            Ok(Stored::Contiguous { extent, nbytes, checksum: u64_at(rest, 24) })
         }
         layout => fail!(
             Format,

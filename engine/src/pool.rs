@@ -24,7 +24,7 @@ use crate::session::Session;
 use crate::turn::Turn;
 
 /// The format version that this engine reads and writes. Until 1.0 there is no migration.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// What a pool survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub struct CreateOptions {
     pub prefault: bool,
     /// Accept filesystems that are not on the list (network ones never).
     pub force: bool,
+    /// Keep a checksum of every value, which `verify` compares.
+    pub checksums: bool,
 }
 
 /// A device, as listings show it.
@@ -126,6 +128,7 @@ impl Pool {
             uuid: new_uuid()?,
             durability: durability.as_str().to_owned(),
             size: options.size,
+            checksums: options.checksums,
             devices,
             incompatible: Vec::new(),
             read_only: Vec::new(),

@@ -131,14 +131,14 @@ fn another_version_is_refused_by_name() {
     type Edit = (&'static str, &'static str, &'static str, Kind, &'static str);
     let realm = "ns/default/shared/realm.toml";
     let edits: [Edit; 10] = [
-        ("pool.toml", "format = 2", "format = 3", Kind::Format, "upgrade"),
-        ("pool.toml", "format = 2", "format = 0", Kind::Format, "format 0"),
-        ("pool.toml", "format = 2", "format = \"x\"", Kind::Format, "damaged"),
+        ("pool.toml", "format = 3", "format = 4", Kind::Format, "upgrade"),
+        ("pool.toml", "format = 3", "format = 0", Kind::Format, "format 0"),
+        ("pool.toml", "format = 3", "format = \"x\"", Kind::Format, "damaged"),
         ("pool.toml", "incompatible = []", "incompatible = [\"warp\"]", Kind::Format, "warp"),
         ("pool.toml", "durability = \"process\"", "durability = \"\"", Kind::Format, "damaged"),
         ("pool.toml", "uuid = \"", "uuid = \"../", Kind::Format, "damaged"),
         ("pool.toml", "devices = [\".\"]", "devices = []", Kind::Format, "device"),
-        (realm, "format = 2", "format = 3", Kind::Format, "upgrade"),
+        (realm, "format = 3", "format = 4", Kind::Format, "upgrade"),
         (realm, "incompatible = []", "incompatible = [\"warp\"]", Kind::Format, "warp"),
         (realm, "birth = ", "birth = -", Kind::Format, "damaged"),
     ];

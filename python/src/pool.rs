@@ -90,7 +90,8 @@ impl Pool {
                 )));
             }
         };
-        let options = CreateOptions { size, devices, durability, prefault, force };
+        let options =
+            CreateOptions { size, devices, durability, prefault, force, checksums: false };
         let engine = py
             .detach(move || engram_engine::Pool::create(&path, &options))
             .map_err(|e| of_pool(py, e))?;

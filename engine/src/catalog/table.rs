@@ -40,11 +40,17 @@ pub enum Table {
     IndexSettings,
     /// OID of an object that is to be indexed.
     Queue,
+    /// Move between realms of a namespace, by its number: where it goes, and who does it.
+    Transfers,
+    /// OID of an object that is on its way to another realm → the move's number.
+    Leaving,
+    /// Number of a move that has arrived here and is not yet ended where it began.
+    Received,
 }
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 18;
+    pub const COUNT: usize = 21;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -66,6 +72,9 @@ impl Table {
         Table::IndexFamilies,
         Table::IndexSettings,
         Table::Queue,
+        Table::Transfers,
+        Table::Leaving,
+        Table::Received,
     ];
 
     /// Its name on media.
@@ -89,6 +98,9 @@ impl Table {
             Table::IndexFamilies => "index_families",
             Table::IndexSettings => "index_settings",
             Table::Queue => "queue",
+            Table::Transfers => "transfers",
+            Table::Leaving => "leaving",
+            Table::Received => "received",
         }
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct PoolFile {
     pub uuid: String,
     pub durability: String,
     pub size: u64,
+    /// Whether values have checksums.
+    #[serde(default)]
+    pub checksums: bool,
     pub devices: Vec<PathBuf>,
     /// Features that an engine must know to open the pool.
     #[serde(default)]

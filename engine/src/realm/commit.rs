@@ -16,6 +16,7 @@ use crate::batch;
 use crate::catalog::{Headroom, Table, WriteTxn};
 use crate::error::{Error, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
+use crate::faults::step;
 use crate::id::Oid;
 use crate::index::directory::Finder;
 use crate::index::{self, IndexMode, Touch};
@@ -51,6 +52,7 @@ impl Core {
         loop {
             // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
             let mut rows = Changes::new(catalog.write(headroom)?);
+            step!("commit.begun");
             // rows, and what follows from them.
             let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
             match (changed, rows.txn.short_of()) {
@@ -64,7 +66,9 @@ impl Core {
                     let changed = rows.txn.is_changed();
                     let waiting = rows.waiting()?;
                     let died = rows.died;
+                    step!("commit.changed");
                     let id = rows.txn.commit()?;
+                    step!("commit.committed");
                     self.index.note(waiting, died);
                     // A transaction without changes has no id: the next one gets it.
                     if changed {

@@ -31,6 +31,7 @@ use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
 use crate::realm::drainer::Drainer;
+use crate::scope::Scope;
 
 /// How many extents this process remembers as touched.
 const WARM_MAX: usize = 32;
@@ -56,6 +57,12 @@ pub(crate) struct Setup {
     pub map_size: u64,
     /// The random upper bits of ids born here.
     pub birth: u64,
+    /// The namespace's root group: the same GID in each of its realms.
+    pub root: Gid,
+    /// Who sees what is in the realm.
+    pub scope: Scope,
+    /// Whether values get checksums.
+    pub checksums: bool,
 }
 
 impl Setup {
@@ -81,7 +88,7 @@ impl Setup {
 
     /// The root group.
     pub(crate) fn root(&self) -> Gid {
-        (self.birth << crate::id::COUNTER_BITS) | 1
+        self.root
     }
 }
 

@@ -7,7 +7,7 @@ use crate::fail;
 use crate::group::Stamp;
 use crate::id::Gid;
 use crate::index::IndexMode;
-use crate::object::{self, Class, NewObject, Placement, Record, Stored};
+use crate::object::{self, Class, Flags, NewObject, Placement, Record, Stored};
 
 /// A new object's sections, encoded once.
 struct Encoded<'a> {
@@ -94,6 +94,7 @@ impl<'a> Link<'a> {
             origin: &self.encoded.origin,
             // Known once the parent is.
             index: IndexMode::default(),
+            flags: Flags::default(),
             stored,
         }
     }

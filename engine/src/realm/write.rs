@@ -330,7 +330,7 @@ impl Core {
         reserved: Reserved,
         nbytes: u64,
     ) -> Result<Oid> {
-        let stored = Stored::Contiguous { extent: reserved.extent, nbytes };
+        let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
         self.link(link, stored, Some(reserved))
     }
 
@@ -380,7 +380,7 @@ impl Core {
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
         claim.memory().write(data);
-        let stored = Stored::Contiguous { extent: reserved.extent, nbytes };
+        let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
         let swapped = self
             .flush_extent(reserved.extent, nbytes)
             .and_then(|()| self.swap_payload(oid, generation, stored, Some(reserved)));
