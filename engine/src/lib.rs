@@ -25,6 +25,7 @@ mod namespace;
 mod object;
 mod pool;
 mod process;
+mod protect;
 pub mod query;
 mod realm;
 mod rows;

@@ -443,6 +443,8 @@ pub struct Placement {
     pub device: Option<u32>,
     /// When to index it; `None` for what holds in its group.
     pub index: Option<IndexMode>,
+    /// Whether it is read-only from the beginning.
+    pub read_only: bool,
 }
 
 /// All that is known of an object without its value.

@@ -31,6 +31,8 @@ pub(crate) trait Rows {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
     /// Whether there are any settings of the index: most realms have none, and look no further.
     fn has_index_settings(&mut self) -> Result<bool>;
+    /// Whether anything is read-only: in most realms nothing is.
+    fn has_read_only(&mut self) -> Result<bool>;
 }
 
 /// What can be changed.
@@ -78,5 +80,9 @@ impl Rows for Snapshot<'_, '_> {
     }
     fn has_index_settings(&mut self) -> Result<bool> {
         Ok(self.0.entries(Table::IndexSettings)? > 0)
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        Ok(self.0.entries(Table::ReadOnly)? > 0)
     }
 }

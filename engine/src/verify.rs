@@ -5,7 +5,7 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`). LMDB trusts its own pages, so a damaged one can kill the
+//! agrees with the records (see `index`), and so does the list of what is read-only. LMDB trusts its own pages, so a damaged one can kill the
 //! process that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
@@ -131,6 +131,7 @@ struct Known {
     parent: Gid,
     name: String,
     named: bool,
+    read_only: bool,
 }
 
 impl Walk<'_> {
@@ -151,6 +152,7 @@ impl Walk<'_> {
         let mut objects = self.records(&txn, Table::Objects, keys, &mut extents)?;
         self.names(&txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
+        self.read_only(&txn, &groups, &objects)?;
         self.index(&txn)?;
         self.ids(&txn, groups.keys().chain(objects.keys()))?;
         self.space(&txn, extents)
@@ -241,7 +243,12 @@ impl Walk<'_> {
             }
             self.report.attributes += 1;
         }
-        let entry = Known { parent: record.parent, name: record.name.to_owned(), named: false };
+        let entry = Known {
+            parent: record.parent,
+            name: record.name.to_owned(),
+            named: false,
+            read_only: record.flags.read_only,
+        };
         Ok((entry, record.extent()))
     }
 

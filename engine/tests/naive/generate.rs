@@ -4,6 +4,8 @@ use engram_engine::query::ast::{Builtin, Comparison, Expr, Field, Literal, Order
 use engram_engine::{Class, DType, IndexMode, Member, NewObject, Placement, Realm, Result, Value};
 use proptest::prelude::*;
 
+use crate::common::OVER;
+
 /// One change.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -45,7 +47,7 @@ pub fn perform(realm: &Realm, op: &Op) -> Result<()> {
                 attrs: named(attrs),
                 origin: Vec::new(),
             };
-            let over = Placement { overwrite: true, device: None, index: Some(*index) };
+            let over = Placement { index: Some(*index), ..OVER };
             realm.put(root, path, &new, &vec![0; *items as usize * 8], over).map(drop)
         }
         Op::Group { path, attrs } => {
