@@ -411,6 +411,26 @@ impl Catalog {
         &self.growth
     }
 
+    /// Every reader slot in use: its process, and the snapshot that it reads, if it reads one now.
+    pub(crate) fn readers(&self) -> Result<Vec<(u32, Option<u64>)>> {
+        self.env.readers()
+    }
+
+    /// Pages with rows on them, pages that the next transaction may take, and pages without rows
+    /// that readers still see.
+    pub(crate) fn pages(&self) -> Result<(u64, u64, u64)> {
+        let last_id = self.env.last_id()?;
+        let behind = |(_, snapshot): &(u32, Option<u64>)| snapshot.is_some_and(|id| id < last_id);
+        let some_behind = self.env.readers()?.iter().any(behind);
+        let without_rows = self.env.free_pages(u64::MAX, true)?;
+        let free = match some_behind {
+            true => self.env.free_pages(u64::MAX, false)?.min(without_rows),
+            false => without_rows,
+        };
+        let last = self.env.last_page()? + 1;
+        Ok((last.saturating_sub(without_rows), free, without_rows - free))
+    }
+
     /// What the catalog takes.
     pub fn stats(&self) -> Result<CatalogStats> {
         let free_pages = self.env.free_pages(u64::MAX, true)?;
