@@ -7,15 +7,15 @@
 //!
 //! 1. *Seal* the tail once it has `tail_rows`.
 //! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
-//! 3. *Unite* small segments of a family: all of them, once they fill a segment or are
+//! 3. *Merge* runs: whoever rewrites segments adds runs, and a query looks into each.
+//! 4. *Unite* small segments of a family: all of them, once they fill a segment or are
 //!    [`SMALL_MAX`], or [`TINY_MAX`] of them are tiny. So each object is read a few times on its
 //!    way into a full segment.
-//! 4. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a
+//! 5. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a
 //!    family that was split or merged.
-//! 5. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
+//! 6. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
 //!    too many segments or where a query hints, *take back* a split whose halves have shrunk; none
 //!    of it where groups are fixed.
-//! 6. *Merge* runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -137,6 +137,10 @@ pub(crate) fn step(rows: &mut Changes<'_>, root: Gid, hints: &[Hint]) -> Result<
         step!("index.dropped");
         return Ok(Some(Step::Dropped));
     }
+    // Before anything that writes new runs: a point query looks into every one there is.
+    if runs::merge_some(rows.txn())? {
+        return Ok(Some(Step::MergedRuns));
+    }
     let tags = tags(rows.txn())?;
     let mut by_tag: BTreeMap<Gid, BTreeMap<u32, Vec<Entry>>> = BTreeMap::new();
     for tag in tags.values() {
@@ -158,7 +162,7 @@ pub(crate) fn step(rows: &mut Changes<'_>, root: Gid, hints: &[Hint]) -> Result<
             return Ok(done);
         }
     }
-    Ok(runs::merge_some(rows.txn())?.then_some(Step::MergedRuns))
+    Ok(None)
 }
 
 impl Known {
@@ -391,3 +395,6 @@ fn rewrite(rows: &mut Changes<'_>, root: Gid, segments: &[u32], origin: Origin) 
     oids.sort_unstable();
     seal(rows, root, &oids, origin).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;
