@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::extent::Extent;
+use crate::faults::step;
 use crate::id::Oid;
 use crate::lease::Hold;
 use crate::media::memory::Memory;
@@ -33,7 +34,14 @@ impl Claim {
     pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
         core.add_user();
         core.touched(extent);
-        Claim { core: Arc::clone(core), extent, hold, memory: Some(memory), scratch: None, writing: false }
+        Claim {
+            core: Arc::clone(core),
+            extent,
+            hold,
+            memory: Some(memory),
+            scratch: None,
+            writing: false,
+        }
     }
 
     /// Notes that the lease knows it as one that may write.
@@ -164,9 +172,11 @@ impl Allocation {
     /// On error nothing is visible, and the space goes back.
     pub fn publish(mut self) -> Result<Oid> {
         self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        step!("put.flushed");
         let checksum = self.core.checksum_of(self.claim.memory(), self.nbytes);
         let value = (self.nbytes, checksum);
         let oid = self.core.link_reserved(&self.link, self.reserved, value)?;
+        step!("put.linked");
         self.published = true;
         Ok(oid)
     }

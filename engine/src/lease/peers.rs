@@ -196,7 +196,9 @@ fn writes(file: &LeaseFile, offset: u64) -> bool {
     if used == PINS_MAX && head.age.load(Ordering::Acquire) != IDLE {
         return true;
     }
-    file.pins()[..used].iter().any(|pin| pinned(pin.load(Ordering::Acquire)) == Some((offset, true)))
+    file.pins()[..used]
+        .iter()
+        .any(|pin| pinned(pin.load(Ordering::Acquire)) == Some((offset, true)))
 }
 
 /// Removes a file that a process made for a lease and did not live to name.

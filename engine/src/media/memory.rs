@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::map::Range;
-use crate::checksum::Running;
 use super::persist;
+use crate::checksum::Running;
 
 /// So much is copied out at once to be summed: it stays in the nearest cache.
 const PIECE: usize = 16 << 10;

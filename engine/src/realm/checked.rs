@@ -83,12 +83,7 @@ impl Core {
 
     /// One change of a checksum word, in a commit; or in this thread's batch, if that has made the
     /// object. With `alone`, not while anybody may be writing to the value.
-    fn swap(
-        self: &Arc<Self>,
-        inside: &Inside<'_>,
-        swap: &Swap,
-        alone: bool,
-    ) -> Result<Swapped> {
+    fn swap(self: &Arc<Self>, inside: &Inside<'_>, swap: &Swap, alone: bool) -> Result<Swapped> {
         let offset = swap.extent.offset;
         if alone && inside.own_leases().any(|lease| lease.writes(offset)) {
             lock(&self.owed).insert(offset, swap.oid);

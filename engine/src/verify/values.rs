@@ -54,9 +54,10 @@ impl SpanFiles {
         let mut piece = vec![0; PIECE.min(nbytes as usize)];
         let mut left = nbytes;
         while left > 0 {
-            let span = self.spans.iter().find(|(range, ..)| {
-                range.offset <= offset && offset - range.offset < range.len
-            });
+            let span = self
+                .spans
+                .iter()
+                .find(|(range, ..)| range.offset <= offset && offset - range.offset < range.len);
             let Some((range, path, file)) = span else {
                 fail!(Corrupt, "byte {offset} of the arena is in no span")
             };
