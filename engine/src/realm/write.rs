@@ -379,11 +379,17 @@ impl Core {
         }
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
-        claim.memory().write(data);
+        let written_through = if self.setup.durable {
+            claim.memory().write_through(data)
+        } else {
+            claim.memory().write(data);
+            true
+        };
         let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
-        let swapped = self
-            .flush_extent(reserved.extent, nbytes)
-            .and_then(|()| self.swap_payload(oid, generation, stored, Some(reserved)));
+        let flushed =
+            if written_through { Ok(()) } else { self.flush_extent(reserved.extent, nbytes) };
+        let swapped =
+            flushed.and_then(|()| self.swap_payload(oid, generation, stored, Some(reserved)));
         if !matches!(swapped, Ok(true)) {
             self.give_back(reserved);
         }
