@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::extent::Extent;
+use crate::faults::step;
 use crate::id::Oid;
 use crate::lease::Hold;
 use crate::media::memory::Memory;
@@ -172,7 +173,9 @@ impl Allocation {
         if *self.shown.get_mut() || !*self.written_through.get_mut() {
             self.core.flush_extent(self.claim.extent(), self.nbytes)?;
         }
+        step!("put.flushed");
         let oid = self.core.link_reserved(&self.link, self.reserved, self.nbytes)?;
+        step!("put.linked");
         self.published = true;
         Ok(oid)
     }
