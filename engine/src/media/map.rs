@@ -202,6 +202,20 @@ impl Range {
         self.media.fetch_or(piece.medium.bit(), Ordering::Relaxed);
     }
 
+    /// Goes past addresses that stay without memory, as if a file had been attached there.
+    pub fn skip(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        if offset != self.attached() || end > self.reserved {
+            fail!(
+                Corrupt,
+                "{len} bytes without a file at {offset} do not continue an arena of {} bytes",
+                self.attached()
+            );
+        }
+        self.attached.fetch_max(end, Ordering::Release);
+        Ok(())
+    }
+
     /// The first address. Bytes `[0, attached())` from here are mapped.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
