@@ -385,14 +385,17 @@ impl Core {
         }
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
-        claim.memory().write(data);
+        let durable = self.setup.durable && claim.memory().write_through(data);
+        if !self.setup.durable {
+            claim.memory().write(data);
+        }
         step!("replace.copied");
         // One that is promoted is about to be written to.
         let checksum =
             if promote { checksum::NONE } else { self.checksum_of(claim.memory(), nbytes) };
         let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum };
-        let swapped = self
-            .flush_extent(reserved.extent, nbytes)
+        let flushed = if durable { Ok(()) } else { self.flush_extent(reserved.extent, nbytes) };
+        let swapped = flushed
             .inspect(|()| {
                 step!("replace.flushed");
             })
