@@ -8,6 +8,7 @@ use crate::attrs::{self, KeyId, Value};
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
+use crate::faults::step;
 use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
 use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
@@ -45,6 +46,8 @@ pub(crate) struct Stamp {
     pub owner: u32,
     /// Nanoseconds since 1970.
     pub now: i64,
+    /// Whether records get checksums.
+    pub checksums: bool,
 }
 
 /// Where something is to be linked: from this group, along this path.
@@ -201,6 +204,7 @@ pub(crate) fn group_record<'a>(
         origin,
         index: IndexMode::default(),
         flags: Flags::default(),
+        checked: stamp.checksums,
         stored: Stored::Inline(&[]),
     }
 }
@@ -247,7 +251,8 @@ pub(crate) fn link(
     overwrite: bool,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let stamp = Stamp { owner: new.record.owner, now: new.record.created };
+    let stamp =
+        Stamp { owner: new.record.owner, now: new.record.created, checksums: new.record.checked };
     let parent = ensure_parent(rows, target, stamp, new_id)?;
     let name = target.path.last.as_str();
     match child(rows, parent, name)? {
@@ -267,6 +272,7 @@ pub(crate) fn link(
     if record.flags.read_only {
         protect::note(rows, Member::Object(new.oid), true)?;
     }
+    step!("link.recorded");
     rows.index(new.oid, Touch::New(index))?;
     rows.put(
         Table::Names,
@@ -329,6 +335,7 @@ pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -
     let (parent, member) = require(rows, target, text)?;
     protect::refuse_deletion(rows, member)?;
     rows.remove(Table::Names, NameKey::new(parent, target.path.last.as_str()).as_bytes())?;
+    step!("delete.unnamed");
     let mut groups = match member {
         Member::Object(oid) => return remove_object(rows, oid),
         Member::Group(gid) => vec![gid],
@@ -352,6 +359,7 @@ pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -
             fail!(Corrupt, "a name stands for group {gid:#x}, which has no record: run verify");
         }
         remove_group(rows, gid)?;
+        step!("delete.emptied");
     }
     Ok(())
 }
@@ -403,6 +411,7 @@ pub(crate) fn rename(
         Member::Group(_) if rows.has_index_settings()? => mode_cache::changed(rows)?,
         Member::Group(_) => {}
     }
+    step!("rename.recorded");
     rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
 }

@@ -30,6 +30,7 @@ use super::{runs, split};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
+use crate::faults::step;
 use crate::id::{Gid, Oid, id_key};
 use crate::realm::Changes;
 
@@ -87,7 +88,9 @@ pub(crate) fn seal_tail(rows: &mut Changes<'_>, root: Gid, all: bool) -> Result<
     for oid in &oids {
         rows.txn().delete(Table::IndexTail, &oid.to_be_bytes())?;
     }
+    step!("index.tail-taken");
     let sealed = seal(rows, root, &oids, Origin::New)?;
+    step!("index.sealed");
     Ok((sealed > 0).then_some(Step::Sealed(sealed)))
 }
 
@@ -131,6 +134,7 @@ pub(crate) fn step(rows: &mut Changes<'_>, root: Gid, hints: &[Hint]) -> Result<
     let gone: Vec<u32> = gone.map(|entry| entry.segment).collect();
     if !gone.is_empty() {
         gone.iter().try_for_each(|segment| seal::remove(rows.txn(), *segment))?;
+        step!("index.dropped");
         return Ok(Some(Step::Dropped));
     }
     // Before anything that writes new runs: a point query looks into every one there is.
@@ -170,6 +174,7 @@ impl Known {
         hints: &[Hint],
     ) -> Result<Option<Step>> {
         if self.drop_families(rows.txn())? || self.drop_deleted_tag(rows.txn())? {
+            step!("index.families-dropped");
             return Ok(Some(Step::Dropped));
         }
         let ids: Vec<u32> = self.families.all.keys().copied().collect();
@@ -177,6 +182,7 @@ impl Known {
             if let Some((segments, step)) = self.rewrite(rows.txn(), *id, dead)? {
                 let origin = Origin::Family { tag: self.families.tag, id: *id };
                 rewrite(rows, root, &segments, origin)?;
+                step!("index.rewritten");
                 return Ok(Some(step));
             }
         }
@@ -185,12 +191,15 @@ impl Known {
                 continue; // whatever queries say
             }
             if self.regroup(rows.txn(), id, hints)? {
+                step!("index.regrouped");
                 return Ok(Some(Step::Regrouped));
             }
             if self.take_back(id)? {
+                step!("index.taken-back");
                 return Ok(Some(Step::TakenBack));
             }
             if self.split_on_hint(rows.txn(), id, hints)? || self.split(rows.txn(), id)? {
+                step!("index.split");
                 return Ok(Some(Step::Split));
             }
         }
@@ -382,6 +391,7 @@ fn rewrite(rows: &mut Changes<'_>, root: Gid, segments: &[u32], origin: Origin) 
         oids.extend(live_oids(rows.txn(), *segment)?);
         seal::remove(rows.txn(), *segment)?;
     }
+    step!("index.segments-taken");
     oids.sort_unstable();
     seal(rows, root, &oids, origin).map(|_| ())
 }

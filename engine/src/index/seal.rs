@@ -21,6 +21,7 @@ use super::{names, runs, zones};
 use crate::attrs;
 use crate::catalog::{Table, WriteTxn};
 use crate::error::{Kind, Result};
+use crate::faults::step;
 use crate::id::{Gid, Oid, id_key};
 use crate::index::Policy;
 use crate::object::Record;
@@ -73,7 +74,7 @@ impl Records {
                     short.extend_from_slice(entry.bytes);
                 }
             }
-            let record = Record { attrs: &short, dims: &[], origin: &[], ..record };
+            let record = Record { attrs: &short, dims: &[], origin: &[], checked: false, ..record };
             record.encode_to(&mut self.bytes);
         }
         self.spans.push((oid, self.bytes.len()));
@@ -357,6 +358,7 @@ fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
     for (part, block) in (1..).zip(&built.blocks) {
         txn.put(Table::IndexSegments, &part_key(segment, part), block)?;
     }
+    step!("index.segment-put");
     for (column, entries) in &built.runs {
         runs::append(txn, *column, segment, entries)?;
     }

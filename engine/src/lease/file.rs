@@ -10,7 +10,7 @@
 //! | 40 | 8 | since when the owner has it, in ns since 1970 |
 //! | 64 | 8 | age |
 //! | 128 | 8 | pin slots in use: only this many need be read |
-//! | 4096 | 8 x 8192 | pins: offsets plus one, or zero |
+//! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; or zero |
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::faults::step;
 use crate::media::map::MappedFile;
 
 /// The pins that one lease holds; beyond them a view keeps the age instead.
@@ -26,7 +27,20 @@ pub(crate) const PINS_MAX: usize = 8192;
 const PINS_AT: usize = 4096;
 /// The size of a lease file.
 pub(crate) const LEASE_BYTES: u64 = (PINS_AT + PINS_MAX * 8) as u64;
+/// What is added to a pin whose owner may write to the extent. Offsets are multiples of 64.
+const WRITING: u64 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"ENGRLEAS");
+
+/// A pin, as it stands in a slot.
+pub(crate) fn pin_word(offset: u64, writing: bool) -> u64 {
+    offset + 1 + if writing { WRITING } else { 0 }
+}
+
+/// The offset that a slot pins, and whether its owner may write there; `None` for a free slot.
+pub(crate) fn pinned(word: u64) -> Option<(u64, bool)> {
+    let pin = word.checked_sub(1)?;
+    Some((pin & !WRITING, pin & WRITING != 0))
+}
 
 /// The first page of a lease file.
 #[repr(C)]
@@ -67,6 +81,7 @@ impl LeaseFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)
             .map_err(|e| Error::os(format!("making the lease {}", path.display()), &e))?;
+        step!("lease.made");
         let built = file
             .set_permissions(std::fs::Permissions::from_mode(mode))
             .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))
@@ -146,7 +161,7 @@ impl LeaseFile {
     /// The offsets that are pinned.
     pub(crate) fn pinned(&self) -> impl Iterator<Item = u64> + '_ {
         let used = self.head().pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
-        self.pins()[..used].iter().filter_map(|pin| pin.load(Ordering::Acquire).checked_sub(1))
+        self.pins()[..used].iter().filter_map(|pin| Some(pinned(pin.load(Ordering::Acquire))?.0))
     }
 
     /// The user that the file belongs to.

@@ -45,12 +45,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
 pub(crate) use peers::Peers;
 pub(crate) use user::{user, user_name};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::faults::step;
 
 /// No look-up runs.
 pub(crate) const IDLE: u64 = u64::MAX;
@@ -142,6 +144,8 @@ struct Local {
     ages: Vec<(u64, u32)>,
     /// For each pinned offset its slot and how many views share it.
     pins: HashMap<u64, (usize, u32)>,
+    /// For each offset that views may write to, how many.
+    writers: HashMap<u64, u32>,
     /// Slots that were used and are free again.
     free_slots: Vec<usize>,
     /// Slots that were ever used.
@@ -180,8 +184,10 @@ impl Lease {
                 }
                 Err(error) => return Err(error),
             };
+            step!("lease.locked");
             let path = dir.join(format!("{id:016x}"));
             if let Some(lease) = Self::name(file, &from, path, id, owner)? {
+                step!("lease.named");
                 ensure_spare(dir, mode);
                 return Ok(lease);
             }
@@ -259,6 +265,7 @@ impl Lease {
         *child.lock() = local;
         child.publish_age(&child.lock());
         fence(Ordering::SeqCst);
+        step!("fork.leased");
         Ok(child)
     }
 
@@ -312,7 +319,8 @@ impl Lease {
             }
         };
         local.pins.insert(offset, (slot, 1));
-        self.file.pins()[slot].store(offset + 1, Ordering::Release);
+        let writing = local.writers.contains_key(&offset);
+        self.file.pins()[slot].store(pin_word(offset, writing), Ordering::Release);
         // Readers of the list read the count after the age (acquire), so they see this slot.
         self.file.head().pins_used.store(local.slots_used as u64, Ordering::Release);
         Hold::Pinned
@@ -337,6 +345,38 @@ impl Lease {
                 }
             }
         }
+    }
+
+    /// A view that holds the extent at `offset` may write to it from now on; others see that.
+    pub(crate) fn begin_writing(&self, offset: u64) {
+        let mut local = self.lock();
+        let count = local.writers.entry(offset).or_default();
+        *count += 1;
+        if *count == 1
+            && let Some((slot, _)) = local.pins.get(&offset)
+        {
+            self.file.pins()[*slot].store(pin_word(offset, true), Ordering::Release);
+        }
+    }
+
+    /// That view goes, and with it its pin next; whether it was the last writer here.
+    pub(crate) fn end_writing(&self, offset: u64) -> bool {
+        let mut local = self.lock();
+        let Some(count) = local.writers.get_mut(&offset) else { return false };
+        *count -= 1;
+        if *count > 0 {
+            return false;
+        }
+        local.writers.remove(&offset);
+        if let Some((slot, _)) = local.pins.get(&offset) {
+            self.file.pins()[*slot].store(pin_word(offset, false), Ordering::Release);
+        }
+        true
+    }
+
+    /// Whether a view of this process may write to the extent at `offset`.
+    pub(crate) fn writes(&self, offset: u64) -> bool {
+        self.lock().writers.contains_key(&offset)
     }
 
     /// How many extents are pinned.
@@ -408,6 +448,7 @@ impl Spare {
     pub(crate) fn create(dir: &Path, mode: u32) -> Result<Self> {
         let path = dir.join(format!("spare-{:016x}", random_id()?));
         let file = LeaseFile::create(&path, mode)?;
+        step!("spare.made");
         if file.try_lock()? && file.links() > 0 {
             return Ok(Spare { file, path });
         }
@@ -448,6 +489,7 @@ fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf
 /// become the realm's spare, if it has none. (Linked, not renamed: no spare is replaced.)
 fn give_up(path: &Path) {
     let _ = std::fs::hard_link(path, path.with_file_name(SPARE));
+    step!("lease.linked-as-spare");
     let _ = std::fs::remove_file(path);
 }
 
@@ -461,7 +503,9 @@ pub(crate) fn ensure_spare(dir: &Path, mode: u32) {
     let fresh = dir.join(format!("new-{id:016x}"));
     if LeaseFile::create(&fresh, mode).is_ok() {
         // Linked, not renamed: the spare that another process is just taking is not replaced.
+        step!("spare.fresh");
         let _ = std::fs::hard_link(&fresh, &spare);
+        step!("spare.linked");
         let _ = std::fs::remove_file(&fresh);
     }
 }

@@ -97,6 +97,7 @@ impl<'a> Link<'a> {
             // Known once the parent is.
             index: IndexMode::default(),
             flags: Flags { read_only: self.read_only, ..Flags::default() },
+            checked: stamp.checksums,
             stored,
         }
     }

@@ -12,6 +12,7 @@ use crate::catalog::Table;
 use crate::error::Result;
 use crate::extent::{Claim, View};
 use crate::fail;
+use crate::faults::step;
 use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
 use crate::name::Path;
@@ -213,6 +214,12 @@ impl Realm {
             match core.payload(oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
                     core.promote(oid, generation, &bytes)?;
+                    step!("inplace.promoted");
+                }
+                (Payload::Extent(view), _) => {
+                    if core.take_checksum(oid, &view)? {
+                        return Ok(Payload::Extent(view));
+                    }
                 }
                 (payload, _) => return Ok(payload),
             }
@@ -232,7 +239,10 @@ impl Realm {
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
         match core.payload(oid, false) {
-            Ok((Payload::Extent(view), _)) => core.flush_view(&view),
+            Ok((Payload::Extent(view), _)) => {
+                core.flush_view(&view)?;
+                core.set_checksum(oid, &view)
+            }
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
         }
@@ -294,18 +304,23 @@ impl Core {
         let Some((extent, nbytes)) = stored else {
             fail!(Busy, "object {oid:#x} changed while it was read: try again")
         };
-        inside.arena().reach(extent.end(), &mut Snapshot(look.txn()), |span| {
-            crate::media::span::open(&self.span_path(*span)?, span.range.len, true)
-        })?;
+        self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
+        step!("view.pinned");
         drop(look);
-        let claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        step!("view.looked");
+        let mut claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        if write && self.setup.checksums {
+            inside.lease().begin_writing(extent.offset);
+            claim = claim.writing();
+        }
         Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
     }
 
     fn flush_view(&self, view: &View) -> Result<()> {
         let inside = self.enter()?;
         let flushed = inside.arena().flush(view.extent(), view.len() as u64);
+        step!("inplace.flushed");
         flushed.inspect_err(|_| {
             if self.setup.durable {
                 inside.catalog().poison();
