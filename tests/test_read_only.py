@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import engram
 from shell import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def changes(pool: engram.Pool) -> dict[str, Callable[[], Any]]:
@@ -37,7 +39,7 @@ def test_what_is_read_only_is_not_changed(pool: engram.Pool, *, small: bool) -> 
     assert x.read_only
     assert not pool["g"].read_only
     for what, change in changes(pool).items():
-        with pytest.raises(engram.ReadOnlyError, match="'?\"g/x\" is read-only"):
+        with pytest.raises(engram.ReadOnlyError, match='"g/x" is read-only'):
             pytest.fail(f"{what}: {change()}")
     assert np.array_equal(x[...], data)
     pool["g/y"] = 1

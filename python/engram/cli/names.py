@@ -113,7 +113,9 @@ def protect(
     path: Annotated[
         str,
         typer.Argument(
-            metavar="PATH", help="What to keep as it is; / for all.", autocompletion=completion.members
+            metavar="PATH",
+            help="What to keep as it is; / for all.",
+            autocompletion=completion.members,
         ),
     ],
     *,
@@ -125,4 +127,6 @@ def protect(
         name = clean(path)
         member = root[name] if name else root
         member.read_only = not off
-        terminal.say(f"{plain(name) or '/'} {'may be changed again' if off else 'is read-only now'}")
+        terminal.say(
+            f"{plain(name) or '/'} {'may be changed again' if off else 'is read-only now'}"
+        )
