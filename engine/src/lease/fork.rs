@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
 use crate::catalog::raise_lease_epoch;
+use crate::faults::step;
 use crate::lease::{Lease, Peers, Spare};
 use crate::process::{self, Registry};
 use crate::realm::{Core, IdBlock, State, lock};
@@ -67,6 +68,9 @@ fn hold(core: Arc<Core>) -> Held {
     // SAFETY: the guard borrows the lock inside the `Arc` that `Held` keeps beside it; `release`
     // drops the guard before the `Arc`, and the allocation behind an `Arc` never moves.
     let mut state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
+    if core.setup.immutable {
+        return Held { core, state, child: None };
+    }
     let leases = core.setup.leases();
     let mode = core.setup.file_mode;
     let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
@@ -75,6 +79,7 @@ fn hold(core: Arc<Core>) -> Held {
         _ => None,
     };
     let child = child.and_then(|child| announce(&core, &state, child));
+    step!("fork.announced");
     if state.spare.is_none() {
         state.spare = Spare::create(&leases, mode).ok();
     }
@@ -106,6 +111,7 @@ extern "C" fn parent() {
             Some(childs) => drop(childs),
             None => freeze(held),
         });
+        step!("fork.parted");
     });
 }
 
@@ -122,6 +128,9 @@ extern "C" fn child() {
             }
             // The spare is the parent's as well.
             held.state.spare = None;
+            if held.core.setup.immutable {
+                return;
+            }
             if let Some(catalog) = held.state.catalog.take() {
                 catalog.abandon();
             }
@@ -129,6 +138,7 @@ extern "C" fn child() {
             held.core.index.forget();
             held.core.drainer.forget();
             *lock(&held.core.peers) = Peers::default();
+            step!("fork.adopted");
         });
     });
 }

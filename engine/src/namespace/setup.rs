@@ -179,5 +179,6 @@ pub(super) fn setup_at(
         root: toml.root,
         scope,
         checksums: file.checksums,
+        immutable: false,
     }
 }

@@ -9,6 +9,7 @@
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
 //! | `index` | the index: settings, maintenance, the queue, figures |
+//! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
 //! | `mirror` | what other realms of the namespace have this one do |
@@ -19,6 +20,7 @@ mod commit;
 mod core;
 mod drainer;
 mod index;
+mod keys;
 mod link;
 mod look;
 mod mirror;
@@ -143,6 +145,14 @@ impl Realm {
                 ReadOnly,
                 "the pool {} is open read-only: open it with mode \"r+\" to write",
                 core.setup.pool.display()
+            );
+        }
+        if core.setup.immutable {
+            fail!(
+                ReadOnly,
+                "this part of namespace {:?} is published: nothing of it can be changed; unpublish \
+                 it first",
+                core.setup.namespace
             );
         }
         Ok(core)

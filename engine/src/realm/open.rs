@@ -13,10 +13,12 @@ use std::sync::PoisonError;
 
 use crate::catalog::{Catalog, Headroom};
 use crate::error::Result;
-use crate::extent::{Arena, SIZE_MAX, has_reserved, take_back};
+use crate::extent::{Arena, SIZE_MAX, Span, has_reserved, take_back};
 use crate::fail;
+use crate::faults::step;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
+use crate::rows::Snapshot;
 
 /// The least address space of an arena, and how many times the pool's size it is. A process has
 /// 128 TiB, and may have some hundred namespaces open.
@@ -36,6 +38,9 @@ pub(crate) enum Purpose {
 
 /// Opens the realm; the caller holds the registry, and has found no core in it.
 pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
+    if setup.immutable {
+        return open_published(setup);
+    }
     let (lease, catalog) = bring_up_lease_and_catalog(&setup)?;
     let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&catalog));
     let arena = match opened {
@@ -55,6 +60,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         shut: false,
     };
     let core = Core::new(setup, state, arena);
+    step!("open.made");
     if purpose == Purpose::Use {
         core.enter().and_then(|inside| {
             // A lease taken over on a full mount may have reservations already.
@@ -63,8 +69,22 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
             }
             core.take_back_dead(&inside)
         })?;
+        step!("open.ready");
     }
     Ok(core)
+}
+
+/// Opens a published version: its catalog without locks, and addresses for its spans.
+fn open_published(setup: Setup) -> Result<Core> {
+    let catalog = Catalog::open_published(&setup.catalog())?;
+    let end = Span::all(&mut Snapshot(&catalog.read()?))?.last().map_or(0, |s| s.range.end());
+    if end > SIZE_MAX {
+        fail!(Corrupt, "{} says that its arena has {end} bytes", setup.dir.display());
+    }
+    let arena = Arena::reserve(end, end, false)?;
+    let state =
+        State { catalog: Some(catalog), lease: None, frozen: Vec::new(), spare: None, shut: false };
+    Ok(Core::new(setup, state, arena))
 }
 
 /// Makes a lease and opens the catalog, in the order that the essay above explains.
@@ -75,7 +95,9 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
         .and_then(|()| Catalog::open(&setup.catalog(), &setup.catalog_options()));
     match opened {
         Ok(catalog) => {
+            step!("open.catalog");
             catalog.growth().raise_lease_epoch();
+            step!("open.announced");
             Ok((lease, catalog))
         }
         Err(error) => {
@@ -164,7 +186,7 @@ fn reserve_arena(catalog: &Catalog) -> Result<Arena> {
     if limit > SIZE_MAX {
         fail!(Corrupt, "the realm's size cannot be {limit} bytes: restore the pool from a copy");
     }
-    Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit)
+    Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit, true)
 }
 
 /// In a forked child, on first use: a catalog of its own, and a lease if the fork could not make
@@ -175,6 +197,10 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
         return Ok(());
     }
     let setup = &core.setup;
+    if setup.immutable {
+        // A forked child goes on with what it has inherited.
+        return Ok(());
+    }
     if state.catalog.as_ref().is_some_and(Catalog::is_spent) {
         // Closed before it is opened again: one environment at a time.
         drop(state.catalog.take());
@@ -184,6 +210,7 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
         let ours: Vec<u64> = state.lease.iter().chain(&state.frozen).map(Lease::id).collect();
         refuse_strangers(setup, &ours)?;
         state.catalog = Some(Catalog::open(&setup.catalog(), &setup.catalog_options())?);
+        step!("fork.opened");
     }
     if state.lease.is_none() {
         let lease = Lease::create(&setup.leases(), setup.file_mode)?;
@@ -199,18 +226,24 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
 /// Shuts the core; the caller holds the registry, and nobody uses it.
 pub(crate) fn shut(core: &Arc<Core>) {
     let mut returned = false;
-    if let Ok(inside) = core.enter() {
+    if !core.setup.immutable
+        && let Ok(inside) = core.enter()
+    {
         returned = give_all_back(core, &inside).is_ok();
+        step!("close.given-back");
         let _ = mark_synced_close(core, &inside);
+        step!("close.marked");
     }
     let mut state = core.state.write().unwrap_or_else(PoisonError::into_inner);
     state.shut = true;
     drop(state.catalog.take());
+    step!("close.catalog");
     match state.lease.take() {
         Some(lease) if returned => lease.end(),
         // Its reservations stand: unlocked and with its name, it is a dead one's, for others.
         lease => drop(lease),
     }
+    step!("close.lease");
     if let Some(spare) = state.spare.take() {
         spare.end();
     }
