@@ -30,6 +30,8 @@ pub(crate) struct Original {
     pub modified: i64,
     /// Encoded with the key numbers of the realm that gets the mirror.
     pub attrs: Vec<u8>,
+    /// Whether records have checksums.
+    pub checked: bool,
 }
 
 /// Makes mirrors of a chain of groups, outermost first, or makes those that are there say what the
@@ -91,6 +93,7 @@ fn record_of(original: &Original) -> Record<'_> {
         origin: &[],
         index: IndexMode::default(),
         flags: Flags { mirror: true, ..Flags::default() },
+        checked: original.checked,
         stored: Stored::Inline(&[]),
     }
 }

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
 use crate::folder::{check_own, make_for_namespace, make_for_spans};
-use crate::id::Gid;
+use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
@@ -178,6 +178,8 @@ pub(crate) struct Core {
     /// This core, once it is shared.
     pub(crate) me: OnceLock<Weak<Core>>,
     warm: Mutex<VecDeque<Extent>>,
+    /// What was flushed while writable views were about: offset of the extent → object.
+    pub(crate) owed: Mutex<HashMap<u64, Oid>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
     /// The user that opened the realm: the owner of what this process makes.
@@ -285,6 +287,7 @@ impl Core {
             drainer: Drainer::default(),
             me: OnceLock::new(),
             warm: Mutex::default(),
+            owed: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),
             user: lease::user(),

@@ -25,6 +25,7 @@ impl Realm {
                 created: info.created,
                 modified: info.modified,
                 attrs: core.encode_attrs(inside, attrs)?,
+                checked: core.setup.checksums,
             });
         }
         let in_batch = batch::with(core, |overlay| {
