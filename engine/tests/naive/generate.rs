@@ -4,8 +4,6 @@ use engram_engine::query::ast::{Builtin, Comparison, Expr, Field, Literal, Order
 use engram_engine::{Class, DType, IndexMode, Member, NewObject, Placement, Realm, Result, Value};
 use proptest::prelude::*;
 
-use crate::common::OVER;
-
 /// One change.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -47,7 +45,7 @@ pub fn perform(realm: &Realm, op: &Op) -> Result<()> {
                 attrs: named(attrs),
                 origin: Vec::new(),
             };
-            let over = Placement { index: Some(*index), ..OVER };
+            let over = Placement { overwrite: true, index: Some(*index), ..Placement::default() };
             realm.put(root, path, &new, &vec![0; *items as usize * 8], over).map(drop)
         }
         Op::Group { path, attrs } => {
