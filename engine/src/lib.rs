@@ -30,6 +30,7 @@ mod process;
 mod protect;
 pub mod query;
 mod realm;
+mod rewrite;
 mod rows;
 mod scope;
 mod session;
@@ -53,5 +54,6 @@ pub use query::answer::{
     SegmentExplanation,
 };
 pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
+pub use rewrite::{BackupReport, CompactReport};
 pub use scope::Scope;
 pub use verify::Report;

@@ -92,6 +92,11 @@ impl Pool {
     ///
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
+        Self::make_at(path, |path| Self::build(path, options))
+    }
+
+    /// Makes a folder that is the caller's alone, for a pool that `build` makes; on error it goes.
+    pub(crate) fn make_at<T>(path: &Path, build: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let path = &absolute(path)?;
         refuse_within(path)?;
         let (_turn, folder_made) = loop {
@@ -104,7 +109,7 @@ impl Pool {
             }
         };
         check_empty(path)?;
-        let made = Self::build(path, options);
+        let made = build(path);
         if made.is_err() {
             clear(path, folder_made);
         }
@@ -133,13 +138,11 @@ impl Pool {
             incompatible: Vec::new(),
             read_only: Vec::new(),
         };
-        file.write(path, CREATING)?;
-        make_folder(&namespace::folder(path), 0o755)?;
+        file.begin(path)?;
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
         namespace::create(path, &file, &default)?;
-        fs::rename(path.join(CREATING), path.join(POOL_FILE))
-            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        PoolFile::finish(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
             pool.realm(namespace::DEFAULT)?.prefault()?;
@@ -371,10 +374,16 @@ impl Pool {
         removed
     }
 
-    fn writable(&self) -> Result<()> {
+    /// Refuses where the session is closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
         if !self.is_open() {
             fail!(Argument, "the pool {} is closed: open it again", self.path.display());
         }
+        Ok(())
+    }
+
+    fn writable(&self) -> Result<()> {
+        self.check_open()?;
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,

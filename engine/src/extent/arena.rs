@@ -33,6 +33,8 @@ pub(crate) struct Span {
     pub device: u32,
     /// The bytes of the arena that it fills.
     pub range: Extent,
+    /// The number in its file's name: its own, unless spans before it were given back.
+    pub file: u32,
 }
 
 impl Span {
@@ -50,23 +52,27 @@ impl Span {
         number.to_be_bytes()
     }
 
-    /// The row's value: offset, length, device.
-    pub(crate) fn to_row(self) -> [u8; 20] {
-        let mut row = [0; 20];
-        row[..8].copy_from_slice(&self.range.offset.to_le_bytes());
-        row[8..16].copy_from_slice(&self.range.len.to_le_bytes());
-        row[16..].copy_from_slice(&self.device.to_le_bytes());
+    /// The row's value: offset, length, device; and the file's number, if that is another.
+    pub(crate) fn to_row(self) -> Vec<u8> {
+        let mut row = Vec::with_capacity(24);
+        row.extend_from_slice(&self.range.offset.to_le_bytes());
+        row.extend_from_slice(&self.range.len.to_le_bytes());
+        row.extend_from_slice(&self.device.to_le_bytes());
+        if self.file != self.number {
+            row.extend_from_slice(&self.file.to_le_bytes());
+        }
         row
     }
 
     fn from_row(number: u32, row: &[u8]) -> Result<Self> {
-        let Ok(row) = <[u8; 20]>::try_from(row) else {
-            fail!(Corrupt, "span {number} has a row of {} bytes", row.len())
-        };
+        if !matches!(row.len(), 20 | 24) {
+            fail!(Corrupt, "span {number} has a row of {} bytes", row.len());
+        }
         let word = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight"));
         let range = super::allocator::checked(word(0), word(8))?;
-        let device = u32::from_le_bytes(row[16..].try_into().expect("four bytes"));
-        Ok(Span { number, device, range })
+        let half = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four"));
+        let file = if row.len() == 24 { half(20) } else { number };
+        Ok(Span { number, device: half(16), range, file })
     }
 
     /// Every span, in order; checks that they follow one another without a gap.

@@ -15,6 +15,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | [`exchange`] | two names that change places in one step |
 //! | [`filesystem`] | which filesystems may carry a device, and what they promise |
 //! | [`cgroup`] | how much memory may still be taken before the kernel kills |
 //! | [`span`] | files whose every byte is allocated before anybody maps them |
@@ -27,6 +28,7 @@
 //! page therefore never runs out of space, which would be a SIGBUS instead of an error.
 
 pub mod cgroup;
+pub mod exchange;
 pub mod filesystem;
 pub mod map;
 pub mod memory;

@@ -6,6 +6,7 @@
 //! | `setup` | where the realm of a scope lies, and whether it can be what it should be |
 //! | `private` | a user's own realm, made at its first use |
 //! | `births` | the upper bits of ids: no two realms have the same |
+//! | `restore` | namespaces and realms like those of another pool |
 //! | `scopes` | the word that says whether there is more than the shared realm |
 //! | `look` | look-ups and listings in the view |
 //! | `text` | TOML files, written whole |
@@ -24,6 +25,7 @@ mod births;
 mod look;
 mod make;
 mod private;
+mod restore;
 mod scopes;
 mod setup;
 mod text;
@@ -39,6 +41,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::make::{
     NewNamespace, add_device, create, realm_folders, refuse_others, remove, users,
 };
+pub(crate) use self::restore::{create_default, create_like, hand_over, realm_like};
 pub(crate) use self::setup::{private_setups, realm_setup, setup};
 pub(crate) use self::text::{read_toml, write_toml};
 pub use self::view::Namespace;

@@ -7,6 +7,7 @@
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
 //! | `space` | reserving, growing, giving back, the accounts |
+//! | `sweep` | span files that no row names |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
 //! | `holders` | who holds what: for people |
@@ -31,19 +32,21 @@ mod mirror;
 mod open;
 mod query;
 mod space;
+mod sweep;
 mod together;
 mod write;
 
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
-pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub(crate) use self::core::{Core, IdBlock, Inside, Look, Setup, State, lock};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::sweep::sweep_spans;
 pub(crate) use self::together::{look_together, peek_together};
 use crate::batch;
 use crate::error::Result;

@@ -202,7 +202,7 @@ impl Core {
         };
         let folder = setup.spans_on(device);
         setup.check_spans(&folder)?;
-        Ok(folder.join(format!("span-{}", span.number)))
+        Ok(folder.join(format!("span-{}", span.file)))
     }
 
     /// Appends spans so that `len` bytes fit, unless somebody else has since `arena_end` was read.
@@ -289,7 +289,11 @@ impl Core {
     /// Allocates the file of a span, then commits its row with the space in it.
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
-        let mut span = Span { number, device, range: Extent { offset: 0, len } };
+        let file = {
+            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+            spans.iter().map(|span| span.file + 1).max().unwrap_or(0).max(number)
+        };
+        let mut span = Span { number, device, range: Extent { offset: 0, len }, file };
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
