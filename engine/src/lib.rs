@@ -29,6 +29,7 @@ mod process;
 pub mod query;
 mod realm;
 mod rows;
+mod salvage;
 mod scope;
 mod session;
 mod turn;
@@ -51,5 +52,6 @@ pub use query::answer::{
     SegmentExplanation,
 };
 pub use realm::{Found, Mode, Payload, Realm, Space};
+pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
 pub use verify::Report;

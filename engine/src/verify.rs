@@ -5,13 +5,20 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`); checksums, where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
-//! process that walks: callers run this in a child process, and take its death for what it is.
+//! agrees with the records (see `index`); checksums, where there are any (see `values`).
 //!
-//! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
-//! one snapshot, so it needs no lock for that.
+//! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where it
+//! finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
+//! walks: callers run this in a child process, and take its death for what it is.
+//!
+//! Others may write meanwhile: all is of one snapshot, which a look-up keeps. Before LMDB is open
+//! nothing keeps the pages of a snapshot, so what looks damaged while others commit is looked at
+//! again, and at last with LMDB's own read transaction to keep it.
 
+mod catalog;
 mod index;
+mod meta;
+mod pages;
 mod runs;
 mod space;
 mod tree;
@@ -33,6 +40,8 @@ use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
 use crate::realm::{Core, Purpose, boot_id, meta_u64};
+pub(crate) use pages::Pages;
+pub(crate) use values::SpanFiles;
 use values::Sum;
 
 /// What a walk found.
@@ -91,17 +100,30 @@ impl Pool {
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         for name in namespace::names(path)? {
-            let opened = namespace::setup(path, &file, mount.clone(), &name)
-                .and_then(|setup| process::core_of(setup, Purpose::Verify));
-            let core = match opened {
-                Ok(core) => core,
+            let before = report.problems.len();
+            let opened = namespace::setup(path, &file, mount.clone(), &name).and_then(|setup| {
+                catalog::files(path, &setup, &mut report);
+                let doubtful = catalog::pages(&setup, &mut report, pulse)?;
+                let core =
+                    doubtful.map(|_| process::core_of(setup, Purpose::Verify)).transpose()?;
+                Ok((core, doubtful))
+            });
+            let (core, doubtful) = match opened {
+                Ok((Some(core), doubtful)) => (core, doubtful),
+                Ok((None, _)) => continue,
                 Err(error) if error.kind() == Kind::Access => {
                     report.skipped.push(name);
                     continue;
                 }
+                Err(error) if catalog::is_damage(&error) => {
+                    report.problems.push(format!("namespace {name:?}: {error}"));
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
-            let before = report.problems.len();
+            if doubtful == Some(catalog::Pages::Moving) {
+                catalog::pages_kept(&core, &mut report, pulse)?;
+            }
             let mut walk = Walk {
                 core: &core,
                 name: &name,
@@ -166,6 +188,9 @@ impl Walk<'_> {
         let core = self.core;
         let inside = core.enter()?;
         self.leases = space::lease_ids(core)?;
+        if let Some(what) = catalog::growth(&inside)? {
+            self.problem(what);
+        }
         // A look-up, not only a snapshot: what it shows of extents is not used again meanwhile.
         let look = inside.look()?;
         let txn = look.txn();
