@@ -39,7 +39,7 @@ use crate::namespace;
 use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
-use crate::realm::{Core, Purpose, boot_id, meta_u64};
+use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
 pub(crate) use pages::Pages;
 pub(crate) use values::SpanFiles;
 use values::Sum;
@@ -49,7 +49,7 @@ use values::Sum;
 pub struct Report {
     /// What does not agree; empty for a sound pool.
     pub problems: Vec<String>,
-    /// Namespaces that this user may not open.
+    /// Namespaces, and private realms in them, that this user may not open.
     pub skipped: Vec<String>,
     /// Namespaces walked.
     pub namespaces: u64,
@@ -84,7 +84,7 @@ const PULSE_ROWS: usize = 1024;
 const PROBLEMS_MAX: usize = 1000;
 
 impl Pool {
-    /// Walks every namespace of the pool at `path` that this user may open.
+    /// Walks every realm of the pool at `path` that this user may open.
     ///
     /// A sound realm that nobody else has open is then fit for use again, if a failed sync or a
     /// restart of the machine had closed it.
@@ -100,48 +100,74 @@ impl Pool {
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         for name in namespace::names(path)? {
-            let before = report.problems.len();
-            let opened = namespace::setup(path, &file, mount.clone(), &name).and_then(|setup| {
-                catalog::files(path, &setup, &mut report);
-                let doubtful = catalog::pages(&setup, &mut report, pulse)?;
-                let core =
-                    doubtful.map(|_| process::core_of(setup, Purpose::Verify)).transpose()?;
-                Ok((core, doubtful))
-            });
-            let (core, doubtful) = match opened {
-                Ok((Some(core), doubtful)) => (core, doubtful),
-                Ok((None, _)) => continue,
-                Err(error) if error.kind() == Kind::Access => {
-                    report.skipped.push(name);
-                    continue;
-                }
-                Err(error) if catalog::is_damage(&error) => {
-                    report.problems.push(format!("namespace {name:?}: {error}"));
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            if doubtful == Some(catalog::Pages::Moving) {
-                catalog::pages_kept(&core, &mut report, pulse)?;
+            let shared = namespace::setup(path, &file, mount.clone(), &name);
+            if let Ok(setup) = &shared {
+                report.problems.extend(catalog::file_problem(path, setup));
             }
-            let mut walk = Walk {
-                core: &core,
-                name: &name,
-                report: &mut report,
-                leases: HashSet::new(),
-                pulse,
-            };
-            let walked = walk.run();
-            if let Err(error) = walked {
-                report.problems.push(format!("namespace {name:?}: {error}"));
+            if report.realm(name.clone(), shared, pulse)? {
+                report.namespaces += 1;
             }
-            report.namespaces += 1;
-            let sound = report.problems.len() == before;
-            let readmitted = if sound { readmit(&core) } else { Ok(()) };
-            core.remove_session();
-            readmitted?;
+            for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
+                report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
+            }
         }
         Ok(report)
+    }
+}
+
+impl Report {
+    /// Walks a realm; `false` if this user may not open it.
+    fn realm(
+        &mut self,
+        name: String,
+        setup: Result<Setup>,
+        pulse: &mut dyn FnMut(),
+    ) -> Result<bool> {
+        let before = self.problems.len();
+        let opened = setup.and_then(|setup| {
+            let pages = catalog::pages(&setup, pulse)?;
+            let sound = !matches!(pages, catalog::Pages::Damaged(_));
+            let core = sound.then(|| process::core_of(setup, Purpose::Verify)).transpose()?;
+            Ok((core, pages))
+        });
+        let (core, pages) = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == Kind::Access => {
+                self.skipped.push(name);
+                return Ok(false);
+            }
+            Err(error) if catalog::is_damage(&error) => {
+                self.tell(&name, vec![error.to_string()]);
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        match (&core, pages) {
+            (Some(core), catalog::Pages::Moving) => {
+                self.tell(&name, catalog::pages_kept(core, pulse)?);
+            }
+            (_, catalog::Pages::Damaged(problems)) => self.tell(&name, problems),
+            _ => {}
+        }
+        let Some(core) = core else { return Ok(true) };
+        let leases = HashSet::new();
+        let mut walk = Walk { core: &core, name: &name, report: self, leases, pulse };
+        let walked = walk.run();
+        if let Err(error) = walked {
+            self.problems.push(format!("namespace {name:?}: {error}"));
+        }
+        let sound = self.problems.len() == before;
+        let readmitted = if sound { readmit(&core) } else { Ok(()) };
+        core.remove_session();
+        readmitted.map(|()| true)
+    }
+}
+
+impl Report {
+    fn tell(&mut self, name: &str, problems: Vec<String>) {
+        let told = problems.into_iter().map(|what| format!("namespace {name:?}: {what}"));
+        self.problems.extend(told);
+        self.problems.truncate(PROBLEMS_MAX);
     }
 }
 
