@@ -129,7 +129,7 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
     });
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
-        for device in &file.devices {
+        for device in file.folders() {
             let _ = fs::remove_dir_all(device.join(&file.uuid).join(new.name));
         }
     }
@@ -186,7 +186,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     // What members of the group will use is made now, with the realm's own mode and group: none of
     // them could make it for the others.
     Growing::prepare(&realm, file_mode)?;
-    for device in &file.devices {
+    for device in file.folders() {
         let spans = span_folder(device, file, new.name);
         // One that was left by somebody who died making a namespace of the name.
         let _ = fs::remove_dir_all(spans.parent().expect("of the namespace"));
@@ -422,7 +422,7 @@ fn clear_left(pool: &Path, file: &PoolFile) -> Result<()> {
         let hidden = hidden.to_string_lossy();
         if let Some(name) = hidden.strip_prefix(REMOVING) {
             // Nobody has made a new one of the name: that clears this one away first.
-            for device in &file.devices {
+            for device in file.folders() {
                 remove(&device.join(&file.uuid).join(name))?;
             }
             remove(&entry.path())?;
