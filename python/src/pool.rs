@@ -74,6 +74,7 @@ impl NamespaceInfo {
 impl Pool {
     /// Creates a pool. `durability` is "auto", "process" or "system".
     #[staticmethod]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // as Python has them
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -82,6 +83,7 @@ impl Pool {
         durability: &str,
         prefault: bool,
         force: bool,
+        checksums: bool,
     ) -> Result<Self> {
         let durability = match durability {
             "auto" => None,
@@ -93,8 +95,7 @@ impl Pool {
                 )));
             }
         };
-        let options =
-            CreateOptions { size, devices, durability, prefault, force, checksums: false };
+        let options = CreateOptions { size, devices, durability, prefault, force, checksums };
         let engine = py
             .detach(move || engram_engine::Pool::create(&path, &options))
             .map_err(|e| of_pool(py, e))?;
@@ -144,6 +145,12 @@ impl Pool {
     #[getter]
     fn durability(&self) -> &'static str {
         self.engine.durability().as_str()
+    }
+
+    /// Whether the pool keeps checksums.
+    #[getter]
+    fn checksums(&self) -> bool {
+        self.engine.checksums()
     }
 
     /// The pool's devices.
@@ -226,6 +233,9 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
         ("groups", report.groups),
         ("objects", report.objects),
         ("attributes", report.attributes),
+        ("checked", report.checked),
+        ("checked_bytes", report.checked_bytes),
+        ("unchecked", report.unchecked),
         ("extents", report.extents),
         ("used", report.used),
         ("free", report.free),

@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `checked` | checksums of values that are written in place |
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
@@ -14,6 +15,7 @@
 //! | `look` | look-ups, views, listings |
 //! | `query` | queries |
 
+mod checked;
 mod commit;
 mod core;
 mod drainer;
