@@ -39,8 +39,8 @@ pub(crate) struct PoolFile {
 
 impl PoolFile {
     /// The devices that are folders.
-    pub(crate) fn folders(&self) -> impl Iterator<Item = &PathBuf> {
-        self.devices.iter().filter(|device| !devdax::is_node(device))
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        self.devices.iter().filter(|device| !devdax::is_node(device)).cloned().collect()
     }
 
     /// The devices that are devdax nodes.

@@ -213,7 +213,8 @@ impl Core {
         if span.place != 0 {
             return Ok(device.clone());
         }
-        let folder = device.join(&setup.uuid).join(&setup.namespace).join(setup.scope.as_str());
+        let folder = setup.spans_on(device);
+        setup.check_spans(&folder)?;
         Ok(folder.join(format!("span-{}", span.number)))
     }
 
@@ -318,7 +319,6 @@ impl Core {
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
         let mut span = Span { number, device, range: Extent { offset: 0, len }, place: 0 };
-        let path = self.span_path(span)?;
         if devdax::is_node(&lock(&self.devices)[device as usize]) {
             span.place = next_on(inside, device)?;
             // Nobody else takes ranges of this node: it carries this realm's label, and whoever
@@ -326,9 +326,10 @@ impl Core {
             devdax::zero(&self.open_span(span, true)?, span.place, len)?;
             return self.add_span(inside, span);
         }
+        let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
-        folder::make_for_spans(&setup.dir, folder)?;
+        setup.make_for_spans(folder)?;
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
