@@ -1,4 +1,5 @@
-# The only verbs: demo test test-pmem bench evaluate fuzz lint fmt clean help. Each sets up what it needs.
+# The only verbs: demo test test-pmem bench evaluate fuzz lint fmt clean help.
+# Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -49,7 +50,7 @@ lint: $(BIN)/.built ## Formatting, lints, types and house rules
 	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
 	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
 	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/stubtest engram._engram)
-	$(call step,Checking the house rules,$(BIN)/python -m pytest -q tests/test_tidy.py)
+	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && $(BIN)/python -m pytest -q tests/test_tidy.py)
 
 fmt: $(BIN)/.installed ## Format everything
 	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)

@@ -204,7 +204,8 @@ class Machine:
         share = "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
         command = [
             *("qemu-system-x86_64", "-accel", "tcg", "-machine", "q35,nvdimm=on", "-cpu", "max"),
-            *("-m", "1536M,slots=4,maxmem=8G", "-smp", "2", "-nographic", "-nic", "none", "-no-reboot"),
+            *("-m", "1536M,slots=4,maxmem=8G", "-smp", "2"),
+            *("-nographic", "-nic", "none", "-no-reboot"),
             *("-kernel", str(image), "-initrd", str(initramfs)),
             *("-append", "console=ttyS0 panic=-1 quiet", "-virtfs", share, *devices),
         ]
