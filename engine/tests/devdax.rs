@@ -44,6 +44,7 @@ impl Place {
             size: 64 << 20,
             devices: vec![self.node.clone()],
             force,
+            checksums: true,
             ..CreateOptions::default()
         }
     }

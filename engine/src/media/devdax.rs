@@ -204,6 +204,17 @@ pub fn zero(file: &File, place: u64, len: u64) -> Result<()> {
     range.flush(0, len)
 }
 
+/// Reads bytes of an opened node from `place` on.
+pub fn read(file: &File, place: u64, bytes: &mut [u8]) -> Result<()> {
+    let first = place - place % HUGE;
+    let before = (place - first) as usize;
+    let len = (before + bytes.len()).next_multiple_of(HUGE as usize) as u64;
+    let range = std::sync::Arc::new(Range::reserve(len, len)?);
+    range.attach(0, len, file, first, false)?;
+    bytes.copy_from_slice(&Memory::new(&range, 0, len).read(before + bytes.len())[before..]);
+    Ok(())
+}
+
 impl Found {
     /// The end of a sentence about the node.
     fn told(&self) -> String {
@@ -385,6 +396,9 @@ mod tests {
         zero(&file, 4 << 20, 2 << 20).unwrap();
         let mut bytes = vec![0; 8 << 20];
         file.read_exact_at(&mut bytes, 0).unwrap();
+        let mut part = vec![0; 3000];
+        read(&file, (4 << 20) - 1000, &mut part).unwrap();
+        assert!(part[..1000].iter().all(|&b| b == 9) && part[1000..].iter().all(|&b| b == 0));
         let zeros = 4 << 20..6 << 20;
         assert!(bytes.iter().enumerate().all(|(at, &b)| (b == 0) == zeros.contains(&at)));
     }
