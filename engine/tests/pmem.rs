@@ -165,7 +165,7 @@ fn words(version: u64) -> usize {
 fn step(writer: u64, number: u64, model: &mut Model, realm: Option<&Realm>) {
     let mut random = Random(writer << 32 | number);
     let tag = |name: &str| name.bytes().fold(writer, |sum, byte| sum * 31 + u64::from(byte));
-    let mut put = |model: &mut Model, random: &mut Random| {
+    let put = |model: &mut Model, random: &mut Random| {
         let name = format!("w{writer}/x{}", random.below(NAMES));
         let (device, through_view) = (random.below(2) as u32, random.below(3) == 0);
         if let Some(realm) = realm {
