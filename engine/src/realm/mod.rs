@@ -119,6 +119,11 @@ impl Realm {
         core.space()
     }
 
+    /// Where the next span on a devdax node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        self.readable()?.next_on_node(device)
+    }
+
     /// Sets the bound of the arena, rounded up to 2 MiB.
     pub fn resize(&self, size: u64) -> Result<()> {
         self.writable()?.resize(size)

@@ -224,7 +224,7 @@ impl Gathered {
         if key.len() == 8 && value.len() >= crate::object::HEAD_BYTES {
             // One that does not parse is a row of something else, or a lost record.
             let _ = self.record(realm, key, value, false);
-        } else if key.len() == 4 && value.len() == 20 {
+        } else if key.len() == 4 && Span::from_row(0, value).is_ok() {
             note_span(spans, key, value);
         } else if key.len() > 8 && value.len() == 9 {
             self.name(key, value);

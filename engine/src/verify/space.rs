@@ -38,9 +38,7 @@ impl Walk<'_> {
             ));
         }
         for one in &spans {
-            if let Err(error) =
-                self.core.span_path(*one).and_then(|path| span::open(&path, one.range.len, false))
-            {
+            if let Err(error) = self.core.open_span(*one, false) {
                 self.problem(format!("span {}: {error}", one.number));
             }
         }
