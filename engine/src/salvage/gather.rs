@@ -163,14 +163,12 @@ impl Gathered {
         };
         let checked = pages.walk(None, &mut take, pulse);
         checked.problems.into_iter().chain(damaged).for_each(&mut *lose);
-        let folders: Vec<PathBuf> = devices
-            .paths
-            .iter()
-            .map(|device| folder_of(device, &devices.uuid).join(&realm.below))
-            .collect();
-        let files = spans.into_values().filter_map(|span: Span| {
-            let folder = folders.get(span.device as usize)?;
-            Some((span.range, folder.join(format!("span-{}", span.number))))
+        let files = spans.into_values().filter(|span| span.has_file()).filter_map(|span: Span| {
+            let device = devices.paths.get(span.device as usize)?;
+            let folder = folder_of(device, &devices.uuid).join(&realm.below);
+            // On a devdax node all spans lie in one file.
+            let in_folder = || folder.join(format!("span-{}", span.number));
+            Some((span, if span.place == 0 { in_folder() } else { device.clone() }))
         });
         self.places.push(Place { keys, spans: SpanFiles::open(files) });
     }

@@ -49,11 +49,9 @@ impl SpanFiles {
     pub(crate) fn cover(&self, extent: Extent) -> bool {
         let mut at = extent.offset;
         while at < extent.end() {
-            let inside = |(range, ..): &&(Extent, PathBuf, Result<File>)| {
-                range.offset <= at && at - range.offset < range.len
-            };
-            match self.spans.iter().find(inside) {
-                Some((range, ..)) => at = range.end(),
+            let holds = |range: Extent| range.offset <= at && at - range.offset < range.len;
+            match self.spans.iter().find(|(span, ..)| holds(span.range)) {
+                Some((span, ..)) => at = span.range.end(),
                 None => return false,
             }
         }
