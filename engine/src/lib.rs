@@ -32,6 +32,7 @@ pub mod query;
 mod realm;
 mod rewrite;
 mod rows;
+mod salvage;
 mod scope;
 mod session;
 mod turn;
@@ -55,5 +56,6 @@ pub use query::answer::{
 };
 pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
 pub use rewrite::{BackupReport, CompactReport};
+pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
 pub use verify::Report;

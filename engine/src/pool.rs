@@ -6,6 +6,7 @@
 //! itself begins by renaming `pool.toml` to `destroying`.
 
 mod file;
+mod place;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,13 @@ use std::sync::Arc;
 
 pub(crate) use self::file::PoolFile;
 use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
+use self::place::{check_empty, ensure_folder, refuse_within};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
-use crate::media::filesystem::{self, Mount};
-use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
+use crate::media::filesystem::{self, FsKind, Mount};
+use crate::media::{Medium, devdax};
+use crate::namespace::{self, NamespaceInfo, NewNamespace};
 use crate::process;
 use crate::realm::{Mode, Realm, Setup};
 use crate::session::Session;
@@ -67,10 +70,12 @@ pub struct CreateOptions {
 pub struct DeviceInfo {
     /// Its number.
     pub index: u32,
-    /// Its folder.
+    /// Its folder, or its devdax node.
     pub path: PathBuf,
-    /// Its filesystem.
+    /// Its filesystem; "devdax" for a node.
     pub filesystem: String,
+    /// What mapped memory there is kept on, and so how it is made durable.
+    pub medium: Medium,
     /// Whether that survives power loss.
     pub durable: bool,
     /// The free bytes of its mount.
@@ -142,6 +147,9 @@ impl Pool {
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
         namespace::create(path, &file, &default)?;
+        for node in file.nodes() {
+            devdax::claim(node, &file.label(), options.force)?;
+        }
         PoolFile::finish(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
@@ -156,7 +164,7 @@ impl Pool {
         let file = PoolFile::read(path)?;
         let mut mount = filesystem::admit(path, force)?;
         for device in &file.devices[1..] {
-            if !device.is_dir() {
+            if !device.is_dir() && !devdax::is_node(device) {
                 fail!(
                     NotFound,
                     "device {} of {} is missing: mount it, and open again",
@@ -164,7 +172,7 @@ impl Pool {
                     path.display()
                 );
             }
-            let next = filesystem::admit(device, true)?;
+            let next = mount_of(device, true)?;
             if !next.durable {
                 mount = next;
             }
@@ -218,7 +226,10 @@ impl Pool {
             let realms = namespace::realm_folders(&namespace::place(path, &name));
             realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
         }
-        for device in &file.devices {
+        for node in file.nodes() {
+            devdax::disclaim(node, &file.label())?;
+        }
+        for device in file.folders() {
             let spans = device.join(&file.uuid);
             if spans.exists() {
                 fs::remove_dir_all(&spans)
@@ -284,16 +295,28 @@ impl Pool {
             .into_iter()
             .enumerate()
             .map(|(index, path)| {
-                let mount = filesystem::admit(&path, true)?;
-                Ok(DeviceInfo {
-                    index: index as u32,
-                    filesystem: mount.name,
-                    durable: mount.durable,
-                    free: filesystem::free_bytes(&path)?,
-                    path,
-                })
+                let index = index as u32;
+                let mount = mount_of(&path, true)?;
+                let (free, medium) = if devdax::is_node(&path) {
+                    let medium = if mount.durable { Medium::Dax } else { Medium::Memory };
+                    (self.free_on_node(index, &path)?, medium)
+                } else {
+                    (filesystem::free_bytes(&path)?, Medium::of_folder(&path)?)
+                };
+                let (filesystem, durable) = (mount.name, mount.durable);
+                Ok(DeviceInfo { index, filesystem, medium, durable, free, path })
             })
             .collect()
+    }
+
+    /// The bytes of a node that no span has; all of them for who may not open the namespace.
+    fn free_on_node(&self, index: u32, path: &Path) -> Result<u64> {
+        let len = devdax::look(path)?.len;
+        match self.realm(namespace::DEFAULT) {
+            Ok(realm) => Ok(len.saturating_sub(realm.next_on_node(index)?)),
+            Err(error) if error.kind() == Kind::Access => Ok(len - devdax::LABEL_LEN.min(len)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Adds a device; every process finds it at its next growth.
@@ -311,9 +334,18 @@ impl Pool {
                 mount.name
             );
         }
-        namespace::add_device(&self.path, &file, &device)?;
+        let node = devdax::is_node(&device);
+        if node {
+            devdax::claim(&device, &file.label(), force)?;
+        } else {
+            namespace::add_device(&self.path, &file, &device)?;
+        }
         file.devices.push(device);
-        file.write(&self.path, POOL_FILE)
+        let written = file.write(&self.path, POOL_FILE);
+        if written.is_err() && node {
+            let _ = devdax::disclaim(&file.devices[file.devices.len() - 1], &file.label());
+        }
+        written
     }
 
     /// The shared realm of a namespace.
@@ -422,16 +454,29 @@ fn choose(asked: Option<Durability>, mount: &Mount) -> Result<Durability> {
 }
 
 fn admit_device(path: &Path, known: &[PathBuf], force: bool) -> Result<(PathBuf, Mount)> {
-    if !path.is_dir() {
-        fail!(NotFound, "device {} is no folder: make or mount it first", path.display());
+    if !path.is_dir() && !devdax::is_node(path) {
+        fail!(
+            NotFound,
+            "device {} is neither a folder nor a devdax node: make or mount it first",
+            path.display()
+        );
     }
     let path = fs::canonicalize(path)
         .map_err(|e| Error::os(format!("looking at device {}", path.display()), &e))?;
     if known.contains(&path) {
         fail!(Exists, "device {} is part of the pool already", path.display());
     }
-    let mount = filesystem::admit(&path, force)?;
+    let mount = mount_of(&path, force)?;
     Ok((path, mount))
+}
+
+/// What a device is on, if it may be.
+fn mount_of(device: &Path, force: bool) -> Result<Mount> {
+    if !devdax::is_node(device) {
+        return filesystem::admit(device, force);
+    }
+    let durable = devdax::look(device)?.durable;
+    Ok(Mount { kind: FsKind::Other, name: "devdax".to_owned(), durable })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
@@ -443,70 +488,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         return Ok(real);
     }
     std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
-}
-
-/// Refuses a path in the folder of another pool, however deep and by whatever links.
-fn refuse_within(path: &Path) -> Result<()> {
-    let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
-        return Ok(()); // what is missing is told by who makes the folder
-    };
-    let markers = [POOL_FILE, CREATING, DESTROYING];
-    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
-    match above.ancestors().find(is_pool) {
-        None => Ok(()),
-        Some(pool) => fail!(
-            Argument,
-            "{} lies in the folder of the pool {}: choose a path outside of it",
-            path.display(),
-            pool.display()
-        ),
-    }
-}
-
-/// Makes the pool's folder if it is not there; returns whether it did.
-fn ensure_folder(path: &Path) -> Result<bool> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => return Ok(false),
-        Ok(_) => fail!(Exists, "{} is a file: choose a path that does not exist", path.display()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
-    }
-    match make_folder(path, 0o755) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
-        Err(error) if error.kind() == Kind::NotFound => {
-            if path.parent().is_some_and(Path::is_dir) {
-                fail!(
-                    Unsupported,
-                    "the filesystem of {} lets nobody make a folder there: choose another place",
-                    path.display()
-                )
-            }
-            fail!(NotFound, "the folder above {} does not exist: make it first", path.display())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a pool can be made in the folder; the caller has the turn.
-fn check_empty(path: &Path) -> Result<()> {
-    let _ = fs::remove_file(path.join(CREATING).with_extension("toml.new"));
-    let mut entries =
-        fs::read_dir(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
-    if entries.next().is_none() {
-        return Ok(());
-    }
-    if path.join(POOL_FILE).exists() {
-        fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());
-    }
-    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
-        return Err(what_is_there(path));
-    }
-    fail!(
-        Exists,
-        "{} is a folder with other files in it: choose a path that does not exist",
-        path.display()
-    )
 }
 
 /// Refuses to take a pool away that somebody has open.
@@ -534,7 +515,10 @@ fn refuse_users(path: &Path) -> Result<()> {
 fn clear(path: &Path, folder_too: bool) {
     for marker in [CREATING, POOL_FILE] {
         let Ok(file) = PoolFile::load(path, marker) else { continue };
-        for device in &file.devices {
+        for node in file.nodes() {
+            let _ = devdax::disclaim(node, &file.label());
+        }
+        for device in file.folders() {
             let _ = fs::remove_dir_all(device.join(&file.uuid));
         }
     }

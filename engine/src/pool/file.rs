@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::FORMAT;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::media::devdax;
 use crate::media::filesystem::Mount;
 use crate::namespace::{self, make_folder, read_toml, write_toml};
 
@@ -38,6 +39,21 @@ pub(crate) struct PoolFile {
 }
 
 impl PoolFile {
+    /// The devices that are folders.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        self.devices.iter().filter(|device| !devdax::is_node(device)).cloned().collect()
+    }
+
+    /// The devices that are devdax nodes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &PathBuf> {
+        self.devices.iter().filter(|device| devdax::is_node(device))
+    }
+
+    /// What the pool's nodes carry.
+    pub(super) fn label(&self) -> devdax::Label {
+        devdax::Label { pool: self.uuid.clone(), namespace: namespace::DEFAULT.to_owned() }
+    }
+
     /// Reads the description of the pool at `path`; says what is there instead if it is none.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = path.join(POOL_FILE);

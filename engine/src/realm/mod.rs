@@ -45,7 +45,7 @@ pub(crate) use self::link::Link;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
-pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
 pub(crate) use self::sweep::sweep_spans;
 pub(crate) use self::together::{look_together, peek_together};
 use crate::batch;
@@ -120,6 +120,11 @@ impl Realm {
             core.take_back_dead(&core.enter()?)?;
         }
         core.space()
+    }
+
+    /// Where the next span on a devdax node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        self.readable()?.next_on_node(device)
     }
 
     /// Sets the bound of the arena, rounded up to 2 MiB.

@@ -185,7 +185,7 @@ impl Copy<'_> {
         let mut spans = Vec::new();
         if end > 0 {
             let range = Extent { offset: 0, len: end };
-            spans.push(Span { number: 0, device: 0, range, file: 0 });
+            spans.push(Span { number: 0, device: 0, range, file: 0, place: 0 });
             let file = self.span_file(setup, end)?;
             let changed = copy_values((core, inside), &found, &file)?;
             forget_checksums(&catalog, &changed)?;
@@ -262,7 +262,7 @@ fn copy_values(
         let mut done = 0;
         while done < value.nbytes {
             let now = (PIECE as u64).min(value.nbytes - done) as usize;
-            memory.read(done, &mut piece[..now]);
+            memory.copy_out(done, &mut piece[..now]);
             if checksum::is_checksum(value.word) {
                 running.add(&piece[..now]);
             }
