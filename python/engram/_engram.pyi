@@ -8,6 +8,8 @@ from typing import Any, Literal, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from engram.housekeeping import Stats
+
 __all__ = [
     "Allocation",
     "Batch",
@@ -30,7 +32,9 @@ __all__ = [
     "attr_names",
     "attr_set",
     "attribute_keys_of",
+    "backup",
     "columns",
+    "compact",
     "contains",
     "count",
     "create_group",
@@ -41,6 +45,7 @@ __all__ = [
     "flush",
     "group_info",
     "handles",
+    "holders",
     "index_settings",
     "index_stats",
     "is_read_only",
@@ -326,6 +331,9 @@ def create_group(
 ) -> int: ...
 def set_origin(realm: Realm, group: int, origin: bytes) -> None: ...
 def group_info(realm: Realm, group: int) -> GroupInfo: ...
+def holders(realm: Realm) -> Stats: ...
+def backup(pool: Pool, dest: _Path, force: bool) -> tuple[Path, int, int, int, list[str]]: ...
+def compact(path: _Path) -> tuple[int, list[int], list[int], list[str]]: ...
 def path_of(realm: Realm, is_group: bool, member: int) -> str: ...
 def is_read_only(realm: Realm, is_group: bool, member: int) -> bool: ...
 def set_read_only(realm: Realm, is_group: bool, member: int, on: bool) -> None: ...

@@ -212,6 +212,11 @@ impl Pool {
 }
 
 impl Pool {
+    /// The engine's pool.
+    pub fn engine(&self) -> &engram_engine::Pool {
+        &self.engine
+    }
+
     fn check_open(&self) -> Result<()> {
         if self.engine.is_open() {
             return Ok(());

@@ -74,7 +74,18 @@ SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm", "protect"),
-    "Pools": ("create", "destroy", "ns", "index", "reindex", "verify", "doctor", "demo"),
+    "Pools": (
+        "create",
+        "destroy",
+        "ns",
+        "index",
+        "reindex",
+        "verify",
+        "backup",
+        "compact",
+        "doctor",
+        "demo",
+    ),
 }
 """The verbs by section, in the order in which help lists them."""
 
