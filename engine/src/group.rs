@@ -297,7 +297,7 @@ fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
     }
 }
 
-fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
+pub(crate) fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;
     if rows.has_index_settings()? && rows.has(Table::IndexSettings, &id_key(gid))? {
         rows.remove(Table::IndexSettings, &id_key(gid))?;

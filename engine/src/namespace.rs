@@ -207,7 +207,7 @@ fn pool_mount(pool: &Path) -> Result<Mount> {
     crate::media::filesystem::admit(pool, true)
 }
 
-fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
+pub(crate) fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let options = setup.catalog_options();
     Catalog::create(&setup.catalog(), &options)?;
     let catalog = Catalog::open(&setup.catalog(), &options)?;

@@ -224,7 +224,7 @@ impl Realm {
     /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
-        match core.payload(oid, false) {
+        match core.payload(oid, true) {
             Ok((Payload::Extent(view), _)) => core.flush_view(&view),
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
@@ -268,6 +268,9 @@ impl Core {
         write: bool,
     ) -> Result<(Payload, u32)> {
         let look = inside.look()?;
+        if write && look.txn().entries(Table::Transfers)? > 0 {
+            crate::transfer::refuse_leaving(&mut Snapshot(look.txn()), oid)?;
+        }
         let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
         let found = if batch::runs(self) {
             batch::with(self, |overlay| {

@@ -19,6 +19,7 @@ use crate::extent::{
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
+use crate::media::memory::Memory;
 use crate::media::{filesystem, span};
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
@@ -168,6 +169,26 @@ impl Core {
             let arena_end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
             Ok(Attempt::Short { waiting, arena_end })
         })
+    }
+
+    /// Copies a value of another realm into space that is reserved here, and flushes it (P1). Both
+    /// extents are kept: the one by its record, the other by its reservation.
+    pub(crate) fn copy_in(
+        &self,
+        from: &Core,
+        extent: Extent,
+        place: Reserved,
+        nbytes: u64,
+    ) -> Result<()> {
+        let (from, to) = (from.memory_at(extent)?, self.memory_at(place.extent)?);
+        to.copy(&from, nbytes);
+        self.flush_extent(place.extent, nbytes)
+    }
+
+    fn memory_at(&self, extent: Extent) -> Result<Memory> {
+        let inside = self.enter()?;
+        self.reach(&inside, extent.end())?;
+        Ok(inside.arena().memory(extent))
     }
 
     /// Attaches the spans up to `end`.

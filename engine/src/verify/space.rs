@@ -12,6 +12,9 @@ use crate::rows::Snapshot;
 
 /// The ids of all leases that there are.
 pub(super) fn lease_ids(core: &Core) -> Result<HashSet<u64>> {
+    if core.setup.immutable {
+        return Ok(HashSet::new());
+    }
     let dir = core.setup.leases();
     let entries = std::fs::read_dir(&dir)
         .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
@@ -29,7 +32,7 @@ impl Walk<'_> {
     pub(super) fn space(&mut self, txn: &ReadTxn<'_>, in_use: Vec<(Extent, String)>) -> Result<()> {
         let spans = Span::all(&mut Snapshot(txn))?;
         let arena = spans.last().map_or(0, |last| last.range.end());
-        for one in &spans {
+        for one in spans.iter().filter(|span| span.has_file()) {
             if let Err(error) =
                 self.core.span_path(*one).and_then(|path| span::open(&path, one.range.len, false))
             {
