@@ -116,7 +116,11 @@ impl Making {
             new.push(Span { number, device: Span::NO_DEVICE, range });
             number += 1;
         }
-        self.make_spans(number, Extent { offset: start, len: round_up(at, PAGE) - start }, &mut new)?;
+        self.make_spans(
+            number,
+            Extent { offset: start, len: round_up(at, PAGE) - start },
+            &mut new,
+        )?;
         step!("publish.spans-made");
         let lease = inside.lease().id();
         core.commit(&inside, Headroom::Normal, |rows| {

@@ -221,7 +221,8 @@ impl Core {
                 devices.len()
             )
         };
-        let folder = device.join(&setup.uuid).join(&setup.namespace).join(setup.scope.as_str());
+        let folder = setup.spans_on(device);
+        setup.check_spans(&folder)?;
         Ok(folder.join(format!("span-{}", span.number)))
     }
 
@@ -313,7 +314,7 @@ impl Core {
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
-        folder::make_for_spans(&setup.dir, folder)?;
+        setup.make_for_spans(folder)?;
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::attrs::{self, KeyId};
 use crate::catalog::Table;
+use crate::checksum::{NONE, is_checksum};
 use crate::error::Result;
 use crate::fail;
 use crate::group;
@@ -72,7 +73,7 @@ fn land_group(
         if mirror || !before.flags.mirror {
             return Ok(());
         }
-        rows.remove(Table::Names, NameKey::new(before.parent, before.name).as_bytes())?;
+        give_name_up(rows, &before, Member::Group(gid))?;
     }
     // Published mirrors carry names only: the group itself is not published.
     let attrs = match (mirror, scope) {
@@ -100,6 +101,8 @@ fn land_object(
     let stored = match (record.stored, place) {
         (Stored::Inline(bytes), _) => Stored::Inline(bytes),
         (Stored::Contiguous { nbytes, checksum, .. }, Some(place)) => {
+            // One that is just being computed is not of this value any more.
+            let checksum = if is_checksum(checksum) { checksum } else { NONE };
             Stored::Contiguous { extent: place.extent, nbytes, checksum }
         }
         (Stored::Contiguous { .. }, None) => {
@@ -129,6 +132,16 @@ fn take_name(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Res
             if matches!(there, Member::Group(_)) { "group" } else { "object" }
         ),
         None => rows.put(Table::Names, key.as_bytes(), &member.to_row()),
+    }
+}
+
+/// Takes a member's name away, if it has it: a mirror may have gone without.
+fn give_name_up(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Result<()> {
+    match group::child(rows, record.parent, record.name)? {
+        Some(there) if there == member => {
+            rows.remove(Table::Names, NameKey::new(record.parent, record.name).as_bytes())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -172,7 +185,7 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
             }
             Member::Group(gid) => group::remove_group(rows, gid)?,
         }
-        rows.remove(Table::Names, NameKey::new(record.parent, record.name).as_bytes())?;
+        give_name_up(rows, &record, going.member)?;
         emptied.insert(record.parent);
     }
     emptied.into_iter().try_for_each(|gid| clear_mirrors(rows, gid, root))
@@ -190,7 +203,7 @@ fn clear_mirrors(rows: &mut Changes<'_>, mut gid: Gid, root: Gid) -> Result<()> 
             return Ok(());
         }
         group::remove_group(rows, gid)?;
-        rows.remove(Table::Names, NameKey::new(record.parent, record.name).as_bytes())?;
+        give_name_up(rows, &record, Member::Group(gid))?;
         gid = record.parent;
     }
     Ok(())

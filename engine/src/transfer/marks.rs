@@ -4,7 +4,7 @@ use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Member, id_key};
-use crate::realm::Changes;
+use crate::realm::{ARRIVED, Changes, meta_u64};
 use crate::rows::{Rows, RowsMut};
 use crate::scope::Scope;
 
@@ -53,8 +53,7 @@ impl Transfer {
 
     /// Reads a row of `transfers`.
     pub(crate) fn parse(key: &[u8], row: &[u8]) -> Result<Self> {
-        let (Ok(key), Ok(row)) =
-            (<[u8; 8]>::try_from(key), <&[u8; TRANSFER_BYTES]>::try_from(row))
+        let (Ok(key), Ok(row)) = (<[u8; 8]>::try_from(key), <&[u8; TRANSFER_BYTES]>::try_from(row))
         else {
             fail!(Corrupt, "a row of `transfers` has {} and {} bytes", key.len(), row.len())
         };
@@ -186,8 +185,15 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     }
 }
 
+/// Tells who looks at several realms that something has come here from another.
+pub(crate) fn arrive(rows: &mut Changes<'_>) -> Result<()> {
+    let arrived = meta_u64(rows.get(Table::Meta, ARRIVED)?.as_deref())?;
+    rows.put(Table::Meta, ARRIVED, &(arrived + 1).to_le_bytes())
+}
+
 /// Notes in the realm that receives that a move has arrived.
 pub(crate) fn receive(rows: &mut Changes<'_>, number: u64) -> Result<()> {
+    arrive(rows)?;
     rows.put(Table::Received, &id_key(number), &[VERSION])
 }
 

@@ -39,16 +39,16 @@ mod land;
 mod marks;
 mod plan;
 mod recover;
+mod view;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
-use self::marks::{Going, Stage, Transfer, forget_receipt, receive, unmark};
-pub(crate) use self::marks::{members_of, refuse_leaving};
+pub(crate) use self::marks::{Going, Transfer, members_of, refuse_leaving};
+use self::marks::{Stage, arrive, forget_receipt, receive, unmark};
 use self::plan::{Plan, gather};
-pub(crate) use self::recover::recover;
 use crate::catalog::Headroom;
 use crate::error::Result;
 use crate::fail;
@@ -169,11 +169,7 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
 
 /// Moves members of the newest published version, which `making` is to replace, to a realm that
 /// may be written to. On error before the members have arrived all is as it was.
-pub(crate) fn unpublish(
-    source: &Source,
-    target: &Arc<Core>,
-    making: Making,
-) -> Result<Moved> {
+pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> Result<Moved> {
     let running = Running::begin()?;
     let (going, plan) = {
         let inside = source.core.enter()?;
@@ -196,6 +192,7 @@ pub(crate) fn unpublish(
     };
     let landed = target.commit(&inside, Headroom::Normal, |rows| {
         rows.moves();
+        arrive(rows)?;
         land(rows, target.setup.scope, &leg.plan, &keys, &places)?;
         transfer.put(rows)?;
         leg.going.iter().try_for_each(|going| going.mark(rows, leg.running.0))

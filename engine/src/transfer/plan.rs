@@ -101,8 +101,7 @@ fn depth_of(rows: &mut impl Rows, member: Member) -> Result<u32> {
 impl Plan {
     /// Reads what goes; nobody changes it any more.
     pub(crate) fn read(core: &Core, txn: &ReadTxn<'_>, going: &[Going]) -> Result<Plan> {
-        let mut plan =
-            Plan { passengers: Vec::new(), above: Vec::new(), keys: HashMap::new() };
+        let mut plan = Plan { passengers: Vec::new(), above: Vec::new(), keys: HashMap::new() };
         let goes: HashSet<u64> = going.iter().map(|going| going.member.id()).collect();
         let mut known: HashSet<Gid> = goes.iter().copied().chain([core.setup.root()]).collect();
         for going in going {

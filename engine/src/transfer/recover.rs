@@ -14,11 +14,22 @@ use crate::scope::Scope;
 
 /// How the other realms of a namespace are come by.
 pub(crate) trait Others {
-    /// The realm of this scope (and, if it is private, of this user); `None` where this process
-    /// may not open it.
-    fn realm(&self, scope: Scope, uid: u32) -> Result<Option<Arc<Core>>>;
+    /// The realm of this scope, and, if it is private, of this user.
+    fn realm(&self, scope: Scope, uid: u32) -> Result<Other>;
     /// The right to make a published version, if this process has it.
     fn making(&self) -> Result<Option<Making>>;
+    /// Tells all that there is a new published version.
+    fn told(&self);
+}
+
+/// The realm at the other end of a move.
+pub(crate) enum Other {
+    /// It is this one.
+    Open(Arc<Core>),
+    /// There is none: nothing has arrived there.
+    Missing,
+    /// This process may not open it, and cannot tell how the move ends.
+    Closed,
 }
 
 /// Ends every move that a dead process has left in this realm, as far as this one may; whether
@@ -29,19 +40,22 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
     }
     for transfer in left_behind(core)? {
         match transfer.stage {
-            Stage::Leaving => {
-                let Some(other) = others.realm(transfer.other, transfer.uid)? else { continue };
-                if has_received(&other, transfer.number)? {
+            Stage::Leaving => match others.realm(transfer.other, transfer.uid)? {
+                Other::Open(other) if has_received(&other, transfer.number)? => {
+                    if other.setup.immutable {
+                        others.told();
+                    }
                     finish(core, transfer.number)?;
                     end_receipt(core, &other, transfer.number)?;
-                } else {
-                    undo(core, transfer.number)?;
                 }
-            }
-            Stage::Gone => {
-                let Some(other) = others.realm(transfer.other, transfer.uid)? else { continue };
-                end_receipt(core, &other, transfer.number)?;
-            }
+                Other::Open(_) | Other::Missing => undo(core, transfer.number)?,
+                Other::Closed => {}
+            },
+            Stage::Gone => match others.realm(transfer.other, transfer.uid)? {
+                Other::Open(other) => end_receipt(core, &other, transfer.number)?,
+                Other::Missing => forget(core, transfer.number)?,
+                Other::Closed => {}
+            },
             Stage::Arrived => {
                 let Some(making) = others.making()? else { continue };
                 let members = {
