@@ -44,6 +44,7 @@ from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.sharing import Moved
 from engram.tree import Tree
 from engram.verify import Report, verify
 
@@ -91,6 +92,7 @@ __all__ = [
     "IndexStats",
     "InvalidNameError",
     "Namespace",
+    "Moved",
     "NamespaceInfo",
     "Namespaces",
     "NotFoundError",

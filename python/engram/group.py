@@ -24,6 +24,7 @@ from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
 from engram.query import Asked, Consistency, QueryResult, ask
+from engram.sharing import Sharing
 from engram.tree import Tree
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _FEW = 16
 """As many names are looked at for the message of a missing one, however many there are."""
 
 
-class Group(Handle, MutableMapping[str, Any]):
+class Group(Sharing, Handle, MutableMapping[str, Any]):
     """A group: a mapping of names to members (groups, arrays, blobs), in byte order of the names.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the

@@ -23,6 +23,11 @@ impl Realm {
         Realm { pool, engine, root }
     }
 
+    /// What this user sees of the namespace.
+    pub fn namespace(&self) -> Result<engram_engine::Namespace> {
+        Ok(self.pool.namespace(self.engine.namespace())?)
+    }
+
     /// The engine's realm.
     pub fn engine(&self) -> &engram_engine::Realm {
         &self.engine

@@ -179,8 +179,9 @@ impl Making {
         Ok(())
     }
 
-    /// Gives the version its name: from here on everyone sees it. On error nothing has changed.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    /// Gives the version its name: from here on everyone sees it. On error nothing has changed. What
+    /// it returns otherwise says whether the name is on the medium, too.
+    pub(crate) fn finish(mut self) -> Result<Result<()>> {
         let dead = self.settle()?;
         step!("publish.settled");
         let version = self.place.join("version");
@@ -214,7 +215,6 @@ impl Making {
             .map_err(|e| Error::os(format!("naming {}", place.display()), &e))?;
         self.done = true;
         step!("publish.renamed");
-        // The version is there, whatever comes of the rest.
         let synced = sync_folder(&self.published);
         (self.told)();
         step!("publish.told");
@@ -224,7 +224,7 @@ impl Making {
         let older = versions(&self.published)?.0.into_iter().filter(|n| *n < self.version);
         older.for_each(|older| drop(fs::remove_dir_all(self.published.join(version_name(older)))));
         step!("publish.cleared");
-        synced
+        Ok(synced)
     }
 
     /// Brings the index up to date and finds spans without a value; returns their files.
@@ -350,7 +350,7 @@ fn close_file(path: &Path) -> Result<()> {
     closed.map_err(|e| Error::os(format!("closing {}", path.display()), &e))
 }
 
-fn sync_folder(folder: &Path) -> Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|e| Error::os(format!("syncing {}", folder.display()), &e))
 }

@@ -137,7 +137,7 @@ pub(crate) fn setup(
     fail!(Busy, "the newest published version in {} goes again and again", published.display())
 }
 
-/// The number of a version that is open.
-pub(crate) fn version_of(setup: &Setup) -> Option<u64> {
-    setup.dir.file_name()?.to_str()?.parse().ok()
+/// Sees to it that a version's name is on the medium: whoever gave it may have died before.
+pub(crate) fn sync_name(setup: &Setup) -> Result<()> {
+    making::sync_folder(setup.dir.parent().expect("a version lies in a folder"))
 }

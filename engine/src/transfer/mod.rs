@@ -49,15 +49,15 @@ use self::land::{Keys, Places, check_free, land};
 pub(crate) use self::marks::{Going, Transfer, members_of, refuse_leaving};
 use self::marks::{Stage, arrive, forget_receipt, receive, unmark};
 use self::plan::{Plan, gather};
-use crate::catalog::Headroom;
+use crate::catalog::{Headroom, Table};
 use crate::error::Result;
 use crate::fail;
 use crate::faults::step;
-use crate::id::Member;
+use crate::id::{Member, id_key};
 use crate::lease;
 use crate::published::Making;
 use crate::realm::{Core, lock};
-use crate::rows::{Reserved, Snapshot};
+use crate::rows::{Reserved, RowsMut, Snapshot};
 use crate::scope::Scope;
 
 /// What a move has taken along.
@@ -156,7 +156,8 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
         step!("publish.landed");
         making.finish()
     })();
-    published.inspect_err(|_| legs.iter().for_each(stay))?;
+    // If the version is there, and perhaps not on the medium, who comes next goes on from here.
+    published.inspect_err(|_| legs.iter().for_each(stay))??;
     step!("publish.arrived");
     for leg in &legs {
         finish(&leg.core, leg.running.0)?;
@@ -168,7 +169,7 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
 }
 
 /// Moves members of the newest published version, which `making` is to replace, to a realm that
-/// may be written to. On error before the members have arrived all is as it was.
+/// may be written to. On error all is as it was.
 pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> Result<Moved> {
     let running = Running::begin()?;
     let (going, plan) = {
@@ -201,7 +202,8 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     target.after_commit(&inside);
     drop(inside);
     step!("unpublish.arrived");
-    withdraw(making, &leg.going)?;
+    let withdrawn = withdraw(making, &leg.going);
+    withdrawn.inspect_err(|_| drop(retreat(target, leg.running.0)))??;
     step!("unpublish.withdrawn");
     settle(target, leg.running.0)?;
     step!("unpublish.settled");
@@ -209,7 +211,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
 }
 
 /// Makes the version without these members, those of them that are there still.
-fn withdraw(making: Making, going: &[Going]) -> Result<()> {
+fn withdraw(making: Making, going: &[Going]) -> Result<Result<()>> {
     let core = Arc::clone(making.core());
     {
         let inside = core.enter()?;
@@ -217,6 +219,18 @@ fn withdraw(making: Making, going: &[Going]) -> Result<()> {
     }
     step!("unpublish.departed");
     making.finish()
+}
+
+/// The members have come in vain: they are published still.
+fn retreat(target: &Core, number: u64) -> Result<()> {
+    let inside = target.enter()?;
+    target.commit(&inside, Headroom::Relief, |rows| {
+        rows.moves();
+        let members = members_of(rows, number)?;
+        depart(rows, &members, target.setup.root())?;
+        unmark(rows, &members)?;
+        rows.remove(Table::Transfers, &id_key(number))
+    })
 }
 
 /// T0: marks what goes, then reads it.
@@ -352,14 +366,12 @@ fn undo(core: &Core, number: u64) -> Result<()> {
 
 /// Takes a move's row and its marks away, if it is at this stage still.
 fn end(core: &Core, number: u64, stage: Stage) -> Result<()> {
-    use crate::catalog::Table;
-    use crate::rows::RowsMut;
     let inside = core.enter()?;
     core.commit(&inside, Headroom::Relief, |rows| {
         if Transfer::find(rows, number)?.is_some_and(|found| found.stage == stage) {
             let members = members_of(rows, number)?;
             unmark(rows, &members)?;
-            rows.remove(Table::Transfers, &crate::id::id_key(number))?;
+            rows.remove(Table::Transfers, &id_key(number))?;
         }
         Ok(())
     })

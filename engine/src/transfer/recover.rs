@@ -7,7 +7,7 @@ use super::{Running, clear_receipt, finish, forget, members_of, settle, undo, wi
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::id::id_key;
-use crate::published::Making;
+use crate::published::{Making, sync_name};
 use crate::realm::{Core, lock};
 use crate::rows::{Rows, Snapshot};
 use crate::scope::Scope;
@@ -43,6 +43,7 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
             Stage::Leaving => match others.realm(transfer.other, transfer.uid)? {
                 Other::Open(other) if has_received(&other, transfer.number)? => {
                     if other.setup.immutable {
+                        sync_name(&other.setup)?;
                         others.told();
                     }
                     finish(core, transfer.number)?;
@@ -63,7 +64,7 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
                     let txn = inside.read()?;
                     members_of(&mut Snapshot(&txn), transfer.number)?
                 };
-                withdraw(making, &members)?;
+                withdraw(making, &members)??;
                 settle(core, transfer.number)?;
             }
         }
