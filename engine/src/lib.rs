@@ -27,6 +27,7 @@ mod namespace;
 mod object;
 mod pool;
 mod process;
+mod protect;
 mod published;
 pub mod query;
 mod realm;
@@ -53,7 +54,7 @@ pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
     SegmentExplanation,
 };
-pub use realm::{Found, Mode, Payload, Realm, Space};
+pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
 pub use scope::Scope;
 pub use transfer::Moved;
 pub use verify::Report;

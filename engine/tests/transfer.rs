@@ -94,6 +94,9 @@ fn build(realm: &Realm) -> Gid {
             realm.put(root, &format!("{group}/{place}"), &new, &data, KEEP).unwrap();
         }
     }
+    let (oid, group) = (common::lookup(realm, "run/3").unwrap(), "run/deep/er");
+    realm.set_read_only(Member::Object(oid), true).unwrap();
+    realm.set_read_only(realm.lookup(root, group).unwrap().unwrap(), true).unwrap();
     run
 }
 
@@ -145,6 +148,12 @@ fn what_moves_stays_itself_in_every_direction() {
         assert_eq!(all(&namespace), before, "{from:?} to {to:?}");
         assert_eq!(hits(&namespace, "orbit = 7"), found);
         assert_eq!(hits(&namespace, "@path contains \"deep/er\"").len(), 5);
+        let read_only = |path| {
+            let member = namespace.lookup(namespace.root(), path).unwrap().unwrap();
+            realm(&namespace, to).is_read_only(member).unwrap()
+        };
+        let protected = ["run/3", "run/deep/3", "run/deep/er", "run/deep/er/0"].map(read_only);
+        assert_eq!(protected, [true, false, true, true], "the hint goes along");
         for oid in &found {
             assert_eq!(namespace.scope_of(Member::Object(*oid)).unwrap(), to);
         }

@@ -259,7 +259,7 @@ fn poll(namespace: &Namespace, oid: Oid) {
 #[test]
 fn who_looks_while_it_moves_finds_it_once() {
     alone("who_looks_while_it_moves_finds_it_once", || {
-        const POLLS: u64 = 400;
+        const POLLS: u64 = 1500;
         let fixture = Fixture::new(64 << 20);
         fixture.pool.close();
         let path = &fixture.path;

@@ -11,6 +11,7 @@ use crate::group;
 use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
 use crate::index::{Touch, mode_cache};
 use crate::object::{Flags, Record, Stored};
+use crate::protect;
 use crate::realm::Changes;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
@@ -81,10 +82,16 @@ fn land_group(
         _ => attrs::rekey(record.attrs, keys)?,
     };
     let origin = if mirror { &[] } else { record.origin };
-    let flags = Flags { mirror, ..record.flags };
+    // What says that it is read-only, says so where it is true.
+    let flags = Flags { mirror, read_only: record.flags.read_only && !mirror };
     let record = Record { attrs: &attrs, origin, flags, ..record };
     take_name(rows, &record, Member::Group(gid))?;
-    rows.put_record(Table::Groups, &id_key(gid), &record)
+    rows.put_record(Table::Groups, &id_key(gid), &record)?;
+    keep_read_only(rows, Member::Group(gid), flags)
+}
+
+fn keep_read_only(rows: &mut Changes<'_>, member: Member, flags: Flags) -> Result<()> {
+    if flags.read_only { protect::note(rows, member, true) } else { Ok(()) }
 }
 
 fn land_object(
@@ -113,6 +120,7 @@ fn land_object(
     let record = Record { attrs: &attrs, stored, ..record };
     take_name(rows, &record, Member::Object(oid))?;
     rows.put_record(Table::Objects, &id_key(oid), &record)?;
+    keep_read_only(rows, Member::Object(oid), record.flags)?;
     rows.index(oid, Touch::New(record.index))?;
     match place {
         Some(place) => rows.adopt(*place),
@@ -174,13 +182,19 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
             Member::Object(oid) => {
                 rows.remove(table, &key)?;
                 rows.index(oid, Touch::Gone(record.index))?;
+                if record.flags.read_only {
+                    protect::note(rows, going.member, false)?;
+                }
                 if let Some(extent) = record.extent() {
                     rows.release(extent)?;
                 }
             }
             Member::Group(gid) if has_members(rows, gid)? => {
-                let flags = Flags { mirror: true, ..record.flags };
+                let flags = Flags { mirror: true, read_only: false };
                 rows.put_record(table, &key, &Record { flags, origin: &[], ..record })?;
+                if record.flags.read_only {
+                    protect::note(rows, going.member, false)?;
+                }
                 continue;
             }
             Member::Group(gid) => group::remove_group(rows, gid)?,

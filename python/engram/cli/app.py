@@ -73,7 +73,7 @@ app = typer.Typer(
 SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
-    "Names": ("mv", "rm"),
+    "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
     "Pools": ("create", "destroy", "ns", "index", "reindex", "verify", "doctor", "demo"),
 }
