@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATA = np.arange(40_000.0)
-ATTRS = {"orbit": 7, "µ": "ν", "vector": np.arange(6, dtype=">i2").reshape(2, 3)}
+ATTRS = {"orbit": 7, "µ": "ß", "vector": np.arange(6, dtype=">i2").reshape(2, 3)}
 
 
 def filled(pool: engram.Pool, scope: str) -> engram.Group:

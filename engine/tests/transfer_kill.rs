@@ -171,6 +171,37 @@ fn a_withdrawal_that_dies_is_all_or_nothing() {
     });
 }
 
+#[test]
+fn who_meets_a_move_of_the_dead_ends_it() {
+    alone("who_meets_a_move_of_the_dead_ends_it", || {
+        let fixture = Fixture::new(64 << 20);
+        fixture.pool.close();
+        let path = &fixture.path;
+        let there = begin(path, Scope::Shared);
+        let oid = there.iter().find(|(path, ..)| path == "run/large").unwrap().1;
+        let (pool, shared) = attach(path, Mode::ReadWrite);
+        let namespace = view(&pool);
+        let mut mover = fork(|_| {
+            faults::on_step(|step| {
+                if step == "transfer.copied" {
+                    // SAFETY: ends this process, and never returns.
+                    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                }
+            });
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            move_run(&view(&pool), Scope::Shared, Scope::Private);
+        });
+        assert!(libc::WIFSIGNALED(mover.wait()));
+        let refused = shared.view(oid, true).err().expect("the realm alone ends no move");
+        assert_eq!(refused.kind(), Kind::Busy, "{refused}");
+        namespace.view(oid, true).expect("who was open before ends it");
+        assert_eq!((namespace.leaving().unwrap(), all(&namespace)), (0, there));
+        drop((namespace, shared));
+        pool.close();
+        sound(path);
+    });
+}
+
 fn wait_for(file: &Path) {
     let until = common::deadline();
     while !file.exists() {

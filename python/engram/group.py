@@ -412,8 +412,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """
         _engram.rename(self._realm, self._id, old, new)
 
-    # Finding
-
     def query(
         self,
         expr: "str | Expression | None" = None,

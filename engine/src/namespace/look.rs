@@ -37,7 +37,14 @@ impl Namespace {
         loop {
             let word = self.word();
             let realms = match self.seen()? {
-                Seen::One(realm) => return operation(realm),
+                Seen::One(realm) => {
+                    return match operation(realm) {
+                        Err(error) if error.kind() == Kind::Busy && self.mend()? => {
+                            operation(realm)
+                        }
+                        done => done,
+                    };
+                }
                 Seen::Many(realms) => realms,
             };
             let home = self.look(&realms, |tree| tree.home(member))?;
@@ -53,6 +60,10 @@ impl Namespace {
             };
             match operation(&realms[home]) {
                 Err(error) if error.kind() == Kind::NotFound => moves += 1,
+                // Perhaps it is on its way by somebody who is gone.
+                Err(error) if error.kind() == Kind::Busy && moves == 0 && self.mend()? => {
+                    moves += 1;
+                }
                 done => return done,
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -179,8 +179,8 @@ impl Making {
         Ok(())
     }
 
-    /// Gives the version its name: from here on everyone sees it. On error nothing has changed. What
-    /// it returns otherwise says whether the name is on the medium, too.
+    /// Gives the version its name: from here on everyone sees it. On error nothing has changed.
+    /// What it returns otherwise says whether the name is on the medium, too.
     pub(crate) fn finish(mut self) -> Result<Result<()>> {
         let dead = self.settle()?;
         step!("publish.settled");
@@ -196,6 +196,7 @@ impl Making {
         shut(&self.core);
         for path in self.made.iter().chain([&version.join("catalog/data.mdb")]) {
             close_file(path)?;
+            give_to_owner(path, &self.published)?;
         }
         let toml = VersionFile {
             format: FORMAT,
@@ -208,6 +209,9 @@ impl Making {
         let folders = [version.join("catalog"), version.clone()];
         for folder in spans.chain(folders.iter().map(PathBuf::as_path)) {
             sync_folder(folder)?;
+        }
+        for made in [version.join(REALM_FILE)].iter().chain(&folders) {
+            give_to_owner(made, &self.published)?;
         }
         step!("publish.synced");
         let place = self.published.join(version_name(self.version));
@@ -348,6 +352,17 @@ fn close_file(path: &Path) -> Result<()> {
         file.sync_all()
     });
     closed.map_err(|e| Error::os(format!("closing {}", path.display()), &e))
+}
+
+/// What root publishes for another is that other's.
+fn give_to_owner(path: &Path, published: &Path) -> Result<()> {
+    let owner = fs::metadata(published)
+        .map_err(|e| Error::os(format!("looking at {}", published.display()), &e))?;
+    if lease::user() != 0 || owner.uid() == 0 {
+        return Ok(());
+    }
+    chown(path, Some(owner.uid()), Some(owner.gid()))
+        .map_err(|e| Error::os(format!("giving {} to its owner", path.display()), &e))
 }
 
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {

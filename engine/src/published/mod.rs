@@ -22,6 +22,10 @@
 //! removed, and spans that have no value any more. Who dies before (6) has changed nothing, after
 //! it only left things to be cleared away.
 //!
+//! **Trust.** Nobody has to trust readers. Readers trust who publishes as far as one trusts a file
+//! of another user's that one maps: who may write it could cut it short (SIGBUS), and LMDB believes
+//! its pages. Records and extents are bounded as everywhere; `verify` walks in a child.
+//!
 //! **Readers** look for the newest version when they open the namespace, and again when its word
 //! says that one has come (`namespace/scopes.rs`). Who has an older one open goes on with it: its
 //! catalog is mapped, and so are the spans that it has met. Where it meets a span that is gone, it

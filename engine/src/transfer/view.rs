@@ -146,6 +146,34 @@ impl Namespace {
         Ok(())
     }
 
+    /// The same for who has met a member that is on its way; whether any move was ended.
+    pub(crate) fn mend(&self) -> Result<bool> {
+        let known = || -> Result<u64> {
+            let mut moves = 0;
+            for scope in [Scope::Private, Scope::Shared] {
+                match self.realm_of(scope, false) {
+                    Err(error) if error.kind() == Kind::Access => {}
+                    found => {
+                        if let Some(realm) = found? {
+                            let inside = realm.core().enter()?;
+                            moves += inside.read()?.entries(Table::Transfers)?;
+                        }
+                    }
+                }
+            }
+            Ok(moves)
+        };
+        if self.mode() == Mode::Read {
+            return Ok(false);
+        }
+        let before = known()?;
+        if before == 0 {
+            return Ok(false);
+        }
+        self.recover()?;
+        Ok(known()? < before)
+    }
+
     /// The objects that are on their way to another realm, or from one; for tests.
     #[cfg(feature = "faults")]
     pub fn leaving(&self) -> Result<u64> {
