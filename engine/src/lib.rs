@@ -32,6 +32,7 @@ mod published;
 pub mod query;
 mod realm;
 mod rows;
+mod salvage;
 mod scope;
 mod session;
 mod transfer;
@@ -55,6 +56,7 @@ pub use query::answer::{
     SegmentExplanation,
 };
 pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
+pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
 pub use transfer::Moved;
 pub use verify::Report;

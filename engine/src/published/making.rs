@@ -16,7 +16,7 @@ use crate::extent::{
 use crate::fail;
 use crate::faults::step;
 use crate::lease;
-use crate::media::{filesystem, span};
+use crate::media::{devdax, filesystem, span};
 use crate::namespace::{create_catalog, make_folder, write_toml};
 use crate::pool::{FORMAT, PoolFile};
 use crate::realm::{Core, LIMIT, Purpose, Setup, USED, boot_id, meta_u64, open, shut};
@@ -113,7 +113,7 @@ impl Making {
         let mut new = Vec::new();
         if start > end {
             let range = Extent { offset: end, len: start - end };
-            new.push(Span { number, device: Span::NO_DEVICE, range });
+            new.push(Span { number, device: Span::NO_DEVICE, range, place: 0 });
             number += 1;
         }
         self.make_spans(
@@ -152,7 +152,9 @@ impl Making {
         let (mut at, end) = (range.offset, range.end());
         while at < end {
             let mut best = (0, 0);
-            for (index, device) in devices.iter().enumerate() {
+            // A devdax node is one file with one mode: nothing of it can be open to readers alone.
+            let folders = devices.iter().enumerate().filter(|(_, path)| !devdax::is_node(path));
+            for (index, device) in folders {
                 let room = filesystem::free_bytes(device)?.saturating_sub(DEVICE_MARGIN);
                 best = best.max((room / PAGE * PAGE, index as u32));
             }
@@ -166,7 +168,7 @@ impl Making {
                     end - at
                 );
             }
-            let span = Span { number, device, range: Extent { offset: at, len } };
+            let span = Span { number, device, range: Extent { offset: at, len }, place: 0 };
             let path = core.span_path(span)?;
             let _ = fs::remove_file(&path); // without a row: left by a crash
             let mount = filesystem::admit(path.parent().expect("in a folder"), true)?;
