@@ -4,6 +4,10 @@
 //! read may pin anything, so nothing could be allocated beside it. Files get the realm's mode
 //! whatever the umask, and its group by the folder's setgid bit. Root, who may work in any realm,
 //! gives what it makes there to the folder's owner.
+//!
+//! A name is on the medium only when its folder has been synced: syncing a file does not name it.
+//! So whoever makes a file or folder that something durable will lead to syncs the folder that
+//! names it first ([`sync_names`]), whatever the pool promises: it happens once for each.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
@@ -29,16 +33,23 @@ pub(crate) fn hand_over(file: &File, path: &Path) -> Result<()> {
 /// It is made with the namespace, by its owner: a group that may write in the realm need not be
 /// allowed to make folders on the device.
 pub(crate) fn make_for_spans(realm: &Path, folder: &Path) -> Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
     let outer = folder.parent().expect("<device>/<uuid>/<namespace>/shared");
-    for above in [outer.parent().expect("as above"), outer] {
-        match make_folder(above, 0o755) {
-            Err(error) if error.kind() == Kind::Exists => {}
-            made => made.and_then(|()| like(above, above.parent().expect("as above"), 0o755))?,
+    let uuid = outer.parent().expect("as above");
+    if !folder.is_dir() {
+        for above in [uuid, outer] {
+            match make_folder(above, 0o755) {
+                Err(error) if error.kind() == Kind::Exists => {}
+                made => made.and_then(|()| like(above, above.parent().expect("as above"), 0o755))?,
+            }
         }
+        make_like(realm, folder)?;
     }
+    // Whoever has made them may have died before this.
+    [folder, outer, uuid].into_iter().try_for_each(sync_names_above)
+}
+
+/// Makes a folder with the owner, group and mode of another one, unless it is there.
+fn make_like(realm: &Path, folder: &Path) -> Result<()> {
     let meta = fs::metadata(realm)
         .map_err(|e| Error::os(format!("looking at {}", realm.display()), &e))?;
     match make_folder(folder, 0o700) {
@@ -48,6 +59,21 @@ pub(crate) fn make_for_spans(realm: &Path, folder: &Path) -> Result<()> {
     chown(folder, None, Some(meta.gid()))
         .map_err(|e| Error::os(format!("giving {} to its group", folder.display()), &e))?;
     like(folder, realm, meta.mode() & 0o7777)
+}
+
+/// Sees to it that the names in a folder, as they are now, survive power loss.
+pub(crate) fn sync_names(folder: &Path) -> Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| Error::os(format!("syncing the folder {}", folder.display()), &e))
+}
+
+/// As [`sync_names`], of the folder that names this file or folder. Where this user may enter it
+/// and not read it, it is another's, who has made the name.
+pub(crate) fn sync_names_above(path: &Path) -> Result<()> {
+    match sync_names(path.parent().unwrap_or(Path::new("/"))) {
+        Err(error) if error.kind() == Kind::Access => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Gives a folder that root has made the owner of another one, and the mode.

@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{Growing, HUGE};
 use crate::fail;
-use crate::folder::make_for_spans;
+use crate::folder::{make_for_spans, sync_names};
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, Gid, id_key};
 use crate::lease::{self, Peers};
@@ -127,6 +127,9 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
             _ => Error::os(format!("naming namespace {:?}", new.name), &e),
         })
     });
+    let made = made.and_then(|()| {
+        sync_names(&folder(pool)).inspect_err(|_| drop(fs::remove_dir_all(&place)))
+    });
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
         for device in &file.devices {
@@ -200,7 +203,9 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     let setup = setup_at(pool, &realm, file, new.name, file_mode, &toml, pool_mount(pool)?);
     create_catalog(&setup, new.size)?;
     lease::ensure_spare(&setup.leases(), file_mode);
-    Ok(())
+    // Before the namespace gets its name, every name in it is on the medium.
+    sync_names(&realm)?;
+    sync_names(at)
 }
 
 fn pool_mount(pool: &Path) -> Result<Mount> {
@@ -395,6 +400,8 @@ pub(crate) fn remove(
         fs::rename(&away, &place).map_err(|e| Error::os(format!("putting back {name:?}"), &e))?;
         return Err(error);
     }
+    // It must not come back, least of all in part.
+    sync_names(&folder(pool)).inspect_err(|_| drop(fs::rename(&away, &place)))?;
     process::detach(&away.join(SHARED));
     clear_left(pool, file)
 }

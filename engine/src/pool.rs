@@ -16,6 +16,7 @@ use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
+use crate::folder::{sync_names, sync_names_above};
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
@@ -104,7 +105,10 @@ impl Pool {
             }
         };
         check_empty(path)?;
-        let made = Self::build(path, options);
+        let made = Self::build(path, options).and_then(|pool| {
+            sync_names_above(path)?;
+            Ok(pool)
+        });
         if made.is_err() {
             clear(path, folder_made);
         }
@@ -138,8 +142,11 @@ impl Pool {
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
         namespace::create(path, &file, &default)?;
+        // What the pool's description leads to is on the medium first.
+        sync_names(path)?;
         fs::rename(path.join(CREATING), path.join(POOL_FILE))
             .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        sync_names(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
             pool.realm(namespace::DEFAULT)?.prefault()?;
@@ -208,6 +215,8 @@ impl Pool {
                 .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
             return Err(error);
         }
+        // Nobody may find, after a loss of power, a pool of which parts are gone.
+        sync_names(path).inspect_err(|_| drop(fs::rename(&away, path.join(marker))))?;
         for name in namespace::names(path).unwrap_or_default() {
             process::detach(&namespace::realm_folder(path, &name));
         }

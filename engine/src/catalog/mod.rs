@@ -178,7 +178,9 @@ impl Catalog {
         })?;
         // Closed again here, before LMDB first opens it: see `lmdb.rs`.
         made.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
-            allocate(file, Extent { from: 0, to: lock_bytes, keep_size: false }, path)
+            allocate(file, Extent { from: 0, to: lock_bytes, keep_size: false }, path)?;
+            // Nobody may sync it later: closing a descriptor of it drops locks.
+            if options.durable { sync_file(file, path) } else { Ok(()) }
         })?;
         let path = dir.join("growth");
         let file = made.file(&path, options.file_mode, growth::allocate_page)?;

@@ -80,6 +80,8 @@ struct Watched {
     file: File,
     seen: Vec<u8>,
     size: u64,
+    /// Where it is mapped, and how much of it.
+    map: (usize, usize),
 }
 
 /// A mapping of a watched file.
@@ -143,7 +145,9 @@ impl Recorder {
     /// Notes a moment at which power may fail, with everything as it is now.
     pub fn point(&mut self, what: &'static str) {
         self.look();
-        self.note(Event::Point(what));
+        if !matches!(self.trace.events.last(), Some(Event::Point(_))) {
+            self.note(Event::Point(what));
+        }
     }
 
     /// The node of a file or folder, met for the first time or again.
@@ -158,7 +162,8 @@ impl Recorder {
             self.known.insert(place, node);
             if !folder {
                 let file = File::open(path).expect("a file to watch");
-                self.watched.push(Watched { node, file, seen: Vec::new(), size: 0 });
+                let (seen, map) = (Vec::new(), (0, 0));
+                self.watched.push(Watched { node, file, seen, size: 0, map });
             }
             node
         });
@@ -188,6 +193,8 @@ impl Recorder {
         let gone = differ(&self.names, &names).into_iter().map(|(name, _)| name).collect();
         let come = differ(&names, &self.names);
         self.names = names;
+        let named: std::collections::BTreeSet<NodeId> = self.names.values().copied().collect();
+        self.watched.retain(|watched| named.contains(&watched.node));
         let event = Event::Names { gone, come };
         if !matches!(&event, Event::Names { gone, come } if gone.is_empty() && come.is_empty()) {
             self.note(event);
@@ -271,15 +278,7 @@ fn compare(watched: &mut Watched, len: usize, events: &mut Vec<Event>) {
     if len == 0 {
         return;
     }
-    // SAFETY: a new mapping for reading; the file has blocks for all of it.
-    let map = unsafe {
-        let fd = watched.file.as_raw_fd();
-        libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
-    };
-    assert_ne!(map, libc::MAP_FAILED, "no mapping of {len} bytes");
-    // SAFETY: as above. Who writes meanwhile is a thread of the engine's: what is seen of its bytes
-    // is what a medium might see.
-    let now = unsafe { std::slice::from_raw_parts(map.cast::<u8>(), len) };
+    let now = watched.now(len);
     for at in (0..len).step_by(STRIDE) {
         let end = len.min(at + STRIDE);
         if now[at..end] == watched.seen[at..end] {
@@ -294,8 +293,24 @@ fn compare(watched: &mut Watched, len: usize, events: &mut Vec<Event>) {
             }
         }
     }
-    // SAFETY: the mapping made above, which nothing borrows any more.
-    unsafe { libc::munmap(map, len) };
+}
+
+impl Watched {
+    /// The first `len` bytes, as they are now.
+    fn now(&mut self, len: usize) -> &'static [u8] {
+        if self.map.1 < len {
+            // SAFETY: a new mapping for reading; the file has blocks for all of it.
+            let at = unsafe {
+                let fd = self.file.as_raw_fd();
+                libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
+            };
+            assert_ne!(at, libc::MAP_FAILED, "no mapping of {len} bytes");
+            self.map = (at as usize, len);
+        }
+        // SAFETY: the mapping stays as long as the process. Who writes meanwhile is a thread of
+        // the engine's: what is seen of its bytes is what a medium might see.
+        unsafe { std::slice::from_raw_parts(self.map.0 as *const u8, len) }
+    }
 }
 
 /// The hook that keeps the recorder informed.

@@ -277,6 +277,12 @@ impl<'p> Worker<'p> {
 
     /// More of everything: the catalog, the arena, namespaces, devices, processes.
     pub fn growth(&mut self, device: &Path) {
+        self.whole("a group without an index", |w| {
+            let realm = w.realm();
+            let group = realm.create_group(realm.root(), "many", &[], &[], false).expect("a group");
+            let settings = IndexSettings { mode: Some(IndexMode::None), ..Default::default() };
+            realm.set_index_settings(group, &settings).expect("settings");
+        });
         self.batch("many", 700, 120);
         self.whole("resize", |w| w.realm().resize(12 << 20).expect("resized"));
         self.whole("grow the arena", |w| w.put("big", 400_000, KEEP));
