@@ -214,6 +214,11 @@ impl Realm {
                     core.promote(oid, generation, &bytes)?;
                     step!("inplace.promoted");
                 }
+                (Payload::Extent(view), _) => {
+                    if core.take_checksum(oid, &view)? {
+                        return Ok(Payload::Extent(view));
+                    }
+                }
                 (payload, _) => return Ok(payload),
             }
         }
@@ -225,7 +230,10 @@ impl Realm {
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
         match core.payload(oid, false) {
-            Ok((Payload::Extent(view), _)) => core.flush_view(&view),
+            Ok((Payload::Extent(view), _)) => {
+                core.flush_view(&view)?;
+                core.set_checksum(oid, &view)
+            }
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
         }
@@ -281,14 +289,16 @@ impl Core {
         let Some((extent, nbytes)) = stored else {
             fail!(Busy, "object {oid:#x} changed while it was read: try again")
         };
-        inside.arena().reach(extent.end(), &mut Snapshot(look.txn()), |span| {
-            crate::media::span::open(&self.span_path(*span)?, span.range.len, true)
-        })?;
+        self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
         step!("view.pinned");
         drop(look);
         step!("view.looked");
-        let claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        let mut claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        if write && self.setup.checksums {
+            inside.lease().begin_writing(extent.offset);
+            claim = claim.writing();
+        }
         Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `checked` | checksums of values that are written in place |
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
@@ -14,6 +15,7 @@
 //! | `look` | look-ups, views, listings |
 //! | `query` | queries |
 
+mod checked;
 mod commit;
 mod core;
 mod drainer;
@@ -134,6 +136,14 @@ impl Realm {
                 ReadOnly,
                 "the pool {} is open read-only: open it with mode \"r+\" to write",
                 core.setup.pool.display()
+            );
+        }
+        if core.setup.immutable {
+            fail!(
+                ReadOnly,
+                "this part of namespace {:?} is published: nothing of it can be changed; unpublish \
+                 it first",
+                core.setup.namespace
             );
         }
         Ok(core)
