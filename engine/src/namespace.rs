@@ -405,7 +405,9 @@ pub(crate) fn remove(
     // It must not come back, least of all in part.
     sync_names(&folder(pool)).inspect_err(|_| drop(fs::rename(&away, &place)))?;
     process::detach(&away.join(SHARED));
-    clear_left(pool, file)
+    // It is gone. What cannot be cleared away now, whoever makes or removes the next one clears.
+    let _ = clear_left(pool, file);
+    Ok(())
 }
 
 fn refuse_users(name: &str, users: &[u32]) -> Result<()> {

@@ -343,6 +343,7 @@ impl Pool {
         let file = PoolFile::read(&self.path)?;
         namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
         self.realm(name)
+            .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, || Ok(()))))
     }
 
     /// Every namespace, in byte order of the names.

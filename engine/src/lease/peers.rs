@@ -67,8 +67,10 @@ impl Peers {
             }
             match LeaseFile::open(&path) {
                 Ok(file) => list.push(Peer { id, path, file }),
-                // Gone meanwhile, or never one: a lease is whole before it gets its name.
-                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {}
+                Err(error) if error.kind() == Kind::NotFound => {}
+                // Never one, since a lease is whole before it gets its name; or what a loss of
+                // power has left of one.
+                Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&path),
                 // What cannot be read may pin anything: nothing may be taken.
                 Err(error) => return Err(error),
             }
@@ -162,6 +164,11 @@ impl Peers {
         let others = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
         let others = others.map(|peer| (peer.id, Owner::of(&peer.file).pid));
         others.chain([(own, std::process::id())]).collect()
+    }
+
+    /// Whether a lease was in the folder, whole, when it was last read.
+    pub(crate) fn knows(&self, id: u64) -> bool {
+        self.list.iter().any(|peer| peer.id == id)
     }
 
     /// Reads the folder again at the next `refresh`, whatever the epoch.

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::extent::{
     Claim, Extent, Growing, HUGE, PAGE, SIZE_MAX, Span, Wanted, allocate, best_align,
     end_reservation, extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row,
-    round_up, take_back,
+    reserving, round_up, take_back,
 };
 use crate::fail;
 use crate::faults::step;
@@ -355,6 +355,7 @@ impl Core {
             peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
             peers.dead()
         };
+        self.take_back_lost(inside)?;
         if dead.is_empty() {
             return Ok(());
         }
@@ -380,6 +381,28 @@ impl Core {
             inside.catalog().growth().lease_epoch(),
             inside.lease().id(),
         )
+    }
+
+    /// Takes back what leases had reserved whose files a loss of power has taken away: a lease is
+    /// never synced, what it has reserved is. The folder is read after the rows, and a lease has
+    /// its name before it reserves, so one that is not there then is nobody's.
+    fn take_back_lost(&self, inside: &Inside<'_>) -> Result<()> {
+        let mut lost = reserving(&inside.read()?)?;
+        let own: Vec<u64> = inside.own_leases().map(crate::lease::Lease::id).collect();
+        lost.retain(|lease| !own.contains(lease));
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let mut peers = lock(&self.peers);
+        peers.forget();
+        let epoch = inside.catalog().growth().lease_epoch();
+        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
+        lost.retain(|lease| !peers.knows(*lease));
+        drop(peers);
+        for lease in lost {
+            self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
+        }
+        Ok(())
     }
 
     /// The pids of the other processes that have the realm open.

@@ -179,6 +179,8 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
+    // Without the flag tmpfs maps as well, and the engine takes it for persistent memory.
+    let flags = if DAX.load(Ordering::SeqCst) { flags & !libc::MAP_SYNC } else { flags };
     let call = Call { name: "mmap", fd, at: offset as usize, len, flags, path: None };
     // SAFETY: the caller's contract.
     let kernel = || unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
@@ -267,10 +269,18 @@ unsafe fn open_at(fd: c_int, named: *const c_char, flags: c_int, mode: c_uint) -
 static DISK: AtomicBool = AtomicBool::new(false);
 const EXT4: i64 = 0xEF53;
 
-/// From now on every tmpfs looks like ext4: pools in memory promise to survive power failures, and
-/// a test sees to what that takes.
-pub fn pretend_disk() {
-    DISK.store(true, Ordering::SeqCst);
+/// From now on every tmpfs looks like ext4, or not: pools in memory promise to survive power
+/// failures, and a test sees to what that takes.
+pub fn pretend_disk(disk: bool) {
+    DISK.store(disk, Ordering::SeqCst);
+}
+
+/// Whether tmpfs is taken for persistent memory.
+static DAX: AtomicBool = AtomicBool::new(false);
+
+/// From now on `MAP_SYNC` is granted, or not: files are kept on persistent memory.
+pub fn pretend_dax(dax: bool) {
+    DAX.store(dax, Ordering::SeqCst);
 }
 
 /// The mounts, each tmpfs under another name.

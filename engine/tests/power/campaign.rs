@@ -26,6 +26,13 @@ pub struct Recorded {
     pub seed: u64,
 }
 
+impl Recorded {
+    /// At how many moments power can fail.
+    pub fn points(&self) -> usize {
+        self.trace.events.iter().filter(|event| matches!(event, Event::Point(_))).count()
+    }
+}
+
 /// Which failures are tried.
 #[derive(Clone, Copy)]
 pub struct Plan {
@@ -44,9 +51,7 @@ pub struct Plan {
 /// What came of it.
 #[derive(Default)]
 pub struct Outcome {
-    /// At so many moments power could fail.
-    pub points: usize,
-    /// So often it did.
+    /// So often power failed.
     pub images: u64,
     /// What was found wrong.
     pub failures: Vec<String>,
@@ -68,8 +73,7 @@ const SECONDS: u32 = 60;
 
 /// Tries all of the plan's failures; images are made below `within`.
 pub fn run(recorded: &Recorded, plan: Plan, within: &Path) -> Outcome {
-    let points = recorded.trace.events.iter().filter(|e| matches!(e, Event::Point(_))).count();
-    let mut outcome = Outcome { points, ..Outcome::default() };
+    let mut outcome = Outcome::default();
     let said = tempfile::tempfile_in(within).expect("a file for what is found");
     let progress: Vec<&Progress> = (0..WORKERS).map(|_| shared()).collect();
     let start = |worker: usize| {

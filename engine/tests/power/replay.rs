@@ -6,7 +6,7 @@
 //! was synced may be there or not, each as any other, but that some failures keep to the order that
 //! a journal has. [`Medium::image`] chooses among all that by a seed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, Permissions};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -59,6 +59,8 @@ pub struct Blind {
     pub pages: (usize, usize),
     /// Syncs of folders reach nothing.
     pub folders: bool,
+    /// Fences wait for nothing.
+    pub fences: bool,
 }
 
 /// The medium as it may be at one point of the trace.
@@ -134,7 +136,7 @@ impl<'t> Medium<'t> {
                     page.leaving.push((first..end, page.newer.len()));
                 }
             }
-            Event::Fence => {
+            Event::Fence if !self.blind.fences => {
                 let pages = self.files.values_mut().flat_map(|file| file.pages.values_mut());
                 pages.for_each(Page::fence);
             }
@@ -202,14 +204,6 @@ impl<'t> Medium<'t> {
             }
         }
         file.set_len(size).expect("a length");
-    }
-
-    /// The files and folders that have something to lose now.
-    pub fn unsettled(&self) -> BTreeSet<&'t str> {
-        let files = self.files.iter().filter(|(_, file)| {
-            !file.sizes.is_empty() || file.pages.values().any(|page| !page.newer.is_empty())
-        });
-        files.map(|(node, _)| self.node(*node).path.as_str()).collect()
     }
 }
 
