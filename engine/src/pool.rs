@@ -101,7 +101,12 @@ impl Pool {
                 Ok(turn) => break (turn, folder_made),
                 // Whoever had made the folder could not make its pool, and took it away again.
                 Err(error) if error.kind() == Kind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if folder_made {
+                        let _ = fs::remove_dir(path);
+                    }
+                    return Err(error);
+                }
             }
         };
         check_empty(path)?;
