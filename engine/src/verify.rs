@@ -32,7 +32,7 @@ use crate::namespace;
 use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
-use crate::realm::{Core, Purpose, boot_id, meta_u64};
+use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
 use values::Sum;
 
 /// What a walk found.
@@ -40,7 +40,7 @@ use values::Sum;
 pub struct Report {
     /// What does not agree; empty for a sound pool.
     pub problems: Vec<String>,
-    /// Namespaces that this user may not open.
+    /// Namespaces, and private realms in them, that this user may not open.
     pub skipped: Vec<String>,
     /// Namespaces walked.
     pub namespaces: u64,
@@ -75,7 +75,7 @@ const PULSE_ROWS: usize = 1024;
 const PROBLEMS_MAX: usize = 1000;
 
 impl Pool {
-    /// Walks every namespace of the pool at `path` that this user may open.
+    /// Walks every realm of the pool at `path` that this user may open.
     ///
     /// A sound realm that nobody else has open is then fit for use again, if a failed sync or a
     /// restart of the machine had closed it.
@@ -91,35 +91,45 @@ impl Pool {
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         for name in namespace::names(path)? {
-            let opened = namespace::setup(path, &file, mount.clone(), &name)
-                .and_then(|setup| process::core_of(setup, Purpose::Verify));
-            let core = match opened {
-                Ok(core) => core,
-                Err(error) if error.kind() == Kind::Access => {
-                    report.skipped.push(name);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let before = report.problems.len();
-            let mut walk = Walk {
-                core: &core,
-                name: &name,
-                report: &mut report,
-                leases: HashSet::new(),
-                pulse,
-            };
-            let walked = walk.run();
-            if let Err(error) = walked {
-                report.problems.push(format!("namespace {name:?}: {error}"));
+            let shared = namespace::setup(path, &file, mount.clone(), &name);
+            if report.realm(name.clone(), shared, pulse)? {
+                report.namespaces += 1;
             }
-            report.namespaces += 1;
-            let sound = report.problems.len() == before;
-            let readmitted = if sound { readmit(&core) } else { Ok(()) };
-            core.remove_session();
-            readmitted?;
+            for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
+                report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
+            }
         }
         Ok(report)
+    }
+}
+
+impl Report {
+    /// Walks a realm; `false` if this user may not open it.
+    fn realm(
+        &mut self,
+        name: String,
+        setup: Result<Setup>,
+        pulse: &mut dyn FnMut(),
+    ) -> Result<bool> {
+        let core = match setup.and_then(|setup| process::core_of(setup, Purpose::Verify)) {
+            Ok(core) => core,
+            Err(error) if error.kind() == Kind::Access => {
+                self.skipped.push(name);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let before = self.problems.len();
+        let leases = HashSet::new();
+        let mut walk = Walk { core: &core, name: &name, report: self, leases, pulse };
+        let walked = walk.run();
+        if let Err(error) = walked {
+            self.problems.push(format!("namespace {name:?}: {error}"));
+        }
+        let sound = self.problems.len() == before;
+        let readmitted = if sound { readmit(&core) } else { Ok(()) };
+        core.remove_session();
+        readmitted.map(|()| true)
     }
 }
 

@@ -13,7 +13,9 @@
 //! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
+//! | `mirror` | what other realms of the namespace have this one do |
 //! | `query` | queries |
+//! | `together` | looks at several realms at once |
 
 mod checked;
 mod commit;
@@ -23,9 +25,11 @@ mod index;
 mod keys;
 mod link;
 mod look;
+mod mirror;
 mod open;
 mod query;
 mod space;
+mod together;
 mod write;
 
 use std::sync::Arc;
@@ -37,10 +41,12 @@ pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::together::{look_together, peek_together};
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
 use crate::id::Gid;
+use crate::scope::Scope;
 use crate::session::Session;
 
 /// What a handle may do.
@@ -68,6 +74,11 @@ impl Realm {
     /// The root group.
     pub fn root(&self) -> Gid {
         self.core.setup.root()
+    }
+
+    /// Who sees what is in it.
+    pub fn scope(&self) -> Scope {
+        self.core.setup.scope
     }
 
     /// The namespace's name.

@@ -200,7 +200,8 @@ impl Core {
                 devices.len()
             )
         };
-        let folder = device.join(&setup.uuid).join(&setup.namespace).join(setup.scope.as_str());
+        let folder = setup.spans_on(device);
+        setup.check_spans(&folder)?;
         Ok(folder.join(format!("span-{}", span.number)))
     }
 
@@ -282,6 +283,10 @@ impl Core {
             Err(error) => return Err(error),
         };
         *number += 1;
+        // From here on the span is the realm's, whether this process can attach it or not.
+        let end = Span::all(&mut Snapshot(&inside.read()?))?.last().map_or(0, |s| s.range.end());
+        self.reach(inside, end)?;
+        step!("grow.reached");
         Ok(len)
     }
 
@@ -292,7 +297,7 @@ impl Core {
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
-        folder::make_for_spans(&setup.dir, folder)?;
+        setup.make_for_spans(folder)?;
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
@@ -302,10 +307,13 @@ impl Core {
             rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;
             insert_free(rows.txn(), span.range)
         })
-        .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        .inspect_err(|_| {
+            // A commit whose sync has failed may yet be seen: then the row needs its file.
+            if !inside.catalog().poisoned() {
+                drop(std::fs::remove_file(&path));
+            }
+        })?;
         step!("grow.committed");
-        self.reach(inside, span.range.end())?;
-        step!("grow.reached");
         Ok(len)
     }
 

@@ -307,7 +307,11 @@ impl Core {
         Link::new((from, path), new, attrs, placement)
     }
 
-    fn encode_attrs(&self, inside: &Inside<'_>, attrs: &[(String, Value)]) -> Result<Vec<u8>> {
+    pub(super) fn encode_attrs(
+        &self,
+        inside: &Inside<'_>,
+        attrs: &[(String, Value)],
+    ) -> Result<Vec<u8>> {
         let keys = self.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
         attrs::section(&keys, attrs)
     }
