@@ -100,9 +100,8 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
             _ => Error::os(format!("naming namespace {:?}", new.name), &e),
         })
     });
-    let made = made.and_then(|()| {
-        sync_names(&folder(pool)).inspect_err(|_| drop(fs::remove_dir_all(&place)))
-    });
+    let made = made
+        .and_then(|()| sync_names(&folder(pool)).inspect_err(|_| drop(fs::remove_dir_all(&place))));
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
         for device in &file.devices {

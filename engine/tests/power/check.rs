@@ -62,7 +62,10 @@ impl<'s> Expected<'s> {
         }
         let after = differ(found, &self.after(self.begun), &loose);
         after.map_err(|after| {
-            format!("neither as before the operation ({}) nor as after it ({after})", before.unwrap_err())
+            format!(
+                "neither as before the operation ({}) nor as after it ({after})",
+                before.unwrap_err()
+            )
         })
     }
 }
@@ -151,7 +154,10 @@ fn queries(pool: &Pool) -> Verdict {
         };
         let (quick, slow) = (ask(false)?, ask(true)?);
         if quick.oids != slow.oids {
-            return Err(format!("{text}: {:?} by the index, {:?} by records", quick.oids, slow.oids));
+            return Err(format!(
+                "{text}: {:?} by the index, {:?} by records",
+                quick.oids, slow.oids
+            ));
         }
     }
     Ok(())

@@ -238,7 +238,9 @@ impl Recorder {
                 }
                 let from = start - mapping.at.start + mapping.offset;
                 found.push((mapping.file, from..from + (end - start)));
-                left.extend([piece.start..start, end..piece.end].into_iter().filter(|r| !r.is_empty()));
+                left.extend(
+                    [piece.start..start, end..piece.end].into_iter().filter(|r| !r.is_empty()),
+                );
             }
         }
         found

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engram_engine::query::ast::Literal;
 use engram_engine::{
     CreateOptions, DType, Durability, IndexMode, IndexSettings, Kind, Member, Mode, NewObject,
-     Payload, Placement, Pool, Realm, Value,
+    Payload, Placement, Pool, Realm, Value,
 };
 
 use super::common::{KEEP, OVER, Random, contents, filled, floats, lookup};
@@ -77,7 +77,11 @@ pub fn shown(pool: &Pool) -> Shown {
 }
 
 fn number(value: i64) -> Value {
-    Value { dtype: DType::scalar(b'i', b'<', 8), shape: Vec::new(), data: value.to_le_bytes().into() }
+    Value {
+        dtype: DType::scalar(b'i', b'<', 8),
+        shape: Vec::new(),
+        data: value.to_le_bytes().into(),
+    }
 }
 
 /// Who does it.
@@ -145,7 +149,8 @@ impl<'p> Worker<'p> {
     pub fn begin(&mut self, devices: Vec<std::path::PathBuf>) {
         self.whole("create", |w| {
             let durability = Some(Durability::System);
-            let options = CreateOptions { size: 4 << 20, devices, durability, ..Default::default() };
+            let options =
+                CreateOptions { size: 4 << 20, devices, durability, ..Default::default() };
             w.pool = Some(Pool::create(w.path, &options).expect("a new pool"));
         });
         self.whole("put inline", |w| w.put("a/small", 16, KEEP));
@@ -307,9 +312,7 @@ impl<'p> Worker<'p> {
             w.pool = None;
             w.pool = Some(Pool::open(w.path, Mode::ReadWrite, false).expect("opened"));
         });
-        self.whole("tend", |w| {
-            while w.realm().tend().expect("tended") > 0 {}
-        });
+        self.whole("tend", |w| while w.realm().tend().expect("tended") > 0 {});
         self.whole("remove the namespace", |w| {
             w.pool().remove_namespace("other").expect("removed");
         });
