@@ -6,6 +6,7 @@
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
+//! | `dead` | what dead processes have left |
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
@@ -21,6 +22,7 @@
 mod checked;
 mod commit;
 mod core;
+mod dead;
 mod drainer;
 mod holders;
 mod index;
@@ -117,6 +119,11 @@ impl Realm {
             core.take_back_dead(&core.enter()?)?;
         }
         core.space()
+    }
+
+    /// Where the next span on a devdax node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        self.readable()?.next_on_node(device)
     }
 
     /// Sets the bound of the arena, rounded up to 2 MiB.

@@ -6,6 +6,7 @@
 //! names who holds the space. Nothing but rows changes under the writer lock.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,12 +15,13 @@ use crate::error::{Error, Kind, Result};
 use crate::extent::{
     Claim, Extent, Growing, HUGE, PAGE, SIZE_MAX, Span, Wanted, allocate, best_align,
     end_reservation, extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row,
-    reserving, round_up, take_back,
+    round_up,
 };
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
-use crate::media::{filesystem, span};
+use crate::media::{devdax, filesystem, span};
+use crate::namespace;
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
 
@@ -178,13 +180,21 @@ impl Core {
 
     /// The same, by the rows of a snapshot.
     pub(crate) fn reach_in(&self, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -> Result<()> {
-        inside.arena().reach(end, &mut Snapshot(txn), |span| {
-            let path = self.span_path(*span)?;
-            span::open(&path, span.range.len, !self.setup.immutable)
-        })
+        inside
+            .arena()
+            .reach(end, &mut Snapshot(txn), |span| self.open_span(*span, !self.setup.immutable))
     }
 
-    /// The file of a span.
+    /// Opens what has the bytes of a span: its file, or the node that it is a range of.
+    pub(crate) fn open_span(&self, span: Span, writable: bool) -> Result<File> {
+        let path = self.span_path(span)?;
+        if span.place == 0 {
+            return span::open(&path, span.range.len, writable);
+        }
+        devdax::open(&path, &self.setup.label(), writable)
+    }
+
+    /// The file of a span; the node, if it is a range of one.
     pub(crate) fn span_path(&self, span: Span) -> Result<PathBuf> {
         let setup = &self.setup;
         let mut devices = lock(&self.devices);
@@ -200,6 +210,9 @@ impl Core {
                 devices.len()
             )
         };
+        if span.place != 0 {
+            return Ok(device.clone());
+        }
         let folder = setup.spans_on(device);
         setup.check_spans(&folder)?;
         Ok(folder.join(format!("span-{}", span.number)))
@@ -255,10 +268,26 @@ impl Core {
         let devices = crate::pool::PoolFile::read(&self.setup.pool)?.devices;
         let mut rooms = Vec::new();
         for (index, path) in devices.iter().enumerate() {
-            if device.is_none_or(|wanted| wanted as usize == index) {
-                let free = filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN);
-                rooms.push((free / HUGE * HUGE, index as u32));
+            if device.is_some_and(|wanted| wanted as usize != index) {
+                continue;
             }
+            let free = if !devdax::is_node(path) {
+                filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN)
+            } else if self.setup.has_nodes() {
+                let next = next_on(inside, index as u32)?;
+                devdax::look(path)?.len.saturating_sub(next)
+            } else if device.is_none() {
+                continue;
+            } else {
+                fail!(
+                    Argument,
+                    "device {index} is the devdax node {}, which is one file with one owner and \
+                     mode: it serves the shared realm of namespace {:?} alone",
+                    path.display(),
+                    namespace::DEFAULT
+                )
+            };
+            rooms.push((free / HUGE * HUGE, index as u32));
         }
         let total: u64 = distinct_room(&devices, &rooms)?;
         let Some(&(room, index)) =
@@ -293,7 +322,14 @@ impl Core {
     /// Allocates the file of a span, then commits its row with the space in it.
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
-        let mut span = Span { number, device, range: Extent { offset: 0, len } };
+        let mut span = Span { number, device, range: Extent { offset: 0, len }, place: 0 };
+        if devdax::is_node(&lock(&self.devices)[device as usize]) {
+            span.place = next_on(inside, device)?;
+            // Nobody else takes ranges of this node: it carries this realm's label, and whoever
+            // grows the realm holds its growth lock.
+            devdax::zero(&self.open_span(span, true)?, span.place, len)?;
+            return self.add_span(inside, span);
+        }
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
@@ -301,20 +337,29 @@ impl Core {
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        step!("grow.made");
-        self.commit(inside, Headroom::Relief, |rows| {
-            span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
-            rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;
-            insert_free(rows.txn(), span.range)
-        })
-        .inspect_err(|_| {
+        self.add_span(inside, span).inspect_err(|_| {
             // A commit whose sync has failed may yet be seen: then the row needs its file.
             if !inside.catalog().poisoned() {
                 drop(std::fs::remove_file(&path));
             }
+        })
+    }
+
+    /// Commits the row of a span whose bytes are allocated, with the space in it.
+    fn add_span(&self, inside: &Inside<'_>, mut span: Span) -> Result<u64> {
+        step!("grow.made");
+        self.commit(inside, Headroom::Relief, |rows| {
+            span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
+            rows.txn().put(Table::Spans, &Span::key(span.number), &span.to_row())?;
+            insert_free(rows.txn(), span.range)
         })?;
         step!("grow.committed");
-        Ok(len)
+        Ok(span.range.len)
+    }
+
+    /// Where the next span on a node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        next_on(&self.enter()?, device)
     }
 
     /// Makes the spans now that the realm may have, and maps every page (`prefault`).
@@ -349,81 +394,6 @@ impl Core {
             freed_row(rows.txn(), reserved.extent)
         });
         step!("give_back.committed");
-    }
-
-    /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
-    /// which may not be written to, they stay as they are.
-    pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
-        if inside.catalog().poisoned() || self.setup.immutable {
-            return Ok(());
-        }
-        let dead = {
-            let mut peers = lock(&self.peers);
-            let epoch = inside.catalog().growth().lease_epoch();
-            peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-            peers.dead()
-        };
-        self.take_back_lost(inside)?;
-        if dead.is_empty() {
-            return Ok(());
-        }
-        step!("dead.locked");
-        for lease in dead {
-            let taken =
-                self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
-            step!("dead.committed");
-            match taken {
-                Ok(_) => lease.bury(),
-                Err(error) => {
-                    lock(&self.peers).forget();
-                    return Err(error);
-                }
-            }
-        }
-        step!("dead.buried");
-        // Listing the folder anew removes the spares of the dead.
-        let mut peers = lock(&self.peers);
-        peers.forget();
-        peers.refresh(
-            &self.setup.leases(),
-            inside.catalog().growth().lease_epoch(),
-            inside.lease().id(),
-        )
-    }
-
-    /// Takes back what leases had reserved whose files a loss of power has taken away: a lease is
-    /// never synced, what it has reserved is. The folder is read after the rows, and a lease has
-    /// its name before it reserves, so one that is not there then is nobody's.
-    fn take_back_lost(&self, inside: &Inside<'_>) -> Result<()> {
-        let mut lost = reserving(&inside.read()?)?;
-        let own: Vec<u64> = inside.own_leases().map(crate::lease::Lease::id).collect();
-        lost.retain(|lease| !own.contains(lease));
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let mut peers = lock(&self.peers);
-        peers.forget();
-        let epoch = inside.catalog().growth().lease_epoch();
-        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-        lost.retain(|lease| !peers.knows(*lease));
-        drop(peers);
-        for lease in lost {
-            self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
-        }
-        Ok(())
-    }
-
-    /// The pids of the other processes that have the realm open.
-    pub(crate) fn others_of(&self, inside: &Inside<'_>) -> Result<Vec<u32>> {
-        if self.setup.immutable {
-            return Ok(Vec::new());
-        }
-        let mut peers = lock(&self.peers);
-        let epoch = inside.catalog().growth().lease_epoch();
-        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-        let frozen: Vec<u64> = inside.own_leases().map(crate::lease::Lease::id).collect();
-        let others = peers.alive().into_iter().filter(|(id, _)| !frozen.contains(id));
-        Ok(others.map(|(_, owner)| owner.pid).collect())
     }
 
     /// Makes an extent's bytes durable, where the realm promises that.
@@ -502,6 +472,18 @@ impl Core {
     }
 }
 
+/// Where the next span begins on a node.
+fn next_on(inside: &Inside<'_>, device: u32) -> Result<u64> {
+    let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+    let ends = spans.iter().filter(|span| span.device == device && span.place != 0);
+    let next = ends.map(|span| span.place.saturating_add(span.range.len)).max();
+    let next = next.unwrap_or(devdax::LABEL_LEN);
+    if !next.is_multiple_of(HUGE) {
+        fail!(Corrupt, "the spans on device {device} end at {next}, which is not where spans end");
+    }
+    Ok(next)
+}
+
 /// The arena's ranges that lie on one device.
 fn ranges_of(inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
     let txn = inside.read()?;
@@ -533,7 +515,8 @@ fn distinct_room(devices: &[PathBuf], rooms: &[(u64, u32)]) -> Result<u64> {
         let path = &devices[index as usize];
         let meta = std::fs::metadata(path)
             .map_err(|e| Error::os(format!("looking at device {}", path.display()), &e))?;
-        by_filesystem.insert(meta.dev(), room);
+        let node = if meta.is_dir() { 0 } else { meta.ino() };
+        by_filesystem.insert((meta.dev(), node), room);
     }
     Ok(by_filesystem.values().sum())
 }
