@@ -154,7 +154,8 @@ fn look(place: &mut Place) -> Seen {
     if let Some(pool) = &place.pool {
         return seen(pool);
     }
-    if !place.path.exists() || place.path.join("destroying.toml").exists() {
+    let empty = std::fs::read_dir(&place.path).is_ok_and(|mut names| names.next().is_none());
+    if !place.path.exists() || empty || place.path.join("destroying.toml").exists() {
         return None;
     }
     let pool = Pool::open(&place.path, Mode::Read, false).expect("it opens");
@@ -221,6 +222,10 @@ impl Trial<'_> {
         let poisoned = place.pool.as_ref().is_some_and(is_poisoned);
         // Half destroyed: it says so to whoever opens it, and is destroyed by whoever goes on.
         if name == "destroy" && now.is_none() {
+            return Ok(());
+        }
+        // The description is in place, and nobody knows whether it is on the medium.
+        if name == "add a device" && now == *whole && error.message().contains("pool.toml") {
             return Ok(());
         }
         let part = IN_PARTS.contains(&name) && is_between(&now, before, whole);

@@ -67,6 +67,11 @@ fn filled_pool(place: &mut Place) {
 
 fn nothing(_: &mut Place) {}
 
+fn with_device(place: &mut Place) {
+    filled_pool(place);
+    std::fs::create_dir_all(place.root.join("device")).expect("a folder");
+}
+
 fn put_words(place: &mut Place, path: &str, words: usize) -> Result<()> {
     let realm = place.pool().realm("default")?;
     let data = filled(2, words as u64, words);
@@ -167,7 +172,6 @@ fn with_namespace(place: &mut Place) {
 }
 
 fn add_device(place: &mut Place) -> Result<()> {
-    std::fs::create_dir_all(place.root.join("device")).expect("a folder");
     place.pool().add_device(&place.root.join("device"), false)
 }
 
@@ -238,7 +242,7 @@ pub const OPERATIONS: &[Operation] = &[
         prepare: with_namespace,
         work: |place| place.pool().remove_namespace("other"),
     },
-    Operation { name: "add a device", prepare: filled_pool, work: add_device },
+    Operation { name: "add a device", prepare: with_device, work: add_device },
     Operation { name: "close", prepare: filled_pool, work: close },
     Operation { name: "destroy", prepare: closed, work: |place| Pool::destroy(&place.path) },
 ];

@@ -267,9 +267,11 @@ impl Recorder {
                 self.note(Event::Sync { file, pages });
             }
         } else if let Some(node) = self.file_of(call.fd) {
-            self.note(match self.trace.nodes[node].folder {
-                true => Event::SyncNames { folder: node },
-                false => Event::Sync { file: node, pages: 0..usize::MAX },
+            let folder = self.trace.nodes[node].folder;
+            self.note(if folder {
+                Event::SyncNames { folder: node }
+            } else {
+                Event::Sync { file: node, pages: 0..usize::MAX }
             });
         }
     }
