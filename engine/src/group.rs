@@ -15,6 +15,7 @@ use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
 use crate::object::{Class, Flags, Record, Stored};
 use crate::rows::{Reserved, Rows, RowsMut};
+use crate::scope::Scope;
 
 /// All that is known of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub struct GroupInfo {
     pub modified: i64,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
+    /// Who sees it.
+    pub scope: Scope,
 }
 
 /// A chain of groups longer than any that somebody would make is a loop on media.
@@ -45,6 +48,8 @@ pub(crate) struct Stamp {
     pub owner: u32,
     /// Nanoseconds since 1970.
     pub now: i64,
+    /// Whether records get checksums.
+    pub checksums: bool,
 }
 
 /// Where something is to be linked: from this group, along this path.
@@ -198,6 +203,7 @@ pub(crate) fn group_record<'a>(
         origin,
         index: IndexMode::default(),
         flags: Flags::default(),
+        checked: stamp.checksums,
         stored: Stored::Inline(&[]),
     }
 }
@@ -243,7 +249,8 @@ pub(crate) fn link(
     overwrite: bool,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let stamp = Stamp { owner: new.record.owner, now: new.record.created };
+    let stamp =
+        Stamp { owner: new.record.owner, now: new.record.created, checksums: new.record.checked };
     let parent = ensure_parent(rows, target, stamp, new_id)?;
     let name = target.path.last.as_str();
     match child(rows, parent, name)? {
@@ -311,10 +318,15 @@ pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -
     let (parent, member) = require(rows, target, text)?;
     rows.remove(Table::Names, NameKey::new(parent, target.path.last.as_str()).as_bytes())?;
     step!("delete.unnamed");
-    let mut groups = match member {
-        Member::Object(oid) => return remove_object(rows, oid),
-        Member::Group(gid) => vec![gid],
-    };
+    match member {
+        Member::Object(oid) => remove_object(rows, oid),
+        Member::Group(gid) => delete_tree(rows, gid),
+    }
+}
+
+/// Deletes a group, whose name is gone already, with all that is in it.
+pub(crate) fn delete_tree(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
+    let mut groups = vec![gid];
     while let Some(gid) = groups.pop() {
         let mut from = NameKey::new(gid, "").as_bytes().to_vec();
         while let Some((mut key, row)) = rows.first_from(Table::Names, &from)? {
@@ -495,7 +507,7 @@ pub(crate) fn members(
     Ok(found)
 }
 
-/// The info of a group's record.
+/// The info of a group's record; whose realm that is of says the scope.
 pub(crate) fn info(gid: Gid, record: &Record<'_>) -> GroupInfo {
     GroupInfo {
         gid,
@@ -505,5 +517,6 @@ pub(crate) fn info(gid: Gid, record: &Record<'_>) -> GroupInfo {
         created: record.created,
         modified: record.modified,
         origin: record.origin.to_vec(),
+        scope: Scope::default(),
     }
 }

@@ -10,6 +10,7 @@ compile_error!("Engram's engine is for 64-bit Linux: it needs OFD locks, falloca
 mod attrs;
 mod batch;
 pub mod catalog;
+mod checksum;
 pub mod dtype;
 pub mod error;
 mod extent;
@@ -20,6 +21,7 @@ mod id;
 mod index;
 mod lease;
 pub mod media;
+mod mirror;
 mod name;
 mod namespace;
 mod object;
@@ -42,7 +44,7 @@ pub use extent::{Allocation, Extent, View};
 pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
-pub use namespace::NamespaceInfo;
+pub use namespace::{Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
 pub use query::answer::{

@@ -9,6 +9,7 @@
 //! a change is: parse, replace a section, encode. Every bound is checked once, in `parse`: a row
 //! that does not fit is `CorruptError`, never a wild access.
 
+use crate::checksum;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::extent::Extent;
@@ -16,6 +17,7 @@ use crate::fail;
 use crate::id::{Gid, Oid};
 use crate::index::IndexMode;
 use crate::name::NAME_BYTES_MAX;
+use crate::scope::Scope;
 use crate::varint;
 
 /// The record format that this engine writes.
@@ -107,6 +109,8 @@ pub struct Record<'a> {
     pub index: IndexMode,
     /// What else it is.
     pub flags: Flags,
+    /// Whether its row carries a checksum.
+    pub checked: bool,
     /// The value.
     pub stored: Stored<'a>,
 }
@@ -151,13 +155,18 @@ fn u64_at(row: &[u8], at: usize) -> u64 {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a row of `objects` or `groups`; every length is checked against the row.
+    /// Reads a row of `objects` or `groups`; every length is checked against the row, and its
+    /// checksum, if it has one.
     pub fn parse(row: &'a [u8]) -> Result<Self> {
         if row.len() < HEAD_BYTES {
             fail!(Corrupt, "a record has {} bytes; its head alone takes {HEAD_BYTES}", row.len());
         }
         if row[0] != RECORD_VERSION {
             fail!(Corrupt, "a record has version {}; this engine reads {RECORD_VERSION}", row[0]);
+        }
+        let carried = u32_at(row, checksum::AT_IN_ROW);
+        if carried != 0 && carried != checksum::of_row(row) {
+            fail!(Corrupt, "a record is damaged: its checksum is not that of its bytes");
         }
         let mut rest = &row[HEAD_BYTES..];
         let Some((ndim, shape)) = take_shape(&mut rest) else {
@@ -200,6 +209,7 @@ impl<'a> Record<'a> {
             origin,
             index,
             flags,
+            checked: carried != 0,
             stored: parse_payload(row[1], rest)?,
         })
     }
@@ -221,6 +231,7 @@ impl<'a> Record<'a> {
 
     /// Appends the row that `parse` reads.
     pub fn encode_to(&self, row: &mut Vec<u8>) {
+        let start = row.len();
         let payload = match &self.stored {
             Stored::Inline(bytes) => bytes.len(),
             Stored::Contiguous { .. } => CONTIGUOUS_BYTES,
@@ -261,6 +272,11 @@ impl<'a> Record<'a> {
                     row.extend_from_slice(&word.to_le_bytes());
                 }
             }
+        }
+        if self.checked {
+            let row = &mut row[start..];
+            let checksum = checksum::of_row(row).to_le_bytes();
+            row[checksum::AT_IN_ROW..][..4].copy_from_slice(&checksum);
         }
     }
 
@@ -443,6 +459,8 @@ pub struct Placement {
     pub device: Option<u32>,
     /// When to index it; `None` for what holds in its group.
     pub index: Option<IndexMode>,
+    /// Who sees it; `None` for who sees its group. A realm takes no notice: it has one scope.
+    pub scope: Option<Scope>,
 }
 
 /// All that is known of an object without its value.
@@ -478,11 +496,13 @@ pub struct ObjectInfo {
     pub inline: bool,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
+    /// Who sees it.
+    pub scope: Scope,
 }
 
 impl ObjectInfo {
-    /// The info of a record.
-    pub(crate) fn of(oid: Oid, record: &Record<'_>) -> Result<Self> {
+    /// The info of a record, in a realm of this scope.
+    pub(crate) fn of(oid: Oid, record: &Record<'_>, scope: Scope) -> Result<Self> {
         Ok(ObjectInfo {
             oid,
             class: record.class,
@@ -503,6 +523,7 @@ impl ObjectInfo {
             index: record.index,
             inline: matches!(record.stored, Stored::Inline(_)),
             origin: record.origin.to_vec(),
+            scope,
         })
     }
 }

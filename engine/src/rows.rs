@@ -33,6 +33,28 @@ pub(crate) trait Rows {
     fn has_index_settings(&mut self) -> Result<bool>;
 }
 
+impl<R: Rows + ?Sized> Rows for &mut R {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        (**self).get(table, key)
+    }
+
+    fn glance(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        (**self).glance(table, key)
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        (**self).has(table, key)
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        (**self).first_from(table, from)
+    }
+
+    fn has_index_settings(&mut self) -> Result<bool> {
+        (**self).has_index_settings()
+    }
+}
+
 /// What can be changed.
 pub(crate) trait RowsMut: Rows {
     /// Sets a row.

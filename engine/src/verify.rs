@@ -5,7 +5,7 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`). LMDB trusts its own pages, so a damaged one can kill the
+//! agrees with the records (see `index`); checksums, where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
 //! process that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
@@ -15,6 +15,7 @@ mod index;
 mod runs;
 mod space;
 mod tree;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -28,17 +29,18 @@ use crate::id::{Gid, Member, split_name_key};
 use crate::media::filesystem;
 use crate::name::Name;
 use crate::namespace;
-use crate::object::{Class, Record};
+use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
-use crate::realm::{Core, Purpose, boot_id, meta_u64};
+use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
+use values::Sum;
 
 /// What a walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What does not agree; empty for a sound pool.
     pub problems: Vec<String>,
-    /// Namespaces that this user may not open.
+    /// Namespaces, and private realms in them, that this user may not open.
     pub skipped: Vec<String>,
     /// Namespaces walked.
     pub namespaces: u64,
@@ -48,6 +50,13 @@ pub struct Report {
     pub objects: u64,
     /// Attributes.
     pub attributes: u64,
+    /// Values in extents that have a checksum, and their bytes.
+    pub checked: u64,
+    /// Bytes of these.
+    pub checked_bytes: u64,
+    /// Values in extents that have none, though the pool keeps some: they were written in place,
+    /// and not flushed since.
+    pub unchecked: u64,
     /// Extents in use.
     pub extents: u64,
     /// Bytes that objects take in the arenas.
@@ -60,45 +69,67 @@ pub struct Report {
     pub arena: u64,
 }
 
+/// After so many rows one can see that the walk goes on.
+const PULSE_ROWS: usize = 1024;
 /// The most problems that are listed one by one.
 const PROBLEMS_MAX: usize = 1000;
 
 impl Pool {
-    /// Walks every namespace of the pool at `path` that this user may open.
+    /// Walks every realm of the pool at `path` that this user may open.
     ///
     /// A sound realm that nobody else has open is then fit for use again, if a failed sync or a
     /// restart of the machine had closed it.
     pub fn verify(path: &Path) -> Result<Report> {
+        Self::verify_with(path, &mut || ())
+    }
+
+    /// The same; calls `pulse` again and again, so that somebody can see that it goes on.
+    pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
         let path = &std::fs::canonicalize(path)
             .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
         let file = PoolFile::read(path)?;
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         for name in namespace::names(path)? {
-            let opened = namespace::setup(path, &file, mount.clone(), &name)
-                .and_then(|setup| process::core_of(setup, Purpose::Verify));
-            let core = match opened {
-                Ok(core) => core,
-                Err(error) if error.kind() == Kind::Access => {
-                    report.skipped.push(name);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let before = report.problems.len();
-            let mut walk =
-                Walk { core: &core, name: &name, report: &mut report, leases: HashSet::new() };
-            let walked = walk.run();
-            if let Err(error) = walked {
-                report.problems.push(format!("namespace {name:?}: {error}"));
+            let shared = namespace::setup(path, &file, mount.clone(), &name);
+            if report.realm(name.clone(), shared, pulse)? {
+                report.namespaces += 1;
             }
-            report.namespaces += 1;
-            let sound = report.problems.len() == before;
-            let readmitted = if sound { readmit(&core) } else { Ok(()) };
-            core.remove_session();
-            readmitted?;
+            for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
+                report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
+            }
         }
         Ok(report)
+    }
+}
+
+impl Report {
+    /// Walks a realm; `false` if this user may not open it.
+    fn realm(
+        &mut self,
+        name: String,
+        setup: Result<Setup>,
+        pulse: &mut dyn FnMut(),
+    ) -> Result<bool> {
+        let core = match setup.and_then(|setup| process::core_of(setup, Purpose::Verify)) {
+            Ok(core) => core,
+            Err(error) if error.kind() == Kind::Access => {
+                self.skipped.push(name);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let before = self.problems.len();
+        let leases = HashSet::new();
+        let mut walk = Walk { core: &core, name: &name, report: self, leases, pulse };
+        let walked = walk.run();
+        if let Err(error) = walked {
+            self.problems.push(format!("namespace {name:?}: {error}"));
+        }
+        let sound = self.problems.len() == before;
+        let readmitted = if sound { readmit(&core) } else { Ok(()) };
+        core.remove_session();
+        readmitted.map(|()| true)
     }
 }
 
@@ -124,6 +155,7 @@ struct Walk<'a> {
     report: &'a mut Report,
     /// The leases that there were before the walk's snapshot.
     leases: HashSet<u64>,
+    pulse: &'a mut dyn FnMut(),
 }
 
 /// What a record says of itself.
@@ -144,16 +176,19 @@ impl Walk<'_> {
         let core = self.core;
         let inside = core.enter()?;
         self.leases = space::lease_ids(core)?;
-        let txn = inside.read()?;
-        let keys = self.keys(&txn)?;
-        let mut extents = Vec::new();
-        let mut groups = self.records(&txn, Table::Groups, keys, &mut extents)?;
-        let mut objects = self.records(&txn, Table::Objects, keys, &mut extents)?;
-        self.names(&txn, &mut groups, &mut objects)?;
+        // A look-up, not only a snapshot: what it shows of extents is not used again meanwhile.
+        let look = inside.look()?;
+        let txn = look.txn();
+        let keys = self.keys(txn)?;
+        let (mut extents, mut sums) = (Vec::new(), Vec::new());
+        let mut groups = self.records(txn, Table::Groups, keys, &mut extents, &mut sums)?;
+        let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
+        self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
-        self.index(&txn)?;
-        self.ids(&txn, groups.keys().chain(objects.keys()))?;
-        self.space(&txn, extents)
+        self.index(txn)?;
+        self.ids(txn, groups.keys().chain(objects.keys()))?;
+        self.values(txn, &sums, &objects, &groups)?;
+        self.space(txn, extents)
     }
 
     /// Counts the attribute keys, and checks that both directions agree.
@@ -196,6 +231,7 @@ impl Walk<'_> {
         table: Table,
         keys: u64,
         extents: &mut Vec<(Extent, String)>,
+        sums: &mut Vec<Sum>,
     ) -> Result<HashMap<u64, Known>> {
         let mut known = HashMap::new();
         let mut cursor = txn.seek(table, &[])?;
@@ -204,7 +240,10 @@ impl Walk<'_> {
                 self.problem(format!("a key of `{}` has {} bytes", table.name(), key.len()));
                 continue;
             };
-            match self.record(table, id, row, keys) {
+            if known.len().is_multiple_of(PULSE_ROWS) {
+                (self.pulse)();
+            }
+            match self.record(table, id, row, keys, sums) {
                 Ok((entry, extent)) => {
                     if let Some(extent) = extent {
                         extents.push((extent, format!("object {id:#x} {:?}", entry.name)));
@@ -227,8 +266,18 @@ impl Walk<'_> {
         id: u64,
         row: &[u8],
         keys: u64,
+        sums: &mut Vec<Sum>,
     ) -> Result<(Known, Option<Extent>)> {
         let record = Record::parse(row)?;
+        if record.checked != self.core.setup.checksums {
+            let (has, pool) = if record.checked { ("a", "no") } else { ("no", "some") };
+            fail!(Corrupt, "it has {has} checksum, and the pool keeps {pool}");
+        }
+        if let Stored::Contiguous { extent, nbytes, checksum: word } = record.stored
+            && self.core.setup.checksums
+        {
+            sums.push(Sum { oid: id, extent, nbytes, word });
+        }
         record.check()?;
         if (table == Table::Groups) != (record.class == Class::Group) {
             fail!(Corrupt, "{id:#x} has class {:?} in `{}`", record.class, table.name());

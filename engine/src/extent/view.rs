@@ -6,6 +6,7 @@
 //! any process, is gone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::extent::Extent;
@@ -25,6 +26,8 @@ pub(crate) struct Claim {
     memory: Option<Memory>,
     /// A scratch extent: the reservation ends with the claim.
     scratch: Option<Reserved>,
+    /// Whether others know it as one that may write (see `checksum`).
+    writing: bool,
 }
 
 impl Claim {
@@ -32,7 +35,20 @@ impl Claim {
     pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
         core.add_user();
         core.touched(extent);
-        Claim { core: Arc::clone(core), extent, hold, memory: Some(memory), scratch: None }
+        Claim {
+            core: Arc::clone(core),
+            extent,
+            hold,
+            memory: Some(memory),
+            scratch: None,
+            writing: false,
+        }
+    }
+
+    /// Notes that the lease knows it as one that may write.
+    pub(crate) fn writing(mut self) -> Self {
+        self.writing = true;
+        self
     }
 
     /// The extent.
@@ -48,6 +64,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if self.writing {
+            self.core.end_writing(self.extent.offset);
+        }
         self.core.unpin(self.extent.offset, self.hold);
         if let Some(reserved) = self.scratch {
             self.core.give_back(reserved);
@@ -83,6 +102,11 @@ impl View {
         self.claim.memory().as_ptr()
     }
 
+    /// The checksum of what it shows now.
+    pub(crate) fn checksum(&self) -> u64 {
+        self.claim.memory().checksum(self.nbytes as u64)
+    }
+
     /// The extent behind it.
     pub(crate) fn extent(&self) -> Extent {
         self.claim.extent
@@ -112,6 +136,10 @@ pub struct Allocation {
     link: Link<'static>,
     nbytes: u64,
     published: bool,
+    /// Whether somebody was given the memory, to write there when it pleases them.
+    shown: AtomicBool,
+    /// Whether all of it is durable already.
+    written_through: AtomicBool,
 }
 
 impl Allocation {
@@ -122,7 +150,16 @@ impl Allocation {
         link: Link<'static>,
         nbytes: u64,
     ) -> Self {
-        Allocation { core, claim: Arc::new(claim), reserved, link, nbytes, published: false }
+        Allocation {
+            core,
+            claim: Arc::new(claim),
+            reserved,
+            link,
+            nbytes,
+            published: false,
+            shown: AtomicBool::new(false),
+            written_through: AtomicBool::new(false),
+        }
     }
 
     /// Fills the memory from its start.
@@ -131,16 +168,24 @@ impl Allocation {
     ///
     /// If `data` is longer than what was allocated.
     pub fn write(&self, data: &[u8]) {
-        self.claim.memory().write(data);
+        let memory = self.claim.memory();
+        if self.core.setup.durable && data.len() as u64 == self.nbytes {
+            self.written_through.store(memory.write_through(data), Ordering::Relaxed);
+        } else {
+            self.written_through.store(false, Ordering::Relaxed);
+            memory.write(data);
+        }
     }
 
     /// Zeroes the memory.
     pub fn zero(&self) {
+        self.written_through.store(false, Ordering::Relaxed);
         self.claim.memory().zero(self.nbytes);
     }
 
     /// The memory to fill; it stays valid after `publish`, and after the allocation is dropped.
     pub fn view(&self) -> View {
+        self.shown.store(true, Ordering::Relaxed);
         View::new(Arc::clone(&self.claim), self.nbytes, true)
     }
 
@@ -148,9 +193,13 @@ impl Allocation {
     ///
     /// On error nothing is visible, and the space goes back.
     pub fn publish(mut self) -> Result<Oid> {
-        self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        if *self.shown.get_mut() || !*self.written_through.get_mut() {
+            self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        }
         step!("put.flushed");
-        let oid = self.core.link_reserved(&self.link, self.reserved, self.nbytes)?;
+        let checksum = self.core.checksum_of(self.claim.memory(), self.nbytes);
+        let value = (self.nbytes, checksum);
+        let oid = self.core.link_reserved(&self.link, self.reserved, value)?;
         step!("put.linked");
         self.published = true;
         Ok(oid)

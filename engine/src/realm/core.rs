@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
@@ -23,10 +23,12 @@ use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
-use crate::id::Gid;
+use crate::folder::{check_own, make_for_namespace, make_for_spans};
+use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
+use crate::namespace::within;
 use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
@@ -63,6 +65,9 @@ pub(crate) struct Setup {
     pub scope: Scope,
     /// Whether values get checksums.
     pub checksums: bool,
+    /// A published version: never written again, so there is no lease, no lock and nothing to
+    /// reclaim, and whoever may read its files may use it.
+    pub immutable: bool,
 }
 
 impl Setup {
@@ -89,6 +94,38 @@ impl Setup {
     /// The root group.
     pub(crate) fn root(&self) -> Gid {
         self.root
+    }
+
+    /// The user whose private realm it is.
+    fn private_user(&self) -> Option<u32> {
+        match self.scope {
+            Scope::Private => self.dir.file_name()?.to_str()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Where its spans lie on a device.
+    pub(crate) fn spans_on(&self, device: &Path) -> PathBuf {
+        let outer = device.join(&self.uuid).join(&self.namespace);
+        outer.join(within(self.scope, self.private_user().unwrap_or_default()))
+    }
+
+    /// Refuses a folder for spans that is not the user's own, if the realm is. Others may have made
+    /// one in its place on a device that was added later.
+    pub(crate) fn check_spans(&self, spans: &Path) -> Result<()> {
+        self.private_user().map_or(Ok(()), |user| check_own(spans, user).map(|_| ()))
+    }
+
+    /// Makes the folder for spans on a device, if it has none there yet.
+    pub(crate) fn make_for_spans(&self, spans: &Path) -> Result<()> {
+        if spans.is_dir() {
+            return Ok(());
+        }
+        let namespace = crate::namespace::place(&self.pool, &self.namespace);
+        let depth = if self.scope == Scope::Private { 2 } else { 1 };
+        let outer = spans.ancestors().nth(depth).expect("<device>/<uuid>/<namespace>");
+        make_for_namespace(&namespace, outer)?;
+        make_for_spans(&self.dir, spans)
     }
 }
 
@@ -141,6 +178,8 @@ pub(crate) struct Core {
     /// This core, once it is shared.
     pub(crate) me: OnceLock<Weak<Core>>,
     warm: Mutex<VecDeque<Extent>>,
+    /// What was flushed while writable views were about: offset of the extent → object.
+    pub(crate) owed: Mutex<HashMap<u64, Oid>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
     /// The user that opened the realm: the owner of what this process makes.
@@ -165,6 +204,10 @@ impl Inside<'_> {
     }
 
     /// This process's lease.
+    ///
+    /// # Panics
+    ///
+    /// In a published realm, which has none: what asks for it begins with a refusal there.
     pub(crate) fn lease(&self) -> &Lease {
         self.state.lease.as_ref().expect("`enter` has seen to it")
     }
@@ -186,18 +229,21 @@ impl Inside<'_> {
 
     /// Begins a look-up (P2) that may pin what it finds.
     pub(crate) fn look(&self) -> Result<Look<'_>> {
-        let (txn, age) = self.lease().look(|| {
+        let begin = || {
             let txn = self.catalog().read()?;
             let id = txn.id();
             Ok((txn, id))
-        })?;
-        Ok(Look { lease: self.lease(), age, txn: Some(txn) })
+        };
+        let lease = self.state.lease.as_ref();
+        let (txn, age) = lease.map_or_else(begin, |lease| lease.look(begin))?;
+        Ok(Look { lease, age, txn: Some(txn) })
     }
 }
 
 /// A look-up: a snapshot with an age, ended in the right order on drop.
 pub(crate) struct Look<'a> {
-    lease: &'a Lease,
+    /// `None` in a published realm, whose extents nobody ever gives away.
+    lease: Option<&'a Lease>,
     age: u64,
     txn: Option<ReadTxn<'a>>,
 }
@@ -210,14 +256,16 @@ impl<'a> Look<'a> {
 
     /// Keeps an extent that this snapshot shows.
     pub(crate) fn pin(&self, extent: Extent) -> Hold {
-        self.lease.pin(extent.offset, self.age)
+        self.lease.map_or(Hold::Aged(self.age), |lease| lease.pin(extent.offset, self.age))
     }
 }
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
         drop(self.txn.take());
-        self.lease.end_look(self.age);
+        if let Some(lease) = self.lease {
+            lease.end_look(self.age);
+        }
     }
 }
 
@@ -239,6 +287,7 @@ impl Core {
             drainer: Drainer::default(),
             me: OnceLock::new(),
             warm: Mutex::default(),
+            owed: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),
             user: lease::user(),
@@ -254,7 +303,7 @@ impl Core {
                 fail!(Argument, "the pool {} is closed: open it again", self.setup.pool.display());
             }
             let ready = state.catalog.as_ref().is_some_and(|catalog| !catalog.is_spent());
-            if ready && state.lease.is_some() {
+            if ready && (state.lease.is_some() || self.setup.immutable) {
                 return Ok(Inside { state, arena: &self.arena });
             }
             drop(state);

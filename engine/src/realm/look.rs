@@ -20,6 +20,7 @@ use crate::object::{ObjectInfo, Record, Stored};
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
 use crate::rows::{Rows, Snapshot};
+use crate::scope::Scope;
 
 /// A value, as an access finds it.
 pub enum Payload {
@@ -40,11 +41,11 @@ pub enum Found {
 
 impl Found {
     /// What `member` is in these rows, in which its name was found.
-    fn of(rows: &mut impl Rows, member: Member) -> Result<Found> {
+    pub(crate) fn of(rows: &mut impl Rows, member: Member, scope: Scope) -> Result<Found> {
         match member {
             Member::Group(gid) => Ok(Found::Group(gid)),
             Member::Object(oid) => {
-                group::with_record(rows, member, |record| ObjectInfo::of(oid, record))
+                group::with_record(rows, member, |record| ObjectInfo::of(oid, record, scope))
                     .map(Found::Object)
             }
         }
@@ -87,7 +88,7 @@ impl Realm {
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = core.enter()?;
         look!(core, inside, |rows| match group::resolve(rows, &target)? {
-            Some(member) => Found::of(rows, member).map(Some),
+            Some(member) => Found::of(rows, member, self.scope()).map(Some),
             None => Ok(None),
         })
     }
@@ -97,7 +98,7 @@ impl Realm {
         let core = self.readable()?;
         let inside = core.enter()?;
         look!(core, inside, |rows| group::with_record(rows, Member::Group(gid), |record| {
-            Ok(group::info(gid, record))
+            Ok(GroupInfo { scope: self.scope(), ..group::info(gid, record) })
         }))
     }
 
@@ -106,7 +107,7 @@ impl Realm {
         let core = self.readable()?;
         let inside = core.enter()?;
         look!(core, inside, |rows| group::with_record(rows, Member::Object(oid), |record| {
-            ObjectInfo::of(oid, record)
+            ObjectInfo::of(oid, record, self.scope())
         }))
     }
 
@@ -133,7 +134,8 @@ impl Realm {
         let inside = core.enter()?;
         look!(core, inside, |rows| {
             let there = listed(rows, gid, after, limit)?;
-            there.into_iter().map(|(name, member)| Ok((name, Found::of(rows, member)?))).collect()
+            let mut found = |member| Found::of(rows, member, self.scope());
+            there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
         })
     }
 
@@ -214,6 +216,11 @@ impl Realm {
                     core.promote(oid, generation, &bytes)?;
                     step!("inplace.promoted");
                 }
+                (Payload::Extent(view), _) => {
+                    if core.take_checksum(oid, &view)? {
+                        return Ok(Payload::Extent(view));
+                    }
+                }
                 (payload, _) => return Ok(payload),
             }
         }
@@ -225,7 +232,10 @@ impl Realm {
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
         match core.payload(oid, false) {
-            Ok((Payload::Extent(view), _)) => core.flush_view(&view),
+            Ok((Payload::Extent(view), _)) => {
+                core.flush_view(&view)?;
+                core.set_checksum(oid, &view)
+            }
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
         }
@@ -281,14 +291,16 @@ impl Core {
         let Some((extent, nbytes)) = stored else {
             fail!(Busy, "object {oid:#x} changed while it was read: try again")
         };
-        inside.arena().reach(extent.end(), &mut Snapshot(look.txn()), |span| {
-            crate::media::span::open(&self.span_path(*span)?, span.range.len, true)
-        })?;
+        self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
         step!("view.pinned");
         drop(look);
         step!("view.looked");
-        let claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        let mut claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        if write && self.setup.checksums {
+            inside.lease().begin_writing(extent.offset);
+            claim = claim.writing();
+        }
         Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
     }
 

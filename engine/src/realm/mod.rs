@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `checked` | checksums of values that are written in place |
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
@@ -12,8 +13,11 @@
 //! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
+//! | `mirror` | what other realms of the namespace have this one do |
 //! | `query` | queries |
+//! | `together` | looks at several realms at once |
 
+mod checked;
 mod commit;
 mod core;
 mod drainer;
@@ -21,9 +25,11 @@ mod index;
 mod keys;
 mod link;
 mod look;
+mod mirror;
 mod open;
 mod query;
 mod space;
+mod together;
 mod write;
 
 use std::sync::Arc;
@@ -35,10 +41,12 @@ pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::together::{look_together, peek_together};
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
 use crate::id::Gid;
+use crate::scope::Scope;
 use crate::session::Session;
 
 /// What a handle may do.
@@ -66,6 +74,11 @@ impl Realm {
     /// The root group.
     pub fn root(&self) -> Gid {
         self.core.setup.root()
+    }
+
+    /// Who sees what is in it.
+    pub fn scope(&self) -> Scope {
+        self.core.setup.scope
     }
 
     /// The namespace's name.
@@ -134,6 +147,14 @@ impl Realm {
                 ReadOnly,
                 "the pool {} is open read-only: open it with mode \"r+\" to write",
                 core.setup.pool.display()
+            );
+        }
+        if core.setup.immutable {
+            fail!(
+                ReadOnly,
+                "this part of namespace {:?} is published: nothing of it can be changed; unpublish \
+                 it first",
+                core.setup.namespace
             );
         }
         Ok(core)

@@ -10,9 +10,9 @@ use engram_engine::{
 };
 
 /// Refuse what exists.
-pub const KEEP: Placement = Placement { overwrite: false, device: None, index: None };
+pub const KEEP: Placement = Placement { overwrite: false, device: None, index: None, scope: None };
 /// Replace what exists.
-pub const OVER: Placement = Placement { overwrite: true, device: None, index: None };
+pub const OVER: Placement = Placement { overwrite: true, ..KEEP };
 
 /// A pool on tmpfs that goes with the test.
 pub struct Fixture {
