@@ -79,7 +79,7 @@ pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
 
 /// How everything is placed: what has the name goes.
 pub fn over(index: IndexMode) -> Placement {
-    Placement { overwrite: true, device: None, index: Some(index) }
+    Placement { overwrite: true, index: Some(index), ..Placement::default() }
 }
 
 /// A whole number as an attribute.
