@@ -143,6 +143,10 @@ mod enabled {
     static HOOK: OnceLock<Hook> = OnceLock::new();
 
     /// Calls `hook` at every step from now on. Once for each process.
+    ///
+    /// # Panics
+    ///
+    /// If it is called again.
     pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
         assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
     }
