@@ -283,27 +283,37 @@ impl Core {
     /// The value and its generation: inline ones copied, others pinned.
     pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
         let inside = self.enter()?;
-        let found = look!(self, inside, |rows| group::with_record(
-            rows,
-            Member::Object(oid),
-            |record| Ok(match record.stored {
-                Stored::Inline(bytes) => Some((Payload::Inline(bytes.to_vec()), record.generation)),
-                Stored::Contiguous { .. } => None,
-            })
-        ))?;
-        match found {
-            Some(inline) => Ok(inline),
-            None => self.pin_extent(&inside, oid, write),
+        // Between the two snapshots a value may move into its row, and out of it again.
+        loop {
+            let inline = look!(self, inside, |rows| group::with_record(
+                rows,
+                Member::Object(oid),
+                |record| {
+                    Ok(match record.stored {
+                        Stored::Inline(bytes) => {
+                            Some((Payload::Inline(bytes.to_vec()), record.generation))
+                        }
+                        Stored::Contiguous { .. } => None,
+                    })
+                }
+            ))?;
+            if let Some(inline) = inline {
+                return Ok(inline);
+            }
+            step!("view.sought");
+            if let Some(pinned) = self.pin_extent(&inside, oid, write)? {
+                return Ok(pinned);
+            }
         }
     }
 
-    /// lease → read → record → pin → slice.
+    /// lease → read → record → pin → slice. `None` if the value is in its row by now.
     fn pin_extent(
         self: &Arc<Self>,
         inside: &Inside<'_>,
         oid: Oid,
         write: bool,
-    ) -> Result<(Payload, u32)> {
+    ) -> Result<Option<(Payload, u32)>> {
         let look = inside.look()?;
         if write {
             refuse_moving(look.txn(), oid)?;
@@ -319,7 +329,7 @@ impl Core {
         };
         let (stored, generation) = found;
         let Some((extent, nbytes)) = stored else {
-            fail!(Busy, "object {oid:#x} changed while it was read: try again")
+            return Ok(None);
         };
         self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
@@ -331,7 +341,7 @@ impl Core {
             inside.lease().begin_writing(extent.offset);
             claim = claim.writing();
         }
-        Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
+        Ok(Some((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation)))
     }
 
     fn flush_view(&self, view: &View) -> Result<()> {
