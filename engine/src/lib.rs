@@ -27,6 +27,7 @@ mod namespace;
 mod object;
 mod pool;
 mod process;
+mod protect;
 pub mod query;
 mod realm;
 mod rows;
@@ -51,6 +52,6 @@ pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
     SegmentExplanation,
 };
-pub use realm::{Found, Mode, Payload, Realm, Space};
+pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
 pub use scope::Scope;
 pub use verify::Report;

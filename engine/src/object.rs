@@ -459,6 +459,8 @@ pub struct Placement {
     pub device: Option<u32>,
     /// When to index it; `None` for what holds in its group.
     pub index: Option<IndexMode>,
+    /// Whether it is read-only from the beginning.
+    pub read_only: bool,
     /// Who sees it; `None` for who sees its group. A realm takes no notice: it has one scope.
     pub scope: Option<Scope>,
 }

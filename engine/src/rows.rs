@@ -31,6 +31,8 @@ pub(crate) trait Rows {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
     /// Whether there are any settings of the index: most realms have none, and look no further.
     fn has_index_settings(&mut self) -> Result<bool>;
+    /// Whether anything is read-only: in most realms nothing is.
+    fn has_read_only(&mut self) -> Result<bool>;
 }
 
 impl<R: Rows + ?Sized> Rows for &mut R {
@@ -52,6 +54,10 @@ impl<R: Rows + ?Sized> Rows for &mut R {
 
     fn has_index_settings(&mut self) -> Result<bool> {
         (**self).has_index_settings()
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        (**self).has_read_only()
     }
 }
 
@@ -100,5 +106,9 @@ impl Rows for Snapshot<'_, '_> {
     }
     fn has_index_settings(&mut self) -> Result<bool> {
         Ok(self.0.entries(Table::IndexSettings)? > 0)
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        Ok(self.0.entries(Table::ReadOnly)? > 0)
     }
 }

@@ -5,7 +5,8 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`); checksums, where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
+//! agrees with the records (see `index`), and so does the list of what is read-only; checksums,
+//! where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
 //! process that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
@@ -163,6 +164,7 @@ struct Known {
     parent: Gid,
     name: String,
     named: bool,
+    read_only: bool,
 }
 
 impl Walk<'_> {
@@ -185,6 +187,7 @@ impl Walk<'_> {
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
         self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
+        self.read_only(txn, &groups, &objects)?;
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;
@@ -290,7 +293,12 @@ impl Walk<'_> {
             }
             self.report.attributes += 1;
         }
-        let entry = Known { parent: record.parent, name: record.name.to_owned(), named: false };
+        let entry = Known {
+            parent: record.parent,
+            name: record.name.to_owned(),
+            named: false,
+            read_only: record.flags.read_only,
+        };
         Ok((entry, record.extent()))
     }
 

@@ -41,7 +41,7 @@ impl Realm {
         index: Option<&Bound<'_, PyAny>>,
     ) -> Result<Placement> {
         let (device, index) = (self.device(device)?, index::mode_of(index)?);
-        Ok(Placement { overwrite, device, index, scope: None })
+        Ok(Placement { overwrite, device, index, ..Placement::default() })
     }
 
     /// A device's index, from its index or its path.

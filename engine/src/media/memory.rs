@@ -36,6 +36,20 @@ impl Memory {
         self.range.base().wrapping_add(self.offset as usize)
     }
 
+    /// A copy of the first `len` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub fn read(&self, len: usize) -> Vec<u8> {
+        assert!(len as u64 <= self.len, "{len} bytes of {}", self.len);
+        let mut bytes = vec![0; len];
+        // SAFETY: the source is attached and at least as long, and the vector is this call's own;
+        // other processes' accesses race as documented (P8).
+        unsafe { persist::copy(bytes.as_mut_ptr(), self.as_ptr(), len) };
+        bytes
+    }
+
     /// Copies `data` to the start.
     ///
     /// # Panics

@@ -17,6 +17,7 @@ use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
 use crate::name::Path;
 use crate::object::{ObjectInfo, Record, Stored};
+use crate::protect;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
 use crate::rows::{Rows, Snapshot};
@@ -210,6 +211,7 @@ impl Realm {
         }
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
+        core.refuse_read_only(oid)?;
         loop {
             match core.payload(oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
@@ -224,6 +226,13 @@ impl Realm {
                 (payload, _) => return Ok(payload),
             }
         }
+    }
+
+    /// Whether changes of a member are refused, since it or a group above it is read-only.
+    pub fn is_read_only(&self, member: Member) -> Result<bool> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(core, inside, |rows| protect::holds(rows, member))
     }
 
     /// Makes what was written in place durable, as far as the medium can.
@@ -253,6 +262,12 @@ pub(crate) fn gone_is_busy(error: crate::error::Error) -> crate::error::Error {
 }
 
 impl Core {
+    /// Refuses to write in place to what is read-only.
+    fn refuse_read_only(self: &Arc<Self>, oid: Oid) -> Result<()> {
+        let inside = self.enter()?;
+        look!(self, inside, |rows| protect::refuse(rows, Member::Object(oid)))
+    }
+
     /// The value and its generation: inline ones copied, others pinned.
     pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
         let inside = self.enter()?;

@@ -9,6 +9,7 @@
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
+//! | `holders` | who holds what: for people |
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
@@ -21,6 +22,7 @@ mod checked;
 mod commit;
 mod core;
 mod drainer;
+mod holders;
 mod index;
 mod keys;
 mod link;
@@ -36,6 +38,7 @@ use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
 pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
@@ -136,6 +139,11 @@ impl Realm {
             core.take_back_dead(&core.enter()?)?;
         }
         core.space()
+    }
+
+    /// Where the next span on a devdax node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        self.readable()?.next_on_node(device)
     }
 
     /// Sets the bound of the arena, rounded up to 2 MiB.

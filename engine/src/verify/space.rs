@@ -30,9 +30,7 @@ impl Walk<'_> {
         let spans = Span::all(&mut Snapshot(txn))?;
         let arena = spans.last().map_or(0, |last| last.range.end());
         for one in &spans {
-            if let Err(error) =
-                self.core.span_path(*one).and_then(|path| span::open(&path, one.range.len, false))
-            {
+            if let Err(error) = self.core.open_span(*one, false) {
                 self.problem(format!("span {}: {error}", one.number));
             }
         }

@@ -10,7 +10,8 @@ use engram_engine::{
 };
 
 /// Refuse what exists.
-pub const KEEP: Placement = Placement { overwrite: false, device: None, index: None, scope: None };
+pub const KEEP: Placement =
+    Placement { overwrite: false, device: None, index: None, read_only: false, scope: None };
 /// Replace what exists.
 pub const OVER: Placement = Placement { overwrite: true, ..KEEP };
 
