@@ -129,4 +129,9 @@ impl Rows for Peek<'_> {
         };
         Ok(self.txn.entries(Table::IndexSettings)? > 0 || self.over.is_some_and(above))
     }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        let above = |over: &Overlay| over.layers[Table::ReadOnly as usize].in_order().count() > 0;
+        Ok(self.txn.entries(Table::ReadOnly)? > 0 || self.over.is_some_and(above))
+    }
 }

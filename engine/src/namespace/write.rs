@@ -21,7 +21,7 @@ use crate::id::{Gid, Member, Oid};
 use crate::index::{IndexMode, IndexSettings, IndexStats};
 use crate::name::Path;
 use crate::object::{NewObject, Placement};
-use crate::realm::{Realm, Space};
+use crate::realm::{Holders, Realm, Space};
 use crate::scope::Scope;
 
 /// Where something is to be made.
@@ -211,6 +211,21 @@ impl Namespace {
         self.write_at_home(member, |realm| realm.delete_attr(member, key))
     }
 
+    /// Says of a member that it is not to be changed, or takes that back.
+    pub fn set_read_only(&self, member: Member, on: bool) -> Result<()> {
+        self.write_at_home(member, |realm| realm.set_read_only(member, on))
+    }
+
+    /// Whether a member is not to be changed, or a group above it that its own realm has.
+    pub fn is_read_only(&self, member: Member) -> Result<bool> {
+        self.at_home(member, |realm| realm.is_read_only(member))
+    }
+
+    /// Who holds what in the shared realm; of who may not open that, in what there is.
+    pub fn holders(&self) -> Result<Holders> {
+        self.main_realm()?.map_or_else(|| Ok(Holders::default()), |realm| realm.holders())
+    }
+
     /// Begins a batch in this thread, or joins the one that runs. It covers one realm: that of its
     /// first write. It is undone if the guard goes without an end.
     pub fn batch(&self) -> Result<Batch> {
@@ -287,15 +302,7 @@ impl Namespace {
 
     /// Where the space of the shared realm is; of who may not open that, of what there is.
     pub fn space(&self) -> Result<Space> {
-        match self.seen()? {
-            Seen::One(realm) => realm.space(),
-            Seen::Many(realms) => {
-                match realms.iter().min_by_key(|realm| realm.scope() != Scope::Shared) {
-                    Some(realm) => realm.space(),
-                    None => Ok(Space::default()),
-                }
-            }
-        }
+        self.main_realm()?.map_or_else(|| Ok(Space::default()), |realm| realm.space())
     }
 
     /// Sets the bound of the shared realm's arena, rounded up to 2 MiB.
@@ -321,6 +328,12 @@ impl Namespace {
                 fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), scope.as_str())
             }
         }
+    }
+
+    /// The shared realm, if this user sees it; else the first that there is.
+    fn main_realm(&self) -> Result<Option<Realm>> {
+        let realms = self.all_seen()?;
+        Ok(realms.into_iter().min_by_key(|realm| realm.scope() != Scope::Shared))
     }
 
     /// The realms seen, as a list.
@@ -362,6 +375,15 @@ impl Namespace {
             );
         }
         self.check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
+        if let Some(home) = reach.home.filter(|home| realms[*home].scope() != target)
+            && realms[home].is_read_only(Member::Group(reach.group))?
+        {
+            fail!(
+                ReadOnly,
+                "{path:?} would lie in a group that is read-only: take that back first \
+                 (read_only = False)"
+            );
+        }
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
         };
