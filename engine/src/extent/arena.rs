@@ -62,7 +62,8 @@ impl Span {
         row
     }
 
-    fn from_row(number: u32, row: &[u8]) -> Result<Self> {
+    /// The span of a row.
+    pub(crate) fn from_row(number: u32, row: &[u8]) -> Result<Self> {
         let Ok(row) = <[u8; 28]>::try_from(row) else {
             fail!(Corrupt, "span {number} has a row of {} bytes", row.len())
         };
