@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml engine/Cargo.toml python/Cargo.toml \
 	$(shell find engine/src python/src -name '*.rs')
-FUZZ := query_parser
+FUZZ := query_parser records rows segments pages
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 

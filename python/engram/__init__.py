@@ -45,6 +45,7 @@ from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
 from engram.tree import Tree
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "LeftOut",
     "Namespace",
     "NamespaceInfo",
     "Namespaces",
@@ -102,6 +104,7 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "SalvageReport",
     "Space",
     "Tree",
     "UnsupportedError",
@@ -114,6 +117,7 @@ __all__ = [
     "import_file",
     "import_files",
     "open",
+    "salvage",
     "under",
     "verify",
 ]
