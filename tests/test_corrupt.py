@@ -13,7 +13,7 @@ import pytest
 
 import engram
 from engram import _child
-from tests.shell import run
+from shell import run
 
 _PAGE = 4096
 

@@ -10,7 +10,7 @@ import pytest
 import engram
 from engram import _child
 from engram.salvage import salvage
-from tests.shell import run
+from shell import run
 
 _PAGE = 4096
 _CORRUPT = 16
