@@ -11,6 +11,8 @@ mod attrs;
 mod batch;
 pub mod catalog;
 mod checksum;
+#[cfg(feature = "faults")]
+pub mod decode;
 pub mod dtype;
 pub mod error;
 mod extent;

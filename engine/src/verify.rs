@@ -43,6 +43,8 @@ use crate::pool::{Pool, PoolFile};
 use crate::process;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
 pub(crate) use pages::Pages;
+#[cfg(feature = "faults")]
+pub(crate) use pages::decode as decode_page;
 pub(crate) use values::SpanFiles;
 use values::Sum;
 

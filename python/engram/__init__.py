@@ -46,6 +46,7 @@ from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
 from engram.sharing import Moved
 from engram.tree import Tree
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "LeftOut",
     "Moved",
     "Namespace",
     "NamespaceInfo",
@@ -104,6 +106,7 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "SalvageReport",
     "Space",
     "Tree",
     "UnsupportedError",
@@ -116,6 +119,7 @@ __all__ = [
     "import_file",
     "import_files",
     "open",
+    "salvage",
     "under",
     "verify",
 ]

@@ -19,6 +19,7 @@ mod machine;
 mod pool;
 mod query;
 mod realm;
+mod salvage;
 mod sharing;
 mod strings;
 mod value;
@@ -62,6 +63,8 @@ mod _engram {
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]
     use crate::realm::{Realm, Space};
+    #[pymodule_export]
+    use crate::salvage::Salvage;
     #[pymodule_export]
     use crate::sharing::{transfer, transfer_all};
     #[pymodule_export]

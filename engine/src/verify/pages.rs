@@ -618,3 +618,18 @@ fn in_order(nodes: &[Node<'_>], numbers: bool, leaf: bool, (from, to): Between<'
     }
     Ok(())
 }
+
+/// Reads a page as each kind of page that there is.
+#[cfg(feature = "faults")]
+pub(crate) fn decode(page: &[u8]) {
+    let number = u64_at(page, 0).unwrap_or(0);
+    for leaf in [true, false] {
+        if let Ok(nodes) = nodes_of(page, number, leaf) {
+            for numbers in [true, false] {
+                let _ = in_order(&nodes, numbers, leaf, (Some(b"a"), Some(b"z")));
+            }
+            nodes.iter().for_each(|node| drop(Tree::parse(node.data, 0)));
+        }
+    }
+    let _ = Meta::parse(page, number, page.len() as u64);
+}

@@ -37,6 +37,8 @@ mod tests;
 use std::borrow::Borrow;
 
 pub(crate) use self::check::{check, columns};
+#[cfg(feature = "faults")]
+pub(crate) use self::check::decode;
 use self::head::Head;
 pub(crate) use self::merge::merge_some;
 pub(crate) use self::read::Runs;
