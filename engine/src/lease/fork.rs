@@ -126,6 +126,7 @@ extern "C" fn child() {
             *lock(&held.core.ids) = IdBlock::default();
             held.core.index.forget();
             held.core.drainer.forget();
+            held.core.snapshots.forget();
             *lock(&held.core.peers) = Peers::default();
         });
     });

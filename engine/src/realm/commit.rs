@@ -58,6 +58,7 @@ impl Core {
             match (changed, rows.txn.short_of()) {
                 (_, Some(pages)) => {
                     drop(rows);
+                    self.ask_holders(inside)?;
                     catalog.extend(pages).map_err(|error| self.no_rows(&error))?;
                 }
                 (Err(error), None) => return Err(error),

@@ -18,6 +18,7 @@ use crate::name::Path;
 use crate::object::{ObjectInfo, Record, Stored};
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
+use crate::realm::snapshot::At;
 use crate::rows::{Rows, Snapshot};
 
 /// A value, as an access finds it.
@@ -50,12 +51,13 @@ impl Found {
     }
 }
 
-/// Runs the same look-up on a snapshot, or on this thread's list above one.
+/// Runs the same look-up on the newest snapshot, on this thread's list above it, or on a snapshot
+/// that is held, which no batch changes.
 macro_rules! look {
-    ($core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
-        match batch::runs($core) {
+    ($at:expr, $core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
+        match $at.is_none() && batch::runs($core) {
             false => {
-                let txn = $inside.read()?;
+                let txn = $inside.read_at($at)?;
                 let $rows = &mut Snapshot(&txn);
                 $body
             }
@@ -75,7 +77,7 @@ impl Realm {
         let parsed = Path::new(path)?;
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::resolve(rows, &target))
+        look!(self.at(), core, inside, |rows| group::resolve(rows, &target))
     }
 
     /// The member at a path from `parent`, with what is known of it. Whoever replaces it meanwhile,
@@ -85,7 +87,7 @@ impl Realm {
         let parsed = Path::new(path)?;
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = core.enter()?;
-        look!(core, inside, |rows| match group::resolve(rows, &target)? {
+        look!(self.at(), core, inside, |rows| match group::resolve(rows, &target)? {
             Some(member) => Found::of(rows, member).map(Some),
             None => Ok(None),
         })
@@ -95,18 +97,22 @@ impl Realm {
     pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::with_record(rows, Member::Group(gid), |record| {
-            Ok(group::info(gid, record))
-        }))
+        look!(self.at(), core, inside, |rows| group::with_record(
+            rows,
+            Member::Group(gid),
+            |record| { Ok(group::info(gid, record)) }
+        ))
     }
 
     /// What is known of an object.
     pub fn object(&self, oid: Oid) -> Result<ObjectInfo> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::with_record(rows, Member::Object(oid), |record| {
-            ObjectInfo::of(oid, record)
-        }))
+        look!(self.at(), core, inside, |rows| group::with_record(
+            rows,
+            Member::Object(oid),
+            |record| { ObjectInfo::of(oid, record) }
+        ))
     }
 
     /// Up to `limit` members of a group after a name, in byte order of their names.
@@ -118,7 +124,7 @@ impl Realm {
     ) -> Result<Vec<(String, Member)>> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| listed(rows, gid, after, limit))
+        look!(self.at(), core, inside, |rows| listed(rows, gid, after, limit))
     }
 
     /// As `list`, with what is known of each: all of it as of one commit.
@@ -130,7 +136,7 @@ impl Realm {
     ) -> Result<Vec<(String, Found)>> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| {
+        look!(self.at(), core, inside, |rows| {
             let there = listed(rows, gid, after, limit)?;
             there.into_iter().map(|(name, member)| Ok((name, Found::of(rows, member)?))).collect()
         })
@@ -154,18 +160,19 @@ impl Realm {
     pub fn path_of(&self, member: Member) -> Result<String> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::path_of(rows, member))
+        look!(self.at(), core, inside, |rows| group::path_of(rows, member))
     }
 
     /// Every attribute of a member, in byte order of the keys.
     pub fn attrs(&self, member: Member) -> Result<Vec<(String, Value)>> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        let entries = look!(core, inside, |rows| group::with_record(rows, member, |record| {
-            attrs::entries(record.attrs)
-                .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
-                .collect::<Result<Vec<_>>>()
-        }))?;
+        let entries =
+            look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
+                attrs::entries(record.attrs)
+                    .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
+                    .collect::<Result<Vec<_>>>()
+            }))?;
         let mut named = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             named.push((core.key_name(&inside, key)?.to_string(), value));
@@ -180,9 +187,13 @@ impl Realm {
         let inside = core.enter()?;
         let Some(id) = core.known_key(&inside, key)? else {
             // Nobody has ever used the key; but a member that is gone is still an error.
-            return look!(core, inside, |rows| group::with_record(rows, member, |_| Ok(None)));
+            return look!(self.at(), core, inside, |rows| group::with_record(
+                rows,
+                member,
+                |_| Ok(None)
+            ));
         };
-        look!(core, inside, |rows| group::with_record(rows, member, |record| {
+        look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
             for entry in attrs::entries(record.attrs) {
                 let entry = entry?;
                 if entry.key == id {
@@ -196,19 +207,19 @@ impl Realm {
     /// An object's value for reading, and the generation of its payload.
     pub fn payload(&self, oid: Oid) -> Result<(Payload, u32)> {
         let core = self.readable()?;
-        core.payload(oid, false)
+        core.payload(self.at(), oid, false)
     }
 
     /// An object's value as memory of the pool where it lies in an extent. For writing it is put
     /// there first; an empty value stays inline.
     pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
         if !write {
-            return Ok(self.readable()?.payload(oid, false)?.0);
+            return Ok(self.readable()?.payload(self.at(), oid, false)?.0);
         }
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
         loop {
-            match core.payload(oid, true)? {
+            match core.payload(None, oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
                     core.promote(oid, generation, &bytes)?;
                 }
@@ -222,7 +233,7 @@ impl Realm {
     /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
-        match core.payload(oid, false) {
+        match core.payload(None, oid, false) {
             Ok((Payload::Extent(view), _)) => core.flush_view(&view),
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
@@ -242,9 +253,14 @@ pub(crate) fn gone_is_busy(error: crate::error::Error) -> crate::error::Error {
 
 impl Core {
     /// The value and its generation: inline ones copied, others pinned.
-    pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
+    pub(crate) fn payload(
+        self: &Arc<Self>,
+        at: Option<&At>,
+        oid: Oid,
+        write: bool,
+    ) -> Result<(Payload, u32)> {
         let inside = self.enter()?;
-        let found = look!(self, inside, |rows| group::with_record(
+        let found = look!(at, self, inside, |rows| group::with_record(
             rows,
             Member::Object(oid),
             |record| Ok(match record.stored {
@@ -254,7 +270,7 @@ impl Core {
         ))?;
         match found {
             Some(inline) => Ok(inline),
-            None => self.pin_extent(&inside, oid, write),
+            None => self.pin_extent(&inside, at, oid, write),
         }
     }
 
@@ -262,12 +278,13 @@ impl Core {
     fn pin_extent(
         self: &Arc<Self>,
         inside: &Inside<'_>,
+        at: Option<&At>,
         oid: Oid,
         write: bool,
     ) -> Result<(Payload, u32)> {
-        let look = inside.look()?;
+        let look = inside.look_at(at)?;
         let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
-        let found = if batch::runs(self) {
+        let found = if at.is_none() && batch::runs(self) {
             batch::with(self, |overlay| {
                 group::with_record(&mut overlay.look_at(look.txn()), Member::Object(oid), parts)
             })?

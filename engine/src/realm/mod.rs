@@ -11,7 +11,9 @@
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
+//! | `notices` | what the program should be told, though nothing has failed |
 //! | `query` | queries |
+//! | `snapshot` | snapshots that are held, and when they are given up |
 
 mod commit;
 mod core;
@@ -19,8 +21,10 @@ mod drainer;
 mod index;
 mod link;
 mod look;
+mod notices;
 mod open;
 mod query;
+mod snapshot;
 mod space;
 mod write;
 
@@ -31,6 +35,7 @@ pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
 pub(crate) use self::link::Link;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
+use self::snapshot::At;
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
 use crate::batch;
@@ -53,12 +58,14 @@ pub enum Mode {
 pub struct Realm {
     core: Arc<Core>,
     session: Arc<Session>,
+    /// The snapshot that all looks are at; none: each at the newest.
+    at: Option<Arc<At>>,
 }
 
 impl Realm {
     /// A handle that ends with its session.
     pub(crate) fn new(core: Arc<Core>, session: Arc<Session>) -> Self {
-        Realm { core, session }
+        Realm { core, session, at: None }
     }
 
     /// The root group.
@@ -83,12 +90,12 @@ impl Realm {
 
     /// What the handle may do.
     pub fn mode(&self) -> Mode {
-        self.session.mode()
+        if self.at.is_some() { Mode::Read } else { self.session.mode() }
     }
 
-    /// Whether its pool is open.
+    /// Whether its pool is open, and its snapshot, if it is of one.
     pub fn is_open(&self) -> bool {
-        self.session.is_open()
+        self.session.is_open() && self.at().is_none_or(|at| at.check().is_ok())
     }
 
     /// Where the space is. Who may write takes back first what dead processes had reserved; to a
@@ -114,19 +121,27 @@ impl Realm {
     /// The core, for reading.
     fn readable(&self) -> Result<&Arc<Core>> {
         batch::bury();
-        if !self.is_open() {
+        if !self.session.is_open() {
             fail!(
                 Argument,
                 "the pool {} is closed: open it again (views of it stay valid)",
                 self.core.setup.pool.display()
             );
         }
+        self.at().map_or(Ok(()), At::check)?;
         Ok(&self.core)
     }
 
     /// The core, for writing.
     fn writable(&self) -> Result<&Arc<Core>> {
         let core = self.readable()?;
+        if self.at.is_some() {
+            fail!(
+                ReadOnly,
+                "this is of a snapshot of {:?}, which shows what was: write through the pool itself",
+                core.setup.namespace
+            );
+        }
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,
