@@ -22,7 +22,7 @@ demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (hal
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
 test: $(BIN)/.built ## All tests: the engine's, then the package's (a few minutes)
-	$(call step,Testing the engine,cargo test --quiet -p engram-engine)
+	$(call step,Testing the engine,cargo test --quiet -p engram-engine --features faults)
 	$(call step,Testing the package,$(BIN)/python -m pytest -q tests)
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)

@@ -26,6 +26,7 @@ use crate::catalog::{Catalog, ReadTxn, Table, forks};
 use crate::error::{Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
+use crate::faults::step;
 use crate::id::{NameKey, Oid, split_name_key};
 use crate::index::Touch;
 use crate::object::Record;
@@ -311,8 +312,11 @@ impl Overlay {
             }
         }
         self.check_emptied(rows)?;
+        step!("batch.rows");
         self.touched.iter().try_for_each(|(oid, touch)| rows.index(*oid, *touch))?;
+        step!("batch.indexed");
         self.adopted.iter().try_for_each(|reserved| rows.adopt(*reserved))?;
+        step!("batch.adopted");
         self.released.iter().try_for_each(|extent| rows.release(*extent))?;
         for reserved in &self.orphaned {
             end_reservation(rows.txn(), reserved.lease, reserved.extent)?;

@@ -1,6 +1,6 @@
 //! Steps: named places in the protocols, where tests let a process die.
 //!
-//! `step!("put.copied")` is nothing at all in a build without the feature `faults`. With it, it
+//! `step!` is nothing at all in a build without the feature `faults`. With it, it
 //! calls what [`on_step`] was given, which may kill the process, wait, or count. A name is
 //! `<protocol>.<what has just happened>`; [`ALL`] has every one, in the order of the essays, so a
 //! campaign can visit each, and a test compares the list with the source.
@@ -24,7 +24,96 @@ mod enabled {
     use std::sync::OnceLock;
 
     /// Every step's name.
-    pub const ALL: &[&str] = &["commit.begun", "commit.changed", "commit.committed"];
+    pub const ALL: &[&str] = &[
+        // Opening, and its lease (P3).
+        "lease.made",
+        "lease.locked",
+        "lease.named",
+        "spare.fresh",
+        "spare.linked",
+        "spare.made",
+        "open.catalog",
+        "open.announced",
+        "open.made",
+        "open.ready",
+        // What the dead left.
+        "dead.locked",
+        "dead.ended",
+        "dead.committed",
+        "dead.buried",
+        // The commit, and the catalog's growth (P5).
+        "commit.begun",
+        "commit.changed",
+        "commit.committed",
+        "commit.short",
+        "catalog.locked",
+        "catalog.allocated",
+        "catalog.marked",
+        "ids.committed",
+        "keys.committed",
+        // Space: reserving and growing (P2).
+        "reclaim.taken",
+        "reserve.reclaimed",
+        "reserve.taken",
+        "reserve.committed",
+        "reserve.pinned",
+        "grow.locked",
+        "grow.made",
+        "grow.committed",
+        "grow.reached",
+        "give_back.ended",
+        "give_back.committed",
+        // Values and their rows (P1, P8).
+        "put.copied",
+        "put.zeroed",
+        "put.flushed",
+        "link.recorded",
+        "put.linked",
+        "replace.copied",
+        "replace.flushed",
+        "replace.recorded",
+        "inplace.promoted",
+        "inplace.flushed",
+        "view.pinned",
+        "view.looked",
+        "delete.unnamed",
+        "delete.emptied",
+        "rename.recorded",
+        "write.committed",
+        "batch.closed",
+        "batch.rows",
+        "batch.indexed",
+        "batch.adopted",
+        "batch.committed",
+        // The index.
+        "queue.taken",
+        "queue.drained",
+        "index.tail-taken",
+        "index.segment-put",
+        "index.sealed",
+        "index.segments-taken",
+        "index.rewritten",
+        "index.dropped",
+        "index.families-dropped",
+        "index.regrouped",
+        "index.taken-back",
+        "index.split",
+        "index.runs-taken",
+        "index.runs-merged",
+        "index.stepped",
+        // Forking (P4).
+        "fork.leased",
+        "fork.announced",
+        "fork.parted",
+        "fork.adopted",
+        "fork.opened",
+        // Closing.
+        "close.given-back",
+        "close.marked",
+        "close.catalog",
+        "lease.linked-as-spare",
+        "close.lease",
+    ];
 
     type Hook = Box<dyn Fn(&'static str) + Send + Sync>;
     static HOOK: OnceLock<Hook> = OnceLock::new();

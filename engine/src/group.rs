@@ -8,6 +8,7 @@ use crate::attrs::{self, KeyId, Value};
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
+use crate::faults::step;
 use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
 use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
@@ -256,6 +257,7 @@ pub(crate) fn link(
     };
     let record = Record { parent, name, index, ..new.record };
     rows.put_record(Table::Objects, &id_key(new.oid), &record)?;
+    step!("link.recorded");
     rows.index(new.oid, Touch::New(index))?;
     rows.put(
         Table::Names,
@@ -308,6 +310,7 @@ fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
 pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -> Result<()> {
     let (parent, member) = require(rows, target, text)?;
     rows.remove(Table::Names, NameKey::new(parent, target.path.last.as_str()).as_bytes())?;
+    step!("delete.unnamed");
     let mut groups = match member {
         Member::Object(oid) => return remove_object(rows, oid),
         Member::Group(gid) => vec![gid],
@@ -331,6 +334,7 @@ pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -
             fail!(Corrupt, "a name stands for group {gid:#x}, which has no record: run verify");
         }
         remove_group(rows, gid)?;
+        step!("delete.emptied");
     }
     Ok(())
 }
@@ -380,6 +384,7 @@ pub(crate) fn rename(
         Member::Group(_) if rows.has_index_settings()? => mode_cache::changed(rows)?,
         Member::Group(_) => {}
     }
+    step!("rename.recorded");
     rows.remove(Table::Names, NameKey::new(old_parent, old.path.last.as_str()).as_bytes())?;
     rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())
 }

@@ -72,7 +72,8 @@ class Namespace(Group):
     def drain_index(self, most: int | None = None) -> int:
         """Index what waits in the queue of async indexing, at most so many; give how many it were.
 
-        A thread of each process that has the pool open for writing does so anyway, a little later.
+        With the queue empty, segments and runs that wait to be united, split or merged are, so that
+        queries after a large load are as fast as they get. A thread of each process that has the pool open for writing does so anyway, a little later.
 
         Raises
         ------
@@ -82,7 +83,11 @@ class Namespace(Group):
             If the pool was opened with mode "r".
 
         """
-        return _engram.drain_queue(self._realm, 2**63 - 1 if most is None else most)
+        bound = 2**63 - 1 if most is None else most
+        done = _engram.drain_queue(self._realm, bound)
+        if done < bound:
+            _engram.tend(self._realm)
+        return done
 
     def scratch(
         self,

@@ -70,6 +70,7 @@ pub use txn::{Headroom, ReadTxn, WriteTxn};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::faults::step;
 use bound::{Bound, RESERVE_PAGES};
 use growth::Extent;
 use lmdb::Env;
@@ -348,6 +349,7 @@ impl Catalog {
     pub fn extend(&self, pages: u64) -> Result<()> {
         self.env.clear_dead_readers()?;
         let _lock = self.growth.lock()?;
+        step!("catalog.locked");
         let allocated = self.growth.allocated_pages();
         let wanted = self.env.last_page()? + 1 + RESERVE_PAGES + pages;
         if wanted <= allocated {
@@ -401,7 +403,9 @@ impl Catalog {
             growth::release(&self.data, range);
             return Err(error);
         }
+        step!("catalog.allocated");
         self.growth.set_allocated_pages(pages);
+        step!("catalog.marked");
         Ok(())
     }
 

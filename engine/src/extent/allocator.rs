@@ -9,6 +9,7 @@ use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::extent::{Extent, LINE, PAGE, best_align, round_up};
 use crate::fail;
+use crate::faults::step;
 
 /// How many free extents of about the right size are tried before a larger one is taken.
 const CANDIDATES_MAX: usize = 16;
@@ -35,6 +36,7 @@ pub(crate) fn allocate(txn: &mut WriteTxn<'_>, wanted: &Wanted<'_>) -> Result<Op
     };
     let Some((free, place)) = found else { return Ok(None) };
     remove_free(txn, free)?;
+    step!("reserve.taken");
     if place.offset > free.offset {
         put_free(txn, Extent { offset: free.offset, len: place.offset - free.offset })?;
     }

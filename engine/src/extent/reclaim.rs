@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::extent::Extent;
 use crate::extent::allocator::{checked, insert_free, parse_len};
 use crate::fail;
+use crate::faults::step;
 
 /// What the live leases still look at, read after the fence, while holding the writer lock.
 #[derive(Debug, Default)]
@@ -128,6 +129,7 @@ pub(crate) fn take_back(txn: &mut WriteTxn<'_>, lease: u64) -> Result<u64> {
         match row.transpose()? {
             Some((Holder::Lease(by), extent)) if by == lease => {
                 end_reservation(txn, lease, extent)?;
+                step!("dead.ended");
                 freed_row(txn, extent)?;
                 bytes += extent.len;
             }
@@ -158,6 +160,7 @@ pub(crate) fn reclaim(
             outcome.waiting += extent.len;
         } else {
             txn.delete(Table::ExtentsPending, &key)?;
+            step!("reclaim.taken");
             insert_free(txn, extent)?;
             outcome.bytes += extent.len;
         }

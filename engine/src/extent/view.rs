@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::extent::Extent;
+use crate::faults::step;
 use crate::id::Oid;
 use crate::lease::Hold;
 use crate::media::memory::Memory;
@@ -148,7 +149,9 @@ impl Allocation {
     /// On error nothing is visible, and the space goes back.
     pub fn publish(mut self) -> Result<Oid> {
         self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        step!("put.flushed");
         let oid = self.core.link_reserved(&self.link, self.reserved, self.nbytes)?;
+        step!("put.linked");
         self.published = true;
         Ok(oid)
     }

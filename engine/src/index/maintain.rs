@@ -7,15 +7,15 @@
 //!
 //! 1. *Seal* the tail once it has `tail_rows`.
 //! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
-//! 3. *Unite* small segments of a family: all of them, once they fill a segment or are
+//! 3. *Merge* runs: whoever rewrites segments adds runs, and a query looks into each.
+//! 4. *Unite* small segments of a family: all of them, once they fill a segment or are
 //!    [`SMALL_MAX`], or [`TINY_MAX`] of them are tiny. So each object is read a few times on its
 //!    way into a full segment.
-//! 4. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a
+//! 5. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a
 //!    family that was split or merged.
-//! 5. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
+//! 6. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
 //!    too many segments or where a query hints, *take back* a split whose halves have shrunk; none
 //!    of it where groups are fixed.
-//! 6. *Merge* runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -30,6 +30,7 @@ use super::{runs, split};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
+use crate::faults::step;
 use crate::id::{Gid, Oid, id_key};
 use crate::realm::Changes;
 
@@ -87,7 +88,9 @@ pub(crate) fn seal_tail(rows: &mut Changes<'_>, root: Gid, all: bool) -> Result<
     for oid in &oids {
         rows.txn().delete(Table::IndexTail, &oid.to_be_bytes())?;
     }
+    step!("index.tail-taken");
     let sealed = seal(rows, root, &oids, Origin::New)?;
+    step!("index.sealed");
     Ok((sealed > 0).then_some(Step::Sealed(sealed)))
 }
 
@@ -131,7 +134,12 @@ pub(crate) fn step(rows: &mut Changes<'_>, root: Gid, hints: &[Hint]) -> Result<
     let gone: Vec<u32> = gone.map(|entry| entry.segment).collect();
     if !gone.is_empty() {
         gone.iter().try_for_each(|segment| seal::remove(rows.txn(), *segment))?;
+        step!("index.dropped");
         return Ok(Some(Step::Dropped));
+    }
+    // Before anything that writes new runs: a point query looks into every one there is.
+    if runs::merge_some(rows.txn())? {
+        return Ok(Some(Step::MergedRuns));
     }
     let tags = tags(rows.txn())?;
     let mut by_tag: BTreeMap<Gid, BTreeMap<u32, Vec<Entry>>> = BTreeMap::new();
@@ -154,7 +162,7 @@ pub(crate) fn step(rows: &mut Changes<'_>, root: Gid, hints: &[Hint]) -> Result<
             return Ok(done);
         }
     }
-    Ok(runs::merge_some(rows.txn())?.then_some(Step::MergedRuns))
+    Ok(None)
 }
 
 impl Known {
@@ -166,6 +174,7 @@ impl Known {
         hints: &[Hint],
     ) -> Result<Option<Step>> {
         if self.drop_families(rows.txn())? || self.drop_deleted_tag(rows.txn())? {
+            step!("index.families-dropped");
             return Ok(Some(Step::Dropped));
         }
         let ids: Vec<u32> = self.families.all.keys().copied().collect();
@@ -173,6 +182,7 @@ impl Known {
             if let Some((segments, step)) = self.rewrite(rows.txn(), *id, dead)? {
                 let origin = Origin::Family { tag: self.families.tag, id: *id };
                 rewrite(rows, root, &segments, origin)?;
+                step!("index.rewritten");
                 return Ok(Some(step));
             }
         }
@@ -181,12 +191,15 @@ impl Known {
                 continue; // whatever queries say
             }
             if self.regroup(rows.txn(), id, hints)? {
+                step!("index.regrouped");
                 return Ok(Some(Step::Regrouped));
             }
             if self.take_back(id)? {
+                step!("index.taken-back");
                 return Ok(Some(Step::TakenBack));
             }
             if self.split_on_hint(rows.txn(), id, hints)? || self.split(rows.txn(), id)? {
+                step!("index.split");
                 return Ok(Some(Step::Split));
             }
         }
@@ -378,6 +391,10 @@ fn rewrite(rows: &mut Changes<'_>, root: Gid, segments: &[u32], origin: Origin) 
         oids.extend(live_oids(rows.txn(), *segment)?);
         seal::remove(rows.txn(), *segment)?;
     }
+    step!("index.segments-taken");
     oids.sort_unstable();
     seal(rows, root, &oids, origin).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;

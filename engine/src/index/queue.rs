@@ -11,6 +11,7 @@ use super::maintain::first_oids;
 use super::seal::{Origin, seal, settings_of};
 use crate::catalog::Table;
 use crate::error::Result;
+use crate::faults::step;
 use crate::id::{Gid, id_key};
 use crate::realm::Changes;
 
@@ -26,6 +27,7 @@ pub(crate) fn drain(rows: &mut Changes<'_>, root: Gid, most: u64) -> Result<u64>
         rows.txn().delete(Table::Queue, &oid.to_be_bytes())?;
         unplace(rows.txn(), &mut finder, *oid)?;
     }
+    step!("queue.taken");
     if oids.len() < settings_of(rows, root, 0)?.tail_rows {
         oids.iter().try_for_each(|oid| rows.txn().put(Table::IndexTail, &id_key(*oid), &[]))?;
     } else {

@@ -21,6 +21,7 @@ use super::{names, runs, zones};
 use crate::attrs;
 use crate::catalog::{Table, WriteTxn};
 use crate::error::{Kind, Result};
+use crate::faults::step;
 use crate::id::{Gid, Oid, id_key};
 use crate::index::Policy;
 use crate::object::Record;
@@ -357,6 +358,7 @@ fn put(txn: &mut WriteTxn<'_>, segment: u32, built: &Built<'_>) -> Result<()> {
     for (part, block) in (1..).zip(&built.blocks) {
         txn.put(Table::IndexSegments, &part_key(segment, part), block)?;
     }
+    step!("index.segment-put");
     for (column, entries) in &built.runs {
         runs::append(txn, *column, segment, entries)?;
     }

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::faults::step;
 use crate::media::map::MappedFile;
 
 /// The pins that one lease holds; beyond them a view keeps the age instead.
@@ -86,6 +87,7 @@ impl LeaseFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)
             .map_err(|e| Error::os(format!("making the lease {}", path.display()), &e))?;
+        step!("lease.made");
         let built = file
             .set_permissions(std::fs::Permissions::from_mode(mode))
             .map_err(|e| Error::os(format!("setting the mode of {}", path.display()), &e))

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard};
 
 use crate::catalog::raise_lease_epoch;
+use crate::faults::step;
 use crate::lease::{Lease, Peers, Spare};
 use crate::process::{self, Registry};
 use crate::realm::{Core, IdBlock, State, lock};
@@ -73,6 +74,7 @@ fn hold(core: Arc<Core>) -> Held {
         _ => None,
     };
     let child = child.and_then(|child| announce(&core, &state, child));
+    step!("fork.announced");
     if state.spare.is_none() {
         state.spare = Spare::create(&leases, mode).ok();
     }
@@ -104,6 +106,7 @@ extern "C" fn parent() {
             Some(childs) => drop(childs),
             None => freeze(held),
         });
+        step!("fork.parted");
     });
 }
 
@@ -128,6 +131,7 @@ extern "C" fn child() {
             held.core.drainer.forget();
             held.core.snapshots.forget();
             *lock(&held.core.peers) = Peers::default();
+            step!("fork.adopted");
         });
     });
 }

@@ -53,6 +53,7 @@ pub(crate) use user::{user, user_name};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::faults::step;
 
 /// No look-up runs.
 pub(crate) const IDLE: u64 = u64::MAX;
@@ -160,8 +161,10 @@ impl Lease {
                 }
                 Err(error) => return Err(error),
             };
+            step!("lease.locked");
             let path = dir.join(format!("{id:016x}"));
             if let Some(lease) = Self::name(file, &from, path, id, owner)? {
+                step!("lease.named");
                 ensure_spare(dir, mode);
                 return Ok(lease);
             }
@@ -239,6 +242,7 @@ impl Lease {
         *child.lock() = local;
         child.publish_age(&child.lock());
         fence(Ordering::SeqCst);
+        step!("fork.leased");
         Ok(child)
     }
 
@@ -460,6 +464,7 @@ impl Spare {
     pub(crate) fn create(dir: &Path, mode: u32) -> Result<Self> {
         let path = dir.join(format!("spare-{:016x}", random_id()?));
         let file = LeaseFile::create(&path, mode)?;
+        step!("spare.made");
         if file.try_lock()? && file.links() > 0 {
             return Ok(Spare { file, path });
         }
@@ -500,6 +505,7 @@ fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf
 /// become the realm's spare, if it has none. (Linked, not renamed: no spare is replaced.)
 fn give_up(path: &Path) {
     let _ = std::fs::hard_link(path, path.with_file_name(SPARE));
+    step!("lease.linked-as-spare");
     let _ = std::fs::remove_file(path);
 }
 
@@ -513,7 +519,9 @@ pub(crate) fn ensure_spare(dir: &Path, mode: u32) {
     let fresh = dir.join(format!("new-{id:016x}"));
     if LeaseFile::create(&fresh, mode).is_ok() {
         // Linked, not renamed: the spare that another process is just taking is not replaced.
+        step!("spare.fresh");
         let _ = std::fs::hard_link(&fresh, &spare);
+        step!("spare.linked");
         let _ = std::fs::remove_file(&fresh);
     }
 }

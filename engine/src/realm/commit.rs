@@ -58,6 +58,7 @@ impl Core {
             match (changed, rows.txn.short_of()) {
                 (_, Some(pages)) => {
                     drop(rows);
+                    step!("commit.short");
                     self.ask_holders(inside)?;
                     catalog.extend(pages).map_err(|error| self.no_rows(&error))?;
                 }

@@ -8,6 +8,7 @@ use crate::batch;
 use crate::catalog::{Headroom, Table};
 use crate::error::Result;
 use crate::fail;
+use crate::faults::step;
 use crate::id::{Gid, Member, Oid, id_key, split_name_key};
 use crate::index::maintain::{self, Step};
 use crate::index::mode_cache;
@@ -248,6 +249,7 @@ impl Core {
                 None => maintain::step(rows, root, &hints),
             }
         })?;
+        step!("index.stepped");
         if step.is_none() {
             self.index.settle(&hints);
         }
@@ -262,6 +264,7 @@ impl Core {
             let part = queue::PART.min(most - done);
             let drained =
                 self.commit(inside, Headroom::Normal, |rows| queue::drain(rows, root, part))?;
+            step!("queue.drained");
             done += drained;
             if drained < part {
                 break;

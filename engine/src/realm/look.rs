@@ -12,6 +12,7 @@ use crate::catalog::Table;
 use crate::error::Result;
 use crate::extent::{Claim, View};
 use crate::fail;
+use crate::faults::step;
 use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
 use crate::name::Path;
@@ -222,6 +223,7 @@ impl Realm {
             match core.payload(None, oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
                     core.promote(oid, generation, &bytes)?;
+                    step!("inplace.promoted");
                 }
                 (payload, _) => return Ok(payload),
             }
@@ -300,7 +302,9 @@ impl Core {
             crate::media::span::open(&self.span_path(*span)?, span.range.len, true)
         })?;
         let hold = look.pin(extent);
+        step!("view.pinned");
         drop(look);
+        step!("view.looked");
         let claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
         Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
     }
@@ -308,6 +312,7 @@ impl Core {
     fn flush_view(&self, view: &View) -> Result<()> {
         let inside = self.enter()?;
         let flushed = inside.arena().flush(view.extent(), view.len() as u64);
+        step!("inplace.flushed");
         flushed.inspect_err(|_| {
             if self.setup.durable {
                 inside.catalog().poison();

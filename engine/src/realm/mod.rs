@@ -9,6 +9,7 @@
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
 //! | `index` | the index: settings, maintenance, the queue, figures |
+//! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `look` | look-ups, views, listings |
 //! | `notices` | what the program should be told, though nothing has failed |
@@ -19,6 +20,7 @@ mod commit;
 mod core;
 mod drainer;
 mod index;
+mod keys;
 mod link;
 mod look;
 mod notices;

@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, Headroom};
 use crate::error::Result;
 use crate::extent::{Arena, SIZE_MAX, has_reserved, take_back};
 use crate::fail;
+use crate::faults::step;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
 
@@ -55,6 +56,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         shut: false,
     };
     let core = Core::new(setup, state, arena);
+    step!("open.made");
     if purpose == Purpose::Use {
         core.enter().and_then(|inside| {
             // A lease taken over on a full mount may have reservations already.
@@ -63,6 +65,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
             }
             core.take_back_dead(&inside)
         })?;
+        step!("open.ready");
     }
     Ok(core)
 }
@@ -75,7 +78,9 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
         .and_then(|()| Catalog::open(&setup.catalog(), &setup.catalog_options()));
     match opened {
         Ok(catalog) => {
+            step!("open.catalog");
             catalog.growth().raise_lease_epoch();
+            step!("open.announced");
             Ok((lease, catalog))
         }
         Err(error) => {
@@ -184,6 +189,7 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
         let ours: Vec<u64> = state.lease.iter().chain(&state.frozen).map(Lease::id).collect();
         refuse_strangers(setup, &ours)?;
         state.catalog = Some(Catalog::open(&setup.catalog(), &setup.catalog_options())?);
+        step!("fork.opened");
     }
     if state.lease.is_none() {
         let lease = Lease::create(&setup.leases(), setup.file_mode)?;
@@ -201,16 +207,20 @@ pub(crate) fn shut(core: &Arc<Core>) {
     let mut returned = false;
     if let Ok(inside) = core.enter() {
         returned = give_all_back(core, &inside).is_ok();
+        step!("close.given-back");
         let _ = mark_synced_close(core, &inside);
+        step!("close.marked");
     }
     let mut state = core.state.write().unwrap_or_else(PoisonError::into_inner);
     state.shut = true;
     drop(state.catalog.take());
+    step!("close.catalog");
     match state.lease.take() {
         Some(lease) if returned => lease.end(),
         // Its reservations stand: unlocked and with its name, it is a dead one's, for others.
         lease => drop(lease),
     }
+    step!("close.lease");
     if let Some(spare) = state.spare.take() {
         spare.end();
     }

@@ -17,6 +17,7 @@ use crate::extent::{
     round_up, take_back,
 };
 use crate::fail;
+use crate::faults::step;
 use crate::folder;
 use crate::media::{filesystem, span};
 use crate::realm::core::{Core, Inside, lock};
@@ -104,6 +105,7 @@ impl Core {
             match self.try_reserve(&inside, len, device)? {
                 Attempt::Reserved(extent, age) => {
                     let reserved = Reserved { extent, lease: inside.lease().id() };
+                    step!("reserve.committed");
                     return match self.hold(&inside, extent, age) {
                         Ok(claim) => Ok((reserved, claim)),
                         Err(error) => {
@@ -130,6 +132,7 @@ impl Core {
     fn hold(self: &Arc<Self>, inside: &Inside<'_>, extent: Extent, age: u64) -> Result<Claim> {
         self.reach(inside, extent.end())?;
         let hold = inside.lease().pin(extent.offset, age);
+        step!("reserve.pinned");
         Ok(Claim::new(self, extent, hold, inside.arena().memory(extent)))
     }
 
@@ -149,6 +152,7 @@ impl Core {
                 let mut resume = lock(&self.resume);
                 let first = reclaim(txn, &floor, *resume, RECLAIM_ROWS)?;
                 *resume = first.resume;
+                step!("reserve.reclaimed");
                 waiting = first.waiting;
                 if let Some(extent) = allocate(txn, &wanted)? {
                     reserve_row(txn, lease, extent)?;
@@ -203,6 +207,7 @@ impl Core {
         arena_end: u64,
     ) -> Result<()> {
         let _growing = Growing::begin(&self.setup.dir)?;
+        step!("grow.locked");
         let (spans, limit, tail) = {
             let txn = inside.read()?;
             let spans = Span::all(&mut Snapshot(&txn))?;
@@ -285,13 +290,16 @@ impl Core {
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        step!("grow.made");
         self.commit(inside, Headroom::Relief, |rows| {
             span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
             rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;
             insert_free(rows.txn(), span.range)
         })
         .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        step!("grow.committed");
         self.reach(inside, span.range.end())?;
+        step!("grow.reached");
         Ok(len)
     }
 
@@ -323,8 +331,10 @@ impl Core {
         // On an error the reservation returns with the lease.
         let _ = self.commit(&inside, Headroom::Relief, |rows| {
             end_reservation(rows.txn(), reserved.lease, reserved.extent)?;
+            step!("give_back.ended");
             freed_row(rows.txn(), reserved.extent)
         });
+        step!("give_back.committed");
     }
 
     /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
@@ -342,9 +352,11 @@ impl Core {
         if dead.is_empty() {
             return Ok(());
         }
+        step!("dead.locked");
         for lease in dead {
             let taken =
                 self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
+            step!("dead.committed");
             match taken {
                 Ok(_) => lease.bury(),
                 Err(error) => {
@@ -353,6 +365,7 @@ impl Core {
                 }
             }
         }
+        step!("dead.buried");
         // Listing the folder anew removes the spares of the dead.
         let mut peers = lock(&self.peers);
         peers.forget();

@@ -8,16 +8,17 @@
 
 use std::sync::Arc;
 
-use crate::attrs::{self, KeyId, Value};
+use crate::attrs::{self, Value};
 use crate::batch::{self, Batch, Overlay};
-use crate::catalog::{Headroom, ReadTxn, Table};
+use crate::catalog::{Headroom, Table};
 use crate::error::Result;
 use crate::extent::{Allocation, View};
 use crate::fail;
+use crate::faults::step;
 use crate::group::{self, NewRecord, Stamp, Target};
 use crate::id::{Gid, ID_BLOCK, Member, Oid, id_key};
 use crate::index::Touch;
-use crate::name::{Path, check_key};
+use crate::name::Path;
 use crate::object::{
     self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
 };
@@ -55,6 +56,7 @@ macro_rules! change {
             Some(done) => Ok(done),
             None => {
                 let done = $core.commit($inside, $headroom, |$rows| $body)?;
+                step!("write.committed");
                 $core.after_commit($inside);
                 Ok(done)
             }
@@ -105,6 +107,7 @@ impl Realm {
         }
         let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
         allocation.write(data);
+        step!("put.copied");
         allocation.publish()
     }
 
@@ -124,6 +127,7 @@ impl Realm {
         }
         let allocation = self.allocate(parent, path, new, nbytes, placement)?;
         allocation.zero();
+        step!("put.zeroed");
         allocation.publish()
     }
 
@@ -380,9 +384,13 @@ impl Core {
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
         claim.memory().write(data);
+        step!("replace.copied");
         let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
         let swapped = self
             .flush_extent(reserved.extent, nbytes)
+            .inspect(|()| {
+                step!("replace.flushed");
+            })
             .and_then(|()| self.swap_payload(oid, generation, stored, Some(reserved)));
         if !matches!(swapped, Ok(true)) {
             self.give_back(reserved);
@@ -412,6 +420,7 @@ impl Core {
             })?;
             let Some((row, before, resized)) = swapped else { return Ok(false) };
             rows.put(Table::Objects, &id_key(oid), &row)?;
+            step!("replace.recorded");
             if let Some(index) = resized {
                 rows.index(oid, Touch::Changed(index))?;
             }
@@ -445,7 +454,9 @@ impl Core {
         inside.catalog().expect(bytes)?;
         // One that only deletes makes room.
         let headroom = if bytes == 0 { Headroom::Relief } else { Headroom::Normal };
+        step!("batch.closed");
         self.commit(inside, headroom, |rows| overlay.apply(rows))?;
+        step!("batch.committed");
         self.after_commit(inside);
         Ok(())
     }
@@ -466,6 +477,7 @@ impl Core {
                     "this realm has given out all of its 2^40 ids: make a new namespace"
                 );
             }
+            step!("ids.committed");
             block.next = next;
             block.end = next + want;
         }
@@ -473,117 +485,5 @@ impl Core {
         block.next += count;
         let birth = self.setup.birth << crate::id::COUNTER_BITS;
         Ok(Ids { next: birth | first, left: count })
-    }
-
-    /// The ids of attribute keys; new ones are interned in a commit of their own.
-    fn intern<'k>(
-        &self,
-        inside: &Inside<'_>,
-        keys: impl Iterator<Item = &'k str>,
-    ) -> Result<Vec<KeyId>> {
-        let keys: Vec<&str> = keys.collect();
-        let known: Option<Vec<KeyId>> = {
-            let cache = lock(&self.keys);
-            keys.iter().map(|key| cache.ids.get(*key).copied()).collect()
-        };
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let mut missing = Vec::new();
-        for key in &keys {
-            check_key("attribute key", key)?;
-            if self.known_key(inside, key)?.is_none() {
-                missing.push(*key);
-            }
-        }
-        if !missing.is_empty() {
-            // In the order given: members written alike then have their keys in ascending order.
-            self.commit(inside, Headroom::Normal, |rows| {
-                missing.iter().try_for_each(|key| intern_row(rows, key))
-            })?;
-        }
-        keys.iter()
-            .map(|key| match self.known_key(inside, key)? {
-                Some(id) => Ok(id),
-                None => fail!(Corrupt, "attribute key {key:?} was interned, and is not there"),
-            })
-            .collect()
-    }
-
-    /// The id of a key, if anybody has ever used it.
-    pub(crate) fn known_key(&self, inside: &Inside<'_>, key: &str) -> Result<Option<KeyId>> {
-        if let Some(id) = lock(&self.keys).ids.get(key) {
-            return Ok(Some(*id));
-        }
-        self.key_at(&inside.read()?, key)
-    }
-
-    /// The same in a snapshot. Keys are never taken back, so one that this process has met is
-    /// known.
-    pub(crate) fn key_at(&self, txn: &ReadTxn<'_>, key: &str) -> Result<Option<KeyId>> {
-        if let Some(id) = lock(&self.keys).ids.get(key) {
-            return Ok(Some(*id));
-        }
-        if key.len() > crate::name::NAME_BYTES_MAX {
-            return Ok(None);
-        }
-        let Some(row) = txn.get(Table::Keys, &key_by_name(key))? else { return Ok(None) };
-        let id = parse_key_id(row)?;
-        let mut cache = lock(&self.keys);
-        cache.ids.insert(key.to_owned(), id);
-        cache.names.insert(id, key.into());
-        Ok(Some(id))
-    }
-
-    /// The key of an id.
-    pub(crate) fn key_name(&self, inside: &Inside<'_>, id: KeyId) -> Result<Arc<str>> {
-        if let Some(name) = lock(&self.keys).names.get(&id) {
-            return Ok(Arc::clone(name));
-        }
-        self.key_name_at(&inside.read()?, id)
-    }
-
-    /// The same in a snapshot.
-    pub(crate) fn key_name_at(&self, txn: &ReadTxn<'_>, id: KeyId) -> Result<Arc<str>> {
-        if let Some(name) = lock(&self.keys).names.get(&id) {
-            return Ok(Arc::clone(name));
-        }
-        let row = txn.get(Table::Keys, &key_by_id(id))?;
-        let Some(Ok(name)) = row.map(std::str::from_utf8) else {
-            fail!(Corrupt, "attribute key number {id} is not in `keys`")
-        };
-        let name: Arc<str> = name.into();
-        lock(&self.keys).names.insert(id, Arc::clone(&name));
-        Ok(name)
-    }
-}
-
-fn intern_row(rows: &mut impl RowsMut, key: &str) -> Result<()> {
-    if rows.has(Table::Keys, &key_by_name(key))? {
-        return Ok(());
-    }
-    let count = meta_u64(rows.get(Table::Meta, b"keys")?.as_deref())?;
-    let Ok(id) = KeyId::try_from(count) else {
-        fail!(PoolFull, "this realm has 2^32 attribute keys already")
-    };
-    rows.put(Table::Meta, b"keys", &(count + 1).to_le_bytes())?;
-    rows.put(Table::Keys, &key_by_name(key), &id.to_le_bytes())?;
-    rows.put(Table::Keys, &key_by_id(id), key.as_bytes())
-}
-
-fn key_by_name(key: &str) -> Vec<u8> {
-    [b"k", key.as_bytes()].concat()
-}
-
-fn key_by_id(id: KeyId) -> [u8; 5] {
-    let mut key = [b'i'; 5];
-    key[1..].copy_from_slice(&id.to_be_bytes());
-    key
-}
-
-fn parse_key_id(row: &[u8]) -> Result<KeyId> {
-    match <[u8; 4]>::try_from(row) {
-        Ok(id) => Ok(KeyId::from_le_bytes(id)),
-        Err(_) => fail!(Corrupt, "an attribute key's number has {} bytes", row.len()),
     }
 }

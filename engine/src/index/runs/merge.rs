@@ -12,6 +12,7 @@ use super::{Number, block_key, head_key, heads, next_column, number_after};
 use crate::catalog::{Table, WriteTxn};
 use crate::error::Result;
 use crate::fail;
+use crate::faults::step;
 use crate::index::column_key::{ColumnKey, OID};
 use crate::index::look::Look;
 use crate::index::zone::ZONE_BYTES;
@@ -54,7 +55,9 @@ pub(super) fn merge_within(txn: &mut WriteTxn<'_>, limits: Limits) -> Result<boo
                     txn.delete(Table::IndexRuns, &block_key(column, run, block))?;
                 }
             }
+            step!("index.runs-taken");
             write::write(txn, column, number, level, &segments, entries)?;
+            step!("index.runs-merged");
             return Ok(true);
         }
         from = column.checked_add(1);
