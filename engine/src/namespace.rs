@@ -320,6 +320,7 @@ fn setup_at(
         root: toml.root,
         scope: Scope::Shared,
         checksums: file.checksums,
+        immutable: false,
     }
 }
 

@@ -40,6 +40,11 @@ pub(crate) fn registry() -> MutexGuard<'static, Option<Registry>> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The last part of a path: of two published versions it differs.
+fn last_of(path: &Path) -> Option<std::ffi::OsString> {
+    path.file_name().map(ToOwned::to_owned)
+}
+
 fn key_of(dir: &Path) -> Result<Key> {
     let meta = std::fs::metadata(dir)
         .map_err(|e| Error::os(format!("looking at the realm {}", dir.display()), &e))?;
@@ -52,8 +57,8 @@ pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
     let mut slot = registry();
     let registry = slot.get_or_insert_default();
     // A folder that was removed by hand may have left its inode to another realm.
-    let same =
-        |core: &Arc<Core>| (core.setup.birth, &core.setup.uuid) == (setup.birth, &setup.uuid);
+    let named = |setup: &Setup| (setup.birth, setup.uuid.clone(), last_of(&setup.dir));
+    let same = |core: &Arc<Core>| named(&core.setup) == named(&setup);
     if let Some(core) = registry.get(&key).filter(|core| same(core)) {
         // In a forked child the catalog is opened here, and may be refused.
         core.enter()?;
@@ -70,7 +75,7 @@ pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
 
 /// Who opens a realm to work with it sees to what is queued there.
 fn begin_work(core: &Core, purpose: Purpose) {
-    if purpose == Purpose::Use {
+    if purpose == Purpose::Use && !core.setup.immutable {
         // Nothing is lost if it cannot be looked at now.
         let _ = core.ring_if_queued();
     }

@@ -136,12 +136,24 @@ impl Growth {
         Ok(growth)
     }
 
+    /// A page that no other process sees, for a catalog that nobody writes to.
+    pub(super) fn alone(file: File, path: &Path, pages: u64) -> Result<Self> {
+        let growth = Self::map_as(file, path, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
+        growth.set_allocated_pages(pages);
+        Ok(growth)
+    }
+
     fn map(file: File, path: &Path) -> Result<Self> {
+        Self::map_as(file, path, libc::MAP_SHARED)
+    }
+
+    fn map_as(file: File, path: &Path, flags: i32) -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at a place of the kernel's choosing; the file has this length.
         let at = unsafe {
             let bytes = FILE_BYTES as usize;
-            libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+            let fd = if flags & libc::MAP_ANONYMOUS != 0 { -1 } else { file.as_raw_fd() };
+            libc::mmap(ptr::null_mut(), bytes, protection, flags, fd, 0)
         };
         if at == libc::MAP_FAILED {
             return Err(Error::last_os(format_args!("mapping {}", path.display())));
@@ -278,9 +290,14 @@ pub(super) fn create_file(path: &Path, mode: u32) -> Result<File> {
 
 /// An existing regular file for reading and writing, and its length.
 pub(super) fn open_file(path: &Path) -> Result<(File, u64)> {
+    open_file_as(path, true)
+}
+
+/// The same, for reading alone where it is not `writable`.
+pub(super) fn open_file_as(path: &Path, writable: bool) -> Result<(File, u64)> {
     let opened = OpenOptions::new()
         .read(true)
-        .write(true)
+        .write(writable)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path);
     let refused = |error| Error::os(format_args!("opening {}", path.display()), &error);

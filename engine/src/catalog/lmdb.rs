@@ -32,6 +32,9 @@
 //! fork may have moved LMDB's list of freed pages, so that closing would free it twice; the
 //! environment is then leaked whole (address range and two descriptors, until exec or exit). That
 //! descriptor of `lock.mdb` is never closed, so it takes no later lock of the child with it.
+//!
+//! None of this concerns an environment that was opened for reading alone, without locks: its
+//! transactions have no slots in any table, so a child goes on with what it has inherited.
 
 mod held;
 mod txn;
@@ -100,6 +103,8 @@ pub(super) struct Env {
     writer: AtomicUsize,
     born: u64,
     abandoned: bool,
+    /// Opened for reading alone, without locks: nobody else's state depends on this process.
+    lockless: bool,
 }
 
 // SAFETY: LMDB's environment handle is made for use by many threads; the calls that are not
@@ -130,6 +135,7 @@ impl Env {
             writer: AtomicUsize::new(0),
             born: forks(),
             abandoned: false,
+            lockless: options.read_only,
         };
         env.open_files(&path, options).map_err(|error| {
             error.context(format_args!("opening the catalog {}", dir.display()))
@@ -143,7 +149,11 @@ impl Env {
         let sync = if options.durable { 0 } else { ffi::MDB_NOSYNC };
         // No MDB_NORDAHEAD: a catalog is small beside the memory of a node that holds its arrays,
         // and reading ahead halves a cold start. MDB_NOMEMINIT has no meaning with MDB_WRITEMAP.
-        let flags = ffi::MDB_WRITEMAP | ffi::MDB_NOTLS | sync;
+        let access = match options.read_only {
+            true => ffi::MDB_RDONLY | ffi::MDB_NOLOCK,
+            false => ffi::MDB_WRITEMAP | sync,
+        };
+        let flags = access | ffi::MDB_NOTLS;
         let tables = Table::COUNT as u32;
         // SAFETY: the handle is ours, new and not yet open, as these calls demand.
         unsafe {
@@ -247,6 +257,19 @@ impl Env {
         // SAFETY: the environment is open and `info` is a valid place.
         check("mdb_env_info", unsafe { ffi::mdb_env_info(self.raw.as_ptr(), &raw mut info) })?;
         Ok(info)
+    }
+
+    /// Copies what the last committed transaction shows into a new `data.mdb` in `dir`, without
+    /// free pages.
+    pub(super) fn copy_compact(&self, dir: &Path) -> Result<()> {
+        self.check_process()?;
+        let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else {
+            fail!(Argument, "the path {} has a NUL byte; choose another", dir.display());
+        };
+        // SAFETY: the environment is open, and `path` ends with NUL.
+        let rc =
+            unsafe { ffi::mdb_env_copy2(self.raw.as_ptr(), path.as_ptr(), ffi::MDB_CP_COMPACT) };
+        check(format_args!("copying the catalog to {}", dir.display()), rc)
     }
 
     /// Writes every committed page to the medium.
@@ -371,7 +394,7 @@ impl Env {
 
     /// Whether this process inherited the environment from the one that opened it.
     fn is_inherited(&self) -> bool {
-        forks() != self.born
+        forks() != self.born && !self.lockless
     }
 
     /// Refuses a forked child what the parent has opened.

@@ -104,11 +104,19 @@ pub struct Options {
     pub file_mode: u32,
     /// How many threads, over all processes, may read at once.
     pub max_readers: u32,
+    /// Whether it is opened for reading alone, without locks: nobody ever writes to it.
+    pub read_only: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { map_size: 64 << 30, durable: false, file_mode: 0o600, max_readers: 4096 }
+        Options {
+            map_size: 64 << 30,
+            durable: false,
+            file_mode: 0o600,
+            max_readers: 4096,
+            read_only: false,
+        }
     }
 }
 
@@ -156,6 +164,8 @@ pub struct Catalog {
     spent: AtomicBool,
     /// One writer at a time in this process, if durable: see the essay.
     turn: Mutex<()>,
+    /// Nobody writes to it: see `open_published`.
+    read_only: bool,
 }
 
 impl Catalog {
@@ -171,21 +181,8 @@ impl Catalog {
                 options.map_size
             );
         }
-        let first_bytes = FIRST_PAGES * page_bytes;
-        let lock_bytes = lock_bytes(options);
-        let data = made.file(&dir.join("data.mdb"), options.file_mode, |file, path| {
-            allocate(file, Extent { from: 0, to: first_bytes, keep_size: true }, path)
-        })?;
-        // Closed again here, before LMDB first opens it: see `lmdb.rs`.
-        made.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
-            allocate(file, Extent { from: 0, to: lock_bytes, keep_size: false }, path)
-        })?;
-        let path = dir.join("growth");
-        let file = made.file(&path, options.file_mode, growth::allocate_page)?;
-        let growth = Growth::create(file, &path, page_bytes, options.map_size)?;
-
+        let (data, growth) = made.begin(dir, options, FIRST_PAGES, None)?;
         let env = Env::open(dir, options, true)?;
-        growth.set_allocated_pages(FIRST_PAGES);
         if options.durable {
             env.sync()?;
             sync_file(&data, &dir.join("data.mdb"))?;
@@ -236,7 +233,66 @@ impl Catalog {
             tight: AtomicBool::new(false),
             spent: AtomicBool::new(false),
             turn: Mutex::new(()),
+            read_only: false,
         })
+    }
+
+    /// Opens the catalog of a published version, of which `dir` has nothing but `data.mdb`: for
+    /// reading alone, without locks, mapped as far as the file goes. Nobody writes to that file, so
+    /// a snapshot of it needs no place in any table of readers.
+    pub(crate) fn open_published(dir: &Path) -> Result<Catalog> {
+        let data_path = dir.join("data.mdb");
+        let (data, bytes) = growth::open_file_as(&data_path, false)?;
+        if bytes < 2 * page_bytes() || !bytes.is_multiple_of(page_bytes()) {
+            fail!(
+                Corrupt,
+                "{} has {bytes} bytes, which no published catalog has: publish anew, or restore it",
+                data_path.display()
+            );
+        }
+        let options = Options { map_size: bytes, read_only: true, ..Options::default() };
+        let env = Env::open(dir, &options, false)?;
+        let map_pages = bytes / page_bytes();
+        if env.last_page()? >= map_pages {
+            fail!(
+                Corrupt,
+                "{} was cut short: it has {map_pages} pages, the last in use is {}; publish anew, \
+                 or restore it",
+                data_path.display(),
+                env.last_page()?
+            );
+        }
+        let page = data.try_clone().map_err(|e| Error::os(data_path.display(), &e))?;
+        let growth = Growth::alone(page, &data_path, map_pages)?;
+        Ok(Catalog {
+            env,
+            growth,
+            data,
+            data_path,
+            durable: false,
+            map_pages,
+            tight: AtomicBool::new(false),
+            spent: AtomicBool::new(false),
+            turn: Mutex::new(()),
+            read_only: true,
+        })
+    }
+
+    /// Makes a catalog in `dir` that begins as a copy of a published one.
+    pub(crate) fn create_from(dir: &Path, options: &Options, published: &Path) -> Result<()> {
+        let (source, bytes) = growth::open_file_as(&published.join("data.mdb"), false)?;
+        let pages = bytes.div_ceil(page_bytes()) + FIRST_PAGES;
+        let mut made = Made { paths: Vec::new() };
+        made.begin(dir, options, pages, Some(&source))?;
+        // It gives the file its length.
+        drop(Env::open(dir, options, false)?);
+        made.paths.clear();
+        Ok(())
+    }
+
+    /// Writes what the last commit shows into a new `data.mdb` in `dir`, without free pages.
+    pub(crate) fn copy_compact(&self, dir: &Path) -> Result<()> {
+        self.env.copy_compact(dir)
     }
 
     /// A snapshot to read from. Waits for no writer.
@@ -284,6 +340,13 @@ impl Catalog {
     }
 
     fn refuse_poisoned(&self) -> Result<()> {
+        if self.read_only {
+            fail!(
+                ReadOnly,
+                "{} is published: nothing of it can be changed; unpublish it first",
+                self.data_path.display()
+            );
+        }
         if self.poisoned() {
             fail!(
                 Corrupt,
@@ -548,6 +611,34 @@ struct Made {
 }
 
 impl Made {
+    /// The files of a catalog with blocks for so many pages: empty, or beginning as `source`.
+    fn begin(
+        &mut self,
+        dir: &Path,
+        options: &Options,
+        pages: u64,
+        source: Option<&File>,
+    ) -> Result<(File, Growth)> {
+        let blocks = Extent { from: 0, to: pages * page_bytes(), keep_size: true };
+        let lock = Extent { from: 0, to: lock_bytes(options), keep_size: false };
+        let data = self.file(&dir.join("data.mdb"), options.file_mode, |file, path| {
+            allocate(file, blocks, path)?;
+            let copied = source.map_or(Ok(0), |mut from| std::io::copy(&mut from, &mut &*file));
+            copied
+                .map(|_| ())
+                .map_err(|e| Error::os(format_args!("filling {}", path.display()), &e))
+        })?;
+        // Closed again here, before LMDB first opens it: see `lmdb.rs`.
+        self.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
+            allocate(file, lock, path)
+        })?;
+        let path = dir.join("growth");
+        let file = self.file(&path, options.file_mode, growth::allocate_page)?;
+        let growth = Growth::create(file, &path, page_bytes(), options.map_size)?;
+        growth.set_allocated_pages(pages);
+        Ok((data, growth))
+    }
+
     fn file(
         &mut self,
         path: &Path,

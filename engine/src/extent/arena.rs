@@ -36,6 +36,15 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// The device of a span that has no file: addresses that are not in use (published realms
+    /// have such, where what they held was withdrawn).
+    pub(crate) const NO_DEVICE: u32 = u32::MAX;
+
+    /// Whether there are bytes behind its addresses.
+    pub(crate) fn has_file(self) -> bool {
+        self.device != Self::NO_DEVICE
+    }
+
     /// The row's key: the number, big-endian.
     pub(crate) fn key(number: u32) -> [u8; 4] {
         number.to_be_bytes()
@@ -82,13 +91,16 @@ impl Span {
 /// The arena, as far as this process has it attached.
 pub(crate) struct Arena {
     range: Arc<Range>,
+    writable: bool,
     attached: Mutex<Vec<Span>>,
 }
 
 impl Arena {
     /// Reserves the address range: `bytes`, or as many as the process may, but at least `least`.
-    pub(crate) fn reserve(bytes: u64, least: u64) -> Result<Self> {
-        Ok(Arena { range: Arc::new(Range::reserve(bytes, least)?), attached: Mutex::default() })
+    /// Spans are attached for reading alone where it is not `writable`.
+    pub(crate) fn reserve(bytes: u64, least: u64, writable: bool) -> Result<Self> {
+        let range = Arc::new(Range::reserve(bytes, least)?);
+        Ok(Arena { range, writable, attached: Mutex::default() })
     }
 
     /// Attaches every span of `rows` that is not attached yet, so that `end` is reachable.
@@ -105,8 +117,12 @@ impl Arena {
             return Ok(());
         }
         for span in Span::all(rows)?.into_iter().skip(attached.len()) {
-            let opened = file(&span)?;
-            self.range.attach(span.range.offset, span.range.len, &opened, true)?;
+            if span.has_file() {
+                let opened = file(&span)?;
+                self.range.attach(span.range.offset, span.range.len, &opened, self.writable)?;
+            } else {
+                self.range.skip(span.range.offset, span.range.len)?;
+            }
             have = span.range.end();
             attached.push(span);
         }

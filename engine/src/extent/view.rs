@@ -6,6 +6,7 @@
 //! any process, is gone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::extent::Extent;
@@ -112,6 +113,10 @@ pub struct Allocation {
     link: Link<'static>,
     nbytes: u64,
     published: bool,
+    /// Whether somebody was given the memory, to write there when it pleases them.
+    shown: AtomicBool,
+    /// Whether all of it is durable already.
+    written_through: AtomicBool,
 }
 
 impl Allocation {
@@ -122,7 +127,16 @@ impl Allocation {
         link: Link<'static>,
         nbytes: u64,
     ) -> Self {
-        Allocation { core, claim: Arc::new(claim), reserved, link, nbytes, published: false }
+        Allocation {
+            core,
+            claim: Arc::new(claim),
+            reserved,
+            link,
+            nbytes,
+            published: false,
+            shown: AtomicBool::new(false),
+            written_through: AtomicBool::new(false),
+        }
     }
 
     /// Fills the memory from its start.
@@ -131,16 +145,24 @@ impl Allocation {
     ///
     /// If `data` is longer than what was allocated.
     pub fn write(&self, data: &[u8]) {
-        self.claim.memory().write(data);
+        let memory = self.claim.memory();
+        if self.core.setup.durable && data.len() as u64 == self.nbytes {
+            self.written_through.store(memory.write_through(data), Ordering::Relaxed);
+        } else {
+            self.written_through.store(false, Ordering::Relaxed);
+            memory.write(data);
+        }
     }
 
     /// Zeroes the memory.
     pub fn zero(&self) {
+        self.written_through.store(false, Ordering::Relaxed);
         self.claim.memory().zero(self.nbytes);
     }
 
     /// The memory to fill; it stays valid after `publish`, and after the allocation is dropped.
     pub fn view(&self) -> View {
+        self.shown.store(true, Ordering::Relaxed);
         View::new(Arc::clone(&self.claim), self.nbytes, true)
     }
 
@@ -148,7 +170,9 @@ impl Allocation {
     ///
     /// On error nothing is visible, and the space goes back.
     pub fn publish(mut self) -> Result<Oid> {
-        self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        if *self.shown.get_mut() || !*self.written_through.get_mut() {
+            self.core.flush_extent(self.claim.extent(), self.nbytes)?;
+        }
         step!("put.flushed");
         let oid = self.core.link_reserved(&self.link, self.reserved, self.nbytes)?;
         step!("put.linked");

@@ -66,6 +66,9 @@ fn hold(core: Arc<Core>) -> Held {
     // SAFETY: the guard borrows the lock inside the `Arc` that `Held` keeps beside it; `release`
     // drops the guard before the `Arc`, and the allocation behind an `Arc` never moves.
     let mut state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
+    if core.setup.immutable {
+        return Held { core, state, child: None };
+    }
     let leases = core.setup.leases();
     let mode = core.setup.file_mode;
     let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
@@ -123,6 +126,9 @@ extern "C" fn child() {
             }
             // The spare is the parent's as well.
             held.state.spare = None;
+            if held.core.setup.immutable {
+                return;
+            }
             if let Some(catalog) = held.state.catalog.take() {
                 catalog.abandon();
             }

@@ -17,8 +17,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
-use super::Medium;
+use super::{Medium, persist};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 
@@ -37,8 +38,18 @@ pub struct Range {
     attached: AtomicU64,
     /// The media of all that is attached, as a set of [`Medium::bit`].
     media: AtomicU8,
+    /// Every piece that was attached, and its medium. Looked at where there are several media.
+    pieces: RwLock<Vec<Piece>>,
     /// Whether any of it was attached for reading alone.
     read_only: AtomicBool,
+}
+
+/// A part of a range, as it was attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    start: u64,
+    end: u64,
+    medium: Medium,
 }
 
 // SAFETY: a range is an address and numbers; what is read or written through the address is the
@@ -104,6 +115,7 @@ impl Range {
             reserved: bytes,
             attached: AtomicU64::new(0),
             media: AtomicU8::new(0),
+            pieces: RwLock::default(),
             read_only: AtomicBool::new(false),
         })
     }
@@ -135,16 +147,34 @@ impl Range {
         if size < len {
             fail!(Corrupt, "a span file of {size} bytes should have {len}: it was truncated");
         }
-        let medium = Medium::of(file)?;
+        self.map(offset, len, file, writable, Medium::of(file)?)?;
+        self.read_only.fetch_or(!writable, Ordering::Relaxed);
+        self.attached.fetch_max(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Maps a file, which is kept on this medium, over `[offset, offset + len)`.
+    fn map(
+        &self,
+        offset: u64,
+        len: u64,
+        file: &File,
+        writable: bool,
+        medium: Medium,
+    ) -> Result<()> {
         let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
-        // SAFETY: `[offset, end)` lies in this range's own reservation, so MAP_FIXED replaces only
-        // reserved addresses, or an older mapping of the same piece of the arena.
+        let shared = match medium {
+            Medium::Dax => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            Medium::Memory | Medium::PageCache => libc::MAP_SHARED,
+        };
+        // SAFETY: `[offset, offset + len)` lies in this range's own reservation, so MAP_FIXED
+        // replaces only reserved addresses, or an older mapping of the same piece of the arena.
         let at = unsafe {
             libc::mmap(
                 self.base.as_ptr().add(offset as usize).cast(),
                 len as usize,
                 prot,
-                libc::MAP_SHARED | libc::MAP_FIXED,
+                shared | libc::MAP_FIXED,
                 file.as_raw_fd(),
                 0,
             )
@@ -158,8 +188,30 @@ impl Range {
         // SAFETY: the advice concerns the mapping just made. A kernel without huge pages refuses
         // it, and nothing depends on it.
         unsafe { libc::madvise(at, len as usize, libc::MADV_HUGEPAGE) };
-        self.media.fetch_or(medium.bit(), Ordering::Relaxed);
-        self.read_only.fetch_or(!writable, Ordering::Relaxed);
+        self.note(Piece { start: offset, end: offset + len, medium });
+        Ok(())
+    }
+
+    /// Remembers what a piece is kept on. One that is attached anew keeps its old entry too: to
+    /// flush a piece in two ways costs time, and does no harm.
+    fn note(&self, piece: Piece) {
+        let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
+        if !pieces.contains(&piece) {
+            pieces.push(piece);
+        }
+        self.media.fetch_or(piece.medium.bit(), Ordering::Relaxed);
+    }
+
+    /// Goes past addresses that stay without memory, as if a file had been attached there.
+    pub fn skip(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        if offset != self.attached() || end > self.reserved {
+            fail!(
+                Corrupt,
+                "{len} bytes without a file at {offset} do not continue an arena of {} bytes",
+                self.attached()
+            );
+        }
         self.attached.fetch_max(end, Ordering::Release);
         Ok(())
     }
@@ -231,21 +283,69 @@ impl Range {
         }
     }
 
-    /// Makes `[offset, offset + len)` durable, as far as its medium can: on return, what this
-    /// thread wrote there before survives power loss.
+    /// Makes `[offset, offset + len)` durable, each piece of it as its medium needs: on return,
+    /// what this thread wrote there before survives power loss, as far as the medium can.
     ///
     /// After an error nobody can know what is on the disk: the kernel calls the pages clean all the
     /// same. The realm is then poisoned by the caller.
     pub fn flush(&self, offset: u64, len: u64) -> Result<()> {
-        let (at, len) = self.pages(offset, len)?;
-        if len == 0 || self.media.load(Ordering::Relaxed) & Medium::PageCache.bit() == 0 {
-            return Ok(());
-        }
-        sync(at, len)
+        self.check(offset, len)?;
+        self.for_each_piece(offset, len, |start, end, medium| match medium {
+            Medium::Memory => Ok(()),
+            Medium::PageCache => {
+                let (at, len) = self.pages(start, end - start)?;
+                sync(at, len)
+            }
+            Medium::Dax => {
+                // SAFETY: a piece of what is attached.
+                unsafe { persist::flush_lines(self.at(start), (end - start) as usize) };
+                persist::fence();
+                Ok(())
+            }
+        })
     }
 
-    /// The whole pages that cover `[offset, offset + len)`, which must be attached.
-    fn pages(&self, offset: u64, len: u64) -> Result<(*mut u8, usize)> {
+    /// What `[offset, offset + len)` is kept on; `None` if its pieces differ.
+    pub fn medium(&self, offset: u64, len: u64) -> Result<Option<Medium>> {
+        self.check(offset, len)?;
+        let mut media = 0;
+        self.for_each_piece(offset, len, |_, _, medium| {
+            media |= medium.bit();
+            Ok(())
+        })?;
+        Ok(Medium::ALL.into_iter().find(|medium| medium.bit() == media))
+    }
+
+    /// Calls `work` with the start, the end and the medium of each piece of `[offset, offset +
+    /// len)`: once for all of it where there is one medium.
+    fn for_each_piece(
+        &self,
+        offset: u64,
+        len: u64,
+        mut work: impl FnMut(u64, u64, Medium) -> Result<()>,
+    ) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let end = offset + len;
+        let media = self.media.load(Ordering::Relaxed);
+        if let Some(only) = Medium::ALL.into_iter().find(|medium| medium.bit() == media) {
+            return work(offset, end, only);
+        }
+        let pieces = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
+        for piece in pieces.iter().filter(|piece| piece.start < end && offset < piece.end) {
+            work(piece.start.max(offset), piece.end.min(end), piece.medium)?;
+        }
+        Ok(())
+    }
+
+    /// The address of an offset that is attached.
+    fn at(&self, offset: u64) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    /// Refuses what is not attached.
+    fn check(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len);
         if end > self.attached() {
             fail!(
@@ -254,10 +354,15 @@ impl Range {
                 self.attached()
             );
         }
+        Ok(())
+    }
+
+    /// The whole pages that cover `[offset, offset + len)`, which must be attached.
+    fn pages(&self, offset: u64, len: u64) -> Result<(*mut u8, usize)> {
+        self.check(offset, len)?;
         let first = offset - offset % PAGE;
-        let pages = if len == 0 { 0 } else { round_up(end, PAGE) - first };
-        // SAFETY: `first` is below `attached`, so it lies in the reservation or at its end.
-        Ok((unsafe { self.base.as_ptr().add(first as usize) }, pages as usize))
+        let pages = if len == 0 { 0 } else { round_up(offset + len, PAGE) - first };
+        Ok((self.at(first), pages as usize))
     }
 }
 
@@ -291,6 +396,24 @@ pub(super) fn collapse(file: &File, offset: u64, len: u64) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the kernel lets this file be mapped so that cache lines written back to it are durable
+/// (`MAP_SYNC`). Asked of one page anywhere: a refusal within a range would leave a hole in it.
+pub(super) fn grants_sync(file: &File) -> bool {
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; nobody touches
+    // it, and it goes again.
+    unsafe {
+        let at = libc::mmap(
+            ptr::null_mut(),
+            PAGE as usize,
+            libc::PROT_READ,
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            file.as_raw_fd(),
+            0,
+        );
+        at != libc::MAP_FAILED && libc::munmap(at, PAGE as usize) == 0
+    }
 }
 
 /// A whole file, mapped shared, for reading and writing: a lease, a growth page.

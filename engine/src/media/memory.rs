@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::map::Range;
-use super::persist;
+use super::{Medium, persist};
 
 /// A piece of an attached range. It keeps the range mapped; that nobody else is given the same
 /// piece meanwhile is the allocator's promise, not this type's.
@@ -12,6 +12,8 @@ pub struct Memory {
     range: Arc<Range>,
     offset: u64,
     len: u64,
+    /// What all of it is kept on, if that is one medium.
+    medium: Option<Medium>,
 }
 
 impl Memory {
@@ -21,9 +23,8 @@ impl Memory {
     ///
     /// If it is not.
     pub fn new(range: &Arc<Range>, offset: u64, len: u64) -> Self {
-        let end = offset.checked_add(len).expect("an extent ends within the address space");
-        assert!(end <= range.attached(), "[{offset}, {end}) is not attached");
-        Memory { range: Arc::clone(range), offset, len }
+        let medium = range.medium(offset, len).expect("an extent that is attached");
+        Memory { range: Arc::clone(range), offset, len, medium }
     }
 
     /// The first byte; valid for `len` bytes as long as this value or a clone of it lives.
@@ -41,6 +42,24 @@ impl Memory {
         // SAFETY: the destination is attached and at least as long; `data` is borrowed private
         // memory, so the two do not overlap; other processes' accesses race as documented (P8).
         unsafe { persist::copy(self.as_ptr(), data.as_ptr(), data.len()) };
+    }
+
+    /// Copies `data` to the start, on persistent memory so that it is durable on return; says
+    /// whether it is. Where it is not, [`Range::flush`] makes it so.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than the piece.
+    pub fn write_through(&self, data: &[u8]) -> bool {
+        if self.medium != Some(Medium::Dax) {
+            self.write(data);
+            return false;
+        }
+        assert!(data.len() as u64 <= self.len, "{} bytes into {}", data.len(), self.len);
+        // SAFETY: as in `write`.
+        unsafe { persist::copy_through(self.as_ptr(), data.as_ptr(), data.len()) };
+        persist::fence();
+        true
     }
 
     /// Zeroes the first `len` bytes.

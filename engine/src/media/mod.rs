@@ -2,9 +2,16 @@
 //!
 //! Everything above this module sees memory: a base address, offsets in it, and one durability
 //! call, [`map::Range::flush`]. What stands behind an offset, and so what `flush` has to do, is its
-//! [`Medium`]. The kernel is asked for it when a file is attached; nobody passes it down. That is
-//! the seam at which fsdax (`MAP_SYNC`, then `clwb` and a fence), devdax and a simulated medium
-//! come in: a variant here, found in `Medium::of`, served in `Range::flush`.
+//! [`Medium`]. The kernel is asked for it when a file is attached; nobody passes it down: a medium
+//! is a variant here, found in `Medium::of`, served in `Range::flush`.
+//!
+//! **Persistent memory.** On a filesystem with DAX, mapped pages *are* the medium. That alone does
+//! not make a flush of cache lines durable: the blocks of a page may be known to the filesystem's
+//! memory alone. `MAP_SYNC` closes that gap: the kernel refuses it where it cannot be kept, and
+//! keeps a page from being written before what leads to its blocks is durable. So a file for which
+//! `MAP_SYNC` is granted is [`Medium::Dax`], and one for which it is refused is a file like others,
+//! with `msync`. New space there is written once before it is used (see [`span`]): a first write
+//! into a block that nobody has written makes the kernel commit the filesystem's journal.
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -13,7 +20,7 @@
 //! | [`span`] | files whose every byte is allocated before anybody maps them |
 //! | [`map`] | address ranges, and files mapped into them |
 //! | [`memory`] | a piece of a range in somebody's hands |
-//! | [`persist`] | copying and zeroing at the speed of the memory |
+//! | [`persist`] | copying, zeroing and writing cache lines back |
 //!
 //! *No page is mapped that has no block.* [`span`] allocates, [`map`] maps; a write into a mapped
 //! page therefore never runs out of space, which would be a SIGBUS instead of an error.
@@ -29,6 +36,8 @@ pub(crate) mod testing;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use crate::error::{Error, Result};
 
@@ -40,14 +49,49 @@ pub enum Medium {
     Memory = 1,
     /// The page cache of a filesystem with a disk below it: `msync` writes and waits.
     PageCache = 2,
+    /// Persistent memory, mapped with `MAP_SYNC`: written-back cache lines are durable.
+    Dax = 4,
 }
 
 impl Medium {
+    /// Every medium.
+    pub(crate) const ALL: [Medium; 3] = [Medium::Memory, Medium::PageCache, Medium::Dax];
+
     /// Asks the kernel what `file` is kept on.
     pub fn of(file: &File) -> Result<Medium> {
         let magic = filesystem::magic(file.as_raw_fd())
             .map_err(|e| Error::os("cannot ask what filesystem a file is on (fstatfs)", &e))?;
-        Ok(if filesystem::in_memory(magic) { Medium::Memory } else { Medium::PageCache })
+        Ok(if filesystem::in_memory(magic) {
+            Medium::Memory
+        } else if persist::can_flush_lines() && map::grants_sync(file) {
+            Medium::Dax
+        } else {
+            Medium::PageCache
+        })
+    }
+
+    /// Asks the kernel what files that are made in this folder are kept on. Where this user can
+    /// make none, a filesystem that keeps no files in memory is taken for a disk's.
+    pub fn of_folder(folder: &Path) -> Result<Medium> {
+        let place = |write: bool, flags: i32| {
+            File::options()
+                .read(true)
+                .write(write)
+                .custom_flags(flags | libc::O_CLOEXEC)
+                .open(folder)
+        };
+        let file = place(true, libc::O_TMPFILE).or_else(|_| place(false, libc::O_DIRECTORY));
+        let shown = folder.display();
+        Self::of(&file.map_err(|e| Error::os(format_args!("cannot look at {shown}"), &e))?)
+    }
+
+    /// What listings call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Medium::Memory => "memory",
+            Medium::PageCache => "page cache",
+            Medium::Dax => "fsdax, MAP_SYNC",
+        }
     }
 
     /// This medium's bit in a set of media.
@@ -68,5 +112,6 @@ mod tests {
         let Some(mount) = Tmpfs::mount("the_kernel_is_asked", "size=1m") else { return };
         let file = File::create(mount.path().join("file")).unwrap();
         assert_eq!(Medium::of(&file), Ok(Medium::Memory));
+        assert_eq!(Medium::of_folder(mount.path()), Ok(Medium::Memory));
     }
 }

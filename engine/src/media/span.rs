@@ -8,7 +8,9 @@
 //! 2. look at the memory that may be taken (tmpfs: beyond it the kernel kills, see `cgroup`);
 //! 3. make huge pages (tmpfs), as far as there are any: an attempt, whose failure means nothing;
 //! 4. allocate everything; on any error remove the file, so that a refusal leaves nothing behind;
-//! 5. on a durable mount: sync the file, then its directory.
+//! 5. on persistent memory: write zeros to all of it. The blocks are there, but the filesystem
+//!    calls them unwritten, and would commit its journal at the first store into each;
+//! 6. on a durable mount: sync the file, then its directory.
 //!
 //! Only then may a row point to it. A process that dies in between leaves a file that no row points
 //! to: bytes that are free, which the next taker of that name removes.
@@ -24,7 +26,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use super::filesystem::{FsKind, Mount};
@@ -60,10 +62,11 @@ pub fn create(path: &Path, len: u64, mode: u32, mount: &Mount) -> Result<File> {
     Ok(file)
 }
 
-/// Steps 2 to 5 of [`create`].
+/// Steps 2 to 6 of [`create`].
 fn fill(file: &File, path: &Path, len: u64, mode: u32, mount: &Mount) -> Result<()> {
     let shown = path.display();
-    let memory = Medium::of(file)? == Medium::Memory;
+    let medium = Medium::of(file)?;
+    let memory = medium == Medium::Memory;
     if memory {
         cgroup::admit(len, &format!("allocating {shown}"))?;
     }
@@ -74,6 +77,9 @@ fn fill(file: &File, path: &Path, len: u64, mode: u32, mount: &Mount) -> Result<
         make_huge(file, len);
     }
     allocate(file, path, len, if memory { STEP } else { len })?;
+    if medium == Medium::Dax {
+        write_zeros(file, len).map_err(|e| Error::os(format_args!("cannot zero {shown}"), &e))?;
+    }
     if mount.durable {
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
@@ -189,6 +195,18 @@ fn in_steps(
             Err(e) if e.kind() == io::ErrorKind::Interrupted => step = (now / 2).max(STEP_LEAST),
             Err(e) => return Err(e),
         }
+    }
+    Ok(())
+}
+
+/// Writes zeros over the first `len` bytes.
+fn write_zeros(file: &File, len: u64) -> io::Result<()> {
+    let zeros = vec![0; HUGE as usize];
+    let mut done = 0;
+    while done < len {
+        let now = HUGE.min(len - done);
+        file.write_all_at(&zeros[..now as usize], done)?;
+        done += now;
     }
     Ok(())
 }

@@ -65,6 +65,9 @@ pub(crate) struct Setup {
     pub scope: Scope,
     /// Whether values get checksums.
     pub checksums: bool,
+    /// A published version: never written again, so there is no lease, no lock and nothing to
+    /// reclaim, and whoever may read its files may use it.
+    pub immutable: bool,
 }
 
 impl Setup {
@@ -171,6 +174,10 @@ impl Inside<'_> {
     }
 
     /// This process's lease.
+    ///
+    /// # Panics
+    ///
+    /// In a published realm, which has none: what asks for it begins with a refusal there.
     pub(crate) fn lease(&self) -> &Lease {
         self.state.lease.as_ref().expect("`enter` has seen to it")
     }
@@ -197,12 +204,14 @@ impl Inside<'_> {
 
     /// Begins a look-up (P2) that may pin what it finds.
     pub(crate) fn look(&self) -> Result<Look<'_>> {
-        let (txn, age) = self.lease().look(|| {
+        let begin = || {
             let txn = self.catalog().read()?;
             let id = txn.id();
             Ok((txn, id))
-        })?;
-        Ok(Look { lease: self.lease(), age, txn: Some(txn) })
+        };
+        let lease = self.state.lease.as_ref();
+        let (txn, age) = lease.map_or_else(begin, |lease| lease.look(begin))?;
+        Ok(Look { lease, age, txn: Some(txn) })
     }
 
     /// The same at a snapshot, if there is one.
@@ -226,7 +235,8 @@ impl Inside<'_> {
 
 /// A look-up: a snapshot with an age, ended in the right order on drop.
 pub(crate) struct Look<'a> {
-    lease: &'a Lease,
+    /// `None` in a published realm, whose extents nobody ever gives away.
+    lease: Option<&'a Lease>,
     age: u64,
     txn: Option<ReadTxn<'a>>,
 }
@@ -246,14 +256,16 @@ impl<'a> Look<'a> {
 
     /// Keeps an extent that this snapshot shows.
     pub(crate) fn pin(&self, extent: Extent) -> Hold {
-        self.lease.pin(extent.offset, self.age)
+        self.lease.map_or(Hold::Aged(self.age), |lease| lease.pin(extent.offset, self.age))
     }
 }
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
         drop(self.txn.take());
-        self.lease.end_look(self.age);
+        if let Some(lease) = self.lease {
+            lease.end_look(self.age);
+        }
     }
 }
 
@@ -292,7 +304,7 @@ impl Core {
                 fail!(Argument, "the pool {} is closed: open it again", self.setup.pool.display());
             }
             let ready = state.catalog.as_ref().is_some_and(|catalog| !catalog.is_spent());
-            if ready && state.lease.is_some() {
+            if ready && (state.lease.is_some() || self.setup.immutable) {
                 return Ok(Inside { state, arena: &self.arena });
             }
             drop(state);

@@ -298,9 +298,7 @@ impl Core {
         let Some((extent, nbytes)) = stored else {
             fail!(Busy, "object {oid:#x} changed while it was read: try again")
         };
-        inside.arena().reach(extent.end(), &mut Snapshot(look.txn()), |span| {
-            crate::media::span::open(&self.span_path(*span)?, span.range.len, true)
-        })?;
+        self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
         step!("view.pinned");
         drop(look);

@@ -151,6 +151,14 @@ impl Realm {
                 core.setup.pool.display()
             );
         }
+        if core.setup.immutable {
+            fail!(
+                ReadOnly,
+                "this part of namespace {:?} is published: nothing of it can be changed; unpublish \
+                 it first",
+                core.setup.namespace
+            );
+        }
         Ok(core)
     }
 }

@@ -13,11 +13,12 @@ use std::sync::PoisonError;
 
 use crate::catalog::{Catalog, Headroom};
 use crate::error::Result;
-use crate::extent::{Arena, SIZE_MAX, has_reserved, take_back};
+use crate::extent::{Arena, SIZE_MAX, Span, has_reserved, take_back};
 use crate::fail;
 use crate::faults::step;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
+use crate::rows::Snapshot;
 
 /// The least address space of an arena, and how many times the pool's size it is. A process has
 /// 128 TiB, and may have some hundred namespaces open.
@@ -37,6 +38,9 @@ pub(crate) enum Purpose {
 
 /// Opens the realm; the caller holds the registry, and has found no core in it.
 pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
+    if setup.immutable {
+        return open_published(setup);
+    }
     let (lease, catalog) = bring_up_lease_and_catalog(&setup)?;
     let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&catalog));
     let arena = match opened {
@@ -68,6 +72,19 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         step!("open.ready");
     }
     Ok(core)
+}
+
+/// Opens a published version: its catalog without locks, and addresses for its spans.
+fn open_published(setup: Setup) -> Result<Core> {
+    let catalog = Catalog::open_published(&setup.catalog())?;
+    let end = Span::all(&mut Snapshot(&catalog.read()?))?.last().map_or(0, |s| s.range.end());
+    if end > SIZE_MAX {
+        fail!(Corrupt, "{} says that its arena has {end} bytes", setup.dir.display());
+    }
+    let arena = Arena::reserve(end, end, false)?;
+    let state =
+        State { catalog: Some(catalog), lease: None, frozen: Vec::new(), spare: None, shut: false };
+    Ok(Core::new(setup, state, arena))
 }
 
 /// Makes a lease and opens the catalog, in the order that the essay above explains.
@@ -169,7 +186,7 @@ fn reserve_arena(catalog: &Catalog) -> Result<Arena> {
     if limit > SIZE_MAX {
         fail!(Corrupt, "the realm's size cannot be {limit} bytes: restore the pool from a copy");
     }
-    Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit)
+    Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit, true)
 }
 
 /// In a forked child, on first use: a catalog of its own, and a lease if the fork could not make
@@ -180,6 +197,10 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
         return Ok(());
     }
     let setup = &core.setup;
+    if setup.immutable {
+        // A forked child goes on with what it has inherited.
+        return Ok(());
+    }
     if state.catalog.as_ref().is_some_and(Catalog::is_spent) {
         // Closed before it is opened again: one environment at a time.
         drop(state.catalog.take());
@@ -205,7 +226,9 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
 /// Shuts the core; the caller holds the registry, and nobody uses it.
 pub(crate) fn shut(core: &Arc<Core>) {
     let mut returned = false;
-    if let Ok(inside) = core.enter() {
+    if !core.setup.immutable
+        && let Ok(inside) = core.enter()
+    {
         returned = give_all_back(core, &inside).is_ok();
         step!("close.given-back");
         let _ = mark_synced_close(core, &inside);

@@ -173,8 +173,14 @@ impl Core {
     /// Attaches the spans up to `end`.
     pub(crate) fn reach(&self, inside: &Inside<'_>, end: u64) -> Result<()> {
         let txn = inside.read()?;
-        inside.arena().reach(end, &mut Snapshot(&txn), |span| {
-            span::open(&self.span_path(*span)?, span.range.len, true)
+        self.reach_in(inside, end, &txn)
+    }
+
+    /// The same, by the rows of a snapshot.
+    pub(crate) fn reach_in(&self, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -> Result<()> {
+        inside.arena().reach(end, &mut Snapshot(txn), |span| {
+            let path = self.span_path(*span)?;
+            span::open(&path, span.range.len, !self.setup.immutable)
         })
     }
 
@@ -194,7 +200,7 @@ impl Core {
                 devices.len()
             )
         };
-        let folder = device.join(&setup.uuid).join(&setup.namespace).join("shared");
+        let folder = device.join(&setup.uuid).join(&setup.namespace).join(setup.scope.as_str());
         Ok(folder.join(format!("span-{}", span.number)))
     }
 
@@ -340,7 +346,7 @@ impl Core {
     /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
     /// which may not be written to, they stay as they are.
     pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
-        if inside.catalog().poisoned() {
+        if inside.catalog().poisoned() || self.setup.immutable {
             return Ok(());
         }
         let dead = {
@@ -378,6 +384,9 @@ impl Core {
 
     /// The pids of the other processes that have the realm open.
     pub(crate) fn others_of(&self, inside: &Inside<'_>) -> Result<Vec<u32>> {
+        if self.setup.immutable {
+            return Ok(Vec::new());
+        }
         let mut peers = lock(&self.peers);
         let epoch = inside.catalog().growth().lease_epoch();
         peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;

@@ -383,11 +383,14 @@ impl Core {
         }
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
-        claim.memory().write(data);
+        let durable = self.setup.durable && claim.memory().write_through(data);
+        if !self.setup.durable {
+            claim.memory().write(data);
+        }
         step!("replace.copied");
         let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
-        let swapped = self
-            .flush_extent(reserved.extent, nbytes)
+        let flushed = if durable { Ok(()) } else { self.flush_extent(reserved.extent, nbytes) };
+        let swapped = flushed
             .inspect(|()| {
                 step!("replace.flushed");
             })

@@ -27,8 +27,13 @@ fn delete(catalog: &Catalog, number: u64) -> Result<u64> {
 }
 
 /// A map of 4 MiB stands for a filesystem of that size.
-const SMALL: Options =
-    Options { map_size: 4 << 20, durable: false, file_mode: 0o600, max_readers: 8 };
+const SMALL: Options = Options {
+    map_size: 4 << 20,
+    durable: false,
+    file_mode: 0o600,
+    max_readers: 8,
+    read_only: false,
+};
 
 fn fill(catalog: &Catalog) -> u64 {
     fill_from(catalog, 0)

@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Command;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::media::memory::Memory;
+use crate::media::persist::watched;
 
 const MIB: u64 = 1 << 20;
 
@@ -101,6 +104,66 @@ fn flush_and_prefault_refuse_what_is_not_attached() {
         assert_eq!(range.prefault(offset, len).unwrap_err().kind(), Kind::Argument);
     }
     assert!((0..2 * MIB).step_by(999).all(|at| byte_at(&range, at) == 5));
+}
+
+/// A range of three attached pieces of 2 MiB that are said to be of these media.
+fn range_of(media: [Medium; 3]) -> Range {
+    let range = Range::reserve(6 * MIB, 0).unwrap();
+    for n in 0..3 {
+        range.attach(n * 2 * MIB, 2 * MIB, &file_of(2 * MIB, 0), true).unwrap();
+    }
+    range.pieces.write().unwrap().clear();
+    range.media.store(0, Ordering::Relaxed);
+    for (n, medium) in (0..).zip(media) {
+        range.note(Piece { start: n * 2 * MIB, end: (n + 1) * 2 * MIB, medium });
+    }
+    range
+}
+
+#[test]
+fn persistent_memory_is_flushed_by_its_lines() {
+    let range = range_of([Medium::Dax; 3]);
+    let base = range.base() as usize;
+    for (offset, len) in [(0, 1), (100, 4096), (2 * MIB - 1, 2), (0, 6 * MIB)] {
+        watched::take();
+        range.flush(offset, len).unwrap();
+        assert_eq!(watched::take(), [(base + offset as usize, len as usize)]);
+    }
+    range.flush(5, 0).unwrap();
+    assert!(watched::take().is_empty());
+}
+
+#[test]
+fn each_piece_is_flushed_as_its_own_medium_needs() {
+    let range = range_of([Medium::Dax, Medium::PageCache, Medium::Dax]);
+    let base = range.base() as usize;
+    let lines = |offset, len| {
+        watched::take();
+        range.flush(offset, len).unwrap();
+        let relative = |(at, len): (usize, usize)| ((at - base) as u64, len as u64);
+        watched::take().into_iter().map(relative).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(10, 20), [(10, 20)]);
+    assert_eq!(lines(2 * MIB, 2 * MIB), []);
+    assert_eq!(lines(2 * MIB - 7, 9), [(2 * MIB - 7, 7)]);
+    assert_eq!(lines(1, 6 * MIB - 2), [(1, 2 * MIB - 1), (4 * MIB, 2 * MIB - 1)]);
+    assert_eq!(range.medium(0, 2 * MIB), Ok(Some(Medium::Dax)));
+    assert_eq!(range.medium(3 * MIB, 1), Ok(Some(Medium::PageCache)));
+    assert_eq!(range.medium(2 * MIB - 1, 2), Ok(None));
+}
+
+#[test]
+fn what_is_written_through_is_durable_where_all_of_it_is_persistent_memory() {
+    let range = Arc::new(range_of([Medium::Dax, Medium::Dax, Medium::PageCache]));
+    let data = vec![7; 3 * MIB as usize];
+    for (offset, durable) in [(0, true), (MIB, true), (2 * MIB, false), (3 * MIB, false)] {
+        let memory = Memory::new(&range, offset, 3 * MIB);
+        watched::take();
+        assert_eq!(memory.write_through(&data), durable, "{offset}");
+        assert_eq!(watched::take().is_empty(), !durable);
+        assert_eq!([byte_at(&range, offset), byte_at(&range, offset + 3 * MIB - 1)], [7, 7]);
+        memory.zero(3 * MIB);
+    }
 }
 
 #[test]

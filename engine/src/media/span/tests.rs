@@ -208,3 +208,17 @@ fn new_spans_in_memory_have_huge_pages_where_the_kernel_makes_them() {
     let row = rows.into_iter().find(|line| line.starts_with("ShmemPmdMapped:")).unwrap();
     assert_eq!(row.split_whitespace().nth(1), Some("8192"), "{row}");
 }
+
+#[test]
+fn zeros_are_written_over_all_of_a_file_and_no_further() {
+    let file = tempfile::tempfile().unwrap();
+    for len in [1, HUGE - 1, HUGE, 2 * HUGE + 4096] {
+        let had = vec![7; (len + 10) as usize];
+        file.write_all_at(&had, 0).unwrap();
+        write_zeros(&file, len).unwrap();
+        let mut now = had;
+        file.read_exact_at(&mut now, 0).unwrap();
+        assert!(now[..len as usize].iter().all(|&byte| byte == 0), "{len}");
+        assert_eq!(now[len as usize..], [7; 10], "{len}");
+    }
+}
