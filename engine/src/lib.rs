@@ -42,6 +42,7 @@ pub use extent::{Allocation, Extent, View};
 pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
+pub use lease::LockMode;
 pub use namespace::NamespaceInfo;
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
@@ -49,6 +50,6 @@ pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
     SegmentExplanation,
 };
-pub use realm::{Found, Mode, Payload, Realm, Space};
+pub use realm::{Found, Lock, Mode, Payload, Realm, Space};
 pub use scope::Scope;
 pub use verify::Report;

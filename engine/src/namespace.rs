@@ -5,8 +5,8 @@
 //! first, so nobody ever opens half of one. The kernel keeps others out: the shared realm is
 //! 0700/0600, or 2770/0660 where the namespace's mode lets its group write.
 
-use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -199,8 +199,24 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     write_toml(&realm.join("realm.toml"), &toml, file_mode)?;
     let setup = setup_at(pool, &realm, file, new.name, file_mode, &toml, pool_mount(pool)?);
     create_catalog(&setup, new.size)?;
+    make_locks(&realm, file_mode)?;
     lease::ensure_spare(&setup.leases(), file_mode);
     Ok(())
+}
+
+/// Makes the file on whose bytes objects are locked. It stays empty.
+fn make_locks(realm: &Path, mode: u32) -> Result<()> {
+    let path = realm.join(crate::realm::LOCKS);
+    let refused = |e| Error::os(format!("making {}", path.display()), &e);
+    let file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(&path)
+        .map_err(refused)?;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(refused)?;
+    crate::folder::hand_over(&file, &path)
 }
 
 fn pool_mount(pool: &Path) -> Result<Mount> {

@@ -85,6 +85,7 @@ impl Session {
         })?;
         if let Some(core) = forgotten {
             core.end_snapshots_of(self);
+            core.unlock_all_of(self);
             core.remove_session();
         }
         Ok(())
@@ -102,6 +103,7 @@ impl Session {
         let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
         for core in cores {
             core.end_snapshots_of(self);
+            core.unlock_all_of(self);
             core.remove_session();
         }
     }

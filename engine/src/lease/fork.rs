@@ -136,6 +136,7 @@ extern "C" fn child() {
             held.core.index.forget();
             held.core.drainer.forget();
             held.core.snapshots.forget();
+            held.core.locks.forget();
             *lock(&held.core.peers) = Peers::default();
             step!("fork.adopted");
         });

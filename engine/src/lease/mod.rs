@@ -37,6 +37,7 @@
 
 mod file;
 pub(crate) mod fork;
+mod locks;
 mod peers;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) use file::{LeaseFile, PINS_MAX};
+pub(crate) use locks::LockFile;
+pub use locks::LockMode;
 pub(crate) use peers::Peers;
 pub(crate) use user::{user, user_name};
 

@@ -31,6 +31,7 @@ use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
 use crate::realm::drainer::Drainer;
+use crate::realm::locks::Locks;
 use crate::realm::notices::Notices;
 use crate::realm::snapshot::{At, Snapshots};
 use crate::scope::Scope;
@@ -145,6 +146,8 @@ pub(crate) struct Core {
     pub(crate) drainer: Drainer,
     /// The snapshots that this process holds.
     pub(crate) snapshots: Snapshots,
+    /// What this process has locked.
+    pub(crate) locks: Locks,
     /// What the program should be told.
     pub(crate) notices: Notices,
     /// This core, once it is shared.
@@ -228,8 +231,11 @@ impl Inside<'_> {
         let txn = at.read(self)?;
         let age = txn.id();
         // The snapshot holds its age, and cannot end while the transaction is borrowed.
-        self.lease().look_again(age);
-        Ok(Look { lease: self.lease(), age, txn: Some(txn) })
+        let lease = self.state.lease.as_ref();
+        if let Some(lease) = lease {
+            lease.look_again(age);
+        }
+        Ok(Look { lease, age, txn: Some(txn) })
     }
 }
 
@@ -245,7 +251,9 @@ impl<'a> Look<'a> {
     /// Holds what this look-up shows beyond its end; the number that the catalog knows it by.
     /// Writers ask for it once the catalog's last page is this one.
     pub(crate) fn hold(mut self, catalog: &Catalog, ask_at: u64) -> u64 {
-        self.lease.hold_snapshot(self.age, ask_at);
+        if let Some(lease) = self.lease {
+            lease.hold_snapshot(self.age, ask_at);
+        }
         catalog.hold(self.txn.take().expect("present until drop"))
     }
 
@@ -286,6 +294,7 @@ impl Core {
             index: IndexState::default(),
             drainer: Drainer::default(),
             snapshots: Snapshots::default(),
+            locks: Locks::default(),
             notices: Notices::default(),
             me: OnceLock::new(),
             warm: Mutex::default(),

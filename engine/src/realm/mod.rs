@@ -11,6 +11,7 @@
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
+//! | `locks` | locks of objects and groups, between processes and threads |
 //! | `look` | look-ups, views, listings |
 //! | `notices` | what the program should be told, though nothing has failed |
 //! | `query` | queries |
@@ -22,6 +23,7 @@ mod drainer;
 mod index;
 mod keys;
 mod link;
+mod locks;
 mod look;
 mod notices;
 mod open;
@@ -35,6 +37,8 @@ use std::sync::Arc;
 pub(crate) use self::commit::Changes;
 pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
 pub(crate) use self::link::Link;
+pub(crate) use self::locks::LOCKS;
+pub use self::locks::Lock;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 use self::snapshot::At;

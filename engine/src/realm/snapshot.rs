@@ -257,13 +257,15 @@ impl Core {
 
     fn end_held(&self, state: &State, held: &Arc<Held>, ending: Ending) {
         let _ = held.ended.set(ending);
-        let (Some(catalog), Some(lease)) = (&state.catalog, &state.lease) else { return };
+        let Some(catalog) = &state.catalog else { return };
         let mut keeping = lock(&self.snapshots.state);
         // In use: the thread that looks after it tries again.
         if let Some(place) = keeping.held.iter().position(|known| Arc::ptr_eq(known, held))
             && catalog.let_go(held.number).unwrap_or(true)
         {
-            lease.end_snapshot(held.age, held.ask_at.load(Ordering::Relaxed));
+            if let Some(lease) = &state.lease {
+                lease.end_snapshot(held.age, held.ask_at.load(Ordering::Relaxed));
+            }
             keeping.held.swap_remove(place);
         }
     }
@@ -376,10 +378,10 @@ fn watch(core: &Weak<Core>) {
             }
             continue;
         };
-        if inside.lease().was_asked() {
+        if let Some(lease) = inside.state().lease.as_ref().filter(|lease| lease.was_asked()) {
             // A damaged catalog is for who reads it to tell.
             let _ = core.judge_snapshots(&inside);
-            inside.lease().answer();
+            lease.answer();
         }
         for held in core.held_now() {
             if let Some(ending) = held.ended.get() {
