@@ -45,6 +45,8 @@ pub(crate) struct Stamp {
     pub owner: u32,
     /// Nanoseconds since 1970.
     pub now: i64,
+    /// Whether records get checksums.
+    pub checksums: bool,
 }
 
 /// Where something is to be linked: from this group, along this path.
@@ -198,6 +200,7 @@ pub(crate) fn group_record<'a>(
         origin,
         index: IndexMode::default(),
         flags: Flags::default(),
+        checked: stamp.checksums,
         stored: Stored::Inline(&[]),
     }
 }
@@ -243,7 +246,8 @@ pub(crate) fn link(
     overwrite: bool,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {
-    let stamp = Stamp { owner: new.record.owner, now: new.record.created };
+    let stamp =
+        Stamp { owner: new.record.owner, now: new.record.created, checksums: new.record.checked };
     let parent = ensure_parent(rows, target, stamp, new_id)?;
     let name = target.path.last.as_str();
     match child(rows, parent, name)? {

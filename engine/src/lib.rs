@@ -10,6 +10,7 @@ compile_error!("Engram's engine is for 64-bit Linux: it needs OFD locks, falloca
 mod attrs;
 mod batch;
 pub mod catalog;
+mod checksum;
 pub mod dtype;
 pub mod error;
 mod extent;

@@ -231,7 +231,8 @@ fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let size = crate::extent::round_up(size.max(HUGE), HUGE);
     loop {
         let mut txn = catalog.write(Headroom::Relief)?;
-        let root = group_record(0, "", Stamp::now(owner_of(&setup.dir)?), &[], &[]).encode();
+        let stamp = Stamp::now(owner_of(&setup.dir)?, setup.checksums);
+        let root = group_record(0, "", stamp, &[], &[]).encode();
         let rows = [(LIMIT, size), (USED, 0), (NEXT_ID, 2)];
         let put = rows
             .iter()

@@ -9,6 +9,7 @@
 //! a change is: parse, replace a section, encode. Every bound is checked once, in `parse`: a row
 //! that does not fit is `CorruptError`, never a wild access.
 
+use crate::checksum;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::extent::Extent;
@@ -107,6 +108,8 @@ pub struct Record<'a> {
     pub index: IndexMode,
     /// What else it is.
     pub flags: Flags,
+    /// Whether its row carries a checksum.
+    pub checked: bool,
     /// The value.
     pub stored: Stored<'a>,
 }
@@ -151,13 +154,18 @@ fn u64_at(row: &[u8], at: usize) -> u64 {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a row of `objects` or `groups`; every length is checked against the row.
+    /// Reads a row of `objects` or `groups`; every length is checked against the row, and its
+    /// checksum, if it has one.
     pub fn parse(row: &'a [u8]) -> Result<Self> {
         if row.len() < HEAD_BYTES {
             fail!(Corrupt, "a record has {} bytes; its head alone takes {HEAD_BYTES}", row.len());
         }
         if row[0] != RECORD_VERSION {
             fail!(Corrupt, "a record has version {}; this engine reads {RECORD_VERSION}", row[0]);
+        }
+        let carried = u32_at(row, checksum::AT_IN_ROW);
+        if carried != 0 && carried != checksum::of_row(row) {
+            fail!(Corrupt, "a record is damaged: its checksum is not that of its bytes");
         }
         let mut rest = &row[HEAD_BYTES..];
         let Some((ndim, shape)) = take_shape(&mut rest) else {
@@ -200,6 +208,7 @@ impl<'a> Record<'a> {
             origin,
             index,
             flags,
+            checked: carried != 0,
             stored: parse_payload(row[1], rest)?,
         })
     }
@@ -221,6 +230,7 @@ impl<'a> Record<'a> {
 
     /// Appends the row that `parse` reads.
     pub fn encode_to(&self, row: &mut Vec<u8>) {
+        let start = row.len();
         let payload = match &self.stored {
             Stored::Inline(bytes) => bytes.len(),
             Stored::Contiguous { .. } => CONTIGUOUS_BYTES,
@@ -261,6 +271,11 @@ impl<'a> Record<'a> {
                     row.extend_from_slice(&word.to_le_bytes());
                 }
             }
+        }
+        if self.checked {
+            let row = &mut row[start..];
+            let checksum = checksum::of_row(row).to_le_bytes();
+            row[checksum::AT_IN_ROW..][..4].copy_from_slice(&checksum);
         }
     }
 

@@ -265,6 +265,11 @@ impl Pool {
         if self.file.durability == "system" { Durability::System } else { Durability::Process }
     }
 
+    /// Whether it keeps checksums, which `verify` compares.
+    pub fn checksums(&self) -> bool {
+        self.file.checksums
+    }
+
     /// The devices, as they are now.
     pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let file = PoolFile::read(&self.path)?;

@@ -5,7 +5,7 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`). LMDB trusts its own pages, so a damaged one can kill the
+//! agrees with the records (see `index`); checksums, where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
 //! process that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
@@ -15,6 +15,7 @@ mod index;
 mod runs;
 mod space;
 mod tree;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -28,10 +29,11 @@ use crate::id::{Gid, Member, split_name_key};
 use crate::media::filesystem;
 use crate::name::Name;
 use crate::namespace;
-use crate::object::{Class, Record};
+use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
 use crate::realm::{Core, Purpose, boot_id, meta_u64};
+use values::Sum;
 
 /// What a walk found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +50,13 @@ pub struct Report {
     pub objects: u64,
     /// Attributes.
     pub attributes: u64,
+    /// Values in extents that have a checksum, and their bytes.
+    pub checked: u64,
+    /// Bytes of these.
+    pub checked_bytes: u64,
+    /// Values in extents that have none, though the pool keeps some: they were written in place,
+    /// and not flushed since.
+    pub unchecked: u64,
     /// Extents in use.
     pub extents: u64,
     /// Bytes that objects take in the arenas.
@@ -60,6 +69,8 @@ pub struct Report {
     pub arena: u64,
 }
 
+/// After so many rows one can see that the walk goes on.
+const PULSE_ROWS: usize = 1024;
 /// The most problems that are listed one by one.
 const PROBLEMS_MAX: usize = 1000;
 
@@ -69,6 +80,11 @@ impl Pool {
     /// A sound realm that nobody else has open is then fit for use again, if a failed sync or a
     /// restart of the machine had closed it.
     pub fn verify(path: &Path) -> Result<Report> {
+        Self::verify_with(path, &mut || ())
+    }
+
+    /// The same; calls `pulse` again and again, so that somebody can see that it goes on.
+    pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
         let path = &std::fs::canonicalize(path)
             .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
         let file = PoolFile::read(path)?;
@@ -86,8 +102,13 @@ impl Pool {
                 Err(error) => return Err(error),
             };
             let before = report.problems.len();
-            let mut walk =
-                Walk { core: &core, name: &name, report: &mut report, leases: HashSet::new() };
+            let mut walk = Walk {
+                core: &core,
+                name: &name,
+                report: &mut report,
+                leases: HashSet::new(),
+                pulse,
+            };
             let walked = walk.run();
             if let Err(error) = walked {
                 report.problems.push(format!("namespace {name:?}: {error}"));
@@ -124,6 +145,7 @@ struct Walk<'a> {
     report: &'a mut Report,
     /// The leases that there were before the walk's snapshot.
     leases: HashSet<u64>,
+    pulse: &'a mut dyn FnMut(),
 }
 
 /// What a record says of itself.
@@ -144,16 +166,19 @@ impl Walk<'_> {
         let core = self.core;
         let inside = core.enter()?;
         self.leases = space::lease_ids(core)?;
-        let txn = inside.read()?;
-        let keys = self.keys(&txn)?;
-        let mut extents = Vec::new();
-        let mut groups = self.records(&txn, Table::Groups, keys, &mut extents)?;
-        let mut objects = self.records(&txn, Table::Objects, keys, &mut extents)?;
-        self.names(&txn, &mut groups, &mut objects)?;
+        // A look-up, not only a snapshot: what it shows of extents is not used again meanwhile.
+        let look = inside.look()?;
+        let txn = look.txn();
+        let keys = self.keys(txn)?;
+        let (mut extents, mut sums) = (Vec::new(), Vec::new());
+        let mut groups = self.records(txn, Table::Groups, keys, &mut extents, &mut sums)?;
+        let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
+        self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
-        self.index(&txn)?;
-        self.ids(&txn, groups.keys().chain(objects.keys()))?;
-        self.space(&txn, extents)
+        self.index(txn)?;
+        self.ids(txn, groups.keys().chain(objects.keys()))?;
+        self.values(txn, &sums, &objects, &groups)?;
+        self.space(txn, extents)
     }
 
     /// Counts the attribute keys, and checks that both directions agree.
@@ -196,6 +221,7 @@ impl Walk<'_> {
         table: Table,
         keys: u64,
         extents: &mut Vec<(Extent, String)>,
+        sums: &mut Vec<Sum>,
     ) -> Result<HashMap<u64, Known>> {
         let mut known = HashMap::new();
         let mut cursor = txn.seek(table, &[])?;
@@ -204,7 +230,10 @@ impl Walk<'_> {
                 self.problem(format!("a key of `{}` has {} bytes", table.name(), key.len()));
                 continue;
             };
-            match self.record(table, id, row, keys) {
+            if known.len().is_multiple_of(PULSE_ROWS) {
+                (self.pulse)();
+            }
+            match self.record(table, id, row, keys, sums) {
                 Ok((entry, extent)) => {
                     if let Some(extent) = extent {
                         extents.push((extent, format!("object {id:#x} {:?}", entry.name)));
@@ -227,8 +256,18 @@ impl Walk<'_> {
         id: u64,
         row: &[u8],
         keys: u64,
+        sums: &mut Vec<Sum>,
     ) -> Result<(Known, Option<Extent>)> {
         let record = Record::parse(row)?;
+        if record.checked != self.core.setup.checksums {
+            let (has, pool) = if record.checked { ("a", "no") } else { ("no", "some") };
+            fail!(Corrupt, "it has {has} checksum, and the pool keeps {pool}");
+        }
+        if let Stored::Contiguous { extent, nbytes, checksum: word } = record.stored
+            && self.core.setup.checksums
+        {
+            sums.push(Sum { oid: id, extent, nbytes, word });
+        }
         record.check()?;
         if (table == Table::Groups) != (record.class == Class::Group) {
             fail!(Corrupt, "{id:#x} has class {:?} in `{}`", record.class, table.name());

@@ -78,6 +78,11 @@ class Pool(Namespace):
         return self._pool.durability
 
     @property
+    def checksums(self) -> bool:
+        """Whether the pool keeps a checksum of every record and value, which `verify` compares."""
+        return self._pool.checksums
+
+    @property
     def devices(self) -> list[DeviceInfo]:
         """The devices: index, path, filesystem, durable, free bytes of each."""
         return self._pool.devices()
@@ -214,6 +219,8 @@ def create(  # noqa: PLR0917 - as the contract has it
     durability: str = "auto",
     prefault: bool = False,
     force: bool = False,
+    *,
+    checksums: bool = False,
     **index: Unpack[IndexSettings],
 ) -> Pool:
     """Create a pool at `path`, which is its first device, and open it for writing.
@@ -233,6 +240,9 @@ def create(  # noqa: PLR0917 - as the contract has it
         Allocate all of it now, and touch it.
     force
         Use a filesystem that is not known to carry a pool. Network filesystems are refused still.
+    checksums
+        Keep a checksum of every record and of every value, which `engram.verify` compares. A value
+        that is written in place has none from then until `flush`.
     **index
         How objects are indexed where their group does not say otherwise: `index="async"`, and what
         else `IndexSettings` has.
@@ -257,7 +267,10 @@ def create(  # noqa: PLR0917 - as the contract has it
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
     settings, full = check_settings(index), absolute(path)
-    pool = Pool(_engram.Pool.create(full, nbytes, others, durability, prefault, force))
+    made = _engram.Pool.create(
+        full, nbytes, others, durability, prefault, force, bool(checksums)
+    )
+    pool = Pool(made)
     try:
         _set_index(pool, settings)
     except EngramError:

@@ -71,6 +71,7 @@ impl NamespaceInfo {
 impl Pool {
     /// Creates a pool. `durability` is "auto", "process" or "system".
     #[staticmethod]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // as Python has them
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -79,6 +80,7 @@ impl Pool {
         durability: &str,
         prefault: bool,
         force: bool,
+        checksums: bool,
     ) -> Result<Self> {
         let durability = match durability {
             "auto" => None,
@@ -90,8 +92,7 @@ impl Pool {
                 )));
             }
         };
-        let options =
-            CreateOptions { size, devices, durability, prefault, force, checksums: false };
+        let options = CreateOptions { size, devices, durability, prefault, force, checksums };
         let engine = py
             .detach(move || engram_engine::Pool::create(&path, &options))
             .map_err(|e| of_pool(py, e))?;
@@ -141,6 +142,12 @@ impl Pool {
     #[getter]
     fn durability(&self) -> &'static str {
         self.engine.durability().as_str()
+    }
+
+    /// Whether the pool keeps checksums.
+    #[getter]
+    fn checksums(&self) -> bool {
+        self.engine.checksums()
     }
 
     /// The pool's devices.
@@ -222,6 +229,9 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
         ("groups", report.groups),
         ("objects", report.objects),
         ("attributes", report.attributes),
+        ("checked", report.checked),
+        ("checked_bytes", report.checked_bytes),
+        ("unchecked", report.unchecked),
         ("extents", report.extents),
         ("used", report.used),
         ("free", report.free),

@@ -26,6 +26,8 @@ pub(crate) struct Claim {
     memory: Option<Memory>,
     /// A scratch extent: the reservation ends with the claim.
     scratch: Option<Reserved>,
+    /// Whether others know it as one that may write (see `checksum`).
+    writing: bool,
 }
 
 impl Claim {
@@ -33,7 +35,20 @@ impl Claim {
     pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
         core.add_user();
         core.touched(extent);
-        Claim { core: Arc::clone(core), extent, hold, memory: Some(memory), scratch: None }
+        Claim {
+            core: Arc::clone(core),
+            extent,
+            hold,
+            memory: Some(memory),
+            scratch: None,
+            writing: false,
+        }
+    }
+
+    /// Notes that the lease knows it as one that may write.
+    pub(crate) fn writing(mut self) -> Self {
+        self.writing = true;
+        self
     }
 
     /// The extent.
@@ -49,6 +64,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        if self.writing {
+            self.core.end_writing(self.extent.offset);
+        }
         self.core.unpin(self.extent.offset, self.hold);
         if let Some(reserved) = self.scratch {
             self.core.give_back(reserved);
@@ -82,6 +100,11 @@ impl View {
     /// The first byte; valid for `len()` bytes as long as this view or a clone of it lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.claim.memory().as_ptr()
+    }
+
+    /// The checksum of what it shows now.
+    pub(crate) fn checksum(&self) -> u64 {
+        self.claim.memory().checksum(self.nbytes as u64)
     }
 
     /// The extent behind it.
@@ -174,7 +197,9 @@ impl Allocation {
             self.core.flush_extent(self.claim.extent(), self.nbytes)?;
         }
         step!("put.flushed");
-        let oid = self.core.link_reserved(&self.link, self.reserved, self.nbytes)?;
+        let checksum = self.core.checksum_of(self.claim.memory(), self.nbytes);
+        let value = (self.nbytes, checksum);
+        let oid = self.core.link_reserved(&self.link, self.reserved, value)?;
         step!("put.linked");
         self.published = true;
         Ok(oid)

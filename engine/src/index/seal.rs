@@ -74,7 +74,7 @@ impl Records {
                     short.extend_from_slice(entry.bytes);
                 }
             }
-            let record = Record { attrs: &short, dims: &[], origin: &[], ..record };
+            let record = Record { attrs: &short, dims: &[], origin: &[], checked: false, ..record };
             record.encode_to(&mut self.bytes);
         }
         self.spans.push((oid, self.bytes.len()));

@@ -12,7 +12,7 @@
 //! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
 //! | 200 | 4 | 1 once a writer has asked, until the owner has looked |
 //! | 1024 | 16 x 192 | locks: an id, and a mode (1 reads, 2 writes, 0 none); for messages only |
-//! | 4096 | 8 x 8192 | pins: offsets plus one, or zero |
+//! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; or zero |
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -31,7 +31,20 @@ const PINS_AT: usize = 4096;
 pub(crate) const LOCKS_LISTED: usize = 192;
 /// The size of a lease file.
 pub(crate) const LEASE_BYTES: u64 = (PINS_AT + PINS_MAX * 8) as u64;
+/// What is added to a pin whose owner may write to the extent. Offsets are multiples of 64.
+const WRITING: u64 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"ENGRLEAS");
+
+/// A pin, as it stands in a slot.
+pub(crate) fn pin_word(offset: u64, writing: bool) -> u64 {
+    offset + 1 + if writing { WRITING } else { 0 }
+}
+
+/// The offset that a slot pins, and whether its owner may write there; `None` for a free slot.
+pub(crate) fn pinned(word: u64) -> Option<(u64, bool)> {
+    let pin = word.checked_sub(1)?;
+    Some((pin & !WRITING, pin & WRITING != 0))
+}
 
 /// The first page of a lease file.
 #[repr(C)]

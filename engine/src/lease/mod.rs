@@ -48,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
 pub(crate) use locks::LockFile;
 pub use locks::LockMode;
@@ -126,6 +127,8 @@ struct Local {
     snapshots: Vec<(u64, u64)>,
     /// For each pinned offset its slot and how many views share it.
     pins: HashMap<u64, (usize, u32)>,
+    /// For each offset that views may write to, how many.
+    writers: HashMap<u64, u32>,
     /// Slots that were used and are free again.
     free_slots: Vec<usize>,
     /// Slots that were ever used.
@@ -365,7 +368,8 @@ impl Lease {
             }
         };
         local.pins.insert(offset, (slot, 1));
-        self.file.pins()[slot].store(offset + 1, Ordering::Release);
+        let writing = local.writers.contains_key(&offset);
+        self.file.pins()[slot].store(pin_word(offset, writing), Ordering::Release);
         // Readers of the list read the count after the age (acquire), so they see this slot.
         self.file.head().pins_used.store(local.slots_used as u64, Ordering::Release);
         Hold::Pinned
@@ -390,6 +394,38 @@ impl Lease {
                 }
             }
         }
+    }
+
+    /// A view that holds the extent at `offset` may write to it from now on; others see that.
+    pub(crate) fn begin_writing(&self, offset: u64) {
+        let mut local = self.lock();
+        let count = local.writers.entry(offset).or_default();
+        *count += 1;
+        if *count == 1
+            && let Some((slot, _)) = local.pins.get(&offset)
+        {
+            self.file.pins()[*slot].store(pin_word(offset, true), Ordering::Release);
+        }
+    }
+
+    /// That view goes, and with it its pin next; whether it was the last writer here.
+    pub(crate) fn end_writing(&self, offset: u64) -> bool {
+        let mut local = self.lock();
+        let Some(count) = local.writers.get_mut(&offset) else { return false };
+        *count -= 1;
+        if *count > 0 {
+            return false;
+        }
+        local.writers.remove(&offset);
+        if let Some((slot, _)) = local.pins.get(&offset) {
+            self.file.pins()[*slot].store(pin_word(offset, false), Ordering::Release);
+        }
+        true
+    }
+
+    /// Whether a view of this process may write to the extent at `offset`.
+    pub(crate) fn writes(&self, offset: u64) -> bool {
+        self.lock().writers.contains_key(&offset)
     }
 
     /// How many extents are pinned.

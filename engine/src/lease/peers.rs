@@ -10,6 +10,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::error::{Error, Kind, Result};
 use crate::extent::Floor;
+use crate::lease::file::pinned;
 use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX};
 
 struct Peer {
@@ -117,6 +118,29 @@ impl Peers {
         floor
     }
 
+    /// Whether another live process may be writing to the extent at `offset`. The caller holds the
+    /// writer lock: who becomes a writer looks at the record under it, after pinning. A fork moves
+    /// pins, as above.
+    pub(crate) fn others_write(
+        &mut self,
+        dir: &Path,
+        epoch: impl Fn() -> u64,
+        own: u64,
+        offset: u64,
+    ) -> Result<bool> {
+        loop {
+            let before = epoch();
+            self.refresh(dir, before, own)?;
+            let mut live = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
+            if live.any(|peer| writes(&peer.file, offset)) {
+                return Ok(true);
+            }
+            if epoch() == before {
+                return Ok(false);
+            }
+        }
+    }
+
     /// The leases whose process is gone, each locked now by us.
     pub(crate) fn dead(&mut self) -> Vec<Dead> {
         let mut dead = Vec::new();
@@ -199,10 +223,23 @@ fn add(floor: &mut Floor, file: &LeaseFile) {
     floor.age = floor.age.min(head.age.load(Ordering::Acquire));
     let used = head.pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
     for pin in &file.pins()[..used] {
-        if let Some(offset) = pin.load(Ordering::Acquire).checked_sub(1) {
+        if let Some((offset, _)) = pinned(pin.load(Ordering::Acquire)) {
             floor.pins.insert(offset);
         }
     }
+}
+
+/// Whether a lease pins this extent for writing, or may: one whose list is full keeps an age for
+/// what found no slot.
+fn writes(file: &LeaseFile, offset: u64) -> bool {
+    let head = file.head();
+    let used = head.pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
+    if used == PINS_MAX && head.age.load(Ordering::Acquire) != IDLE {
+        return true;
+    }
+    file.pins()[..used]
+        .iter()
+        .any(|pin| pinned(pin.load(Ordering::Acquire)) == Some((offset, true)))
 }
 
 /// Removes a file that a process made for a lease and did not live to name.

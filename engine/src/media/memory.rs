@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use super::map::Range;
 use super::{Medium, persist};
+use crate::checksum::Running;
+
+/// So much is copied out at once to be summed: it stays in the nearest cache.
+const PIECE: usize = 16 << 10;
 
 /// A piece of an attached range. It keeps the range mapped; that nobody else is given the same
 /// piece meanwhile is the allocator's promise, not this type's.
@@ -42,6 +46,30 @@ impl Memory {
         // SAFETY: the destination is attached and at least as long; `data` is borrowed private
         // memory, so the two do not overlap; other processes' accesses race as documented (P8).
         unsafe { persist::copy(self.as_ptr(), data.as_ptr(), data.len()) };
+    }
+
+    /// The checksum of the first `len` bytes, which others may be writing to meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub(crate) fn checksum(&self, len: u64) -> u64 {
+        assert!(len <= self.len, "{len} of {} bytes", self.len);
+        let mut piece = [0; PIECE];
+        let mut running = Running::new();
+        let mut done = 0;
+        while done < len as usize {
+            let count = PIECE.min(len as usize - done);
+            // SAFETY: the source is attached and ends at or before `len`; `piece` is this
+            // function's own. Bytes that another process writes meanwhile come as they are.
+            unsafe {
+                let from = self.as_ptr().wrapping_add(done);
+                std::ptr::copy_nonoverlapping(from, piece.as_mut_ptr(), count);
+            }
+            running.add(&piece[..count]);
+            done += count;
+        }
+        running.word()
     }
 
     /// Copies `data` to the start, on persistent memory so that it is durable on return; says

@@ -23,7 +23,7 @@ use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
-use crate::id::Gid;
+use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
@@ -153,6 +153,8 @@ pub(crate) struct Core {
     /// This core, once it is shared.
     pub(crate) me: OnceLock<Weak<Core>>,
     warm: Mutex<VecDeque<Extent>>,
+    /// What was flushed while writable views were about: offset of the extent → object.
+    pub(crate) owed: Mutex<HashMap<u64, Oid>>,
     users: AtomicUsize,
     sessions: AtomicUsize,
     /// The user that opened the realm: the owner of what this process makes.
@@ -298,6 +300,7 @@ impl Core {
             notices: Notices::default(),
             me: OnceLock::new(),
             warm: Mutex::default(),
+            owed: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),
             user: lease::user(),

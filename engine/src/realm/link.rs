@@ -95,6 +95,7 @@ impl<'a> Link<'a> {
             // Known once the parent is.
             index: IndexMode::default(),
             flags: Flags::default(),
+            checked: stamp.checksums,
             stored,
         }
     }

@@ -208,22 +208,27 @@ impl Realm {
     /// An object's value for reading, and the generation of its payload.
     pub fn payload(&self, oid: Oid) -> Result<(Payload, u32)> {
         let core = self.readable()?;
-        core.payload(self.at(), oid, false)
+        core.payload_at(self.at(), oid, false)
     }
 
     /// An object's value as memory of the pool where it lies in an extent. For writing it is put
     /// there first; an empty value stays inline.
     pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
         if !write {
-            return Ok(self.readable()?.payload(self.at(), oid, false)?.0);
+            return Ok(self.readable()?.payload_at(self.at(), oid, false)?.0);
         }
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
         loop {
-            match core.payload(None, oid, true)? {
+            match core.payload(oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
                     core.promote(oid, generation, &bytes)?;
                     step!("inplace.promoted");
+                }
+                (Payload::Extent(view), _) => {
+                    if core.take_checksum(oid, &view)? {
+                        return Ok(Payload::Extent(view));
+                    }
                 }
                 (payload, _) => return Ok(payload),
             }
@@ -235,8 +240,11 @@ impl Realm {
     /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
-        match core.payload(None, oid, false) {
-            Ok((Payload::Extent(view), _)) => core.flush_view(&view),
+        match core.payload(oid, false) {
+            Ok((Payload::Extent(view), _)) => {
+                core.flush_view(&view)?;
+                core.set_checksum(oid, &view)
+            }
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
         }
@@ -255,7 +263,12 @@ pub(crate) fn gone_is_busy(error: crate::error::Error) -> crate::error::Error {
 
 impl Core {
     /// The value and its generation: inline ones copied, others pinned.
-    pub(crate) fn payload(
+    pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
+        self.payload_at(None, oid, write)
+    }
+
+    /// The same at a snapshot, if there is one.
+    pub(crate) fn payload_at(
         self: &Arc<Self>,
         at: Option<&At>,
         oid: Oid,
@@ -303,7 +316,11 @@ impl Core {
         step!("view.pinned");
         drop(look);
         step!("view.looked");
-        let claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        let mut claim = Claim::new(self, extent, hold, inside.arena().memory(extent));
+        if write && self.setup.checksums {
+            inside.lease().begin_writing(extent.offset);
+            claim = claim.writing();
+        }
         Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | `checked` | checksums of values that are written in place |
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
@@ -17,6 +18,7 @@
 //! | `query` | queries |
 //! | `snapshot` | snapshots that are held, and when they are given up |
 
+mod checked;
 mod commit;
 mod core;
 mod drainer;

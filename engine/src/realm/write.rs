@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::attrs::{self, Value};
 use crate::batch::{self, Batch, Overlay};
 use crate::catalog::{Headroom, Table};
+use crate::checksum;
 use crate::error::Result;
 use crate::extent::{Allocation, View};
 use crate::fail;
@@ -248,9 +249,10 @@ impl Realm {
 
 impl Stamp {
     /// This user, now: in ns, of whole microseconds, so that what a handle gives is what is there.
-    pub(crate) fn now(owner: u32) -> Self {
+    pub(crate) fn now(owner: u32, checksums: bool) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Stamp { owner, now: since.map_or(0, |d| d.as_micros() as i64 * 1000) }
+        let now = since.map_or(0, |d| d.as_micros() as i64 * 1000);
+        Stamp { owner, now, checksums }
     }
 }
 
@@ -287,7 +289,7 @@ fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
 
 impl Core {
     fn stamp(&self) -> Stamp {
-        Stamp::now(self.user)
+        Stamp::now(self.user, self.setup.checksums)
     }
 
     fn link_of<'a>(
@@ -332,9 +334,9 @@ impl Core {
         self: &Arc<Self>,
         link: &Link<'_>,
         reserved: Reserved,
-        nbytes: u64,
+        (nbytes, checksum): (u64, u64),
     ) -> Result<Oid> {
-        let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
+        let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum };
         self.link(link, stored, Some(reserved))
     }
 
@@ -388,7 +390,10 @@ impl Core {
             claim.memory().write(data);
         }
         step!("replace.copied");
-        let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum: 0 };
+        // One that is promoted is about to be written to.
+        let checksum =
+            if promote { checksum::NONE } else { self.checksum_of(claim.memory(), nbytes) };
+        let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum };
         let flushed = if durable { Ok(()) } else { self.flush_extent(reserved.extent, nbytes) };
         let swapped = flushed
             .inspect(|()| {

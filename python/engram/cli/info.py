@@ -147,6 +147,7 @@ def _pool_facts(pool: Pool) -> dict[str, Any]:
         "size": pool.size,
         "used": pool.used,
         "durability": pool.durability,
+        "checksums": pool.checksums,
         "devices": [
             {"path": str(d.path), "filesystem": d.filesystem, "free": d.free} for d in pool.devices
         ],

@@ -19,7 +19,7 @@ from engram.size import human
 if TYPE_CHECKING:
     from engram.index import IndexSettings
 
-_IN_BYTES = {"used", "free", "pending", "arena"}
+_IN_BYTES = {"used", "free", "pending", "arena", "checked_bytes"}
 _SURVIVES = {
     "process": "survives the death of any process, not a power cut",
     "system": "survives a power cut too",
@@ -59,6 +59,10 @@ def create(
             "--prefault", help="Take all of the space now, and touch it, so that writing is fast."
         ),
     ] = False,
+    checksums: Annotated[
+        bool,
+        typer.Option("--checksums", help="Keep checksums of all values, for `verify` to compare."),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Accept a filesystem that has not been tried.")
     ] = False,
@@ -74,6 +78,7 @@ def create(
         durability=durability.value,
         prefault=prefault,
         force=force,
+        checksums=checksums,
         **settings,
     ) as made:
         terminal.say(

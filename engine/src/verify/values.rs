@@ -1,0 +1,160 @@
+//! Values: those that have a checksum are read and compared.
+//!
+//! They are read from the files, not through a mapping: a file that has lost its end is an error
+//! then, and no signal. What is written in place meanwhile has its checksum taken away first (see
+//! `checksum`), so a value that differs counts only if its row is still the same afterwards.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use super::{Known, Walk};
+use crate::catalog::{ReadTxn, Table};
+use crate::checksum::{self, Running};
+use crate::error::{Error, Result};
+use crate::extent::{Extent, Span};
+use crate::fail;
+use crate::group::DEPTH_MAX;
+use crate::id::{Oid, id_key};
+use crate::object::{Record, Stored};
+use crate::realm::Core;
+use crate::rows::Snapshot;
+
+/// So much is read at once.
+const PIECE: usize = 1 << 20;
+
+/// The files of an arena, to be read without mapping them.
+pub(crate) struct SpanFiles {
+    spans: Vec<(Extent, PathBuf, Result<File>)>,
+}
+
+impl SpanFiles {
+    /// Opens the files of these ranges; one that does not open is an error where it is needed.
+    pub(crate) fn open(spans: impl Iterator<Item = (Extent, PathBuf)>) -> Self {
+        let open = |path: &PathBuf| {
+            let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+            let opened = File::options().read(true).custom_flags(flags).open(path);
+            opened.map_err(|e| Error::os(format!("opening {}", path.display()), &e))
+        };
+        let spans = spans.map(|(range, path)| {
+            let file = open(&path);
+            (range, path, file)
+        });
+        SpanFiles { spans: spans.collect() }
+    }
+
+    /// Reads `nbytes` from `offset` of the arena on, piece by piece.
+    pub(crate) fn read(
+        &self,
+        mut offset: u64,
+        nbytes: u64,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut piece = vec![0; PIECE.min(nbytes as usize)];
+        let mut left = nbytes;
+        while left > 0 {
+            let span = self
+                .spans
+                .iter()
+                .find(|(range, ..)| range.offset <= offset && offset - range.offset < range.len);
+            let Some((range, path, file)) = span else {
+                fail!(Corrupt, "byte {offset} of the arena is in no span")
+            };
+            let file = file.as_ref().map_err(Clone::clone)?;
+            let at = offset - range.offset;
+            let count = left.min(range.len - at).min(PIECE as u64);
+            let part = &mut piece[..count as usize];
+            file.read_exact_at(part, at).map_err(|e| {
+                Error::os(format!("reading {count} bytes at {at} of {}", path.display()), &e)
+            })?;
+            take(part)?;
+            offset += count;
+            left -= count;
+        }
+        Ok(())
+    }
+
+    /// The checksum word of a value.
+    pub(crate) fn checksum(&self, extent: Extent, nbytes: u64) -> Result<u64> {
+        let mut running = Running::new();
+        self.read(extent.offset, nbytes, |piece| {
+            running.add(piece);
+            Ok(())
+        })?;
+        Ok(running.word())
+    }
+}
+
+/// A value in an extent, to be compared.
+pub(super) struct Sum {
+    pub oid: Oid,
+    pub extent: Extent,
+    pub nbytes: u64,
+    pub word: u64,
+}
+
+impl Walk<'_> {
+    /// Compares every value that has a checksum with its bytes. The snapshot keeps the extents.
+    pub(super) fn values(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        sums: &[Sum],
+        objects: &HashMap<u64, Known>,
+        groups: &HashMap<u64, Known>,
+    ) -> Result<()> {
+        let core = self.core;
+        let spans = Span::all(&mut Snapshot(txn))?;
+        let files = spans.iter().filter_map(|span| Some((span.range, core.span_path(*span).ok()?)));
+        let files = SpanFiles::open(files);
+        for sum in sums {
+            if !checksum::is_checksum(sum.word) {
+                self.report.unchecked += 1;
+                continue;
+            }
+            let found = files.checksum(sum.extent, sum.nbytes);
+            self.report.checked += 1;
+            self.report.checked_bytes += sum.nbytes;
+            (self.pulse)();
+            if found.as_ref().is_ok_and(|word| *word == sum.word) || !still_so(core, sum)? {
+                continue;
+            }
+            let what = match found {
+                Ok(_) => "its bytes are not those of its checksum".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let (path, at) = (path_of(sum.oid, objects, groups), sum.extent.offset);
+            self.problem(format!(
+                "object {:#x} {path:?}: the value of {} bytes at {at} of the arena is damaged: \
+                 {what}",
+                sum.oid, sum.nbytes
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an object's row still says the same of its value.
+fn still_so(core: &Core, sum: &Sum) -> Result<bool> {
+    let inside = core.enter()?;
+    let txn = inside.read()?;
+    let Some(row) = txn.get(Table::Objects, &id_key(sum.oid))? else { return Ok(false) };
+    let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored else {
+        return Ok(false);
+    };
+    Ok((extent, nbytes, checksum) == (sum.extent, sum.nbytes, sum.word))
+}
+
+/// The path of an object, as far as there are groups above it.
+fn path_of(oid: Oid, objects: &HashMap<u64, Known>, groups: &HashMap<u64, Known>) -> String {
+    let Some(known) = objects.get(&oid) else { return String::new() };
+    let mut names = vec![known.name.as_str()];
+    let mut above = groups.get(&known.parent);
+    for _ in 0..DEPTH_MAX {
+        let Some(group) = above.filter(|group| group.parent != 0) else { break };
+        names.push(&group.name);
+        above = groups.get(&group.parent);
+    }
+    names.reverse();
+    names.join("/")
+}
