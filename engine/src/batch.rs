@@ -42,6 +42,8 @@ pub(crate) struct Overlay {
     touched: BTreeMap<Oid, Touch>,
     /// Whether there were settings of the index at the first look.
     settings: Option<bool>,
+    /// Whether anything was read-only then.
+    read_only: Option<bool>,
     /// Extents of rows from below that the list removes.
     released: Vec<Extent>,
     /// Reservations that rows of the list point to.
@@ -329,6 +331,9 @@ impl Overlay {
         if self.settings == Some(false) && rows.has_index_settings()? {
             return conflict(Table::IndexSettings, &[]);
         }
+        if self.read_only == Some(false) && rows.has_read_only()? {
+            return conflict(Table::ReadOnly, &[]);
+        }
         for table in Table::ALL {
             for row in self.layers[table as usize].in_order() {
                 let Some(guard) = row.guard else { continue };
@@ -498,6 +503,17 @@ impl Rows for Layered<'_> {
             self.over.settings = Some(there);
         }
         Ok(there)
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        let known = match self.over.read_only.filter(|_| self.guarding) {
+            Some(known) => known,
+            None => self.below()?.has_read_only()?,
+        };
+        if self.guarding {
+            self.over.read_only = Some(known);
+        }
+        Ok(known || !self.layer(Table::ReadOnly).is_empty())
     }
 }
 

@@ -10,7 +10,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
-use crate::namespace::make_folder;
+use crate::fail;
+use crate::namespace::{STICKY, make_folder};
+use crate::scope::Scope;
 
 const ROOT: u32 = 0;
 
@@ -25,29 +27,89 @@ pub(crate) fn hand_over(file: &File, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folder of a realm's spans on a device, with the realm's own owner, group and mode.
-/// It is made with the namespace, by its owner: a group that may write in the realm need not be
-/// allowed to make folders on the device.
-pub(crate) fn make_for_spans(realm: &Path, folder: &Path) -> Result<()> {
-    if folder.is_dir() {
+/// Makes what a namespace has on a device: its folder, which admits whom the namespace's own admits,
+/// and in it the one for private realms. They are made with the namespace, by its owner: a group
+/// that may write in the realm need not be allowed to make folders on the device.
+pub(crate) fn make_for_namespace(namespace: &Path, outer: &Path) -> Result<()> {
+    let private = outer.join(Scope::Private.as_str());
+    if private.is_dir() {
         return Ok(());
     }
-    let outer = folder.parent().expect("<device>/<uuid>/<namespace>/shared");
-    for above in [outer.parent().expect("as above"), outer] {
-        match make_folder(above, 0o755) {
-            Err(error) if error.kind() == Kind::Exists => {}
-            made => made.and_then(|()| like(above, above.parent().expect("as above"), 0o755))?,
-        }
+    let above = outer.parent().expect("<device>/<uuid>/<namespace>");
+    let meta = fs::metadata(namespace)
+        .map_err(|e| Error::os(format!("looking at {}", namespace.display()), &e))?;
+    let made = |folder: &Path| match make_folder(folder, 0o700) {
+        Err(error) if error.kind() == Kind::Exists => Ok(false),
+        made => made.map(|()| true),
+    };
+    if made(above)? {
+        like(above, above.parent().expect("as above"), 0o755)?;
     }
+    if made(outer)? {
+        give_to_group(outer, meta.gid())?;
+        like(outer, namespace, meta.mode() & 0o7777)?;
+    }
+    if made(&private)? {
+        like(&private, namespace, STICKY)?;
+    }
+    Ok(())
+}
+
+/// Makes the folder of a realm's spans on a device, with the realm's own owner, group and mode.
+pub(crate) fn make_for_spans(realm: &Path, folder: &Path) -> Result<()> {
     let meta = fs::metadata(realm)
         .map_err(|e| Error::os(format!("looking at {}", realm.display()), &e))?;
     match make_folder(folder, 0o700) {
         Err(error) if error.kind() == Kind::Exists => return Ok(()),
         made => made?,
     }
-    chown(folder, None, Some(meta.gid()))
-        .map_err(|e| Error::os(format!("giving {} to its group", folder.display()), &e))?;
+    give_to_group(folder, meta.gid())?;
     like(folder, realm, meta.mode() & 0o7777)
+}
+
+fn give_to_group(folder: &Path, group: u32) -> Result<()> {
+    chown(folder, None, Some(group))
+        .map_err(|e| Error::os(format!("giving {} to its group", folder.display()), &e))
+}
+
+/// Whether this is a real folder, and the user's.
+pub(crate) fn belongs_to(folder: &Path, user: u32) -> bool {
+    fs::symlink_metadata(folder).is_ok_and(|meta| meta.is_dir() && meta.uid() == user)
+}
+
+/// Whether a user's own folder is there, in a place where anybody may have put something: a real
+/// folder, the user's, and closed to others. Anything else is refused.
+pub(crate) fn check_own(folder: &Path, user: u32) -> Result<bool> {
+    let shown = folder.display();
+    let meta = match fs::symlink_metadata(folder) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(Error::os(format!("looking at {shown}"), &e)),
+    };
+    if !meta.is_dir() || meta.uid() != user {
+        let what = if meta.is_symlink() {
+            "a symbolic link"
+        } else if meta.is_dir() {
+            "a folder"
+        } else {
+            "a file"
+        };
+        fail!(
+            Access,
+            "{shown} should be the private folder of user {user}, and is {what} that user {} has \
+             put there: have that user, or the namespace's owner, take it away",
+            meta.uid()
+        );
+    }
+    if meta.mode() & 0o077 != 0 {
+        fail!(
+            Access,
+            "{shown} is open to others (mode {:#o}), and must be private: close it (chmod 700), and \
+             think of who may have looked or written there",
+            meta.mode() & 0o7777
+        );
+    }
+    Ok(true)
 }
 
 /// Gives a folder that root has made the owner of another one, and the mode.

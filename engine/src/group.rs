@@ -14,7 +14,9 @@ use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
 use crate::object::{Class, Flags, Record, Stored};
+use crate::protect;
 use crate::rows::{Reserved, Rows, RowsMut};
+use crate::scope::Scope;
 
 /// All that is known of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,8 @@ pub struct GroupInfo {
     pub modified: i64,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
+    /// Who sees it.
+    pub scope: Scope,
 }
 
 /// A chain of groups longer than any that somebody would make is a loop on media.
@@ -143,6 +147,9 @@ fn make_parents(
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<Gid> {
+    if let Some(first) = missing.first() {
+        protect::refuse_new(rows, group, first.as_str())?;
+    }
     for name in missing {
         let gid = new_id();
         put_group(rows, gid, group, name.as_str(), stamp, &[], &[])?;
@@ -218,6 +225,7 @@ pub(crate) fn create(
     let name = target.path.last.as_str();
     match child(rows, parent, name)? {
         None => {
+            protect::refuse_new(rows, parent, name)?;
             let gid = new_id();
             put_group(rows, gid, parent, name, stamp, attrs, origin)?;
             Ok(gid)
@@ -251,9 +259,12 @@ pub(crate) fn link(
     let parent = ensure_parent(rows, target, stamp, new_id)?;
     let name = target.path.last.as_str();
     match child(rows, parent, name)? {
-        Some(Member::Object(old)) if overwrite => remove_object(rows, old)?,
+        Some(Member::Object(old)) if overwrite => {
+            protect::refuse(rows, Member::Object(old))?;
+            remove_object(rows, old)?;
+        }
         Some(member) => return taken(name, member),
-        None => {}
+        None => protect::refuse_new(rows, parent, name)?,
     }
     let index = match new.index {
         Some(index) => index,
@@ -261,6 +272,9 @@ pub(crate) fn link(
     };
     let record = Record { parent, name, index, ..new.record };
     rows.put_record(Table::Objects, &id_key(new.oid), &record)?;
+    if record.flags.read_only {
+        protect::note(rows, Member::Object(new.oid), true)?;
+    }
     step!("link.recorded");
     rows.index(new.oid, Touch::New(index))?;
     rows.put(
@@ -277,23 +291,29 @@ pub(crate) fn link(
 /// Whether `link` would be refused now; asked before bulk data is copied.
 pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: bool) -> Result<()> {
     let (group, missing) = reach(rows, target)?;
+    let name = target.path.last.as_str();
     if !missing.is_empty() {
-        return Ok(());
+        return protect::refuse_new(rows, group, name);
     }
-    match child(rows, group, target.path.last.as_str())? {
-        None => Ok(()),
-        Some(Member::Object(_)) if overwrite => Ok(()),
-        Some(member) => taken(target.path.last.as_str(), member),
+    match child(rows, group, name)? {
+        None => protect::refuse_new(rows, group, name),
+        Some(old @ Member::Object(_)) if overwrite => protect::refuse(rows, old),
+        Some(member) => taken(name, member),
     }
 }
 
 fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
     let key = id_key(oid);
-    let (extent, index) = match rows.get(Table::Objects, &key)? {
-        Some(row) => Record::parse(&row).map(|record| (record.extent(), record.index))?,
+    let (extent, index, flags) = match rows.get(Table::Objects, &key)? {
+        Some(row) => {
+            Record::parse(&row).map(|record| (record.extent(), record.index, record.flags))?
+        }
         None => fail!(Corrupt, "a name stands for object {oid:#x}, which has no record"),
     };
     rows.remove(Table::Objects, &key)?;
+    if flags.read_only {
+        protect::note(rows, Member::Object(oid), false)?;
+    }
     rows.index(oid, Touch::Gone(index))?;
     match extent {
         Some(extent) => rows.release(extent),
@@ -303,6 +323,9 @@ fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
 
 fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;
+    if rows.has_read_only()? && rows.has(Table::ReadOnly, &id_key(gid))? {
+        protect::note(rows, Member::Group(gid), false)?;
+    }
     if rows.has_index_settings()? && rows.has(Table::IndexSettings, &id_key(gid))? {
         rows.remove(Table::IndexSettings, &id_key(gid))?;
         mode_cache::changed(rows)?;
@@ -313,12 +336,18 @@ fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
 /// Deletes a member: an object, or a group with all that is in it.
 pub(crate) fn delete(rows: &mut impl RowsMut, target: &Target<'_>, text: &str) -> Result<()> {
     let (parent, member) = require(rows, target, text)?;
+    protect::refuse_deletion(rows, member)?;
     rows.remove(Table::Names, NameKey::new(parent, target.path.last.as_str()).as_bytes())?;
     step!("delete.unnamed");
-    let mut groups = match member {
-        Member::Object(oid) => return remove_object(rows, oid),
-        Member::Group(gid) => vec![gid],
-    };
+    match member {
+        Member::Object(oid) => remove_object(rows, oid),
+        Member::Group(gid) => delete_tree(rows, gid),
+    }
+}
+
+/// Deletes a group, whose name is gone already, with all that is in it.
+pub(crate) fn delete_tree(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
+    let mut groups = vec![gid];
     while let Some(gid) = groups.pop() {
         let mut from = NameKey::new(gid, "").as_bytes().to_vec();
         while let Some((mut key, row)) = rows.first_from(Table::Names, &from)? {
@@ -360,6 +389,8 @@ pub(crate) fn rename(
     {
         return if there == member { Ok(()) } else { taken(name, there) };
     }
+    protect::refuse(rows, member)?;
+    protect::refuse_new(rows, reached, name)?;
     if let Member::Group(moved) = member {
         let (mut above, mut steps) = (reached, 0);
         while above != 0 {
@@ -434,6 +465,7 @@ pub(crate) fn annotate(
     changes: &[(KeyId, Option<&Value>)],
     stamp: Stamp,
 ) -> Result<()> {
+    protect::refuse(rows, member)?;
     let (row, index) = with_record(rows, member, |record| {
         let attrs = attrs::merge(record.attrs, changes)?;
         let row = Record { attrs: &attrs, modified: stamp.now, ..*record }.encode();
@@ -450,6 +482,7 @@ pub(crate) fn annotate(
 /// Replaces what is kept beside a group for export.
 pub(crate) fn keep_origin(rows: &mut impl RowsMut, gid: Gid, origin: &[u8]) -> Result<()> {
     let member = Member::Group(gid);
+    protect::refuse(rows, member)?;
     let row = with_record(rows, member, |record| Ok(Record { origin, ..*record }.encode()))?;
     let (table, key) = table_of(member);
     rows.put(table, &key, &row)
@@ -499,7 +532,7 @@ pub(crate) fn members(
     Ok(found)
 }
 
-/// The info of a group's record.
+/// The info of a group's record; whose realm that is of says the scope.
 pub(crate) fn info(gid: Gid, record: &Record<'_>) -> GroupInfo {
     GroupInfo {
         gid,
@@ -509,5 +542,6 @@ pub(crate) fn info(gid: Gid, record: &Record<'_>) -> GroupInfo {
         created: record.created,
         modified: record.modified,
         origin: record.origin.to_vec(),
+        scope: Scope::default(),
     }
 }

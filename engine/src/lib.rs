@@ -21,11 +21,13 @@ mod id;
 mod index;
 mod lease;
 pub mod media;
+mod mirror;
 mod name;
 mod namespace;
 mod object;
 mod pool;
 mod process;
+mod protect;
 pub mod query;
 mod realm;
 mod rows;
@@ -44,13 +46,15 @@ pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
 pub use lease::LockMode;
-pub use namespace::NamespaceInfo;
+pub use namespace::{Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
 pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
     SegmentExplanation,
 };
-pub use realm::{Found, Lock, Mode, Payload, Realm, Space};
+pub use realm::{
+    CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
+};
 pub use scope::Scope;
 pub use verify::Report;

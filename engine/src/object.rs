@@ -17,6 +17,7 @@ use crate::fail;
 use crate::id::{Gid, Oid};
 use crate::index::IndexMode;
 use crate::name::NAME_BYTES_MAX;
+use crate::scope::Scope;
 use crate::varint;
 
 /// The record format that this engine writes.
@@ -458,6 +459,10 @@ pub struct Placement {
     pub device: Option<u32>,
     /// When to index it; `None` for what holds in its group.
     pub index: Option<IndexMode>,
+    /// Whether it is read-only from the beginning.
+    pub read_only: bool,
+    /// Who sees it; `None` for who sees its group. A realm takes no notice: it has one scope.
+    pub scope: Option<Scope>,
 }
 
 /// All that is known of an object without its value.
@@ -493,11 +498,13 @@ pub struct ObjectInfo {
     pub inline: bool,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
+    /// Who sees it.
+    pub scope: Scope,
 }
 
 impl ObjectInfo {
-    /// The info of a record.
-    pub(crate) fn of(oid: Oid, record: &Record<'_>) -> Result<Self> {
+    /// The info of a record, in a realm of this scope.
+    pub(crate) fn of(oid: Oid, record: &Record<'_>, scope: Scope) -> Result<Self> {
         Ok(ObjectInfo {
             oid,
             class: record.class,
@@ -518,6 +525,7 @@ impl ObjectInfo {
             index: record.index,
             inline: matches!(record.stored, Stored::Inline(_)),
             origin: record.origin.to_vec(),
+            scope,
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::fail;
 use crate::media::filesystem::{self, Mount};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
-use crate::realm::{Mode, Realm};
+use crate::realm::{Mode, Realm, Setup};
 use crate::session::Session;
 use crate::turn::Turn;
 
@@ -168,7 +168,7 @@ impl Pool {
         }
         let mode = if file.read_only.is_empty() { mode } else { Mode::Read };
         let pool = Pool { path: path.clone(), file, mount, session: Session::new(mode) };
-        match pool.realm(namespace::DEFAULT) {
+        match pool.namespace(namespace::DEFAULT) {
             Ok(_) => {}
             // A pool whose default namespace is another's is still a pool.
             Err(error) if error.kind() == Kind::Access && pool.has_others() => {}
@@ -198,6 +198,9 @@ impl Pool {
                 (PoolFile::load(path, marker)?, marker)
             }
         };
+        for name in namespace::names(path).unwrap_or_default() {
+            namespace::refuse_others(&namespace::place(path, &name), &name)?;
+        }
         refuse_users(path)?;
         let away = path.join(DESTROYING);
         fs::rename(path.join(marker), &away)
@@ -209,7 +212,8 @@ impl Pool {
             return Err(error);
         }
         for name in namespace::names(path).unwrap_or_default() {
-            process::detach(&namespace::realm_folder(path, &name));
+            let realms = namespace::realm_folders(&namespace::place(path, &name));
+            realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
         }
         for device in &file.devices {
             let spans = device.join(&file.uuid);
@@ -314,9 +318,18 @@ impl Pool {
         if !self.is_open() {
             fail!(Argument, "the pool {} is closed: open it again", self.path.display());
         }
-        let setup = namespace::setup(&self.path, &self.file, self.mount.clone(), name)?;
+        self.open_realm(namespace::setup(&self.path, &self.file, self.mount.clone(), name)?)
+    }
+
+    /// A handle on a realm of the pool.
+    pub(crate) fn open_realm(&self, setup: Setup) -> Result<Realm> {
         let core = self.session.core(setup)?;
         Ok(Realm::new(core, Arc::clone(&self.session)))
+    }
+
+    /// What opening a realm of the pool takes: its folder, its description, what it lies on.
+    pub(crate) fn parts(&self) -> (&Path, &PoolFile, &Mount) {
+        (&self.path, &self.file, &self.mount)
     }
 
     /// Makes a namespace and opens it.
@@ -347,11 +360,13 @@ impl Pool {
         self.writable()?;
         let _turn = Turn::take(&self.path)?;
         let file = PoolFile::read(&self.path)?;
-        let realm = namespace::realm_folder(&self.path, name);
-        let removed = namespace::remove(&self.path, &file, name, || self.session.forget(&realm));
-        if removed.is_err() && realm.is_dir() {
-            // This session's handles go on, if something in this process still uses the realm.
-            let _ = self.realm(name);
+        let place = namespace::place(&self.path, name);
+        let removed = namespace::remove(&self.path, &file, name, |realms| {
+            realms.iter().try_for_each(|realm| self.session.forget(realm))
+        });
+        if removed.is_err() && place.is_dir() {
+            // This session's handles go on, if something in this process still uses the realms.
+            let _ = self.namespace(name);
         }
         removed
     }
@@ -492,9 +507,15 @@ fn refuse_users(path: &Path) -> Result<()> {
         names => names?,
     };
     for name in names {
-        let users = namespace::users(&namespace::realm_folder(path, &name))?;
-        if !users.is_empty() {
-            fail!(Busy, "{} is open in process {users:?}: close it there first", path.display());
+        for realm in namespace::realm_folders(&namespace::place(path, &name))? {
+            let users = namespace::users(&realm)?;
+            if !users.is_empty() {
+                fail!(
+                    Busy,
+                    "{} is open in process {users:?}: close it there first",
+                    path.display()
+                );
+            }
         }
     }
     Ok(())

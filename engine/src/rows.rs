@@ -31,6 +31,34 @@ pub(crate) trait Rows {
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>>;
     /// Whether there are any settings of the index: most realms have none, and look no further.
     fn has_index_settings(&mut self) -> Result<bool>;
+    /// Whether anything is read-only: in most realms nothing is.
+    fn has_read_only(&mut self) -> Result<bool>;
+}
+
+impl<R: Rows + ?Sized> Rows for &mut R {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        (**self).get(table, key)
+    }
+
+    fn glance(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        (**self).glance(table, key)
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        (**self).has(table, key)
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        (**self).first_from(table, from)
+    }
+
+    fn has_index_settings(&mut self) -> Result<bool> {
+        (**self).has_index_settings()
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        (**self).has_read_only()
+    }
 }
 
 /// What can be changed.
@@ -78,5 +106,9 @@ impl Rows for Snapshot<'_, '_> {
     }
     fn has_index_settings(&mut self) -> Result<bool> {
         Ok(self.0.entries(Table::IndexSettings)? > 0)
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        Ok(self.0.entries(Table::ReadOnly)? > 0)
     }
 }

@@ -5,7 +5,8 @@
 //! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`); checksums, where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
+//! agrees with the records (see `index`), and so does the list of what is read-only; checksums,
+//! where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
 //! process that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
@@ -32,7 +33,7 @@ use crate::namespace;
 use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
-use crate::realm::{Core, Purpose, boot_id, meta_u64};
+use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
 use values::Sum;
 
 /// What a walk found.
@@ -40,7 +41,7 @@ use values::Sum;
 pub struct Report {
     /// What does not agree; empty for a sound pool.
     pub problems: Vec<String>,
-    /// Namespaces that this user may not open.
+    /// Namespaces, and private realms in them, that this user may not open.
     pub skipped: Vec<String>,
     /// Namespaces walked.
     pub namespaces: u64,
@@ -75,7 +76,7 @@ const PULSE_ROWS: usize = 1024;
 const PROBLEMS_MAX: usize = 1000;
 
 impl Pool {
-    /// Walks every namespace of the pool at `path` that this user may open.
+    /// Walks every realm of the pool at `path` that this user may open.
     ///
     /// A sound realm that nobody else has open is then fit for use again, if a failed sync or a
     /// restart of the machine had closed it.
@@ -91,35 +92,45 @@ impl Pool {
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         for name in namespace::names(path)? {
-            let opened = namespace::setup(path, &file, mount.clone(), &name)
-                .and_then(|setup| process::core_of(setup, Purpose::Verify));
-            let core = match opened {
-                Ok(core) => core,
-                Err(error) if error.kind() == Kind::Access => {
-                    report.skipped.push(name);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let before = report.problems.len();
-            let mut walk = Walk {
-                core: &core,
-                name: &name,
-                report: &mut report,
-                leases: HashSet::new(),
-                pulse,
-            };
-            let walked = walk.run();
-            if let Err(error) = walked {
-                report.problems.push(format!("namespace {name:?}: {error}"));
+            let shared = namespace::setup(path, &file, mount.clone(), &name);
+            if report.realm(name.clone(), shared, pulse)? {
+                report.namespaces += 1;
             }
-            report.namespaces += 1;
-            let sound = report.problems.len() == before;
-            let readmitted = if sound { readmit(&core) } else { Ok(()) };
-            core.remove_session();
-            readmitted?;
+            for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
+                report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
+            }
         }
         Ok(report)
+    }
+}
+
+impl Report {
+    /// Walks a realm; `false` if this user may not open it.
+    fn realm(
+        &mut self,
+        name: String,
+        setup: Result<Setup>,
+        pulse: &mut dyn FnMut(),
+    ) -> Result<bool> {
+        let core = match setup.and_then(|setup| process::core_of(setup, Purpose::Verify)) {
+            Ok(core) => core,
+            Err(error) if error.kind() == Kind::Access => {
+                self.skipped.push(name);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let before = self.problems.len();
+        let leases = HashSet::new();
+        let mut walk = Walk { core: &core, name: &name, report: self, leases, pulse };
+        let walked = walk.run();
+        if let Err(error) = walked {
+            self.problems.push(format!("namespace {name:?}: {error}"));
+        }
+        let sound = self.problems.len() == before;
+        let readmitted = if sound { readmit(&core) } else { Ok(()) };
+        core.remove_session();
+        readmitted.map(|()| true)
     }
 }
 
@@ -153,6 +164,7 @@ struct Known {
     parent: Gid,
     name: String,
     named: bool,
+    read_only: bool,
 }
 
 impl Walk<'_> {
@@ -175,6 +187,7 @@ impl Walk<'_> {
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
         self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
+        self.read_only(txn, &groups, &objects)?;
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;
@@ -280,7 +293,12 @@ impl Walk<'_> {
             }
             self.report.attributes += 1;
         }
-        let entry = Known { parent: record.parent, name: record.name.to_owned(), named: false };
+        let entry = Known {
+            parent: record.parent,
+            name: record.name.to_owned(),
+            named: false,
+            read_only: record.flags.read_only,
+        };
         Ok((entry, record.extent()))
     }
 

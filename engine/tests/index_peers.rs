@@ -39,7 +39,7 @@ fn change(realm: &Realm, random: &mut Random, own: &str) {
             let count = random.below(5);
             let attrs = (0..count).map(|key| (format!("k{key}"), value(random))).collect();
             let mode = [IndexMode::Sync, IndexMode::Async][usize::from(random.below(4) == 0)];
-            let place = Placement { overwrite: true, device: None, index: Some(mode) };
+            let place = Placement { overwrite: true, index: Some(mode), ..Placement::default() };
             let new = NewObject { attrs, ..floats(&[1]) };
             realm.put(realm.root(), &name, &new, &[1; 8], place).unwrap();
         }

@@ -5,7 +5,7 @@ mod common;
 use common::{Fixture, alone, attach, deadline, floats, fork, sound};
 use engram_engine::{IndexMode, IndexSettings, Mode, Placement, Realm};
 
-const LATER: Placement = Placement { overwrite: true, device: None, index: Some(IndexMode::Async) };
+const LATER: Placement = Placement { index: Some(IndexMode::Async), ..common::OVER };
 
 fn put_later(realm: &Realm, from: u64, count: u64) {
     for index in from..from + count {

@@ -157,7 +157,7 @@ fn member(realm: &Realm, path: &str) -> Result<Member> {
 
 fn perform(realm: &Realm, op: &Op) -> Result<()> {
     let root = realm.root();
-    let place = |overwrite: bool| Placement { overwrite, device: None, index: None };
+    let place = |overwrite: bool| Placement { overwrite, ..Placement::default() };
     let new = |len: usize| floats(&[len as u64 / 8]);
     match op {
         Op::Put { path, len, byte, overwrite } => {
@@ -209,7 +209,7 @@ fn perform(realm: &Realm, op: &Op) -> Result<()> {
 fn replace_anew(realm: &Realm, path: &str, byte: u8, len: usize) -> Result<()> {
     let attrs = realm.attrs(member(realm, path)?)?;
     let new = engram_engine::NewObject { attrs, ..floats(&[len as u64 / 8]) };
-    let over = Placement { overwrite: true, device: None, index: None };
+    let over = Placement { overwrite: true, ..Placement::default() };
     realm.put(realm.root(), path, &new, &bytes_of(byte, len), over).map(drop)
 }
 

@@ -17,7 +17,7 @@ fn int(value: i64) -> Value {
 fn put(realm: &Realm, path: &str, attrs: &[(&str, Value)], index: IndexMode) -> Oid {
     let attrs = attrs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
     let new = NewObject { attrs, ..blob() };
-    let placement = Placement { overwrite: true, device: None, index: Some(index) };
+    let placement = Placement { overwrite: true, index: Some(index), ..Placement::default() };
     realm.put(realm.root(), path, &new, b"", placement).unwrap()
 }
 

@@ -51,7 +51,7 @@ fn bytes_of(byte: u8, len: u64) -> Vec<u8> {
 }
 
 fn put(realm: &Realm, path: &str, byte: u8, items: u64) -> u64 {
-    let overwrite = Placement { overwrite: true, device: None, index: None };
+    let overwrite = Placement { overwrite: true, ..Placement::default() };
     realm
         .put(realm.root(), path, &floats(&[items]), &bytes_of(byte, items * 8), overwrite)
         .expect("put")

@@ -105,7 +105,8 @@ fn replace_one(realm: &Realm, random: &mut Random, version: u64) {
         0 => drop(realm.delete(realm.root(), &name(tag))),
         1 => {
             let new = floats(&[words as u64]);
-            let over = engram_engine::Placement { overwrite: true, device: None, index: None };
+            let over =
+                engram_engine::Placement { overwrite: true, ..engram_engine::Placement::default() };
             let len = data.len() as u64;
             let space = realm.allocate(realm.root(), &name(tag), &new, len, over).unwrap();
             // SAFETY: the allocation's own memory.

@@ -43,6 +43,7 @@ __all__ = [
     "handles",
     "index_settings",
     "index_stats",
+    "is_read_only",
     "kinds",
     "members",
     "memory_limits",
@@ -63,6 +64,7 @@ __all__ = [
     "scratch",
     "set_index_settings",
     "set_origin",
+    "set_read_only",
     "standing",
     "tend",
     "verify",
@@ -323,6 +325,8 @@ def create_group(
 def set_origin(realm: Realm, group: int, origin: bytes) -> None: ...
 def group_info(realm: Realm, group: int) -> GroupInfo: ...
 def path_of(realm: Realm, is_group: bool, member: int) -> str: ...
+def is_read_only(realm: Realm, is_group: bool, member: int) -> bool: ...
+def set_read_only(realm: Realm, is_group: bool, member: int, on: bool) -> None: ...
 def delete(realm: Realm, parent: int, path: str) -> None: ...
 def rename(realm: Realm, parent: int, old: str, new: str) -> None: ...
 def put_array(
@@ -337,6 +341,7 @@ def put_array(
     overwrite: bool,
     device: _Device,
     index: _Index,
+    read_only: bool,
     origin: bytes,
 ) -> tuple[int, np.dtype[Any], tuple[int, ...]]: ...
 def allocate(
@@ -350,6 +355,7 @@ def allocate(
     overwrite: bool,
     device: _Device,
     index: _Index,
+    read_only: bool,
     origin: bytes,
 ) -> Allocation: ...
 def allocate_text(
@@ -386,6 +392,7 @@ def put_blob(
     overwrite: bool,
     device: _Device,
     index: _Index,
+    read_only: bool,
     origin: bytes,
 ) -> tuple[int, int]: ...
 def read_blob(realm: Realm, oid: int, start: int = 0, stop: int | None = None) -> bytes: ...

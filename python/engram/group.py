@@ -143,13 +143,15 @@ class Group(Handle, MutableMapping[str, Any]):
         name: str,
         *,
         attrs: Mapping[str, Any] | None = None,
+        read_only: bool = False,
         _origin: bytes = b"",
         **index: Unpack[IndexSettings],
     ) -> "Group":
         """Create a group, and the groups above it.
 
         `index="async"`, `attributes_per_group=8` and what else `IndexSettings` has say how objects
-        in it are indexed; `set_index` changes that later.
+        in it are indexed; `set_index` changes that later. With `read_only`, nothing is made in it
+        until that is taken back (`Group.read_only`).
 
         Raises
         ------
@@ -160,12 +162,15 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         settings = check_settings(index)
-        if not settings:
+        if not settings and not read_only:
             gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
             return Group(self._realm, gid)
         with Batch(self._realm):
             gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
-            _engram.set_index_settings(self._realm, gid, settings)
+            if settings:
+                _engram.set_index_settings(self._realm, gid, settings)
+            if read_only:
+                _engram.set_read_only(self._realm, True, gid, True)
         return Group(self._realm, gid)
 
     def require_group(self, name: str, **index: Unpack[IndexSettings]) -> "Group":
@@ -204,6 +209,7 @@ class Group(Handle, MutableMapping[str, Any]):
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
         index: "IndexMode | None" = None,
+        read_only: bool = False,
         _origin: bytes = b"",
     ) -> Array:
         """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
@@ -213,7 +219,8 @@ class Group(Handle, MutableMapping[str, Any]):
         array of only `str` are kept as strings of variable length. `dims` names the dimensions.
         With `overwrite`, an object of that name is replaced, at once for all. `device` is the path
         or index of a device of the pool. `index` says when queries find it by its attributes:
-        "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given.
+        "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given. With
+        `read_only`, changes of it are refused from the beginning (`Array.read_only`).
 
         Raises
         ------
@@ -238,6 +245,7 @@ class Group(Handle, MutableMapping[str, Any]):
             overwrite,
             device,
             index,
+            read_only,
             _origin,
         )
         return Array(realm, oid, dtype, shape)
@@ -253,6 +261,7 @@ class Group(Handle, MutableMapping[str, Any]):
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
         index: "IndexMode | None" = None,
+        read_only: bool = False,
         _origin: bytes = b"",
     ) -> Allocation:
         """Reserve space for an array, to be filled in place by a with-block.
@@ -284,6 +293,7 @@ class Group(Handle, MutableMapping[str, Any]):
                 overwrite,
                 device,
                 index,
+                read_only,
                 _origin,
             )
         )
@@ -337,6 +347,7 @@ class Group(Handle, MutableMapping[str, Any]):
         overwrite: bool = False,
         device: int | str | PathLike[str] | None = None,
         index: "IndexMode | None" = None,
+        read_only: bool = False,
         _origin: bytes = b"",
     ) -> Blob:
         """Create a blob of bytes.
@@ -349,15 +360,15 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, nbytes = _engram.put_blob(
-            realm, self._id, name, data, attrs, overwrite, device, index, _origin
+            realm, self._id, name, data, attrs, overwrite, device, index, read_only, _origin
         )
         return Blob(realm, oid, None, (nbytes,))
 
     def __setitem__(self, path: str, value: Any) -> None:
         if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
-            _engram.put_blob(self._realm, self._id, path, value, None, True, None, None, b"")
+            _put_blob(self, path, value)
         elif isinstance(value, Blob):
-            _engram.put_blob(self._realm, self._id, path, value.view(), None, True, None, None, b"")
+            _put_blob(self, path, value.view())
         elif value is None:
             raise ArgumentError(
                 f"None cannot be stored as {path!r}: numpy has no value for it; an empty array "
@@ -368,9 +379,8 @@ class Group(Handle, MutableMapping[str, Any]):
                 f"{path!r} cannot be a second name of a group: move it with move(old, new)"
             )
         else:
-            _engram.put_array(
-                self._realm, self._id, path, value, None, None, None, None, True, None, None, b""
-            )
+            realm, place = self._realm, (True, None, None, False)
+            _engram.put_array(realm, self._id, path, value, None, None, None, None, *place, b"")
 
     def setdefault(self, path: str, default: Any = None) -> Any:
         """Give the member at `path`; if there is none, put `default` there first."""
@@ -562,6 +572,11 @@ class Group(Handle, MutableMapping[str, Any]):
         except EngramError:
             return self._shown("")
         return self._shown(f"({count} member{'' if count == 1 else 's'})")
+
+
+def _put_blob(group: Group, path: str, data: Any) -> None:
+    """Put a blob, replacing what was there."""
+    _engram.put_blob(group._realm, group._id, path, data, None, True, None, None, False, b"")
 
 
 class _Items(ItemsView[str, Any]):

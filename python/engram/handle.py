@@ -93,6 +93,20 @@ class Handle:
         return _EPOCH + timedelta(microseconds=self._info().modified // 1000)
 
     @property
+    def read_only(self) -> bool:
+        """Whether changes of it are refused: a hint against mistakes, which can be set and unset.
+
+        What is read-only, and all that is below a group that is, is not written, replaced, deleted,
+        renamed or annotated, and nothing is made there: that is `ReadOnlyError`. It can only be
+        taken back where it was set. It keeps nobody out who may write in the namespace.
+        """
+        return _engram.is_read_only(self._realm, self._is_group, self._id)
+
+    @read_only.setter
+    def read_only(self, on: bool) -> None:
+        _engram.set_read_only(self._realm, self._is_group, self._id, bool(on))
+
+    @property
     def attrs(self) -> Attributes:
         """The attributes: a mapping of names to values."""
         return Attributes(self._realm, self._is_group, self._id)

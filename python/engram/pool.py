@@ -267,9 +267,7 @@ def create(  # noqa: PLR0917 - as the contract has it
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
     settings, full = check_settings(index), absolute(path)
-    made = _engram.Pool.create(
-        full, nbytes, others, durability, prefault, force, bool(checksums)
-    )
+    made = _engram.Pool.create(full, nbytes, others, durability, prefault, force, bool(checksums))
     pool = Pool(made)
     try:
         _set_index(pool, settings)

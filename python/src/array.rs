@@ -53,7 +53,7 @@ impl Request<'_, '_> {
 /// Creates an array of `data`; of zeros where `data` is None. Returns its OID, dtype and shape.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, data, shape, dtype, attrs, dims, overwrite, device,
-                    index, origin))]
+                    index, read_only, origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn put_array<'py>(
     py: Python<'py>,
@@ -68,9 +68,10 @@ pub fn put_array<'py>(
     overwrite: bool,
     device: Option<&Bound<'py, PyAny>>,
     index: Option<&Bound<'py, PyAny>>,
+    read_only: bool,
     origin: &[u8],
 ) -> Result<Made<'py>> {
-    let place = realm.placement(overwrite, device, index)?;
+    let place = Placement { read_only, ..realm.placement(overwrite, device, index)? };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let shape = shape.map(value::shape_of).transpose()?;
@@ -250,7 +251,7 @@ impl Allocation {
 /// Reserves space for an array, to be filled in place and then published.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, shape, dtype, attrs, dims, overwrite, device, index,
-                    origin))]
+                    read_only, origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn allocate<'py>(
     py: Python<'py>,
@@ -264,9 +265,10 @@ pub fn allocate<'py>(
     overwrite: bool,
     device: Option<&Bound<'py, PyAny>>,
     index: Option<&Bound<'py, PyAny>>,
+    read_only: bool,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = realm.placement(overwrite, device, index)?;
+    let place = Placement { read_only, ..realm.placement(overwrite, device, index)? };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;

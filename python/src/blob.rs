@@ -1,7 +1,7 @@
 //! Blobs: bytes under a name.
 
 use engram_engine::dtype::DType;
-use engram_engine::{Class, NewObject, Oid, Payload};
+use engram_engine::{Class, NewObject, Oid, Payload, Placement};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -13,7 +13,8 @@ use crate::view;
 
 /// Creates a blob of any object that exports contiguous bytes. Returns its OID and size.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, data, attrs, overwrite, device, index, origin))]
+#[pyo3(signature = (realm, parent, path, data, attrs, overwrite, device, index, read_only,
+                    origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one blob
 pub fn put_blob(
     py: Python<'_>,
@@ -25,9 +26,10 @@ pub fn put_blob(
     overwrite: bool,
     device: Option<&Bound<'_, PyAny>>,
     index: Option<&Bound<'_, PyAny>>,
+    read_only: bool,
     origin: &[u8],
 ) -> Result<(Oid, usize)> {
-    let place = realm.placement(overwrite, device, index)?;
+    let place = Placement { read_only, ..realm.placement(overwrite, device, index)? };
     let attrs = value::attributes_of(attrs)?;
     let buffer;
     let bytes = if let Ok(bytes) = data.cast::<PyBytes>() {

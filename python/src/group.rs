@@ -156,6 +156,25 @@ pub fn delete(py: Python<'_>, realm: &Realm, parent: Gid, path: Name<'_>) -> Res
     Ok(py.detach(|| engine.delete(parent, path.0))?)
 }
 
+/// Makes a group or an object read-only, or takes that back.
+#[pyfunction]
+pub fn set_read_only(
+    py: Python<'_>,
+    realm: &Realm,
+    is_group: bool,
+    member: u64,
+    on: bool,
+) -> Result<()> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.set_read_only(of(is_group, member), on))?)
+}
+
+/// Whether changes of a group or an object are refused.
+#[pyfunction]
+pub fn is_read_only(realm: &Realm, is_group: bool, member: u64) -> Result<bool> {
+    Ok(realm.engine().is_read_only(of(is_group, member))?)
+}
+
 /// Moves a member to another path under the same group.
 #[pyfunction]
 pub fn rename(

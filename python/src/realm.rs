@@ -40,7 +40,8 @@ impl Realm {
         device: Option<&Bound<'_, PyAny>>,
         index: Option<&Bound<'_, PyAny>>,
     ) -> Result<Placement> {
-        Ok(Placement { overwrite, device: self.device(device)?, index: index::mode_of(index)? })
+        let (device, index) = (self.device(device)?, index::mode_of(index)?);
+        Ok(Placement { overwrite, device, index, ..Placement::default() })
     }
 
     /// A device's index, from its index or its path.

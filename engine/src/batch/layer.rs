@@ -101,6 +101,11 @@ impl Layer {
         }
     }
 
+    /// Whether the list says nothing of the table.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// What becomes of a row.
     pub(super) fn change(&self, key: &[u8]) -> Option<Change<&[u8]>> {
         self.listed(*self.entries.get(self.find(key)?)?).change

@@ -287,29 +287,42 @@ impl Env {
         })
     }
 
-    /// The oldest snapshot that any reader holds.
-    fn oldest_reader(&self) -> u64 {
-        /// One line of LMDB's list: process, thread, and the snapshot or `-`.
-        unsafe extern "C" fn line(text: *const c_char, oldest: *mut c_void) -> c_int {
+    /// Every reader slot in use: its process, and the snapshot that it reads, if it reads one now.
+    pub(super) fn readers(&self) -> Result<Vec<(u32, Option<u64>)>> {
+        /// A part of LMDB's list, of lines: process, thread, and the snapshot or `-`.
+        unsafe extern "C" fn part(text: *const c_char, list: *mut c_void) -> c_int {
             // SAFETY: LMDB passes a string, and the pointer given below.
-            let (text, oldest) = unsafe { (CStr::from_ptr(text), &mut *oldest.cast::<u64>()) };
-            for row in text.to_string_lossy().lines() {
-                let snapshot = row.split_whitespace().nth(2).and_then(|word| word.parse().ok());
-                *oldest = snapshot.unwrap_or(u64::MAX).min(*oldest);
-            }
+            let (text, list) = unsafe { (CStr::from_ptr(text), &mut *list.cast::<String>()) };
+            list.push_str(&text.to_string_lossy());
             0
         }
-        let mut oldest = u64::MAX;
-        // SAFETY: the environment is open; `line` gets a pointer to `oldest` during this call.
-        unsafe { ffi::mdb_reader_list(self.raw.as_ptr(), Some(line), (&raw mut oldest).cast()) };
-        oldest
+        self.check_process()?;
+        let mut list = String::new();
+        // SAFETY: the environment is open; `part` gets a pointer to `list` during this call.
+        unsafe { ffi::mdb_reader_list(self.raw.as_ptr(), Some(part), (&raw mut list).cast()) };
+        let reader = |line: &str| {
+            let mut words = line.split_whitespace();
+            let pid = words.next()?.parse().ok()?; // of the heading it is no number
+            Some((pid, words.nth(1)?.parse().ok()))
+        };
+        Ok(list.lines().filter_map(reader).collect())
+    }
+
+    /// The oldest snapshot that any reader holds.
+    fn oldest_reader(&self) -> Result<u64> {
+        Ok(self
+            .readers()?
+            .into_iter()
+            .filter_map(|(_, snapshot)| snapshot)
+            .min()
+            .unwrap_or(u64::MAX))
     }
 
     /// How many free pages no reader can see, so that a transaction beginning now may take them;
     /// counting stops at `enough`. With `everything`, those that readers still see count too.
     pub(super) fn free_pages(&self, enough: u64, everything: bool) -> Result<u64> {
         let read = self.read()?;
-        let oldest = if everything { u64::MAX } else { self.oldest_reader().min(read.id()) };
+        let oldest = if everything { u64::MAX } else { self.oldest_reader()?.min(read.id()) };
         let mut cursor = read.cursor(FREE_TABLE, &[])?;
         let mut pages = 0;
         while pages < enough {

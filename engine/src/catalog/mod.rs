@@ -48,6 +48,7 @@
 mod bound;
 mod growth;
 mod lmdb;
+mod stats;
 mod table;
 mod txn;
 
@@ -63,6 +64,7 @@ use std::sync::{Mutex, PoisonError};
 pub use growth::Growth;
 pub use lmdb::Cursor;
 pub(crate) use lmdb::forks;
+pub use stats::{CatalogStats, TableStats};
 pub use table::Table;
 #[cfg(test)]
 pub(crate) use tests::fork::without_forks;
@@ -118,36 +120,6 @@ impl Default for Options {
             read_only: false,
         }
     }
-}
-
-/// What a table takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableStats {
-    /// Rows.
-    pub entries: u64,
-    /// Levels of its tree.
-    pub depth: u64,
-    /// Pages of keys.
-    pub branch_pages: u64,
-    /// Pages of rows.
-    pub leaf_pages: u64,
-    /// Pages of large values.
-    pub overflow_pages: u64,
-}
-
-/// What a catalog takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CatalogStats {
-    /// Bytes per page.
-    pub page_bytes: u64,
-    /// The last page in use.
-    pub last_page: u64,
-    /// Pages that have blocks.
-    pub allocated_pages: u64,
-    /// Pages that no row uses, though a reader may still see them.
-    pub free_pages: u64,
-    /// The tables, in the order of [`Table::ALL`].
-    pub tables: [TableStats; Table::COUNT],
 }
 
 /// An open catalog. A process has one at a time for a directory.
@@ -509,30 +481,6 @@ impl Catalog {
     /// The growth page.
     pub fn growth(&self) -> &Growth {
         &self.growth
-    }
-
-    /// What the catalog takes.
-    pub fn stats(&self) -> Result<CatalogStats> {
-        let free_pages = self.env.free_pages(u64::MAX, true)?;
-        let read = self.env.read()?;
-        let mut tables = [TableStats::default(); Table::COUNT];
-        for table in Table::ALL {
-            let tree = read.tree(table)?;
-            tables[table as usize] = TableStats {
-                entries: read.entries(table)?,
-                depth: tree.depth.into(),
-                branch_pages: tree.branch.into(),
-                leaf_pages: tree.leaf.into(),
-                overflow_pages: tree.overflow.into(),
-            };
-        }
-        Ok(CatalogStats {
-            page_bytes: self.env.page_bytes(),
-            last_page: self.env.last_page()?,
-            allocated_pages: self.growth.allocated_pages(),
-            free_pages,
-            tables,
-        })
     }
 
     /// Closes what a forked child inherited, without touching the parent's reader slots. To be

@@ -46,11 +46,13 @@ pub enum Table {
     Leaving,
     /// Number of a move that has arrived here and is not yet ended where it began.
     Received,
+    /// Id of a record that is read-only → group or object, and the id.
+    ReadOnly,
 }
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 21;
+    pub const COUNT: usize = 22;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -75,6 +77,7 @@ impl Table {
         Table::Transfers,
         Table::Leaving,
         Table::Received,
+        Table::ReadOnly,
     ];
 
     /// Its name on media.
@@ -101,6 +104,7 @@ impl Table {
             Table::Transfers => "transfers",
             Table::Leaving => "leaving",
             Table::Received => "received",
+            Table::ReadOnly => "read_only",
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | 16 | 8 | inode of the owner's PID namespace |
 //! | 24 | 8 | start time of the owner, in clock ticks since boot |
 //! | 32 | 4 | the owner's pid, for messages only: no pid decides anything |
+//! | 40 | 8 | since when the owner has it, in ns since 1970 |
 //! | 64 | 8 | age |
 //! | 128 | 8 | pin slots in use: only this many need be read |
 //! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
@@ -17,7 +18,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -54,7 +55,9 @@ pub(crate) struct Head {
     pub pid_namespace: AtomicU64,
     pub start_time: AtomicU64,
     pub pid: AtomicU32,
-    _pad: [u32; 7],
+    _pad: u32,
+    pub since: AtomicI64,
+    _pad_owner: [u64; 2],
     pub age: AtomicU64,
     _pad_age: [u64; 7],
     pub pins_used: AtomicU64,
@@ -182,6 +185,23 @@ impl LeaseFile {
         unsafe {
             std::slice::from_raw_parts(self.map.as_ptr().add(PINS_AT).cast::<AtomicU64>(), PINS_MAX)
         }
+    }
+
+    /// The age: `PIN`, `IDLE`, or the oldest snapshot in use.
+    pub(crate) fn age(&self) -> u64 {
+        self.head().age.load(Ordering::Acquire)
+    }
+
+    /// The offsets that are pinned.
+    pub(crate) fn pinned(&self) -> impl Iterator<Item = u64> + '_ {
+        let used = self.head().pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
+        self.pins()[..used].iter().filter_map(|pin| Some(pinned(pin.load(Ordering::Acquire))?.0))
+    }
+
+    /// The user that the file belongs to.
+    pub(crate) fn user(&self) -> u32 {
+        use std::os::unix::fs::MetadataExt;
+        self.file.metadata().map_or(u32::MAX, |meta| meta.uid())
     }
 
     /// Takes the lock if nobody has it. The kernel drops it with the last descriptor of this open

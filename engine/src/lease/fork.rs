@@ -53,7 +53,9 @@ extern "C" fn prepare() {
     quietly(|| {
         let sessions = process::sessions();
         let slot = process::registry();
-        let cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
+        let mut cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
+        // In the order in which an operation on several enters them (`realm/together.rs`).
+        cores.sort_by_key(Arc::as_ptr);
         let held = cores.into_iter().map(hold).collect();
         FORKING.with_borrow_mut(|forking| {
             *forking = Some(Forking { held, registry: slot, sessions });

@@ -102,6 +102,8 @@ impl Owner {
         let head = file.head();
         head.pid_namespace.store(self.pid_namespace, Ordering::Relaxed);
         head.start_time.store(self.start_time, Ordering::Relaxed);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        head.since.store(now.map_or(0, |now| now.as_nanos() as i64), Ordering::Relaxed);
         head.pid.store(self.pid, Ordering::Release);
     }
 
@@ -113,6 +115,28 @@ impl Owner {
             start_time: head.start_time.load(Ordering::Relaxed),
             pid_namespace: head.pid_namespace.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// A lease, as anybody sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Its id.
+    pub id: u64,
+    /// The owner's pid, for messages.
+    pub pid: u32,
+    /// The user that the file belongs to.
+    pub user: u32,
+    /// Since when, in ns since 1970.
+    pub since: i64,
+    /// Whether its process lives.
+    pub alive: bool,
+}
+
+impl Seen {
+    fn of(id: u64, file: &LeaseFile, alive: bool) -> Self {
+        let since = file.head().since.load(Ordering::Relaxed);
+        Seen { id, pid: Owner::of(file).pid, user: file.user(), since, alive }
     }
 }
 
@@ -431,6 +455,11 @@ impl Lease {
     /// How many extents are pinned.
     pub(crate) fn pinned(&self) -> usize {
         self.lock().pins.len()
+    }
+
+    /// What others see of it.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen::of(self.id, &self.file, true)
     }
 
     /// The file, to be read as everybody else's.

@@ -4,14 +4,13 @@
 //! that cannot matter stands above `lease`. Files are kept open and mapped, so that reading ages
 //! and pins costs a few loads, and asking whether an owner lives costs one system call.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
 use crate::error::{Error, Kind, Result};
 use crate::extent::Floor;
 use crate::lease::file::pinned;
-use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX};
+use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX, Seen};
 
 struct Peer {
     id: u64,
@@ -157,11 +156,10 @@ impl Peers {
         dead
     }
 
-    /// The pids behind the known leases, this process's own included; for messages only.
-    pub(crate) fn pids(&self, own: u64) -> HashMap<u64, u32> {
-        let others = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
-        let others = others.map(|peer| (peer.id, Owner::of(&peer.file).pid));
-        others.chain([(own, std::process::id())]).collect()
+    /// Every known lease, the dead ones' too.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Seen, &LeaseFile)> {
+        let seen = |peer: &Peer| Seen::of(peer.id, &peer.file, peer.file.is_locked_elsewhere());
+        self.list.iter().map(move |peer| (seen(peer), &peer.file))
     }
 
     /// Asks whoever holds a snapshot that is to be asked for at this last page of the catalog; the
@@ -219,14 +217,8 @@ impl Peers {
 
 /// Reads one lease: the age (acquire), then the pins.
 fn add(floor: &mut Floor, file: &LeaseFile) {
-    let head = file.head();
-    floor.age = floor.age.min(head.age.load(Ordering::Acquire));
-    let used = head.pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
-    for pin in &file.pins()[..used] {
-        if let Some((offset, _)) = pinned(pin.load(Ordering::Acquire)) {
-            floor.pins.insert(offset);
-        }
-    }
+    floor.age = floor.age.min(file.age());
+    floor.pins.extend(file.pinned());
 }
 
 /// Whether a lease pins this extent for writing, or may: one whose list is full keeps an age for

@@ -21,6 +21,7 @@
 //! | [`map`] | address ranges, and files mapped into them |
 //! | [`memory`] | a piece of a range in somebody's hands |
 //! | [`persist`] | copying, zeroing and writing cache lines back |
+//! | [`word`] | one number that many processes look at |
 //!
 //! *No page is mapped that has no block.* [`span`] allocates, [`map`] maps; a write into a mapped
 //! page therefore never runs out of space, which would be a SIGBUS instead of an error.
@@ -33,6 +34,7 @@ pub mod persist;
 pub mod span;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod word;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -156,6 +156,10 @@ impl Rows for Changes<'_> {
     fn has_index_settings(&mut self) -> Result<bool> {
         Ok(self.txn.entries(Table::IndexSettings)? > 0)
     }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        Ok(self.txn.entries(Table::ReadOnly)? > 0)
+    }
 }
 
 impl RowsMut for Changes<'_> {

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
@@ -23,10 +23,12 @@ use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
+use crate::folder::{check_own, make_for_namespace, make_for_spans};
 use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::filesystem::Mount;
+use crate::namespace::within;
 use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
@@ -95,6 +97,38 @@ impl Setup {
     /// The root group.
     pub(crate) fn root(&self) -> Gid {
         self.root
+    }
+
+    /// The user whose private realm it is.
+    fn private_user(&self) -> Option<u32> {
+        match self.scope {
+            Scope::Private => self.dir.file_name()?.to_str()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Where its spans lie on a device.
+    pub(crate) fn spans_on(&self, device: &Path) -> PathBuf {
+        let outer = device.join(&self.uuid).join(&self.namespace);
+        outer.join(within(self.scope, self.private_user().unwrap_or_default()))
+    }
+
+    /// Refuses a folder for spans that is not the user's own, if the realm is. Others may have made
+    /// one in its place on a device that was added later.
+    pub(crate) fn check_spans(&self, spans: &Path) -> Result<()> {
+        self.private_user().map_or(Ok(()), |user| check_own(spans, user).map(|_| ()))
+    }
+
+    /// Makes the folder for spans on a device, if it has none there yet.
+    pub(crate) fn make_for_spans(&self, spans: &Path) -> Result<()> {
+        if spans.is_dir() {
+            return Ok(());
+        }
+        let namespace = crate::namespace::place(&self.pool, &self.namespace);
+        let depth = if self.scope == Scope::Private { 2 } else { 1 };
+        let outer = spans.ancestors().nth(depth).expect("<device>/<uuid>/<namespace>");
+        make_for_namespace(&namespace, outer)?;
+        make_for_spans(&self.dir, spans)
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct Link<'a> {
     encoded: Encoded<'a>,
     pub overwrite: bool,
     pub index: Option<IndexMode>,
+    pub read_only: bool,
 }
 
 impl<'a> Link<'a> {
@@ -62,6 +63,7 @@ impl<'a> Link<'a> {
             encoded,
             overwrite: placement.overwrite,
             index: placement.index,
+            read_only: placement.read_only,
         })
     }
 
@@ -94,7 +96,7 @@ impl<'a> Link<'a> {
             origin: &self.encoded.origin,
             // Known once the parent is.
             index: IndexMode::default(),
-            flags: Flags::default(),
+            flags: Flags { read_only: self.read_only, ..Flags::default() },
             checked: stamp.checksums,
             stored,
         }

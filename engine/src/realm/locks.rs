@@ -16,13 +16,15 @@
 //! Who has a lock is in the leases, for messages: `BusyError` names pids. The list may be
 //! incomplete or late, and decides nothing.
 
+use std::fs::{self, File};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::catalog::forks;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fail;
 use crate::id::Member;
 use crate::lease::{LockFile, LockMode};
@@ -31,11 +33,23 @@ use crate::realm::{Mode, Realm};
 use crate::session::Session;
 
 /// The file of a realm's locks.
-pub(crate) const LOCKS: &str = "locks";
+const LOCKS: &str = "locks";
 
 /// The steps in which one waits.
 const STEP_MIN: Duration = Duration::from_micros(50);
 const STEP_MAX: Duration = Duration::from_millis(10);
+
+/// Makes the file on whose bytes objects are locked. It stays empty.
+pub(crate) fn prepare_locks(realm: &Path, mode: u32) -> Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let path = realm.join(LOCKS);
+    let refused = |e| Error::os(format!("making {}", path.display()), &e);
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(&path).map_err(refused)?;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(refused)?;
+    crate::folder::hand_over(&file, &path)
+}
 
 /// A lock that this process has, or waits for.
 struct Held {

@@ -17,10 +17,12 @@ use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
 use crate::name::Path;
 use crate::object::{ObjectInfo, Record, Stored};
+use crate::protect;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
 use crate::realm::snapshot::At;
 use crate::rows::{Rows, Snapshot};
+use crate::scope::Scope;
 
 /// A value, as an access finds it.
 pub enum Payload {
@@ -41,11 +43,11 @@ pub enum Found {
 
 impl Found {
     /// What `member` is in these rows, in which its name was found.
-    fn of(rows: &mut impl Rows, member: Member) -> Result<Found> {
+    pub(crate) fn of(rows: &mut impl Rows, member: Member, scope: Scope) -> Result<Found> {
         match member {
             Member::Group(gid) => Ok(Found::Group(gid)),
             Member::Object(oid) => {
-                group::with_record(rows, member, |record| ObjectInfo::of(oid, record))
+                group::with_record(rows, member, |record| ObjectInfo::of(oid, record, scope))
                     .map(Found::Object)
             }
         }
@@ -89,7 +91,7 @@ impl Realm {
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = core.enter()?;
         look!(self.at(), core, inside, |rows| match group::resolve(rows, &target)? {
-            Some(member) => Found::of(rows, member).map(Some),
+            Some(member) => Found::of(rows, member, self.scope()).map(Some),
             None => Ok(None),
         })
     }
@@ -101,7 +103,7 @@ impl Realm {
         look!(self.at(), core, inside, |rows| group::with_record(
             rows,
             Member::Group(gid),
-            |record| { Ok(group::info(gid, record)) }
+            |record| { Ok(GroupInfo { scope: self.scope(), ..group::info(gid, record) }) }
         ))
     }
 
@@ -112,7 +114,7 @@ impl Realm {
         look!(self.at(), core, inside, |rows| group::with_record(
             rows,
             Member::Object(oid),
-            |record| { ObjectInfo::of(oid, record) }
+            |record| { ObjectInfo::of(oid, record, self.scope()) }
         ))
     }
 
@@ -139,7 +141,8 @@ impl Realm {
         let inside = core.enter()?;
         look!(self.at(), core, inside, |rows| {
             let there = listed(rows, gid, after, limit)?;
-            there.into_iter().map(|(name, member)| Ok((name, Found::of(rows, member)?))).collect()
+            let mut found = |member| Found::of(rows, member, self.scope());
+            there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
         })
     }
 
@@ -219,6 +222,7 @@ impl Realm {
         }
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
+        core.refuse_read_only(oid)?;
         loop {
             match core.payload(oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
@@ -233,6 +237,13 @@ impl Realm {
                 (payload, _) => return Ok(payload),
             }
         }
+    }
+
+    /// Whether changes of a member are refused, since it or a group above it is read-only.
+    pub fn is_read_only(&self, member: Member) -> Result<bool> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| protect::holds(rows, member))
     }
 
     /// Makes what was written in place durable, as far as the medium can.
@@ -262,6 +273,12 @@ pub(crate) fn gone_is_busy(error: crate::error::Error) -> crate::error::Error {
 }
 
 impl Core {
+    /// Refuses to write in place to what is read-only.
+    fn refuse_read_only(self: &Arc<Self>, oid: Oid) -> Result<()> {
+        let inside = self.enter()?;
+        look!(None::<&At>, self, inside, |rows| protect::refuse(rows, Member::Object(oid)))
+    }
+
     /// The value and its generation: inline ones copied, others pinned.
     pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
         self.payload_at(None, oid, write)

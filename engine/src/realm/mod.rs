@@ -9,47 +9,56 @@
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
+//! | `holders` | who holds what: for people |
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
 //! | `locks` | locks of objects and groups, between processes and threads |
 //! | `look` | look-ups, views, listings |
+//! | `mirror` | what other realms of the namespace have this one do |
 //! | `notices` | what the program should be told, though nothing has failed |
 //! | `query` | queries |
 //! | `snapshot` | snapshots that are held, and when they are given up |
+//! | `together` | looks at several realms at once |
 
 mod checked;
 mod commit;
 mod core;
 mod drainer;
+mod holders;
 mod index;
 mod keys;
 mod link;
 mod locks;
 mod look;
+mod mirror;
 mod notices;
 mod open;
 mod query;
 mod snapshot;
 mod space;
+mod together;
 mod write;
 
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
 pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
-pub(crate) use self::locks::LOCKS;
 pub use self::locks::Lock;
+pub(crate) use self::locks::prepare_locks;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 use self::snapshot::At;
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::together::{look_together, peek_together, snapshot_together};
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
 use crate::id::Gid;
+use crate::scope::Scope;
 use crate::session::Session;
 
 /// What a handle may do.
@@ -79,6 +88,11 @@ impl Realm {
     /// The root group.
     pub fn root(&self) -> Gid {
         self.core.setup.root()
+    }
+
+    /// Who sees what is in it.
+    pub fn scope(&self) -> Scope {
+        self.core.setup.scope
     }
 
     /// The namespace's name.

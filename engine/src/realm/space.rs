@@ -200,7 +200,8 @@ impl Core {
                 devices.len()
             )
         };
-        let folder = device.join(&setup.uuid).join(&setup.namespace).join(setup.scope.as_str());
+        let folder = setup.spans_on(device);
+        setup.check_spans(&folder)?;
         Ok(folder.join(format!("span-{}", span.number)))
     }
 
@@ -292,7 +293,7 @@ impl Core {
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
-        folder::make_for_spans(&setup.dir, folder)?;
+        setup.make_for_spans(folder)?;
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
@@ -468,52 +469,6 @@ impl Core {
             pids,
             views: inside.own_leases().map(|lease| lease.pinned() as u64).sum(),
         })
-    }
-
-    /// The error that says who holds the space.
-    fn full(&self, inside: &Inside<'_>, len: u64, limit: u64) -> Error {
-        let held = self.who_holds(inside).unwrap_or_default();
-        Error::new(
-            Kind::PoolFull,
-            format!(
-                "namespace {:?} of {} has no room for {len} bytes: its size is {limit} bytes, \
-                 {held}; delete objects, drop views, or resize it (pool.resize)",
-                self.setup.namespace,
-                self.setup.pool.display()
-            ),
-        )
-    }
-
-    fn who_holds(&self, inside: &Inside<'_>) -> Result<String> {
-        let txn = inside.read()?;
-        let used = meta_u64(txn.get(Table::Meta, USED)?)?;
-        let (mut reserved, mut freed) = (BTreeMap::<u64, u64>::new(), 0);
-        for (holder, extent) in pending_rows(&txn)? {
-            match holder {
-                crate::extent::Holder::Lease(lease) => {
-                    *reserved.entry(lease).or_default() += extent.len;
-                }
-                crate::extent::Holder::Txn(_) => freed += extent.len,
-            }
-        }
-        let pids = lock(&self.peers).pids(inside.lease().id());
-        let reserved: Vec<String> = reserved
-            .iter()
-            .map(|(lease, bytes)| {
-                let pid = pids.get(lease).map_or("dead".to_owned(), |pid| format!("pid {pid}"));
-                format!("{bytes} reserved by lease {lease:016x} ({pid})")
-            })
-            .collect();
-        let reserved =
-            if reserved.is_empty() { "0 reserved".to_owned() } else { reserved.join(", ") };
-        let largest = match txn.last(Table::ExtentsBySize)? {
-            Some((key, _)) => crate::extent::parse_size_key(&key)?.len,
-            None => 0,
-        };
-        Ok(format!(
-            "{used} in objects, {reserved}, {freed} deleted but still viewed, the largest free \
-             piece {largest}"
-        ))
     }
 }
 

@@ -23,6 +23,7 @@ use crate::name::Path;
 use crate::object::{
     self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
 };
+use crate::protect;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside, lock};
 use crate::realm::link::Link;
@@ -225,6 +226,14 @@ impl Realm {
         })
     }
 
+    /// Makes a member read-only, with all that is below it, or takes that back (see `protect`).
+    pub fn set_read_only(&self, member: Member, on: bool) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let stamp = core.stamp();
+        change!(core, inside, Headroom::Relief, |rows| protect::set(rows, member, on, stamp))
+    }
+
     /// Begins a batch in this thread, or joins the one that runs. It is undone if the guard goes
     /// without an end.
     pub fn batch(&self) -> Result<Batch> {
@@ -307,7 +316,11 @@ impl Core {
         Link::new((from, path), new, attrs, placement)
     }
 
-    fn encode_attrs(&self, inside: &Inside<'_>, attrs: &[(String, Value)]) -> Result<Vec<u8>> {
+    pub(super) fn encode_attrs(
+        &self,
+        inside: &Inside<'_>,
+        attrs: &[(String, Value)],
+    ) -> Result<Vec<u8>> {
         let keys = self.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
         attrs::section(&keys, attrs)
     }
@@ -416,6 +429,7 @@ impl Core {
         let inside = &self.enter()?;
         let stamp = self.stamp();
         change!(self, inside, Headroom::Normal, |rows| {
+            protect::refuse(rows, Member::Object(oid))?;
             let swapped = group::with_record(rows, Member::Object(oid), |record| {
                 if record.generation != generation {
                     return Ok(None);

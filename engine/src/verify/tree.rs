@@ -1,11 +1,11 @@
 //! Names and parents: every record is reached from the root, by one way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Known, Walk};
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
-use crate::id::COUNTER_BITS;
+use crate::id::{COUNTER_BITS, Member, id_key};
 use crate::realm::{NEXT_ID, meta_u64};
 
 impl Walk<'_> {
@@ -45,6 +45,36 @@ impl Walk<'_> {
         for what in problems {
             self.problem(what);
         }
+    }
+
+    /// Every read-only record is listed as one, and nothing else is.
+    pub(super) fn read_only(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        groups: &HashMap<u64, Known>,
+        objects: &HashMap<u64, Known>,
+    ) -> Result<()> {
+        let said = |known: &HashMap<u64, Known>| {
+            known.iter().filter(|(_, one)| one.read_only).map(|(id, _)| *id).collect::<Vec<u64>>()
+        };
+        let mut missing: HashSet<Member> = said(groups).into_iter().map(Member::Group).collect();
+        missing.extend(said(objects).into_iter().map(Member::Object));
+        let mut cursor = txn.seek(Table::ReadOnly, &[])?;
+        let mut wrong = Vec::new();
+        while let Some((key, row)) = cursor.next()? {
+            match Member::from_row(row) {
+                Ok(member) if key == id_key(member.id()) && missing.remove(&member) => {}
+                Ok(member) => wrong.push(format!("{member:?} is listed as read-only, and is not")),
+                Err(error) => wrong.push(format!("`read_only`: {error}")),
+            }
+        }
+        for member in missing {
+            wrong.push(format!("{member:?} is read-only, and is not listed so"));
+        }
+        for what in wrong {
+            self.problem(what);
+        }
+        Ok(())
     }
 
     /// The ids to come are none that were given out.

@@ -10,9 +10,10 @@ use engram_engine::{
 };
 
 /// Refuse what exists.
-pub const KEEP: Placement = Placement { overwrite: false, device: None, index: None };
+pub const KEEP: Placement =
+    Placement { overwrite: false, device: None, index: None, read_only: false, scope: None };
 /// Replace what exists.
-pub const OVER: Placement = Placement { overwrite: true, device: None, index: None };
+pub const OVER: Placement = Placement { overwrite: true, ..KEEP };
 
 /// A pool on tmpfs that goes with the test.
 pub struct Fixture {

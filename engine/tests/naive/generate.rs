@@ -45,7 +45,7 @@ pub fn perform(realm: &Realm, op: &Op) -> Result<()> {
                 attrs: named(attrs),
                 origin: Vec::new(),
             };
-            let over = Placement { overwrite: true, device: None, index: Some(*index) };
+            let over = Placement { overwrite: true, index: Some(*index), ..Placement::default() };
             realm.put(root, path, &new, &vec![0; *items as usize * 8], over).map(drop)
         }
         Op::Group { path, attrs } => {

@@ -73,7 +73,7 @@ app = typer.Typer(
 SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
-    "Names": ("mv", "rm"),
+    "Names": ("mv", "rm", "protect"),
     "Pools": ("create", "destroy", "ns", "index", "reindex", "verify", "doctor", "demo"),
 }
 """The verbs by section, in the order in which help lists them."""

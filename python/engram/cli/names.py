@@ -1,4 +1,4 @@
-"""`engram mv` and `engram rm`: members renamed, moved and deleted."""
+"""`engram mv`, `engram rm` and `engram protect`: members moved, deleted, kept from changes."""
 
 from __future__ import annotations
 
@@ -101,3 +101,32 @@ def rm(
                 raise ArgumentError(message)
             if member is not None:  # else it went with one named before
                 del root[name]
+
+
+@app.command(
+    epilog=examples(
+        "engram protect /dev/shm/run run-17", "engram protect /dev/shm/run run-17 --off"
+    )
+)
+def protect(
+    pool: PoolArgument,
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="What to keep as it is; / for all.",
+            autocompletion=completion.members,
+        ),
+    ],
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Allow changes again.")] = False,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Refuse changes of a member, and of all that is below a group: a hint against mistakes."""
+    with opened(pool, namespace, "r+") as (_, root):
+        name = clean(path)
+        member = root[name] if name else root
+        member.read_only = not off
+        terminal.say(
+            f"{plain(name) or '/'} {'may be changed again' if off else 'is read-only now'}"
+        )

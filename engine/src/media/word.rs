@@ -1,0 +1,61 @@
+//! One number in a file, which many processes map: raised by some, looked at by all.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::map::MappedFile;
+use crate::error::Result;
+use crate::fail;
+
+/// The number.
+#[derive(Debug)]
+pub struct Word {
+    page: MappedFile,
+}
+
+impl Word {
+    /// What the file has: one page, all of it allocated.
+    pub const FILE_BYTES: u64 = 4096;
+
+    /// Maps the file, which is open for writing.
+    pub fn map(file: &File) -> Result<Word> {
+        let page = MappedFile::map(file, Self::FILE_BYTES)?;
+        if page.len() as u64 != Self::FILE_BYTES {
+            fail!(Corrupt, "a file of one number has {} bytes, not 4096", page.len());
+        }
+        Ok(Word { page })
+    }
+
+    fn number(&self) -> &AtomicU64 {
+        // SAFETY: the page is mapped for reading and writing as long as `self` lives, its start is
+        // aligned, and every process touches the number by atomic operations alone.
+        unsafe { AtomicU64::from_ptr(self.page.as_ptr().cast()) }
+    }
+
+    /// The number, and with it all that was done before it was raised.
+    pub fn get(&self) -> u64 {
+        self.number().load(Ordering::Acquire)
+    }
+
+    /// Raises the number by one.
+    pub fn raise(&self) {
+        self.number().fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Word;
+
+    #[test]
+    fn what_one_raises_the_other_sees() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(Word::FILE_BYTES).unwrap();
+        let (one, other) = (Word::map(&file).unwrap(), Word::map(&file).unwrap());
+        assert_eq!(other.get(), 0);
+        one.raise();
+        assert_eq!(other.get(), 1);
+        file.set_len(2 * Word::FILE_BYTES).unwrap();
+        assert!(Word::map(&file).is_err(), "a file of another length is none of ours");
+    }
+}

@@ -1,0 +1,119 @@
+//! Mirrors: groups of another realm of the namespace, under which this one has members.
+//!
+//! A mirror has the GID of the true group, and a copy of its place, name and attributes. The copy
+//! may be behind: who sees both realms goes by the true record. It is made new before anything is
+//! made below it, and where it stands in the way of a name. A mirror whose true group is gone, or
+//! not to be seen, is an ordinary group of its realm: nothing below it is lost.
+//!
+//! A mirror has its row in `names` if the name is free in its realm. Where a member of the realm
+//! has the name already, that one keeps it, and hides the group from this realm's user as it hides
+//! the true one.
+
+use crate::catalog::Table;
+use crate::error::Result;
+use crate::group::{self, Target, child, with_record};
+use crate::id::{Gid, Member, NameKey, id_key};
+use crate::index::IndexMode;
+use crate::index::mode_cache;
+use crate::name::Path;
+use crate::object::{Class, Flags, Record, Stored};
+use crate::rows::{Rows, RowsMut};
+
+/// What a true group says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Original {
+    pub gid: Gid,
+    pub parent: Gid,
+    pub name: String,
+    pub owner: u32,
+    pub created: i64,
+    pub modified: i64,
+    /// Encoded with the key numbers of the realm that gets the mirror.
+    pub attrs: Vec<u8>,
+    /// Whether records have checksums.
+    pub checked: bool,
+}
+
+/// Makes mirrors of a chain of groups, outermost first, or makes those that are there say what the
+/// true ones say. True groups are left as they are.
+pub(crate) fn reflect(rows: &mut impl RowsMut, chain: &[Original]) -> Result<()> {
+    chain.iter().try_for_each(|original| reflect_one(rows, original))
+}
+
+fn reflect_one(rows: &mut impl RowsMut, original: &Original) -> Result<()> {
+    let group = Member::Group(original.gid);
+    let before = match rows.get(Table::Groups, &id_key(original.gid))? {
+        None => None,
+        Some(row) => {
+            let record = Record::parse(&row)?;
+            if !record.flags.mirror {
+                return Ok(());
+            }
+            let same = record.parent == original.parent
+                && record.name == original.name
+                && record.attrs == original.attrs;
+            Some((record.parent, record.name.to_owned(), same))
+        }
+    };
+    if let Some((parent, name, same)) = &before {
+        let moved = (*parent, name.as_str()) != (original.parent, original.name.as_str());
+        if moved && child(rows, *parent, name)? == Some(group) {
+            rows.remove(Table::Names, NameKey::new(*parent, name).as_bytes())?;
+        }
+        if moved && rows.has_index_settings()? {
+            mode_cache::changed(rows)?;
+        }
+        if !same {
+            rows.put_record(Table::Groups, &id_key(original.gid), &record_of(original))?;
+        }
+    } else {
+        rows.put_record(Table::Groups, &id_key(original.gid), &record_of(original))?;
+    }
+    if child(rows, original.parent, &original.name)?.is_none() {
+        let key = NameKey::new(original.parent, &original.name);
+        rows.put(Table::Names, key.as_bytes(), &group.to_row())?;
+    }
+    Ok(())
+}
+
+fn record_of(original: &Original) -> Record<'_> {
+    Record {
+        class: Class::Group,
+        generation: 0,
+        owner: original.owner,
+        parent: original.parent,
+        created: original.created,
+        modified: original.modified,
+        name: &original.name,
+        dtype: &[],
+        ndim: 0,
+        shape: &[],
+        dims: &[],
+        attrs: &original.attrs,
+        origin: &[],
+        index: IndexMode::default(),
+        flags: Flags { mirror: true, ..Flags::default() },
+        checked: original.checked,
+        stored: Stored::Inline(&[]),
+    }
+}
+
+/// Whether a group is here, and whether as a mirror.
+pub(crate) fn presence(rows: &mut impl Rows, gid: Gid) -> Result<Option<bool>> {
+    match rows.get(Table::Groups, &id_key(gid))? {
+        Some(row) => Ok(Some(Record::parse(&row)?.flags.mirror)),
+        None => Ok(None),
+    }
+}
+
+/// Deletes a group with all that this realm has below it, whatever it is called by now.
+pub(crate) fn delete(rows: &mut impl RowsMut, gid: Gid, root: Gid) -> Result<()> {
+    let group = Member::Group(gid);
+    let (parent, name) =
+        with_record(rows, group, |record| Ok((record.parent, record.name.to_owned())))?;
+    if child(rows, parent, &name)? == Some(group) {
+        let path = Path::new(&name)?;
+        return group::delete(rows, &Target { from: parent, root, path: &path }, &name);
+    }
+    group::delete_tree(rows, gid)
+}

@@ -1,0 +1,48 @@
+//! The word that says whether there is more than the shared realm.
+//!
+//! Most namespaces have no other realm, and their operations must not pay for those that have. So
+//! there is one number in the file `scopes`, mapped by every process that may write it, which is
+//! who may use the shared realm: it is raised by whoever makes a private realm, or publishes. As
+//! long as it is what it was, nothing has come since the handle last looked. That costs one load.
+//!
+//! Who may not write the shared realm does not map the file: who may write a file could cut it
+//! short, and to touch the page then is a SIGBUS. Such users trust nobody here. They look at the
+//! folders each time.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::folder::hand_over;
+use crate::media::word::Word;
+
+/// The file's name.
+pub(super) const SCOPES: &str = "scopes";
+
+/// Makes the file, with exactly this mode, in the namespace's folder.
+pub(super) fn make(namespace: &Path, mode: u32) -> Result<()> {
+    let path = namespace.join(SCOPES);
+    let made = File::create_new(&path).and_then(|mut file| {
+        // Written, not cut to length: a page that is mapped has a block.
+        file.write_all(&[0; Word::FILE_BYTES as usize])?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        Ok(file)
+    });
+    let file = made.map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
+    hand_over(&file, &path)
+}
+
+/// Maps the word, for who may write it.
+pub(super) fn open(namespace: &Path) -> Result<Word> {
+    let path = namespace.join(SCOPES);
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(&path)
+        .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
+    Word::map(&file)
+}

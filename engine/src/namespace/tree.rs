@@ -1,0 +1,272 @@
+//! One tree out of the rows of several realms.
+//!
+//! The rules, in which "earlier" is the order private, shared, published:
+//!
+//! * A group is *true* in a realm where its record is no mirror. It lies where its true record
+//!   says; if there is none to be seen, where the first mirror says.
+//! * A name leads to what the first realm says whose row counts. The row of an object counts unless
+//!   an earlier realm has the object as well (it is moving). The row of a true group counts unless
+//!   an earlier realm has it true as well. The row of a mirror counts only where no realm has the
+//!   group true, nor an earlier one a mirror of it.
+//! * The root is every realm's. What is said of it is said in the shared realm, if that is seen.
+
+use std::collections::VecDeque;
+
+use crate::error::Result;
+use crate::fail;
+use crate::group::{self, DEPTH_MAX, GroupInfo, with_record};
+use crate::id::{Gid, Member};
+use crate::mirror::presence;
+use crate::name::{NAME_BYTES_MAX, Name, Path};
+use crate::object::Record;
+use crate::rows::Rows;
+use crate::scope::Scope;
+
+/// How many names are read at a time where some may not count.
+const PART: usize = 256;
+
+/// The rows of every realm that is seen.
+pub(super) struct Tree<'t, 'r> {
+    rows: &'t mut [&'r mut dyn Rows],
+    scopes: &'t [Scope],
+    root: Gid,
+}
+
+/// Where a member was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The realm, by its place among those seen.
+    pub at: usize,
+    /// The group that holds it.
+    pub parent: Gid,
+    pub member: Member,
+}
+
+/// How far along a path there is something.
+#[derive(Clone, Debug)]
+pub(super) struct Reach {
+    /// The last group that is there.
+    pub group: Gid,
+    /// Its realm; `None` for the root, which is every realm's.
+    pub home: Option<usize>,
+    /// How many components of the path, the last one apart, are not there.
+    pub missing: usize,
+    /// What has the name that the path ends with.
+    pub taken: Option<Place>,
+}
+
+impl<'t, 'r> Tree<'t, 'r> {
+    pub(super) fn new(rows: &'t mut [&'r mut dyn Rows], scopes: &'t [Scope], root: Gid) -> Self {
+        Tree { rows, scopes, root }
+    }
+
+    /// The rows of one realm.
+    pub(super) fn at(&mut self, at: usize) -> &mut &'r mut dyn Rows {
+        &mut self.rows[at]
+    }
+
+    /// The realm that says where a group lies and what its attributes are.
+    pub(super) fn home_of_group(&mut self, gid: Gid) -> Result<Option<usize>> {
+        if gid == self.root {
+            let shared = self.scopes.iter().position(|scope| *scope == Scope::Shared);
+            return Ok(shared.or(if self.rows.is_empty() { None } else { Some(0) }));
+        }
+        let mut mirror = None;
+        for at in 0..self.rows.len() {
+            match presence(&mut self.rows[at], gid)? {
+                Some(false) => return Ok(Some(at)),
+                Some(true) => mirror = mirror.or(Some(at)),
+                None => {}
+            }
+        }
+        Ok(mirror)
+    }
+
+    /// The realm of a member.
+    pub(super) fn home(&mut self, member: Member) -> Result<Option<usize>> {
+        let (table, key) = group::table_of(member);
+        if let Member::Group(gid) = member {
+            return self.home_of_group(gid);
+        }
+        for at in 0..self.rows.len() {
+            if self.rows[at].has(table, &key)? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the row of a realm that leads to a member says where that is.
+    fn counts(&mut self, at: usize, member: Member) -> Result<bool> {
+        Ok(self.home(member)? == Some(at))
+    }
+
+    /// The member of a group.
+    pub(super) fn child(&mut self, group: Gid, name: &str) -> Result<Option<Place>> {
+        for at in 0..self.rows.len() {
+            if let Some(member) = group::child(&mut self.rows[at], group, name)?
+                && self.counts(at, member)?
+            {
+                return Ok(Some(Place { at, parent: group, member }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The mirror that has a name in one realm, though the group is elsewhere by now.
+    pub(super) fn squatter(&mut self, at: usize, group: Gid, name: &str) -> Result<Option<Gid>> {
+        match group::child(&mut self.rows[at], group, name)? {
+            Some(Member::Group(gid)) if !self.counts(at, Member::Group(gid))? => Ok(Some(gid)),
+            _ => Ok(None),
+        }
+    }
+
+    fn start(&self, from: Gid, path: &Path<'_>) -> Gid {
+        if path.absolute { self.root } else { from }
+    }
+
+    /// The member at a path.
+    pub(super) fn resolve(&mut self, from: Gid, path: &Path<'_>) -> Result<Option<Place>> {
+        let mut group = self.start(from, path);
+        for name in &path.parents {
+            match self.child(group, name.as_str())? {
+                Some(Place { member: Member::Group(gid), .. }) => group = gid,
+                _ => return Ok(None),
+            }
+        }
+        self.child(group, path.last.as_str())
+    }
+
+    /// How far there is something along a path on which something is to be made.
+    pub(super) fn reach(&mut self, from: Gid, path: &Path<'_>) -> Result<Reach> {
+        let mut group = self.start(from, path);
+        self.require(group)?;
+        let mut missing: &[Name<'_>] = &path.parents;
+        while let Some((name, rest)) = missing.split_first() {
+            match self.child(group, name.as_str())?.map(|place| place.member) {
+                Some(Member::Group(gid)) => (group, missing) = (gid, rest),
+                Some(Member::Object(_)) => fail!(
+                    Exists,
+                    "{:?} is an object, not a group: nothing can be made below it",
+                    name.as_str()
+                ),
+                None => break,
+            }
+        }
+        let taken = if missing.is_empty() { self.child(group, path.last.as_str())? } else { None };
+        let home = if group == self.root { None } else { self.home_of_group(group)? };
+        Ok(Reach { group, home, missing: missing.len(), taken })
+    }
+
+    /// Refuses a group that is gone.
+    pub(super) fn require(&mut self, gid: Gid) -> Result<()> {
+        if gid != self.root && self.home_of_group(gid)?.is_none() {
+            fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path");
+        }
+        Ok(())
+    }
+
+    /// A group, and those above it but for the root, innermost first, each with its realm.
+    pub(super) fn chain(&mut self, gid: Gid) -> Result<Vec<(usize, GroupInfo)>> {
+        let (mut chain, mut at) = (Vec::new(), gid);
+        while at != self.root && at != 0 {
+            let Some(home) = self.home_of_group(at)? else {
+                fail!(NotFound, "the group {at:#x} was deleted: open it again by its path")
+            };
+            let read = |record: &Record<'_>| Ok(group::info(at, record));
+            let info = with_record(&mut self.rows[home], Member::Group(at), read)?;
+            at = info.parent;
+            chain.push((home, info));
+            if chain.len() > DEPTH_MAX as usize {
+                fail!(Corrupt, "the groups above {gid:#x} form a loop: run verify");
+            }
+        }
+        Ok(chain)
+    }
+
+    /// The path of a member, without a leading slash; empty for the root.
+    pub(super) fn path_of(&mut self, member: Member) -> Result<String> {
+        if member == Member::Group(self.root) {
+            return Ok(String::new());
+        }
+        // Of what is gone, the first realm tells.
+        let home = self.home(member)?.unwrap_or(0);
+        let read = |record: &Record<'_>| Ok((record.parent, record.name.to_owned()));
+        let (parent, name) = with_record(&mut self.rows[home], member, read)?;
+        let above = self.chain(parent)?;
+        let mut path = String::new();
+        for (_, info) in above.iter().rev() {
+            path.push_str(&info.name);
+            path.push('/');
+        }
+        path.push_str(&name);
+        Ok(path)
+    }
+
+    /// Up to `limit` members of a group after a name, in byte order of their names.
+    pub(super) fn list(
+        &mut self,
+        gid: Gid,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Place)>> {
+        if after.is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+            fail!(InvalidName, "a listing cannot go on after a name of over 255 bytes");
+        }
+        self.require(gid)?;
+        let part = limit.min(PART);
+        let mut streams: Vec<Stream> = Vec::new();
+        for at in 0..self.rows.len() {
+            let done = presence(&mut self.rows[at], gid)?.is_none();
+            let after = after.map(str::to_owned);
+            streams.push(Stream { waiting: VecDeque::new(), after, done });
+        }
+        let mut found: Vec<(String, Place)> = Vec::new();
+        while found.len() < limit {
+            for (at, stream) in streams.iter_mut().enumerate() {
+                stream.fill(&mut self.rows[at], gid, part)?;
+            }
+            let first = streams.iter().filter_map(Stream::first).min();
+            let Some(name) = first.map(str::to_owned) else { break };
+            let mut place = None;
+            for (at, stream) in streams.iter_mut().enumerate() {
+                if stream.first() != Some(&name) {
+                    continue;
+                }
+                let (_, member) = stream.waiting.pop_front().expect("it has a first");
+                if place.is_none() && self.counts(at, member)? {
+                    place = Some(Place { at, parent: gid, member });
+                }
+            }
+            if let Some(place) = place {
+                found.push((name, place));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The names of one realm, some at a time.
+struct Stream {
+    waiting: VecDeque<(String, Member)>,
+    after: Option<String>,
+    done: bool,
+}
+
+impl Stream {
+    fn first(&self) -> Option<&str> {
+        self.waiting.front().map(|(name, _)| name.as_str())
+    }
+
+    fn fill(&mut self, rows: &mut impl Rows, gid: Gid, part: usize) -> Result<()> {
+        if self.done || !self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.waiting = group::members(rows, gid, self.after.as_deref(), part)?.into();
+        self.done = self.waiting.len() < part;
+        if let Some((last, _)) = self.waiting.back() {
+            self.after = Some(last.clone());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Read-only members: a hint against mistakes, which their owners can take back.
+//!
+//! A record says of itself that it is read-only (`Flags`), and that holds for all that is below a
+//! group: nothing there is written, replaced, deleted, renamed or annotated, and nothing is made.
+//! The table `read_only` lists the ids of such records. Most realms have none, and then asking
+//! costs one load; where there are some, a change looks at the groups above what it changes.
+//!
+//! It protects from mistakes, not from people: whoever may write in the realm may take the hint
+//! back. A group above may be renamed or moved: its members stay what they are. Memory that was
+//! viewed for writing before stays writable.
+
+use crate::catalog::Table;
+use crate::error::{Error, Kind, Result};
+use crate::fail;
+use crate::group::{self, DEPTH_MAX, Stamp, table_of};
+use crate::id::{Gid, Member, id_key};
+use crate::object::{Flags, Record};
+use crate::rows::{Rows, RowsMut};
+
+/// The nearest read-only member at or above this one.
+fn guard_of(rows: &mut impl Rows, member: Member) -> Result<Option<Member>> {
+    let mut at = member;
+    for _ in 0..DEPTH_MAX {
+        if rows.glance(Table::ReadOnly, &id_key(at.id()))?.is_some() {
+            return Ok(Some(at));
+        }
+        let (table, key) = table_of(at);
+        let above = match rows.glance(table, &key)? {
+            Some(row) => Record::parse(&row)?.parent,
+            None => return Ok(None), // whoever needs it says that it is gone
+        };
+        if above == 0 {
+            return Ok(None);
+        }
+        at = Member::Group(above);
+    }
+    fail!(Corrupt, "the groups above {:#x} form a loop: run verify", member.id())
+}
+
+fn refusal(rows: &mut impl Rows, what: &str, by: Member) -> Result<Error> {
+    let path = group::path_of(rows, by)?;
+    let shown = if path.is_empty() { "/" } else { &path };
+    let kind = if matches!(by, Member::Group(_)) { "group" } else { "object" };
+    Ok(Error::new(
+        Kind::ReadOnly,
+        format!(
+            "{what}: the {kind} {shown:?} is read-only; whoever means it sets read_only = False \
+             there first (`engram protect POOL {shown} --off`)"
+        ),
+    ))
+}
+
+fn name_of(rows: &mut impl Rows, member: Member) -> Result<String> {
+    let path = group::path_of(rows, member)?;
+    Ok(if path.is_empty() { "/".to_owned() } else { path })
+}
+
+/// Refuses a change of this member, if it or a group above it is read-only.
+pub(crate) fn refuse(rows: &mut impl Rows, member: Member) -> Result<()> {
+    if !rows.has_read_only()? {
+        return Ok(());
+    }
+    let Some(by) = guard_of(rows, member)? else { return Ok(()) };
+    let what = format!("{:?} cannot be changed", name_of(rows, member)?);
+    Err(refusal(rows, &what, by)?)
+}
+
+/// Refuses a new member of this group, if it or a group above it is read-only.
+pub(crate) fn refuse_new(rows: &mut impl Rows, group: Gid, name: &str) -> Result<()> {
+    if !rows.has_read_only()? {
+        return Ok(());
+    }
+    let Some(by) = guard_of(rows, Member::Group(group))? else { return Ok(()) };
+    Err(refusal(rows, &format!("{name:?} cannot be made"), by)?)
+}
+
+/// Refuses to delete this member, if it, a group above it or anything below it is read-only.
+pub(crate) fn refuse_deletion(rows: &mut impl Rows, member: Member) -> Result<()> {
+    if !rows.has_read_only()? {
+        return Ok(());
+    }
+    refuse(rows, member)?;
+    let Member::Group(group) = member else { return Ok(()) };
+    let mut from = vec![0];
+    while let Some((mut key, row)) = rows.first_from(Table::ReadOnly, &from)? {
+        let inner = Member::from_row(&row)?;
+        if is_below(rows, inner, group)? {
+            let what = format!("{:?} cannot be deleted", name_of(rows, member)?);
+            return Err(refusal(rows, &what, inner)?);
+        }
+        key.push(0);
+        from = key;
+    }
+    Ok(())
+}
+
+fn is_below(rows: &mut impl Rows, member: Member, group: Gid) -> Result<bool> {
+    let (table, key) = table_of(member);
+    let Some(row) = rows.glance(table, &key)? else {
+        fail!(Corrupt, "{member:?} is listed as read-only, and has no record: run verify")
+    };
+    let mut above = Record::parse(&row)?.parent;
+    drop(row);
+    for _ in 0..DEPTH_MAX {
+        if above == group || above == 0 {
+            return Ok(above == group);
+        }
+        let Some(row) = rows.glance(Table::Groups, &id_key(above))? else { return Ok(false) };
+        above = Record::parse(&row)?.parent;
+    }
+    fail!(Corrupt, "the groups above {:#x} form a loop: run verify", member.id())
+}
+
+/// Whether changes of this member are refused.
+pub(crate) fn holds(rows: &mut impl Rows, member: Member) -> Result<bool> {
+    group::with_record(rows, member, |_| Ok(()))?;
+    Ok(rows.has_read_only()? && guard_of(rows, member)?.is_some())
+}
+
+/// Makes a member read-only, or takes that back. What a group above says, only that takes back.
+pub(crate) fn set(rows: &mut impl RowsMut, member: Member, on: bool, stamp: Stamp) -> Result<()> {
+    let (table, key) = table_of(member);
+    let (row, above, before) = group::with_record(rows, member, |record| {
+        let flags = Flags { read_only: on, ..record.flags };
+        let row = Record { flags, modified: stamp.now, ..*record }.encode();
+        Ok((row, record.parent, record.flags.read_only))
+    })?;
+    if above != 0
+        && rows.has_read_only()?
+        && let Some(by) = guard_of(rows, Member::Group(above))?
+    {
+        let what = format!("{:?} cannot be changed", name_of(rows, member)?);
+        return Err(refusal(rows, &what, by)?);
+    }
+    if before == on {
+        return Ok(());
+    }
+    rows.put(table, &key, &row)?;
+    note(rows, member, on)
+}
+
+/// Lists a record that is read-only, or strikes it off.
+pub(crate) fn note(rows: &mut impl RowsMut, member: Member, on: bool) -> Result<()> {
+    let key = id_key(member.id());
+    if on {
+        rows.put(Table::ReadOnly, &key, &member.to_row())
+    } else {
+        rows.remove(Table::ReadOnly, &key)
+    }
+}

@@ -1,0 +1,57 @@
+//! What other realms of the namespace have a realm do: keep mirrors, and let go of a group.
+
+use crate::attrs::Value;
+use crate::batch;
+use crate::catalog::Headroom;
+use crate::error::Result;
+use crate::group::GroupInfo;
+use crate::id::Gid;
+use crate::mirror::{self, Original};
+use crate::realm::Realm;
+
+impl Realm {
+    /// Makes mirrors of a chain of groups of other realms, outermost first, or makes those that are
+    /// here say what the true ones say.
+    pub(crate) fn reflect(&self, chain: &[(GroupInfo, Vec<(String, Value)>)]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let mut originals = Vec::with_capacity(chain.len());
+        for (info, attrs) in chain {
+            originals.push(Original {
+                gid: info.gid,
+                parent: info.parent,
+                name: info.name.clone(),
+                owner: info.owner,
+                created: info.created,
+                modified: info.modified,
+                attrs: core.encode_attrs(inside, attrs)?,
+                checked: core.setup.checksums,
+            });
+        }
+        let in_batch = batch::with(core, |overlay| {
+            mirror::reflect(&mut overlay.on(inside.catalog()), &originals)
+        })?;
+        match in_batch {
+            Some(()) => Ok(()),
+            None => core.commit(inside, Headroom::Normal, |rows| mirror::reflect(rows, &originals)),
+        }
+    }
+
+    /// Deletes a group with all that this realm has below it, wherever it lies by now.
+    pub(crate) fn delete_group(&self, gid: Gid) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let root = self.root();
+        let in_batch = batch::with(core, |overlay| {
+            mirror::delete(&mut overlay.on(inside.catalog()), gid, root)
+        })?;
+        match in_batch {
+            Some(()) => Ok(()),
+            None => {
+                core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
+                core.after_commit(inside);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Looks at several realms of a namespace at once: one snapshot of each.
+//!
+//! **What moves is seen once.** Nothing can be read of two catalogs at the very same instant. A
+//! member that moves from one realm to another is in the target before it goes from the source; so
+//! whoever sees the source without it sees it in the target, if the target is looked at later.
+//! Snapshots are begun in the order in which the names of realms win. Against that order a move
+//! could be missed: begun before it arrived in the one, after it was gone from the other. So every
+//! move raises `arrived` in the commit with which it arrives, and who has begun all snapshots looks
+//! whether a newer commit of an earlier realm has another number; then it begins again.
+//!
+//! **Locks.** Entering a core waits for a fork, and a fork waits for who is inside. So several are
+//! entered in one order, that of their addresses, in which a fork takes them too.
+
+use std::sync::Arc;
+
+use crate::batch::{self, Overlay, Peek};
+use crate::catalog::{ReadTxn, Table};
+use crate::error::Result;
+use crate::fail;
+use crate::realm::Realm;
+use crate::realm::core::{Core, Inside};
+use crate::realm::space::meta_u64;
+use crate::rows::{Rows, Snapshot};
+
+/// The key in `meta` of how many moves between realms have arrived here. It is raised in the commit
+/// with which one does.
+pub(crate) const ARRIVED: &[u8] = b"arrived";
+
+/// How often snapshots are begun again because something has moved meanwhile.
+const AGAIN_MAX: u32 = 1000;
+
+/// Runs `look` on the rows of each realm, as of one commit of each; a batch of this thread is seen.
+pub(crate) fn look_together<T>(
+    realms: &[Realm],
+    look: impl FnOnce(&mut [&mut dyn Rows]) -> Result<T>,
+) -> Result<T> {
+    let insides = enter_all(realms)?;
+    let txns = begin_all(realms, &insides)?;
+    let mut snapshots: Vec<_> = txns.iter().map(Snapshot).collect();
+    let Some(at) = in_batch(realms) else { return look(&mut all(&mut snapshots)) };
+    let done = batch::with(&realms[at].core, |overlay| {
+        let mut above = overlay.look_at(&txns[at]);
+        let mut rows = all(&mut snapshots);
+        rows[at] = &mut above;
+        look(&mut rows)
+    })?;
+    done.map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok)
+}
+
+fn all<'r, R: Rows + 'r>(snapshots: &'r mut [R]) -> Vec<&'r mut dyn Rows> {
+    let each = |snapshot: &'r mut R| -> &'r mut dyn Rows { snapshot };
+    snapshots.iter_mut().map(each).collect()
+}
+
+/// The same for queries.
+pub(crate) fn peek_together<T>(
+    realms: &[Realm],
+    look: impl FnOnce(&[Peek<'_>]) -> Result<T>,
+) -> Result<T> {
+    let insides = enter_all(realms)?;
+    let txns = begin_all(realms, &insides)?;
+    let Some(at) = in_batch(realms) else { return look(&peeks(&txns, None)) };
+    let done = batch::with(&realms[at].core, |overlay| look(&peeks(&txns, Some((at, overlay)))))?;
+    done.map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok)
+}
+
+fn peeks<'p>(txns: &'p [ReadTxn<'p>], over: Option<(usize, &'p Overlay)>) -> Vec<Peek<'p>> {
+    let above = |at| over.filter(|(place, _)| *place == at).map(|(_, overlay)| overlay);
+    txns.iter().enumerate().map(|(at, txn)| Peek::new(txn, above(at))).collect()
+}
+
+/// The realm in which this thread runs a batch.
+fn in_batch(realms: &[Realm]) -> Option<usize> {
+    realms.iter().position(|realm| realm.at().is_none() && batch::runs(&realm.core))
+}
+
+fn enter_all(realms: &[Realm]) -> Result<Vec<Inside<'_>>> {
+    let mut order: Vec<(usize, &Arc<Core>)> = Vec::with_capacity(realms.len());
+    for (place, realm) in realms.iter().enumerate() {
+        order.push((place, realm.readable()?));
+    }
+    order.sort_by_key(|(_, core)| Arc::as_ptr(core));
+    let mut insides = Vec::with_capacity(order.len());
+    for (place, core) in order {
+        insides.push((place, core.enter()?));
+    }
+    insides.sort_by_key(|(place, _)| *place);
+    Ok(insides.into_iter().map(|(_, inside)| inside).collect())
+}
+
+fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<ReadTxn<'i>>> {
+    let mut again = 0;
+    loop {
+        let both = insides.iter().zip(realms);
+        let txns: Vec<_> =
+            both.map(|(inside, realm)| inside.read_at(realm.at())).collect::<Result<_>>()?;
+        if realms.iter().any(|realm| realm.at().is_some()) {
+            // Snapshots that were taken together.
+            return Ok(txns);
+        }
+        let earlier = txns.len().saturating_sub(1);
+        let mut moved = false;
+        for (inside, txn) in insides.iter().zip(&txns).take(earlier) {
+            let newest = inside.read()?;
+            moved |= newest.id() != txn.id() && arrived(&newest)? != arrived(txn)?;
+        }
+        if !moved || again == AGAIN_MAX {
+            return Ok(txns);
+        }
+        again += 1;
+    }
+}
+
+/// A snapshot of each realm, so that nothing that moves between them is missed.
+pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Result<Vec<Realm>> {
+    let mut again = 0;
+    loop {
+        let held: Vec<Realm> =
+            realms.iter().map(|realm| realm.snapshot(max_growth)).collect::<Result<_>>()?;
+        let mut moved = false;
+        for (realm, held) in realms.iter().zip(&held).take(held.len().saturating_sub(1)) {
+            let inside = realm.readable()?.enter()?;
+            moved |= arrived(&inside.read()?)? != arrived(&inside.read_at(held.at())?)?;
+        }
+        if !moved || again == AGAIN_MAX {
+            return Ok(held);
+        }
+        again += 1;
+    }
+}
+
+fn arrived(txn: &ReadTxn<'_>) -> Result<u64> {
+    meta_u64(txn.get(Table::Meta, ARRIVED)?)
+}

@@ -1,0 +1,172 @@
+//! Read-only members: what is refused, by which name, and what is not.
+
+mod common;
+
+use common::{Fixture, KEEP, OVER, alone, attach, filled, floats, fork, lookup, put, read, sound};
+use engram_engine::{Kind, Member, Mode, Placement, Realm, Result, Value};
+
+const READ_ONLY: Placement = Placement { read_only: true, ..KEEP };
+
+fn group(realm: &Realm, path: &str) -> u64 {
+    realm.create_group(realm.root(), path, &[], &[], true).unwrap()
+}
+
+fn object(realm: &Realm, path: &str) -> Member {
+    Member::Object(lookup(realm, path).unwrap())
+}
+
+fn attr() -> Vec<(String, Value)> {
+    vec![("k".into(), Value::text("v"))]
+}
+
+/// Every change there is, of `g/x` (5000 words) and in `g`; each is refused, and names `by`.
+fn all_refused(realm: &Realm, by: &str) {
+    let root = realm.root();
+    let Member::Object(oid) = object(realm, "g/x") else { unreachable!() };
+    let generation = realm.payload(oid).unwrap().1;
+    let data = filled(3, 3, 5000);
+    let over = || realm.put(root, "g/x", &floats(&[5000]), &data, OVER).map(drop);
+    let changes: Vec<(&str, Result<()>)> = vec![
+        ("replace", realm.replace_payload(oid, generation, &data).map(drop)),
+        ("overwrite", over()),
+        ("allocate", realm.allocate(root, "g/x", &floats(&[5000]), 40_000, OVER).map(drop)),
+        ("view", realm.view(oid, true).map(drop)),
+        ("delete", realm.delete(root, "g/x")),
+        ("delete above", realm.delete(root, "g")),
+        ("rename", realm.rename(root, "g/x", root, "y")),
+        ("annotate", realm.set_attrs(Member::Object(oid), &attr())),
+        ("remove an attribute", realm.delete_attr(Member::Object(oid), "kept")),
+    ];
+    for (what, done) in changes {
+        let error = done.expect_err(what);
+        assert_eq!(error.kind(), Kind::ReadOnly, "{what}: {error}");
+        assert!(error.message().contains(by), "{what}: {error}");
+    }
+    realm.begin_batch().unwrap();
+    assert_eq!(over().unwrap_err().kind(), Kind::ReadOnly);
+    assert_eq!(realm.delete(root, "g").unwrap_err().kind(), Kind::ReadOnly);
+    assert_eq!(realm.rename(root, "g/x", root, "y").unwrap_err().kind(), Kind::ReadOnly);
+    realm.commit_batch().unwrap();
+    assert_eq!(read(realm, "g/x"), filled(1, 1, 5000));
+    assert!(realm.is_read_only(Member::Object(oid)).unwrap());
+}
+
+fn with_x() -> (Fixture, Realm) {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    put(&realm, "g/x", &filled(1, 1, 5000));
+    put(&realm, "g/y", &filled(2, 1, 4));
+    realm.set_attrs(object(&realm, "g/x"), &[("kept".into(), Value::text("v"))]).unwrap();
+    (fixture, realm)
+}
+
+#[test]
+fn a_read_only_object_stays_as_it_is_until_that_is_taken_back() {
+    let (fixture, realm) = with_x();
+    let x = object(&realm, "g/x");
+    realm.set_read_only(x, true).unwrap();
+    realm.set_read_only(x, true).unwrap();
+    all_refused(&realm, "\"g/x\" is read-only");
+    // Its neighbours are not, nor is its group: that may move with it.
+    put(&realm, "g/y", &filled(2, 2, 5000));
+    put(&realm, "g/z", &filled(2, 2, 4));
+    realm.rename(realm.root(), "g", realm.root(), "h").unwrap();
+    realm.rename(realm.root(), "h", realm.root(), "g").unwrap();
+    sound(&fixture.path);
+    realm.set_read_only(x, false).unwrap();
+    assert!(!realm.is_read_only(x).unwrap());
+    realm.delete(realm.root(), "g").unwrap();
+    assert_eq!(sound(&fixture.path).used, 0);
+}
+
+#[test]
+fn a_read_only_group_holds_all_that_is_below_it() {
+    let (fixture, realm) = with_x();
+    let (root, g) = (realm.root(), group(&realm, "g"));
+    group(&realm, "g/inner/deep");
+    realm.set_read_only(Member::Group(g), true).unwrap();
+    all_refused(&realm, "the group \"g\" is read-only");
+    let refused = |what: &str, done: Result<()>| {
+        assert_eq!(done.expect_err(what).kind(), Kind::ReadOnly, "{what}");
+    };
+    let new = floats(&[5000]);
+    let data = filled(4, 4, 5000);
+    for path in ["g/new", "g/inner/deep/new", "g/made/up/new"] {
+        refused(path, realm.put(root, path, &new, &data, KEEP).map(drop));
+        refused(path, realm.put(root, path, &floats(&[1]), &data[..8], KEEP).map(drop));
+        refused(path, realm.create_group(root, path, &[], &[], false).map(drop));
+        refused(path, realm.allocate(root, path, &new, 40_000, KEEP).map(drop));
+        refused(
+            path,
+            realm.rename(root, "free", root, path).or_else(|e| match e.kind() {
+                Kind::NotFound => {
+                    put(&realm, "free", &data);
+                    realm.rename(root, "free", root, path)
+                }
+                _ => Err(e),
+            }),
+        );
+    }
+    refused("attrs", realm.set_attrs(Member::Group(g), &attr()));
+    refused("origin", realm.set_origin(g, b"x"));
+    refused("delete", realm.delete(root, "g/inner"));
+    refused("rename", realm.rename(root, "g", root, "h"));
+    // What is below cannot be let go alone; what is there may be asked for.
+    refused("inner", realm.set_read_only(object(&realm, "g/y"), false));
+    refused("inner", realm.set_read_only(object(&realm, "g/y"), true));
+    assert_eq!(
+        realm.create_group(root, "g/inner", &[], &[], true).unwrap(),
+        group(&realm, "g/inner")
+    );
+    // The root holds all there is.
+    realm.set_read_only(Member::Group(g), false).unwrap();
+    realm.set_read_only(Member::Group(root), true).unwrap();
+    all_refused(&realm, "the group \"/\" is read-only");
+    refused("root", realm.put(root, "new", &new, &data, KEEP).map(drop));
+    realm.set_read_only(Member::Group(root), false).unwrap();
+    put(&realm, "g/x", &data);
+    sound(&fixture.path);
+}
+
+#[test]
+fn what_is_made_read_only_is_so_from_its_first_instant() {
+    let (fixture, realm) = with_x();
+    let root = realm.root();
+    let data = filled(5, 5, 5000);
+    realm.put(root, "kept", &floats(&[5000]), &data, READ_ONLY).unwrap();
+    realm.put(root, "small", &floats(&[1]), &data[..8], READ_ONLY).unwrap();
+    realm.create_zeroed(root, "zeros", &floats(&[5000]), READ_ONLY).unwrap();
+    let space = realm.allocate(root, "space", &floats(&[5000]), 40_000, READ_ONLY).unwrap();
+    space.write(&data);
+    space.publish().unwrap();
+    for path in ["kept", "small", "zeros", "space"] {
+        assert!(realm.is_read_only(object(&realm, path)).unwrap());
+        assert_eq!(realm.delete(root, path).unwrap_err().kind(), Kind::ReadOnly);
+    }
+    sound(&fixture.path);
+}
+
+#[test]
+fn a_batch_sees_its_own_and_meets_others() {
+    alone("a_batch_sees_its_own_and_meets_others", || {
+        let (fixture, realm) = with_x();
+        let root = realm.root();
+        realm.begin_batch().unwrap();
+        realm.set_read_only(object(&realm, "g/x"), true).unwrap();
+        assert_eq!(realm.delete(root, "g").unwrap_err().kind(), Kind::ReadOnly);
+        realm.abort_batch().unwrap();
+        realm.set_attrs(object(&realm, "g/x"), &attr()).unwrap();
+        realm.begin_batch().unwrap();
+        put(&realm, "g/new", &filled(1, 1, 4));
+        fork(|_| {
+            fixture.pool.close();
+            let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            realm.set_read_only(Member::Group(group(&realm, "g")), true).unwrap();
+        })
+        .finish();
+        assert_eq!(realm.commit_batch().unwrap_err().kind(), Kind::Busy);
+        assert_eq!(lookup(&realm, "g/new"), None);
+        all_refused(&realm, "the group \"g\" is read-only");
+        sound(&fixture.path);
+    });
+}
