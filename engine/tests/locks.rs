@@ -311,7 +311,10 @@ fn processes_take_turns_and_the_killed_leave_none_waiting() {
             unsafe { std::env::set_var("ENGRAM_TEST_LOCKS", &fixture.path) };
             let doomed = spawn();
             let workers = [spawn(), spawn()];
-            let count = || u64::from_le_bytes(common::read(&realm, "run/a").try_into().unwrap());
+            let count = || {
+                let at = realm.snapshot(None).unwrap();
+                u64::from_le_bytes(common::read(&at, "run/a").try_into().unwrap())
+            };
             doomed.line.expect(0);
             doomed.line.say(u64::MAX);
             while count() < ROUNDS {

@@ -27,6 +27,7 @@ from engram.errors import (
     BusyError,
     CorruptError,
     EngramError,
+    EngramWarning,
     ExistsError,
     FormatError,
     InvalidNameError,
@@ -41,9 +42,11 @@ from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
+from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.snapshot import Snapshot
 from engram.tree import Tree
 from engram.verify import Report, verify
 
@@ -75,6 +78,7 @@ __all__ = [
     "CorruptError",
     "DeviceInfo",
     "EngramError",
+    "EngramWarning",
     "Entry",
     "ExistsError",
     "Explanation",
@@ -90,6 +94,7 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "Lock",
     "Namespace",
     "NamespaceInfo",
     "Namespaces",
@@ -102,6 +107,7 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "Snapshot",
     "Space",
     "Tree",
     "UnsupportedError",

@@ -10,8 +10,8 @@ use std::time::Duration;
 use engram_engine::{LockMode, Member};
 use pyo3::prelude::*;
 
-use crate::attrs::of;
 use crate::error::{Failure, Result, argument};
+use crate::group::of;
 use crate::realm::Realm;
 use crate::value::Name;
 
@@ -44,7 +44,9 @@ impl Lock {
         let mode = match mode.0 {
             "r" => LockMode::Read,
             "w" => LockMode::Write,
-            other => return Err(argument(format!("mode {other:?} is unknown: use \"r\" or \"w\""))),
+            other => {
+                return Err(argument(format!("mode {other:?} is unknown: use \"r\" or \"w\"")));
+            }
         };
         let within = match timeout.map(Duration::try_from_secs_f64) {
             None => None,

@@ -231,6 +231,11 @@ impl Realm {
         self.at().map(|at| at.held.age)
     }
 
+    /// Whether this handle is of a snapshot.
+    pub fn is_snapshot(&self) -> bool {
+        self.at.is_some()
+    }
+
     /// Whether nobody has committed since this snapshot.
     pub fn is_newest(&self) -> Result<bool> {
         let core = self.readable()?;
