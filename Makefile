@@ -1,4 +1,5 @@
-# The only verbs: demo test bench evaluate fuzz lint fmt clean help. Each sets up what it needs.
+# The only verbs: demo test test-pmem bench evaluate fuzz lint fmt clean help.
+# Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -13,10 +14,10 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test bench evaluate fuzz lint fmt clean
+.PHONY: help demo test test-pmem bench evaluate fuzz lint fmt clean
 
 help: ## What can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (half a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
@@ -35,6 +36,10 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
 		bench/results/evaluation.json docs/images)
 
+test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, and power cuts
+	$(call step,Testing on persistent memory; consoles in target/pmem/,\
+		$(BIN)/python tests/pmem/run.py $(ARGS))
+
 fuzz: ## Nonsense to what reads queries (a minute after the build; FUZZ_SECONDS=60; nightly Rust)
 	@if cargo +nightly --version >/dev/null 2>&1 || \
 		rustup toolchain install nightly --profile minimal >/dev/null 2>&1; \
@@ -45,7 +50,7 @@ lint: $(BIN)/.built ## Formatting, lints, types and house rules
 	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
 	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
 	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/stubtest engram._engram)
-	$(call step,Checking the house rules,$(BIN)/python -m pytest -q tests/test_tidy.py)
+	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && $(BIN)/python -m pytest -q tests/test_tidy.py)
 
 fmt: $(BIN)/.installed ## Format everything
 	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)

@@ -41,6 +41,11 @@ def test_a_pool_tells_of_itself(pool: engram.Pool) -> None:
     (device,) = pool.devices
     assert (device.index, str(device.path)) == (0, pool.path)
     assert device.free > 0
+    if device.medium == "memory":
+        assert device.filesystem == "tmpfs"
+    else:
+        assert device.medium in {"page cache", "persistent memory, MAP_SYNC"}
+        assert device.durable
     assert pool.path in repr(pool)
     assert "256 MiB" in repr(pool)
     pool["x"] = np.zeros(100_000)

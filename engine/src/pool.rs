@@ -16,7 +16,8 @@ use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
-use crate::media::filesystem::{self, Mount};
+use crate::media::filesystem::{self, FsKind, Mount};
+use crate::media::{Medium, devdax};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
 use crate::process;
 use crate::realm::{Mode, Realm, Setup};
@@ -67,10 +68,12 @@ pub struct CreateOptions {
 pub struct DeviceInfo {
     /// Its number.
     pub index: u32,
-    /// Its folder.
+    /// Its folder, or its devdax node.
     pub path: PathBuf,
-    /// Its filesystem.
+    /// Its filesystem; "devdax" for a node.
     pub filesystem: String,
+    /// What mapped memory there is kept on, and so how it is made durable.
+    pub medium: Medium,
     /// Whether that survives power loss.
     pub durable: bool,
     /// The free bytes of its mount.
@@ -138,6 +141,9 @@ impl Pool {
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
         namespace::create(path, &file, &default)?;
+        for node in file.nodes() {
+            devdax::claim(node, &file.label(), options.force)?;
+        }
         fs::rename(path.join(CREATING), path.join(POOL_FILE))
             .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
@@ -153,7 +159,7 @@ impl Pool {
         let file = PoolFile::read(path)?;
         let mut mount = filesystem::admit(path, force)?;
         for device in &file.devices[1..] {
-            if !device.is_dir() {
+            if !device.is_dir() && !devdax::is_node(device) {
                 fail!(
                     NotFound,
                     "device {} of {} is missing: mount it, and open again",
@@ -161,7 +167,7 @@ impl Pool {
                     path.display()
                 );
             }
-            let next = filesystem::admit(device, true)?;
+            let next = mount_of(device, true)?;
             if !next.durable {
                 mount = next;
             }
@@ -215,7 +221,10 @@ impl Pool {
             let realms = namespace::realm_folders(&namespace::place(path, &name));
             realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
         }
-        for device in &file.devices {
+        for node in file.nodes() {
+            devdax::disclaim(node, &file.label())?;
+        }
+        for device in file.folders() {
             let spans = device.join(&file.uuid);
             if spans.exists() {
                 fs::remove_dir_all(&spans)
@@ -281,16 +290,28 @@ impl Pool {
             .into_iter()
             .enumerate()
             .map(|(index, path)| {
-                let mount = filesystem::admit(&path, true)?;
-                Ok(DeviceInfo {
-                    index: index as u32,
-                    filesystem: mount.name,
-                    durable: mount.durable,
-                    free: filesystem::free_bytes(&path)?,
-                    path,
-                })
+                let index = index as u32;
+                let mount = mount_of(&path, true)?;
+                let (free, medium) = if devdax::is_node(&path) {
+                    let medium = if mount.durable { Medium::Dax } else { Medium::Memory };
+                    (self.free_on_node(index, &path)?, medium)
+                } else {
+                    (filesystem::free_bytes(&path)?, Medium::of_folder(&path)?)
+                };
+                let (filesystem, durable) = (mount.name, mount.durable);
+                Ok(DeviceInfo { index, filesystem, medium, durable, free, path })
             })
             .collect()
+    }
+
+    /// The bytes of a node that no span has; all of them for who may not open the namespace.
+    fn free_on_node(&self, index: u32, path: &Path) -> Result<u64> {
+        let len = devdax::look(path)?.len;
+        match self.realm(namespace::DEFAULT) {
+            Ok(realm) => Ok(len.saturating_sub(realm.next_on_node(index)?)),
+            Err(error) if error.kind() == Kind::Access => Ok(len - devdax::LABEL_LEN.min(len)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Adds a device; every process finds it at its next growth.
@@ -308,9 +329,18 @@ impl Pool {
                 mount.name
             );
         }
-        namespace::add_device(&self.path, &file, &device)?;
+        let node = devdax::is_node(&device);
+        if node {
+            devdax::claim(&device, &file.label(), force)?;
+        } else {
+            namespace::add_device(&self.path, &file, &device)?;
+        }
         file.devices.push(device);
-        file.write(&self.path, POOL_FILE)
+        let written = file.write(&self.path, POOL_FILE);
+        if written.is_err() && node {
+            let _ = devdax::disclaim(&file.devices[file.devices.len() - 1], &file.label());
+        }
+        written
     }
 
     /// The shared realm of a namespace.
@@ -413,16 +443,29 @@ fn choose(asked: Option<Durability>, mount: &Mount) -> Result<Durability> {
 }
 
 fn admit_device(path: &Path, known: &[PathBuf], force: bool) -> Result<(PathBuf, Mount)> {
-    if !path.is_dir() {
-        fail!(NotFound, "device {} is no folder: make or mount it first", path.display());
+    if !path.is_dir() && !devdax::is_node(path) {
+        fail!(
+            NotFound,
+            "device {} is neither a folder nor a devdax node: make or mount it first",
+            path.display()
+        );
     }
     let path = fs::canonicalize(path)
         .map_err(|e| Error::os(format!("looking at device {}", path.display()), &e))?;
     if known.contains(&path) {
         fail!(Exists, "device {} is part of the pool already", path.display());
     }
-    let mount = filesystem::admit(&path, force)?;
+    let mount = mount_of(&path, force)?;
     Ok((path, mount))
+}
+
+/// What a device is on, if it may be.
+fn mount_of(device: &Path, force: bool) -> Result<Mount> {
+    if !devdax::is_node(device) {
+        return filesystem::admit(device, force);
+    }
+    let durable = devdax::look(device)?.durable;
+    Ok(Mount { kind: FsKind::Other, name: "devdax".to_owned(), durable })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
@@ -458,6 +501,12 @@ fn refuse_within(path: &Path) -> Result<()> {
 fn ensure_folder(path: &Path) -> Result<bool> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => return Ok(false),
+        Ok(_) if devdax::is_node(path) => fail!(
+            Exists,
+            "{} is a devdax node, which keeps no files: make the pool in a folder, and give it the \
+             node as a further device (--device)",
+            path.display()
+        ),
         Ok(_) => fail!(Exists, "{} is a file: choose a path that does not exist", path.display()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
@@ -525,7 +574,10 @@ fn refuse_users(path: &Path) -> Result<()> {
 fn clear(path: &Path, folder_too: bool) {
     for marker in [CREATING, POOL_FILE] {
         let Ok(file) = PoolFile::load(path, marker) else { continue };
-        for device in &file.devices {
+        for node in file.nodes() {
+            let _ = devdax::disclaim(node, &file.label());
+        }
+        for device in file.folders() {
             let _ = fs::remove_dir_all(device.join(&file.uuid));
         }
     }

@@ -84,20 +84,23 @@ class Pool(Namespace):
 
     @property
     def devices(self) -> list[DeviceInfo]:
-        """The devices: index, path, filesystem, durable, free bytes of each."""
+        """The devices: index, path, filesystem, medium, durable, free bytes of each."""
         return self._pool.devices()
 
     def add_device(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Add a directory for the pool to take space from.
+        """Add a directory, or a devdax node such as /dev/dax0.0, for the pool to take space from.
 
-        With `force`, also on a filesystem that is not known to carry a pool.
+        With `force`, also on a filesystem that is not known to carry a pool, and a node that
+        another pool has, with all that is on it. A node serves the default namespace alone.
 
         Raises
         ------
         UnsupportedError
             If its filesystem cannot carry a pool.
         ArgumentError
-            If it is less durable than the pool, or a device already.
+            If it is less durable than the pool.
+        ExistsError
+            If it is a device already, or a node that serves another pool.
 
         """
         self._pool.add_device(absolute(path), force)
@@ -232,14 +235,16 @@ def create(  # noqa: PLR0917 - as the contract has it
     size
         The bound on the bytes of its arrays, such as "64 GiB". Space is allocated as needed.
     devices
-        More directories to take space from.
+        More directories, or devdax nodes such as "/dev/dax0.0", to take space from. A node serves
+        the default namespace alone.
     durability
         "process": what was written survives the death of any process. "system": power loss too.
         "auto" is "process" on tmpfs, "system" elsewhere; the weakest device decides.
     prefault
         Allocate all of it now, and touch it.
     force
-        Use a filesystem that is not known to carry a pool. Network filesystems are refused still.
+        Use a filesystem that is not known to carry a pool, and a node that another pool has, with
+        all that is on it. Network filesystems are refused still.
     checksums
         Keep a checksum of every record and of every value, which `engram.verify` compares. A value
         that is written in place has none from then until `flush`.
@@ -250,7 +255,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     Raises
     ------
     ExistsError
-        If there is something at `path`.
+        If there is something at `path`, or a node serves another pool.
     UnsupportedError
         If the filesystem cannot carry a pool.
     PoolFullError

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engram_engine::media::{cgroup, filesystem};
+use engram_engine::media::{cgroup, devdax, filesystem};
 use pyo3::prelude::*;
 
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::error::Result;
 /// What a path is on.
 #[pyclass(frozen, get_all, module = "engram._engram")]
 pub struct Standing {
-    /// The filesystem's name.
+    /// The filesystem's name; "devdax" for a node.
     filesystem: String,
     /// "allowed", "forced" (with force alone) or "refused".
     verdict: &'static str,
@@ -22,13 +22,25 @@ pub struct Standing {
     mount: Option<String>,
     /// The filesystem's own options.
     options: Option<String>,
-    /// Bytes that can still be taken there.
+    /// Bytes that can still be taken there; of a node, all that a pool could take.
     free: u64,
 }
 
 /// Says what a path, which exists, is on.
 #[pyfunction]
 pub fn standing(py: Python<'_>, path: PathBuf) -> Result<Standing> {
+    if devdax::is_node(&path) {
+        let facts = py.detach(|| devdax::look(&path))?;
+        return Ok(Standing {
+            filesystem: "devdax".to_owned(),
+            verdict: "allowed",
+            reason: None,
+            durable: facts.durable,
+            mount: None,
+            options: None,
+            free: facts.len.saturating_sub(devdax::LABEL_LEN),
+        });
+    }
     let (found, free) = py.detach(move || -> engram_engine::Result<_> {
         Ok((filesystem::look(&path)?, filesystem::free_bytes(&path)?))
     })?;

@@ -20,10 +20,12 @@ pub struct Pool {
 pub struct DeviceInfo {
     /// Its number: 0 is the pool's own path.
     index: u32,
-    /// Its directory.
+    /// Its directory, or its devdax node.
     path: PathBuf,
-    /// The filesystem's name.
+    /// The filesystem's name; "devdax" for a node.
     filesystem: String,
+    /// What its mapped memory is kept on: "memory", "page cache" or persistent memory.
+    medium: &'static str,
     /// Whether what is synced there survives power loss.
     durable: bool,
     /// Free bytes on the filesystem.
@@ -47,10 +49,11 @@ pub struct NamespaceInfo {
 impl DeviceInfo {
     fn __repr__(&self) -> String {
         format!(
-            "<engram.DeviceInfo {} {:?} on {}, durable {}, {} bytes free>",
+            "<engram.DeviceInfo {} {:?} on {} ({}), durable {}, {} bytes free>",
             self.index,
             self.path.to_string_lossy(),
             self.filesystem,
+            self.medium,
             if self.durable { "True" } else { "False" },
             self.free
         )
@@ -158,6 +161,7 @@ impl Pool {
             index: d.index,
             path: d.path,
             filesystem: d.filesystem,
+            medium: d.medium.as_str(),
             durable: d.durable,
             free: d.free,
         };

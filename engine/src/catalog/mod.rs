@@ -500,7 +500,7 @@ pub(crate) fn raise_lease_epoch(dir: &Path, options: &Options) -> Result<()> {
 }
 
 /// LMDB's page size in a new environment: the system's, up to LMDB's greatest.
-fn page_bytes() -> u64 {
+pub(crate) fn page_bytes() -> u64 {
     growth::system_page_bytes().min(1 << 15)
 }
 

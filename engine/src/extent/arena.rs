@@ -1,7 +1,7 @@
 //! The arena: one reserved address range, filled by spans of device files.
 //!
 //! A span is a file `span-<n>` on one device, `fallocate`d whole before its row in `spans` commits,
-//! and never changed afterwards. Spans are appended: span n begins where span n-1 ends. So an
+//! or a range of a devdax node, zeroed before; it never changes afterwards. Spans are appended: span n begins where span n-1 ends. So an
 //! offset means the same bytes in every process and for ever, and an extent may run over from one
 //! device to the next and still be one numpy array. A process attaches a span the first time that
 //! it meets an offset in it.
@@ -33,6 +33,8 @@ pub(crate) struct Span {
     pub device: u32,
     /// The bytes of the arena that it fills.
     pub range: Extent,
+    /// Where it begins in its file: 0, but on a devdax node, which is one file for all its spans.
+    pub place: u64,
 }
 
 impl Span {
@@ -50,23 +52,25 @@ impl Span {
         number.to_be_bytes()
     }
 
-    /// The row's value: offset, length, device.
-    pub(crate) fn to_row(self) -> [u8; 20] {
-        let mut row = [0; 20];
+    /// The row's value: offset, length, device, place.
+    pub(crate) fn to_row(self) -> [u8; 28] {
+        let mut row = [0; 28];
         row[..8].copy_from_slice(&self.range.offset.to_le_bytes());
         row[8..16].copy_from_slice(&self.range.len.to_le_bytes());
-        row[16..].copy_from_slice(&self.device.to_le_bytes());
+        row[16..20].copy_from_slice(&self.device.to_le_bytes());
+        row[20..].copy_from_slice(&self.place.to_le_bytes());
         row
     }
 
-    fn from_row(number: u32, row: &[u8]) -> Result<Self> {
-        let Ok(row) = <[u8; 20]>::try_from(row) else {
+    /// The span of a row.
+    pub(crate) fn from_row(number: u32, row: &[u8]) -> Result<Self> {
+        let Ok(row) = <[u8; 28]>::try_from(row) else {
             fail!(Corrupt, "span {number} has a row of {} bytes", row.len())
         };
         let word = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight"));
         let range = super::allocator::checked(word(0), word(8))?;
-        let device = u32::from_le_bytes(row[16..].try_into().expect("four bytes"));
-        Ok(Span { number, device, range })
+        let device = u32::from_le_bytes(row[16..20].try_into().expect("four bytes"));
+        Ok(Span { number, device, range, place: word(20) })
     }
 
     /// Every span, in order; checks that they follow one another without a gap.
@@ -104,7 +108,7 @@ impl Arena {
     }
 
     /// Attaches every span of `rows` that is not attached yet, so that `end` is reachable.
-    /// `file` opens a span's file.
+    /// `file` opens a span's file, which has the span at its `place`.
     pub(crate) fn reach(
         &self,
         end: u64,
@@ -119,7 +123,8 @@ impl Arena {
         for span in Span::all(rows)?.into_iter().skip(attached.len()) {
             if span.has_file() {
                 let opened = file(&span)?;
-                self.range.attach(span.range.offset, span.range.len, &opened, self.writable)?;
+                let Extent { offset, len } = span.range;
+                self.range.attach(offset, len, &opened, span.place, self.writable)?;
             } else {
                 self.range.skip(span.range.offset, span.range.len)?;
             }

@@ -19,7 +19,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use super::{Medium, persist};
+use super::{Medium, devdax, persist};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 
@@ -120,14 +120,22 @@ impl Range {
         })
     }
 
-    /// Maps the first `len` bytes of `file` at `offset`, which is where the last attached file
-    /// ended, or within what is attached (which maps that piece anew, for writing, say).
+    /// Maps `len` bytes of `file` from its byte `place` on at `offset`, which is where the last
+    /// attached file ended, or within what is attached (which maps that piece anew, for writing,
+    /// say).
     ///
-    /// All of `file` up to `len` has allocated blocks: see `span`. On error nothing has changed.
-    pub fn attach(&self, offset: u64, len: u64, file: &File, writable: bool) -> Result<()> {
+    /// All of that piece of `file` has allocated blocks: see `span`. On error nothing has changed.
+    pub fn attach(
+        &self,
+        offset: u64,
+        len: u64,
+        file: &File,
+        place: u64,
+        writable: bool,
+    ) -> Result<()> {
         let end = offset.saturating_add(len);
         let attached = self.attached();
-        let whole = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
+        let whole = [offset, len, place].iter().all(|number| number.is_multiple_of(PAGE));
         if len == 0 || !whole || offset > attached {
             fail!(
                 Corrupt,
@@ -142,12 +150,19 @@ impl Range {
                 self.reserved
             );
         }
-        let size =
-            file.metadata().map_err(|e| Error::os("cannot look at a span (fstat)", &e))?.len();
-        if size < len {
-            fail!(Corrupt, "a span file of {size} bytes should have {len}: it was truncated");
+        let meta = file.metadata().map_err(|e| Error::os("cannot look at a span (fstat)", &e))?;
+        let size = match devdax::is_device(&meta) {
+            true => devdax::facts_of(&meta)?.len,
+            false => meta.len(),
+        };
+        if size < place.saturating_add(len) {
+            fail!(
+                Corrupt,
+                "a span file of {size} bytes should have {len} from byte {place} on: it was \
+                 truncated"
+            );
         }
-        self.map(offset, len, file, writable, Medium::of(file)?)?;
+        self.map(offset, len, (file, place), writable, Medium::of(file)?)?;
         self.read_only.fetch_or(!writable, Ordering::Relaxed);
         self.attached.fetch_max(end, Ordering::Release);
         Ok(())
@@ -158,7 +173,7 @@ impl Range {
         &self,
         offset: u64,
         len: u64,
-        file: &File,
+        (file, place): (&File, u64),
         writable: bool,
         medium: Medium,
     ) -> Result<()> {
@@ -176,7 +191,7 @@ impl Range {
                 prot,
                 shared | libc::MAP_FIXED,
                 file.as_raw_fd(),
-                0,
+                place as i64,
             )
         };
         if at == libc::MAP_FAILED {

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | [`filesystem`] | which filesystems may carry a device, and what they promise |
 //! | [`cgroup`] | how much memory may still be taken before the kernel kills |
+//! | [`devdax`] | persistent memory without a filesystem |
 //! | [`span`] | files whose every byte is allocated before anybody maps them |
 //! | [`map`] | address ranges, and files mapped into them |
 //! | [`memory`] | a piece of a range in somebody's hands |
@@ -27,6 +28,7 @@
 //! page therefore never runs out of space, which would be a SIGBUS instead of an error.
 
 pub mod cgroup;
+pub mod devdax;
 pub mod filesystem;
 pub mod map;
 pub mod memory;
@@ -51,7 +53,8 @@ pub enum Medium {
     Memory = 1,
     /// The page cache of a filesystem with a disk below it: `msync` writes and waits.
     PageCache = 2,
-    /// Persistent memory, mapped with `MAP_SYNC`: written-back cache lines are durable.
+    /// Persistent memory, a file mapped with `MAP_SYNC` or a devdax node: written-back cache lines
+    /// are durable.
     Dax = 4,
 }
 
@@ -61,6 +64,11 @@ impl Medium {
 
     /// Asks the kernel what `file` is kept on.
     pub fn of(file: &File) -> Result<Medium> {
+        let meta = file.metadata().map_err(|e| Error::os("cannot look at a file (fstat)", &e))?;
+        if devdax::is_device(&meta) {
+            let durable = devdax::facts_of(&meta)?.durable;
+            return Ok(if durable { Medium::Dax } else { Medium::Memory });
+        }
         let magic = filesystem::magic(file.as_raw_fd())
             .map_err(|e| Error::os("cannot ask what filesystem a file is on (fstatfs)", &e))?;
         Ok(if filesystem::in_memory(magic) {
@@ -92,7 +100,7 @@ impl Medium {
         match self {
             Medium::Memory => "memory",
             Medium::PageCache => "page cache",
-            Medium::Dax => "fsdax, MAP_SYNC",
+            Medium::Dax => "persistent memory, MAP_SYNC",
         }
     }
 

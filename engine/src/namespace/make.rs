@@ -102,7 +102,7 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
     });
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
-        for device in &file.devices {
+        for device in &file.folders() {
             let _ = fs::remove_dir_all(on_device(device, file, new.name));
         }
     }
@@ -143,7 +143,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
         make_folder(&at.join(inner), STICKY)?;
     }
     scopes::make(at, modes.1)?;
-    for device in &file.devices {
+    for device in &file.folders() {
         // One that was left by somebody who died making a namespace of the name.
         let _ = fs::remove_dir_all(on_device(device, file, new.name));
     }
@@ -158,7 +158,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
         group: new.group.is_some(),
         root: None,
         size: new.size,
-        devices: &file.devices,
+        devices: &file.folders(),
         mount: pool_mount(pool)?,
     };
     let root = build_realm(file, &realm)?;
@@ -345,7 +345,7 @@ fn clear_left(pool: &Path, file: &PoolFile) -> Result<()> {
         let hidden = hidden.to_string_lossy();
         if let Some(name) = hidden.strip_prefix(REMOVING) {
             // Nobody has made a new one of the name: that clears this one away first.
-            for device in &file.devices {
+            for device in &file.folders() {
                 remove(&device.join(&file.uuid).join(name))?;
             }
             remove(&entry.path())?;

@@ -35,7 +35,7 @@ pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> 
     }
     let description = namespace_file(pool, name)?;
     let namespace = place(pool, name);
-    let devices = PoolFile::read(pool)?.devices;
+    let devices = PoolFile::read(pool)?.folders();
     for device in &devices {
         let outer = on_device(device, file, name);
         make_for_namespace(&namespace, &outer)?;

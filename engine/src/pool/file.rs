@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::FORMAT;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::namespace::{read_toml, write_toml};
+use crate::media::devdax;
+use crate::namespace::{self, read_toml, write_toml};
 
 /// The description of a whole pool.
 pub(super) const POOL_FILE: &str = "pool.toml";
@@ -37,6 +38,21 @@ pub(crate) struct PoolFile {
 }
 
 impl PoolFile {
+    /// The devices that are folders.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        self.devices.iter().filter(|device| !devdax::is_node(device)).cloned().collect()
+    }
+
+    /// The devices that are devdax nodes.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &PathBuf> {
+        self.devices.iter().filter(|device| devdax::is_node(device))
+    }
+
+    /// What the pool's nodes carry.
+    pub(super) fn label(&self) -> devdax::Label {
+        devdax::Label { pool: self.uuid.clone(), namespace: namespace::DEFAULT.to_owned() }
+    }
+
     /// Reads the description of the pool at `path`; says what is there instead if it is none.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let file = path.join(POOL_FILE);

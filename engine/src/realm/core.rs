@@ -27,8 +27,9 @@ use crate::folder::{check_own, make_for_namespace, make_for_spans};
 use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
+use crate::media::devdax;
 use crate::media::filesystem::Mount;
-use crate::namespace::within;
+use crate::namespace::{self, within};
 use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
@@ -92,6 +93,16 @@ impl Setup {
             file_mode: self.file_mode,
             ..catalog::Options::default()
         }
+    }
+
+    /// Whether devdax nodes serve this realm. A node is one file with one owner and one mode.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.namespace == namespace::DEFAULT && self.scope == Scope::Shared
+    }
+
+    /// What a devdax node that serves this realm carries.
+    pub(crate) fn label(&self) -> devdax::Label {
+        devdax::Label { pool: self.uuid.clone(), namespace: self.namespace.clone() }
     }
 
     /// The root group.

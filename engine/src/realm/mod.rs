@@ -43,7 +43,7 @@ mod write;
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
-pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub(crate) use self::core::{Core, IdBlock, Inside, Setup, State, lock};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::locks::Lock;
@@ -52,7 +52,7 @@ pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 use self::snapshot::At;
 pub use self::space::Space;
-pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
 pub(crate) use self::together::{look_together, peek_together, snapshot_together};
 use crate::batch;
 use crate::error::Result;
@@ -128,6 +128,11 @@ impl Realm {
             core.take_back_dead(&core.enter()?)?;
         }
         core.space()
+    }
+
+    /// Where the next span on a devdax node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        self.readable()?.next_on_node(device)
     }
 
     /// Sets the bound of the arena, rounded up to 2 MiB.

@@ -6,6 +6,7 @@
 //! names who holds the space. Nothing but rows changes under the writer lock.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::extent::{
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
-use crate::media::{filesystem, span};
+use crate::media::{devdax, filesystem, span};
+use crate::namespace;
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
 
@@ -178,13 +180,21 @@ impl Core {
 
     /// The same, by the rows of a snapshot.
     pub(crate) fn reach_in(&self, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -> Result<()> {
-        inside.arena().reach(end, &mut Snapshot(txn), |span| {
-            let path = self.span_path(*span)?;
-            span::open(&path, span.range.len, !self.setup.immutable)
-        })
+        inside
+            .arena()
+            .reach(end, &mut Snapshot(txn), |span| self.open_span(*span, !self.setup.immutable))
     }
 
-    /// The file of a span.
+    /// Opens what has the bytes of a span: its file, or the node that it is a range of.
+    pub(crate) fn open_span(&self, span: Span, writable: bool) -> Result<File> {
+        let path = self.span_path(span)?;
+        if span.place == 0 {
+            return span::open(&path, span.range.len, writable);
+        }
+        devdax::open(&path, &self.setup.label(), writable)
+    }
+
+    /// The file of a span; the node, if it is a range of one.
     pub(crate) fn span_path(&self, span: Span) -> Result<PathBuf> {
         let setup = &self.setup;
         let mut devices = lock(&self.devices);
@@ -200,6 +210,9 @@ impl Core {
                 devices.len()
             )
         };
+        if span.place != 0 {
+            return Ok(device.clone());
+        }
         let folder = setup.spans_on(device);
         setup.check_spans(&folder)?;
         Ok(folder.join(format!("span-{}", span.number)))
@@ -255,10 +268,26 @@ impl Core {
         let devices = crate::pool::PoolFile::read(&self.setup.pool)?.devices;
         let mut rooms = Vec::new();
         for (index, path) in devices.iter().enumerate() {
-            if device.is_none_or(|wanted| wanted as usize == index) {
-                let free = filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN);
-                rooms.push((free / HUGE * HUGE, index as u32));
+            if device.is_some_and(|wanted| wanted as usize != index) {
+                continue;
             }
+            let free = if !devdax::is_node(path) {
+                filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN)
+            } else if self.setup.has_nodes() {
+                let next = next_on(inside, index as u32)?;
+                devdax::look(path)?.len.saturating_sub(next)
+            } else if device.is_none() {
+                continue;
+            } else {
+                fail!(
+                    Argument,
+                    "device {index} is the devdax node {}, which is one file with one owner and \
+                     mode: it serves the shared realm of namespace {:?} alone",
+                    path.display(),
+                    namespace::DEFAULT
+                )
+            };
+            rooms.push((free / HUGE * HUGE, index as u32));
         }
         let total: u64 = distinct_room(&devices, &rooms)?;
         let Some(&(room, index)) =
@@ -289,7 +318,14 @@ impl Core {
     /// Allocates the file of a span, then commits its row with the space in it.
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
-        let mut span = Span { number, device, range: Extent { offset: 0, len } };
+        let mut span = Span { number, device, range: Extent { offset: 0, len }, place: 0 };
+        if devdax::is_node(&lock(&self.devices)[device as usize]) {
+            span.place = next_on(inside, device)?;
+            // Nobody else takes ranges of this node: it carries this realm's label, and whoever
+            // grows the realm holds its growth lock.
+            devdax::zero(&self.open_span(span, true)?, span.place, len)?;
+            return self.add_span(inside, span);
+        }
         let path = self.span_path(span)?;
         let _ = std::fs::remove_file(&path); // without a row: left by a crash
         let folder = path.parent().expect("a span lies in a folder");
@@ -297,17 +333,26 @@ impl Core {
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        self.add_span(inside, span).inspect_err(|_| drop(std::fs::remove_file(&path)))
+    }
+
+    /// Commits the row of a span whose bytes are allocated, with the space in it.
+    fn add_span(&self, inside: &Inside<'_>, mut span: Span) -> Result<u64> {
         step!("grow.made");
         self.commit(inside, Headroom::Relief, |rows| {
             span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
-            rows.txn().put(Table::Spans, &Span::key(number), &span.to_row())?;
+            rows.txn().put(Table::Spans, &Span::key(span.number), &span.to_row())?;
             insert_free(rows.txn(), span.range)
-        })
-        .inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        })?;
         step!("grow.committed");
         self.reach(inside, span.range.end())?;
         step!("grow.reached");
-        Ok(len)
+        Ok(span.range.len)
+    }
+
+    /// Where the next span on a node begins.
+    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
+        next_on(&self.enter()?, device)
     }
 
     /// Makes the spans now that the realm may have, and maps every page (`prefault`).
@@ -472,6 +517,18 @@ impl Core {
     }
 }
 
+/// Where the next span begins on a node.
+fn next_on(inside: &Inside<'_>, device: u32) -> Result<u64> {
+    let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+    let ends = spans.iter().filter(|span| span.device == device && span.place != 0);
+    let next = ends.map(|span| span.place.saturating_add(span.range.len)).max();
+    let next = next.unwrap_or(devdax::LABEL_LEN);
+    if !next.is_multiple_of(HUGE) {
+        fail!(Corrupt, "the spans on device {device} end at {next}, which is not where spans end");
+    }
+    Ok(next)
+}
+
 /// The arena's ranges that lie on one device.
 fn ranges_of(inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
     let txn = inside.read()?;
@@ -503,7 +560,8 @@ fn distinct_room(devices: &[PathBuf], rooms: &[(u64, u32)]) -> Result<u64> {
         let path = &devices[index as usize];
         let meta = std::fs::metadata(path)
             .map_err(|e| Error::os(format!("looking at device {}", path.display()), &e))?;
-        by_filesystem.insert(meta.dev(), room);
+        let node = if meta.is_dir() { 0 } else { meta.ino() };
+        by_filesystem.insert((meta.dev(), node), room);
     }
     Ok(by_filesystem.values().sum())
 }

@@ -1,7 +1,7 @@
 //! Values: those that have a checksum are read and compared.
 //!
 //! They are read from the files, not through a mapping: a file that has lost its end is an error
-//! then, and no signal. What is written in place meanwhile has its checksum taken away first (see
+//! then, and no signal. (A devdax node, which can only be mapped, loses no end.) What is written in place meanwhile has its checksum taken away first (see
 //! `checksum`), so a value that differs counts only if its row is still the same afterwards.
 
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use crate::extent::{Extent, Span};
 use crate::fail;
 use crate::group::DEPTH_MAX;
 use crate::id::{Oid, id_key};
+use crate::media::devdax;
 use crate::object::{Record, Stored};
 use crate::realm::Core;
 use crate::rows::Snapshot;
@@ -26,22 +27,35 @@ const PIECE: usize = 1 << 20;
 
 /// The files of an arena, to be read without mapping them.
 pub(crate) struct SpanFiles {
-    spans: Vec<(Extent, PathBuf, Result<File>)>,
+    spans: Vec<(Span, PathBuf, Result<File>)>,
 }
 
 impl SpanFiles {
-    /// Opens the files of these ranges; one that does not open is an error where it is needed.
-    pub(crate) fn open(spans: impl Iterator<Item = (Extent, PathBuf)>) -> Self {
+    /// Opens the files of these spans; one that does not open is an error where it is needed.
+    pub(crate) fn open(spans: impl Iterator<Item = (Span, PathBuf)>) -> Self {
         let open = |path: &PathBuf| {
             let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
             let opened = File::options().read(true).custom_flags(flags).open(path);
             opened.map_err(|e| Error::os(format!("opening {}", path.display()), &e))
         };
-        let spans = spans.map(|(range, path)| {
+        let spans = spans.map(|(span, path)| {
             let file = open(&path);
-            (range, path, file)
+            (span, path, file)
         });
         SpanFiles { spans: spans.collect() }
+    }
+
+    /// Whether there are spans for all of an extent.
+    pub(crate) fn cover(&self, extent: Extent) -> bool {
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let holds = |range: Extent| range.offset <= at && at - range.offset < range.len;
+            match self.spans.iter().find(|(span, ..)| holds(span.range)) {
+                Some((span, ..)) => at = span.range.end(),
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Reads `nbytes` from `offset` of the arena on, piece by piece.
@@ -54,23 +68,49 @@ impl SpanFiles {
         let mut piece = vec![0; PIECE.min(nbytes as usize)];
         let mut left = nbytes;
         while left > 0 {
-            let span = self
-                .spans
-                .iter()
-                .find(|(range, ..)| range.offset <= offset && offset - range.offset < range.len);
-            let Some((range, path, file)) = span else {
+            let holds = |range: Extent| range.offset <= offset && offset - range.offset < range.len;
+            let Some((span, path, file)) = self.spans.iter().find(|(span, ..)| holds(span.range))
+            else {
                 fail!(Corrupt, "byte {offset} of the arena is in no span")
             };
+            let range = span.range;
             let file = file.as_ref().map_err(Clone::clone)?;
             let at = offset - range.offset;
             let count = left.min(range.len - at).min(PIECE as u64);
             let part = &mut piece[..count as usize];
-            file.read_exact_at(part, at).map_err(|e| {
-                Error::os(format!("reading {count} bytes at {at} of {}", path.display()), &e)
-            })?;
+            if span.place == 0 {
+                file.read_exact_at(part, at).map_err(|e| {
+                    Error::os(format!("reading {count} bytes at {at} of {}", path.display()), &e)
+                })?;
+            } else {
+                devdax::read(file, span.place.saturating_add(at), part)?;
+            }
             take(part)?;
             offset += count;
             left -= count;
+        }
+        Ok(())
+    }
+
+    /// Reads a value, and compares it with its checksum word, if that is one.
+    pub(crate) fn read_checked(
+        &self,
+        extent: Extent,
+        nbytes: u64,
+        word: u64,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let mut running = Running::new();
+        let sum = checksum::is_checksum(word);
+        self.read(extent.offset, nbytes, |piece| {
+            if sum {
+                running.add(piece);
+            }
+            take(piece);
+            Ok(())
+        })?;
+        if sum && running.word() != word {
+            fail!(Corrupt, "its bytes are not those of its checksum");
         }
         Ok(())
     }
@@ -105,7 +145,7 @@ impl Walk<'_> {
     ) -> Result<()> {
         let core = self.core;
         let spans = Span::all(&mut Snapshot(txn))?;
-        let files = spans.iter().filter_map(|span| Some((span.range, core.span_path(*span).ok()?)));
+        let files = spans.iter().filter_map(|span| Some((*span, core.span_path(*span).ok()?)));
         let files = SpanFiles::open(files);
         for sum in sums {
             if !checksum::is_checksum(sum.word) {

@@ -71,7 +71,8 @@ def readable(shown: dict[str, Any]) -> dict[str, str]:
             rows[name] = shape_text(value)
         elif name == "devices":
             rows[name] = "; ".join(
-                f"{d['path']} ({d['filesystem']}, {human(d['free'])} free)" for d in value
+                f"{d['path']} ({d['filesystem']}, {d['medium']}, {human(d['free'])} free)"
+                for d in value
             )
         elif isinstance(value, list):
             rows[name] = ", ".join(str(v) for v in value)

@@ -149,7 +149,13 @@ def _pool_facts(pool: Pool) -> dict[str, Any]:
         "durability": pool.durability,
         "checksums": pool.checksums,
         "devices": [
-            {"path": str(d.path), "filesystem": d.filesystem, "free": d.free} for d in pool.devices
+            {
+                "path": str(d.path),
+                "filesystem": d.filesystem,
+                "medium": d.medium,
+                "free": d.free,
+            }
+            for d in pool.devices
         ],
         "namespaces": list(pool.namespaces),
         "members": len(pool),

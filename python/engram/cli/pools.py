@@ -48,7 +48,10 @@ def create(
     ] = ("4 GiB"),
     device: Annotated[
         list[Path] | None,
-        typer.Option(metavar="DIR", help="A further folder to put values in; may be repeated."),
+        typer.Option(
+            metavar="DIR",
+            help="A further folder, or devdax node, to put values in; may be repeated.",
+        ),
     ] = None,
     durability: Annotated[
         Durability, typer.Option(help="What must survive; auto asks the filesystem.")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import engram
+from engram import machine
 from engram.cli import describe, terminal
 from engram.cli.app import (
     JsonOption,
@@ -180,13 +181,17 @@ def _devices(pool: Pool, root: Namespace) -> Iterator[dict[str, Any]]:
         sizes = []
         with contextlib.suppress(OSError):
             sizes = [span.stat().st_size for span in folder.glob("span-*")]
+        nbytes, spans = sum(sizes), len(sizes)
+        if device.filesystem == "devdax":  # ranges of one node, which has no files
+            nbytes, spans = machine.standing(device.path).free - device.free, None
         yield {
             "path": str(device.path),
             "filesystem": device.filesystem,
+            "medium": device.medium,
             "durable": device.durable,
             "free": device.free,
-            "spans": len(sizes),
-            "nbytes": sum(sizes),
+            "spans": spans,
+            "nbytes": nbytes,
         }
 
 
@@ -210,7 +215,7 @@ def _print(told: dict[str, Any]) -> None:
         _print_index(told["index"])
         _table(
             told["devices"],
-            *("filesystem", "free", "spans", "nbytes", "path"),
+            *("filesystem", "medium", "free", "spans", "nbytes", "path"),
             title="devices",
         )
         others = [each for each in told["processes"] if each["pid"] != os.getpid()]
@@ -252,7 +257,13 @@ def _table(rows: list[dict[str, Any]], *columns: str, title: str) -> None:
     terminal.print_title(title)
     terminal.print_table(
         [_HEADINGS.get(column, column) for column in columns],
-        [[human(row[c]) if c in ("nbytes", "free") else row[c] for c in columns] for row in rows],
+        [
+            [
+                human(row[c]) if c in ("nbytes", "free") else "" if row[c] is None else row[c]
+                for c in columns
+            ]
+            for row in rows
+        ],
         key=columns[-1],
         right=("objects", "bytes", "free", "spans"),
         indent=2,

@@ -147,9 +147,9 @@ def _space(namespace: Namespace) -> str:
 
 
 def _devices(pool: Pool) -> str:
-    heads = ("", "path", "filesystem", "survives power loss", "free")
+    heads = ("", "path", "filesystem", "medium", "survives power loss", "free")
     rows = [
-        (d.index, d.path, d.filesystem, "yes" if d.durable else "no", human(d.free))
+        (d.index, d.path, d.filesystem, d.medium, "yes" if d.durable else "no", human(d.free))
         for d in pool.devices
     ]
     return parts.table(heads, rows)

@@ -33,7 +33,7 @@ fn a_range_stays_put_while_spans_are_appended() {
     assert_eq!(range.base() as u64 % HUGE, 0);
     let base = range.base();
     for n in 0..5_u8 {
-        range.attach(u64::from(n) * 2 * MIB, 2 * MIB, &file_of(2 * MIB, n + 1), true).unwrap();
+        range.attach(u64::from(n) * 2 * MIB, 2 * MIB, &file_of(2 * MIB, n + 1), 0, true).unwrap();
         assert_eq!(range.attached(), u64::from(n + 1) * 2 * MIB);
         assert_eq!(range.base(), base);
         for m in 0..=n {
@@ -46,8 +46,8 @@ fn a_range_stays_put_while_spans_are_appended() {
 fn what_is_written_is_in_the_file_and_in_every_other_mapping() {
     let mut file = file_of(2 * MIB, 0);
     let (one, two) = (Range::reserve(MIB, 0).unwrap(), Range::reserve(MIB, 0).unwrap());
-    one.attach(0, 2 * MIB, &file, true).unwrap();
-    two.attach(0, 2 * MIB, &file, false).unwrap();
+    one.attach(0, 2 * MIB, &file, 0, true).unwrap();
+    two.attach(0, 2 * MIB, &file, 0, false).unwrap();
     // SAFETY: the byte is attached for writing.
     unsafe { one.base().add(70_000).write_volatile(42) };
     assert_eq!(byte_at(&two, 70_000), 42);
@@ -65,16 +65,16 @@ fn attaching_leaves_no_gap_and_stays_within_the_reservation() {
     let file = file_of(4 * MIB, 1);
     let refused = [(0, 0), (1, 4096), (0, 5000), (4096, 4096), (8 * MIB, 4096), (u64::MAX, 1)];
     for (offset, len) in refused {
-        let error = range.attach(offset, len, &file, true).unwrap_err();
+        let error = range.attach(offset, len, &file, 0, true).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt, "{offset} {len}: {error}");
     }
-    let error = range.attach(0, 6 * MIB, &file_of(6 * MIB, 0), true).unwrap_err();
+    let error = range.attach(0, 6 * MIB, &file_of(6 * MIB, 0), 0, true).unwrap_err();
     assert_eq!(error.kind(), Kind::PoolFull);
     assert!(error.message().contains("open it again"), "{error}");
-    let error = range.attach(0, 4 * MIB, &file_of(MIB, 0), true).unwrap_err();
+    let error = range.attach(0, 4 * MIB, &file_of(MIB, 0), 0, true).unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt, "truncated: {error}");
     assert_eq!(range.attached(), 0);
-    range.attach(0, 4 * MIB, &file, true).unwrap();
+    range.attach(0, 4 * MIB, &file, 0, true).unwrap();
     assert_eq!(range.attached(), 4 * MIB);
 }
 
@@ -82,9 +82,9 @@ fn attaching_leaves_no_gap_and_stays_within_the_reservation() {
 fn a_piece_attached_again_for_writing_keeps_its_bytes_and_its_end() {
     let range = Range::reserve(4 * MIB, 0).unwrap();
     let (first, second) = (file_of(2 * MIB, 1), file_of(2 * MIB, 2));
-    range.attach(0, 2 * MIB, &first, false).unwrap();
-    range.attach(2 * MIB, 2 * MIB, &second, false).unwrap();
-    range.attach(0, 2 * MIB, &first, true).unwrap();
+    range.attach(0, 2 * MIB, &first, 0, false).unwrap();
+    range.attach(2 * MIB, 2 * MIB, &second, 0, false).unwrap();
+    range.attach(0, 2 * MIB, &first, 0, true).unwrap();
     assert_eq!(range.attached(), 4 * MIB);
     // SAFETY: the byte is attached for writing.
     unsafe { range.base().write_volatile(9) };
@@ -94,7 +94,7 @@ fn a_piece_attached_again_for_writing_keeps_its_bytes_and_its_end() {
 #[test]
 fn flush_and_prefault_refuse_what_is_not_attached() {
     let range = Range::reserve(4 * MIB, 0).unwrap();
-    range.attach(0, 2 * MIB, &file_of(2 * MIB, 5), true).unwrap();
+    range.attach(0, 2 * MIB, &file_of(2 * MIB, 5), 0, true).unwrap();
     for (offset, len) in [(0, 2 * MIB), (4095, 2), (2 * MIB, 0), (2 * MIB - 1, 1)] {
         range.flush(offset, len).unwrap();
         range.prefault(offset, len).unwrap();
@@ -110,7 +110,7 @@ fn flush_and_prefault_refuse_what_is_not_attached() {
 fn range_of(media: [Medium; 3]) -> Range {
     let range = Range::reserve(6 * MIB, 0).unwrap();
     for n in 0..3 {
-        range.attach(n * 2 * MIB, 2 * MIB, &file_of(2 * MIB, 0), true).unwrap();
+        range.attach(n * 2 * MIB, 2 * MIB, &file_of(2 * MIB, 0), 0, true).unwrap();
     }
     range.pieces.write().unwrap().clear();
     range.media.store(0, Ordering::Relaxed);
@@ -169,7 +169,7 @@ fn what_is_written_through_is_durable_where_all_of_it_is_persistent_memory() {
 #[test]
 fn touching_instead_of_prefaulting_changes_nothing_and_loses_no_write() {
     let range = Range::reserve(2 * MIB, 0).unwrap();
-    range.attach(0, 2 * MIB, &file_of(2 * MIB, 0), true).unwrap();
+    range.attach(0, 2 * MIB, &file_of(2 * MIB, 0), 0, true).unwrap();
     let done = AtomicU8::new(0);
     // SAFETY: the first byte of an attached page, which all access atomically.
     let byte = unsafe { AtomicU8::from_ptr(range.base()) };
@@ -193,7 +193,7 @@ fn touching_instead_of_prefaulting_changes_nothing_and_loses_no_write() {
 #[test]
 fn what_is_attached_for_reading_can_be_prefaulted() {
     let range = Range::reserve(2 * MIB, 0).unwrap();
-    range.attach(0, 2 * MIB, &file_of(2 * MIB, 6), false).unwrap();
+    range.attach(0, 2 * MIB, &file_of(2 * MIB, 6), 0, false).unwrap();
     range.prefault(0, 2 * MIB).unwrap();
     touch(range.base(), 2 * MIB as usize, true);
     assert_eq!(byte_at(&range, 2 * MIB - 1), 6);

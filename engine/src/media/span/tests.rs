@@ -59,7 +59,7 @@ fn a_new_span_in_memory_takes_its_own_length_and_no_more() {
         check_new(&file, *len, 0o600);
         assert_eq!(file.metadata().unwrap().blocks() * 512, *len);
         let range = Range::reserve(*len, *len).unwrap();
-        range.attach(0, *len, &file, true).unwrap();
+        range.attach(0, *len, &file, 0, true).unwrap();
         // SAFETY: `len` bytes are attached, and nobody writes them.
         let bytes = unsafe { std::slice::from_raw_parts(range.base(), *len as usize) };
         assert!(bytes.iter().all(|&b| b == 0), "a new span of {len} bytes is not zero");
@@ -157,7 +157,7 @@ fn every_byte_of_a_span_can_be_written_on_a_full_tmpfs() {
     let other = File::create(mount.path().join("other")).unwrap();
     while fallocate(&other, other.metadata().unwrap().len(), 4096).is_ok() {}
     let range = Range::reserve(len, len).unwrap();
-    range.attach(0, len, &file, true).unwrap();
+    range.attach(0, len, &file, 0, true).unwrap();
     range.prefault(0, len).unwrap();
     // SAFETY: `len` bytes are attached for writing; a page without a block would be a SIGBUS.
     unsafe { range.base().write_bytes(7, len as usize) };
@@ -200,7 +200,7 @@ fn new_spans_in_memory_have_huge_pages_where_the_kernel_makes_them() {
     let (file, len) = (new("span-0"), 8 * MIB);
     assert_eq!(make_huge(&file, len), len);
     let range = Range::reserve(len, len).unwrap();
-    range.attach(0, len, &file, true).unwrap();
+    range.attach(0, len, &file, 0, true).unwrap();
     range.prefault(0, len).unwrap();
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
     let start = format!("{:x}-", range.base() as usize);

@@ -50,7 +50,7 @@ def doctor(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="A folder, or a pool.",
+            help="A folder, a pool, or a devdax node.",
             autocompletion=completion.pools,
             readable=False,
         ),
@@ -79,6 +79,9 @@ def doctor(
 
 def _of_place(place: Place) -> Iterator[Finding]:
     """Yield what is found at a place."""
+    if place.is_node:
+        yield from mount.of_node(place)
+        return
     yield from mount.findings(place)
     yield from memory.findings(place)
     if place.refusal is not None or place.standing.verdict == "refused":

@@ -37,6 +37,24 @@ def findings(place: Place) -> Iterator[Finding]:
         yield _inodes(place, room)
 
 
+def of_node(place: Place) -> Iterator[Finding]:
+    """Yield what a devdax node gives."""
+    yield Finding("filesystem", "none: a devdax node, mapped as it is; a further device of a pool")
+    if place.standing.durable:
+        yield Finding("durability", '"system": cache lines written back survive a power cut')
+    else:
+        told = '"process": this memory is gone with the machine'
+        yield Finding("durability", told)
+    if os.access(place.folder, os.R_OK | os.W_OK):
+        yield Finding("access", "this user may map it")
+    else:
+        remedy = f"sudo chown $USER {place.folder}"
+        yield Finding("access", "this user may not open it", Verdict.wrong, remedy)
+    yield Finding("DAX", "yes: devdax")
+    free = place.standing.free
+    yield Finding("space", f"{human(free)} for one pool's namespace", numbers={"free": free})
+
+
 def _filesystem(place: Place) -> Finding:
     standing = place.standing
     told = f"{standing.filesystem}, mounted at {place.mount}"
@@ -94,7 +112,7 @@ def _dax(place: Place) -> Finding:
             told = "none is needed: the page cache, in memory, is before the disk"
             remedy = f"on persistent memory only: sudo mount -o remount,dax=always {place.mount}"
             return Finding("DAX", told, Verdict.good, remedy)
-    return Finding("DAX", "yes: files are mapped from persistent memory itself")
+    return Finding("DAX", "fsdax, MAP_SYNC: files are mapped from persistent memory itself")
 
 
 def _space(place: Place, room: os.statvfs_result) -> Finding:

@@ -58,6 +58,11 @@ class Place:
             return error
 
     @property
+    def is_node(self) -> bool:
+        """Whether it is a devdax node, where no file can be made."""
+        return self.standing.filesystem == "devdax"
+
+    @property
     def in_memory(self) -> bool:
         """Whether its files are memory and nothing else."""
         return self.standing.filesystem == "tmpfs"
@@ -101,6 +106,8 @@ def places(path: Path) -> list[Place]:
         If not even a parent of it can be looked at.
 
     """
+    if absolute(path).is_char_device():
+        return [_place(absolute(path), str(path), None)]
     there = _nearest(absolute(path))
     if there != absolute(path):
         return [_place(there, f"{there} (there is no {path} yet)", None)]
