@@ -50,6 +50,7 @@ pub use extent::{Allocation, Extent, View};
 pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
+pub use lease::LockMode;
 pub use namespace::{Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
@@ -57,7 +58,9 @@ pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
     SegmentExplanation,
 };
-pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
+pub use realm::{
+    CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
+};
 pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
 pub use transfer::Moved;

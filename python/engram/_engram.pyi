@@ -16,6 +16,7 @@ __all__ = [
     "DeviceInfo",
     "Explanation",
     "GroupInfo",
+    "Lock",
     "NamespaceInfo",
     "ObjectInfo",
     "Pool",
@@ -159,6 +160,10 @@ class Realm:
     def writable(self) -> bool: ...
     @property
     def is_open(self) -> bool: ...
+    @property
+    def is_snapshot(self) -> bool: ...
+    def snapshot(self, max_growth: int | None) -> Realm: ...
+    def end_snapshot(self) -> None: ...
     def same_pool(self, other: Realm) -> bool: ...
     def space(self) -> Space: ...
     def resize(self, size: int) -> None: ...
@@ -170,6 +175,20 @@ class Batch:
     def __exit__(
         self,
         kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class Lock:
+    def __new__(
+        cls, realm: Realm, is_group: bool, member: int, mode: str, timeout: float | None
+    ) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
         _error: BaseException | None,
         _trace: TracebackType | None,
         /,

@@ -15,6 +15,7 @@ mod error;
 mod explanation;
 mod group;
 mod index;
+mod lock;
 mod machine;
 mod pool;
 mod query;
@@ -55,6 +56,8 @@ mod _engram {
     use crate::index::{
         drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,
     };
+    #[pymodule_export]
+    use crate::lock::Lock;
     #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]

@@ -248,8 +248,9 @@ pub fn pulse() {
 /// Walks a pool; a damaged catalog may kill the process. Returns what it found.
 #[pyfunction]
 pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
-    let report =
-        py.detach(move || engram_engine::Pool::verify_with(&path, &mut pulse)).map_err(|e| of_pool(py, e))?;
+    let report = py
+        .detach(move || engram_engine::Pool::verify_with(&path, &mut pulse))
+        .map_err(|e| of_pool(py, e))?;
     let counts = vec![
         ("namespaces", report.namespaces),
         ("groups", report.groups),

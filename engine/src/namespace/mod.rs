@@ -9,6 +9,7 @@
 //! | `query` | queries in the view |
 //! | `scopes` | the word that says whether there is more than the shared realm |
 //! | `look` | look-ups and listings in the view |
+//! | `still` | snapshots of a namespace, and locks in it |
 //! | `text` | TOML files, written whole |
 //! | `tree` | one tree out of the rows of several realms |
 //! | `write` | writing through the view |
@@ -29,6 +30,7 @@ mod private;
 mod query;
 mod scopes;
 mod setup;
+mod still;
 mod text;
 mod tree;
 mod view;
