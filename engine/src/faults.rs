@@ -138,6 +138,19 @@ mod enabled {
         "close.catalog",
         "lease.linked-as-spare",
         "close.lease",
+        // A copy of the pool, and the realm made small.
+        "backup.begun",
+        "backup.rows",
+        "backup.values",
+        "backup.namespace",
+        "backup.synced",
+        "backup.named",
+        "compact.shut",
+        "compact.rows",
+        "compact.filled",
+        "compact.exchanged",
+        "compact.cleared",
+        "compact.swept",
     ];
 
     type Hook = Box<dyn Fn(&'static str) + Send + Sync>;

@@ -33,6 +33,7 @@ mod protect;
 mod published;
 pub mod query;
 mod realm;
+mod rewrite;
 mod rows;
 mod salvage;
 mod scope;
@@ -61,6 +62,7 @@ pub use query::answer::{
 pub use realm::{
     CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
 };
+pub use rewrite::{BackupReport, CompactReport};
 pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
 pub use transfer::Moved;
