@@ -179,6 +179,10 @@ mod enabled {
 
     /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
     /// process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
         assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
     }
