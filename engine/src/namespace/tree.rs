@@ -20,6 +20,7 @@ use crate::id::{Gid, Member, id_key};
 use crate::mirror::presence;
 use crate::name::{NAME_BYTES_MAX, Name, Path};
 use crate::object::Record;
+use crate::query::run::oid_of;
 use crate::rows::Rows;
 use crate::scope::Scope;
 
@@ -147,6 +148,22 @@ impl<'t, 'r> Tree<'t, 'r> {
             }
         }
         Ok(false)
+    }
+
+    /// The chains of every mirror of a realm that says something else than the true group.
+    pub(super) fn all_behind(&mut self, at: usize) -> Result<Vec<Vec<(usize, GroupInfo)>>> {
+        let (mut behind, mut from) = (Vec::new(), Vec::new());
+        while let Some((mut key, row)) = self.rows[at].first_from(Table::Groups, &from)? {
+            if Record::parse(&row)?.flags.mirror {
+                let chain = self.chain(oid_of(&key)?)?;
+                if self.is_behind(at, &chain)? {
+                    behind.push(chain);
+                }
+            }
+            key.push(0);
+            from = key;
+        }
+        Ok(behind)
     }
 
     fn start(&self, from: Gid, path: &Path<'_>) -> Gid {

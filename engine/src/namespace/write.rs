@@ -157,6 +157,13 @@ impl Namespace {
             }
             Member::Group(gid) => having.iter().try_for_each(|at| {
                 self.settle(&realms[*at], &realms)?;
+                // What has been moved out of the group must not go with it, and what has been moved
+                // into it must: mirrors say so where they are made new.
+                if at + 1 < realms.len() {
+                    for chain in self.look(&realms, |tree| tree.all_behind(*at))? {
+                        realms[*at].reflect(&Self::originals(chain, &realms)?)?;
+                    }
+                }
                 realms[*at].delete_group(gid)
             }),
         }
