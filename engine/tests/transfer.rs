@@ -165,6 +165,13 @@ fn what_moves_stays_itself_in_every_direction() {
         assert_eq!(move_it(&namespace, "run", from, to), Moved::default(), "it is there already");
         // One object back, alone: the groups above it are mirrors there.
         let back = move_it(&namespace, "run/deep/4", to, from);
+        let home = realm(&namespace, from);
+        let mirror = home.lookup(home.root(), "run/deep/er").unwrap();
+        assert_eq!(mirror, None, "groups on other ways have no mirror");
+        let run = home.lookup(home.root(), "run").unwrap().expect("a mirror");
+        let told = home.attrs(run).unwrap().len();
+        assert_eq!(told, if from == Scope::Private { 3 } else { 0 }, "names only, for others");
+        assert_eq!(namespace.attrs(run).unwrap().len(), 3);
         assert_eq!((back.objects, back.groups, back.bytes), (1, 0, 2_400_000));
         assert_eq!(all(&namespace), before);
         assert_eq!(namespace.leaving().unwrap(), 0);
