@@ -235,7 +235,7 @@ pub(crate) fn create(
     }
 }
 
-fn taken<T>(name: &str, member: Member) -> Result<T> {
+pub(crate) fn taken<T>(name: &str, member: Member) -> Result<T> {
     match member {
         Member::Group(_) => {
             fail!(Exists, "{name:?} exists, and is a group: delete it first, or use require_group")

@@ -8,6 +8,8 @@ from typing import Any, Literal, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from engram.scope import Scope
+
 __all__ = [
     "Allocation",
     "Batch",
@@ -239,6 +241,8 @@ class GroupInfo:
     @property
     def owner(self) -> int: ...
     @property
+    def scope(self) -> Scope: ...
+    @property
     def origin(self) -> bytes: ...
 
 @final
@@ -267,6 +271,8 @@ class ObjectInfo:
     def inline(self) -> bool: ...
     @property
     def index(self) -> _Mode: ...
+    @property
+    def scope(self) -> Scope: ...
     @property
     def origin(self) -> bytes: ...
 
@@ -322,7 +328,13 @@ def members(
 ) -> tuple[list[tuple[str, _Found]], str | None]: ...
 def count(realm: Realm, group: int) -> int: ...
 def create_group(
-    realm: Realm, parent: int, path: str, attrs: _Attrs, origin: bytes, exist_ok: bool
+    realm: Realm,
+    parent: int,
+    path: str,
+    attrs: _Attrs,
+    origin: bytes,
+    exist_ok: bool,
+    scope: str | None = None,
 ) -> int: ...
 def set_origin(realm: Realm, group: int, origin: bytes) -> None: ...
 def group_info(realm: Realm, group: int) -> GroupInfo: ...
@@ -350,6 +362,7 @@ def put_array(
     device: _Device,
     index: _Index,
     read_only: bool,
+    scope: str | None,
     origin: bytes,
 ) -> tuple[int, np.dtype[Any], tuple[int, ...]]: ...
 def allocate(
@@ -364,6 +377,7 @@ def allocate(
     device: _Device,
     index: _Index,
     read_only: bool,
+    scope: str | None,
     origin: bytes,
 ) -> Allocation: ...
 def allocate_text(
@@ -401,6 +415,7 @@ def put_blob(
     device: _Device,
     index: _Index,
     read_only: bool,
+    scope: str | None,
     origin: bytes,
 ) -> tuple[int, int]: ...
 def read_blob(realm: Realm, oid: int, start: int = 0, stop: int | None = None) -> bytes: ...

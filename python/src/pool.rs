@@ -173,9 +173,9 @@ impl Pool {
         Ok(py.detach(move || self.engine.add_device(&path, force))?)
     }
 
-    /// The shared realm of a namespace.
+    /// A namespace, as this user sees it.
     fn realm(&self, py: Python<'_>, namespace: Name<'_>) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.realm(namespace.0))?;
+        let realm = py.detach(|| self.engine.namespace(namespace.0))?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -188,7 +188,10 @@ impl Pool {
         group: Option<u32>,
         size: Option<u64>,
     ) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.create_namespace(name.0, mode, group, size))?;
+        let realm = py.detach(|| {
+            self.engine.create_namespace(name.0, mode, group, size)?;
+            self.engine.namespace(name.0)
+        })?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 

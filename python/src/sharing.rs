@@ -36,7 +36,7 @@ pub fn transfer(
     target: &str,
 ) -> Result<Counts> {
     let (sources, target) = (scopes(&sources)?, scope(target)?);
-    let namespace = realm.namespace()?;
+    let namespace = realm.engine();
     Ok(counts(py.detach(|| namespace.transfer(group, path.0, &sources, target))?))
 }
 
@@ -52,6 +52,6 @@ pub fn transfer_all(
 ) -> Result<Counts> {
     let (sources, target) = (scopes(&sources)?, scope(target)?);
     let oids: Vec<u64> = oids.as_array().iter().copied().collect();
-    let namespace = realm.namespace()?;
+    let namespace = realm.engine();
     Ok(counts(py.detach(|| namespace.transfer_all(&oids, &sources, target))?))
 }

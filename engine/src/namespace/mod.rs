@@ -6,10 +6,12 @@
 //! | `setup` | where the realm of a scope lies, and whether it can be what it should be |
 //! | `private` | a user's own realm, made at its first use |
 //! | `births` | the upper bits of ids: no two realms have the same |
+//! | `query` | queries in the view |
 //! | `scopes` | the word that says whether there is more than the shared realm |
 //! | `look` | look-ups and listings in the view |
 //! | `text` | TOML files, written whole |
 //! | `tree` | one tree out of the rows of several realms |
+//! | `write` | writing through the view |
 //! | `view` | [`Namespace`]: what one user sees of all realms as one tree |
 //!
 //! On media: `ns/<name>/` with `namespace.toml`, `scopes`, `births/`, and the realms `shared/`,
@@ -24,11 +26,13 @@ mod births;
 mod look;
 mod make;
 mod private;
+mod query;
 mod scopes;
 mod setup;
 mod text;
 mod tree;
 mod view;
+mod write;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};

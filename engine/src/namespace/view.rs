@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::query::Hidden;
 use super::setup::namespace_file;
 use super::{place, private, realm_setup, scopes, within};
 use crate::error::{Error, Kind, Result};
@@ -50,6 +51,8 @@ struct Inner {
     /// Whether only the shared realm was found.
     alone: AtomicBool,
     others: Mutex<Others>,
+    /// What names hide, as queries last needed it.
+    hidden: Mutex<Option<Arc<Hidden>>>,
 }
 
 /// The realms beside the shared one.
@@ -107,6 +110,7 @@ impl Namespace {
             word,
             alone: AtomicBool::new(false),
             others: Mutex::default(),
+            hidden: Mutex::default(),
         };
         let namespace = Namespace { inner: Arc::new(inner) };
         namespace.look_for_realms()?;
@@ -171,6 +175,16 @@ impl Namespace {
             },
             Scope::Published => Ok(self.others()?.published),
         }
+    }
+
+    /// Whether this user may use the shared realm.
+    pub(super) fn sees_shared(&self) -> bool {
+        self.inner.shared.is_some()
+    }
+
+    /// What names hid when a query last asked.
+    pub(super) fn hidden_before(&self) -> &Mutex<Option<Arc<Hidden>>> {
+        &self.inner.hidden
     }
 
     /// The realms seen now.

@@ -86,6 +86,23 @@ impl Realm {
         &self.core
     }
 
+    /// Whether the other handle is of the same realm.
+    pub(crate) fn is(&self, other: &Realm) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// Whether this thread runs a batch on it.
+    pub(crate) fn runs_batch(&self) -> bool {
+        batch::bury();
+        batch::runs(&self.core)
+    }
+
+    /// Gives the batch that this thread runs here to another realm; `BusyError` if it has done
+    /// something here already.
+    pub(crate) fn hand_batch_to(&self, other: &Realm) -> Result<()> {
+        batch::hand_over(&self.core, &other.core)
+    }
+
     /// Who sees what is in it.
     pub fn scope(&self) -> Scope {
         self.core.setup.scope

@@ -129,11 +129,11 @@ impl Realm {
     ) -> Result<T> {
         options.check()?;
         self.peek(|peek| {
-            let mut groups = Groups::new(peek, self.root(), &self.core.groups);
+            let mut groups = Groups::new(peek, self.root(), &self.core.groups).of(self.scope());
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
             let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
-            if self.mode() == Mode::ReadWrite && !peek.in_batch() {
-                self.core.index.told(plan.keys(), hints(&plan, options, &mut key_id)?);
+            if self.mode() == Mode::ReadWrite {
+                self.asked(&plan, options, peek)?;
             }
             let directories = &self.core.directories;
             ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
@@ -154,10 +154,13 @@ impl Realm {
         }
     }
 
-    /// The core, for tests that change rows themselves.
-    #[cfg(test)]
-    pub(crate) fn core_for_tests(&self) -> &std::sync::Arc<crate::realm::Core> {
-        &self.core
+    /// Notes what a query asks of the index beside its answer.
+    pub(crate) fn asked(&self, plan: &Plan, options: &QueryOptions, peek: Peek<'_>) -> Result<()> {
+        if !peek.in_batch() {
+            let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
+            self.core.index.told(plan.keys(), hints(plan, options, &mut key_id)?);
+        }
+        Ok(())
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn read_limit(txn: &ReadTxn<'_>) -> Result<u64> {
 }
 
 /// Where a realm's space is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// The bound of the arena, in bytes.
     pub size: u64,

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::extent::{
     Extent, HUGE, Holder, SIZE_MAX, Span, parse_free, parse_size_key, pending_rows,
 };
-use crate::media::span;
 use crate::realm::{Core, USED, meta_u64, read_limit};
 use crate::rows::Snapshot;
 
