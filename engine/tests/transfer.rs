@@ -100,20 +100,12 @@ fn build(realm: &Realm) -> Gid {
     run
 }
 
-/// The objects that a query finds in any realm, each once.
+/// The objects that a query finds.
 fn hits(namespace: &Namespace, query: &str) -> Vec<Oid> {
-    let query = parse(query).unwrap();
-    let mut all = Vec::new();
-    for scope in SCOPES {
-        if let Some(realm) = namespace.realm_of(scope, false).unwrap() {
-            all.extend(realm.query(&query, &QueryOptions::default()).unwrap().oids);
-        }
-    }
-    all.sort_unstable();
-    let count = all.len();
-    all.dedup();
-    assert_eq!(count, all.len(), "an object is in two realms");
-    all
+    let answer = namespace.query(&parse(query).unwrap(), &QueryOptions::default()).unwrap();
+    let distinct: std::collections::BTreeSet<_> = answer.oids.iter().collect();
+    assert_eq!(distinct.len(), answer.oids.len(), "an object is there once");
+    answer.oids
 }
 
 fn move_it(namespace: &Namespace, path: &str, from: Scope, to: Scope) -> Moved {
@@ -165,6 +157,13 @@ fn what_moves_stays_itself_in_every_direction() {
         assert_eq!(move_it(&namespace, "run", from, to), Moved::default(), "it is there already");
         // One object back, alone: the groups above it are mirrors there.
         let back = move_it(&namespace, "run/deep/4", to, from);
+        let home = realm(&namespace, from);
+        let mirror = home.lookup(home.root(), "run/deep/er").unwrap();
+        assert_eq!(mirror, None, "groups on other ways have no mirror");
+        let run = home.lookup(home.root(), "run").unwrap().expect("a mirror");
+        let told = home.attrs(run).unwrap().len();
+        assert_eq!(told, if from == Scope::Private { 3 } else { 0 }, "names only, for others");
+        assert_eq!(namespace.attrs(run).unwrap().len(), 3);
         assert_eq!((back.objects, back.groups, back.bytes), (1, 0, 2_400_000));
         assert_eq!(all(&namespace), before);
         assert_eq!(namespace.leaving().unwrap(), 0);

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Fixture, KEEP, alone, attach, filled, floats, fork, put, sound};
-use engram_engine::{Kind, Member, Mode, Namespace, Oid, Payload, Pool, Scope, Value, faults};
+use engram_engine::{
+    Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Scope, Value, faults, query,
+};
 
 const SCOPES: [Scope; 3] = Scope::ALL;
 
@@ -285,6 +287,9 @@ fn poll(namespace: &Namespace, oid: Oid) {
     let large = names.iter().filter(|(name, member)| name == "large" && member.id() == oid);
     assert_eq!(large.count(), 1, "in a listing: {names:?}");
     assert_eq!(sum(&contents(namespace, oid)), sum(&filled(9000, 1, 9000)));
+    let query = query::parse("orbit = \"seven\" and @name = \"large\"").unwrap();
+    let answer = namespace.query(&query, &QueryOptions::default()).unwrap();
+    assert_eq!(answer.oids, [oid], "by a query");
 }
 
 #[test]

@@ -37,14 +37,7 @@ impl Namespace {
         loop {
             let word = self.word();
             let realms = match self.seen()? {
-                Seen::One(realm) => {
-                    return match operation(realm) {
-                        Err(error) if error.kind() == Kind::Busy && self.mend()? => {
-                            operation(realm)
-                        }
-                        done => done,
-                    };
-                }
+                Seen::One(realm) => return self.mending(|| operation(realm)),
                 Seen::Many(realms) => realms,
             };
             let home = self.look(&realms, |tree| tree.home(member))?;

@@ -229,13 +229,13 @@ impl Namespace {
         self.check_open()?;
         let others = self.others()?;
         let shared = self.inner.shared.clone();
-        match (&self.inner.shared, &others) {
-            (Some(shared), Others { private: None, published: None, .. }) => Ok(Seen::One(shared)),
-            _ => {
-                let all = [others.private, shared, others.published];
-                Ok(Seen::Many(all.into_iter().flatten().collect()))
-            }
+        if let (Some(shared), Others { private: None, published: None, .. }) =
+            (&self.inner.shared, &others)
+        {
+            return Ok(Seen::One(shared));
         }
+        let all = [others.private, shared, others.published];
+        Ok(Seen::Many(all.into_iter().flatten().collect()))
     }
 
     /// The realms beside the shared one, looked for again if any may have come.
@@ -272,7 +272,9 @@ impl Namespace {
             let kept = others.outdated.len().min(OUTDATED_MAX);
             others.outdated.split_off(kept)
         });
-        gone.iter().for_each(|realm| inner.pool.let_go(realm));
+        for realm in &gone {
+            inner.pool.let_go(realm);
+        }
         inner.alone.store(alone, Ordering::Release);
         inner.looked_at.store(at, Ordering::Release);
         Ok(())

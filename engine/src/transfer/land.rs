@@ -76,10 +76,11 @@ fn land_group(
         }
         give_name_up(rows, &before, Member::Group(gid))?;
     }
-    // Published mirrors carry names only: the group itself is not published.
-    let attrs = match (mirror, scope) {
-        (true, Scope::Published) => Vec::new(),
-        _ => attrs::rekey(record.attrs, keys)?,
+    // Where others look, a mirror carries its name only: the group itself is not theirs to see.
+    let attrs = if mirror && scope != Scope::Private {
+        Vec::new()
+    } else {
+        attrs::rekey(record.attrs, keys)?
     };
     let origin = if mirror { &[] } else { record.origin };
     // What says that it is read-only, says so where it is true.

@@ -269,12 +269,11 @@ fn stay(leg: &Leg) {
     let _ = undo(&leg.core, leg.running.0);
 }
 
+/// What finds room for a plan's values in the target.
+type Room<'r> = dyn FnMut(&Arc<Core>, &Plan) -> Result<Vec<Reserved>> + 'r;
+
 /// T1: reserves what the values need, and copies them.
-fn carry(
-    leg: &Leg,
-    target: &Arc<Core>,
-    room: &mut dyn FnMut(&Arc<Core>, &Plan) -> Result<Vec<Reserved>>,
-) -> Result<(Keys, Places)> {
+fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Places)> {
     {
         let inside = target.enter()?;
         check_free(&mut Snapshot(&inside.read()?), &leg.plan)?;
@@ -293,7 +292,7 @@ fn carry(
         target.copy_in(&leg.core, extent, *place, nbytes)
     });
     if let Err(error) = copied {
-        reserved.iter().for_each(|place| target.give_back(*place));
+        give_all_back(target, &reserved);
         return Err(error);
     }
     step!("transfer.copied");
@@ -313,7 +312,7 @@ fn reserve(target: &Arc<Core>, plan: &Plan) -> Result<Vec<Reserved>> {
         match target.reserve(nbytes, None) {
             Ok((place, _claim)) => reserved.push(place),
             Err(error) => {
-                reserved.iter().for_each(|place| target.give_back(*place));
+                give_all_back(target, &reserved);
                 return Err(error);
             }
         }
@@ -321,8 +320,16 @@ fn reserve(target: &Arc<Core>, plan: &Plan) -> Result<Vec<Reserved>> {
     Ok(reserved)
 }
 
+fn give_all_back(target: &Arc<Core>, reserved: &[Reserved]) {
+    for place in reserved {
+        target.give_back(*place);
+    }
+}
+
 fn give_back(target: &Arc<Core>, places: &Places) {
-    places.values().for_each(|place| target.give_back(*place));
+    for place in places.values() {
+        target.give_back(*place);
+    }
 }
 
 /// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.

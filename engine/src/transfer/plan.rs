@@ -1,5 +1,7 @@
 //! What a move takes along: the members below its roots, and the groups above them.
 
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use crate::attrs::{self, KeyId};
@@ -133,7 +135,7 @@ impl Plan {
     ) -> Result<()> {
         let mut chain = Vec::new();
         while known.insert(gid) {
-            let Some(row) = Snapshot(txn).get(Table::Groups, &id_key(gid))?.map(|r| r.into_owned())
+            let Some(row) = Snapshot(txn).get(Table::Groups, &id_key(gid))?.map(Cow::into_owned)
             else {
                 fail!(Corrupt, "there is no group {gid:#x} above a member of it: run verify")
             };
@@ -151,8 +153,8 @@ impl Plan {
     fn learn(&mut self, core: &Core, txn: &ReadTxn<'_>, record: &Record<'_>) -> Result<()> {
         for entry in attrs::entries(record.attrs) {
             let key = entry?.key;
-            if !self.keys.contains_key(&key) {
-                self.keys.insert(key, core.key_name_at(txn, key)?.to_string());
+            if let Entry::Vacant(place) = self.keys.entry(key) {
+                place.insert(core.key_name_at(txn, key)?.to_string());
             }
         }
         Ok(())

@@ -104,9 +104,9 @@ fn left_behind(core: &Core) -> Result<Vec<Transfer>> {
         peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
         peers.alive().into_iter().map(|(id, _)| id).collect()
     };
-    let at_it = |transfer: &Transfer| match own.contains(&transfer.lease) {
-        true => Running::has(transfer.number),
-        false => alive.contains(&transfer.lease),
+    let at_it = |transfer: &Transfer| {
+        let ours = own.contains(&transfer.lease);
+        if ours { Running::has(transfer.number) } else { alive.contains(&transfer.lease) }
     };
     Ok(all.into_iter().filter(|transfer| !at_it(transfer)).collect())
 }

@@ -146,6 +146,14 @@ impl Namespace {
         Ok(())
     }
 
+    /// Runs an operation; again, if it met a move of the dead, which is then ended.
+    pub(crate) fn mending<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+        match operation() {
+            Err(error) if error.kind() == Kind::Busy && self.mend()? => operation(),
+            done => done,
+        }
+    }
+
     /// The same for who has met a member that is on its way; whether any move was ended.
     pub(crate) fn mend(&self) -> Result<bool> {
         let known = || -> Result<u64> {
