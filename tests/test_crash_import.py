@@ -21,7 +21,7 @@ import engram
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROUNDS = int(os.environ.get("ENGRAM_CRASH_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("ENGRAM_CRASH_ROUNDS", "4"))
 FILES = 6
 NAMES = ["small", "inner/large", "inner/text"]
 

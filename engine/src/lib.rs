@@ -31,6 +31,7 @@ mod protect;
 pub mod query;
 mod realm;
 mod rows;
+mod salvage;
 mod scope;
 mod session;
 mod turn;
@@ -53,5 +54,6 @@ pub use query::answer::{
     SegmentExplanation,
 };
 pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
+pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
 pub use verify::Report;

@@ -6,13 +6,20 @@
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
 //! agrees with the records (see `index`), and so does the list of what is read-only; checksums,
-//! where there are any (see `values`). LMDB trusts its own pages, so a damaged one can kill the
-//! process that walks: callers run this in a child process, and take its death for what it is.
+//! where there are any (see `values`).
 //!
-//! Run it while nobody writes, for what changes meanwhile would look like disagreement: it reads
-//! one snapshot, so it needs no lock for that.
+//! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where it
+//! finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
+//! walks: callers run this in a child process, and take its death for what it is.
+//!
+//! Others may write meanwhile: all is of one snapshot, which a look-up keeps. Before LMDB is open
+//! nothing keeps the pages of a snapshot, so what looks damaged while others commit is looked at
+//! again, and at last with LMDB's own read transaction to keep it.
 
+mod catalog;
 mod index;
+mod meta;
+mod pages;
 mod runs;
 mod space;
 mod tree;
@@ -34,6 +41,8 @@ use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
+pub(crate) use pages::Pages;
+pub(crate) use values::SpanFiles;
 use values::Sum;
 
 /// What a walk found.
@@ -93,6 +102,9 @@ impl Pool {
         let mut report = Report::default();
         for name in namespace::names(path)? {
             let shared = namespace::setup(path, &file, mount.clone(), &name);
+            if let Ok(setup) = &shared {
+                report.problems.extend(catalog::file_problem(path, setup));
+            }
             if report.realm(name.clone(), shared, pulse)? {
                 report.namespaces += 1;
             }
@@ -112,15 +124,33 @@ impl Report {
         setup: Result<Setup>,
         pulse: &mut dyn FnMut(),
     ) -> Result<bool> {
-        let core = match setup.and_then(|setup| process::core_of(setup, Purpose::Verify)) {
-            Ok(core) => core,
+        let before = self.problems.len();
+        let opened = setup.and_then(|setup| {
+            let pages = catalog::pages(&setup, pulse)?;
+            let sound = !matches!(pages, catalog::Pages::Damaged(_));
+            let core = sound.then(|| process::core_of(setup, Purpose::Verify)).transpose()?;
+            Ok((core, pages))
+        });
+        let (core, pages) = match opened {
+            Ok(opened) => opened,
             Err(error) if error.kind() == Kind::Access => {
                 self.skipped.push(name);
                 return Ok(false);
             }
+            Err(error) if catalog::is_damage(&error) => {
+                self.tell(&name, vec![error.to_string()]);
+                return Ok(true);
+            }
             Err(error) => return Err(error),
         };
-        let before = self.problems.len();
+        match (&core, pages) {
+            (Some(core), catalog::Pages::Moving) => {
+                self.tell(&name, catalog::pages_kept(core, pulse)?);
+            }
+            (_, catalog::Pages::Damaged(problems)) => self.tell(&name, problems),
+            _ => {}
+        }
+        let Some(core) = core else { return Ok(true) };
         let leases = HashSet::new();
         let mut walk = Walk { core: &core, name: &name, report: self, leases, pulse };
         let walked = walk.run();
@@ -131,6 +161,14 @@ impl Report {
         let readmitted = if sound { readmit(&core) } else { Ok(()) };
         core.remove_session();
         readmitted.map(|()| true)
+    }
+}
+
+impl Report {
+    fn tell(&mut self, name: &str, problems: Vec<String>) {
+        let told = problems.into_iter().map(|what| format!("namespace {name:?}: {what}"));
+        self.problems.extend(told);
+        self.problems.truncate(PROBLEMS_MAX);
     }
 }
 
@@ -178,6 +216,9 @@ impl Walk<'_> {
         let core = self.core;
         let inside = core.enter()?;
         self.leases = space::lease_ids(core)?;
+        if let Some(what) = catalog::growth(&inside)? {
+            self.problem(what);
+        }
         // A look-up, not only a snapshot: what it shows of extents is not used again meanwhile.
         let look = inside.look()?;
         let txn = look.txn();

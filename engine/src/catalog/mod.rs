@@ -467,7 +467,7 @@ pub(crate) fn raise_lease_epoch(dir: &Path, options: &Options) -> Result<()> {
 }
 
 /// LMDB's page size in a new environment: the system's, up to LMDB's greatest.
-fn page_bytes() -> u64 {
+pub(crate) fn page_bytes() -> u64 {
     growth::system_page_bytes().min(1 << 15)
 }
 
@@ -545,7 +545,9 @@ impl Made {
         })?;
         // Closed again here, before LMDB first opens it: see `lmdb.rs`.
         self.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
-            allocate(file, lock, path)
+            allocate(file, lock, path)?;
+            // Nobody may sync it later: closing a descriptor of it drops locks.
+            if options.durable { sync_file(file, path) } else { Ok(()) }
         })?;
         let path = dir.join("growth");
         let file = self.file(&path, options.file_mode, growth::allocate_page)?;

@@ -23,6 +23,7 @@ use crate::fail;
 use crate::media::map::Range;
 use crate::media::memory::Memory;
 use crate::rows::Rows;
+use crate::turn::wait_for;
 
 /// One span: a row of `spans`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,8 @@ impl Span {
         row
     }
 
-    fn from_row(number: u32, row: &[u8]) -> Result<Self> {
+    /// The span of a row.
+    pub(crate) fn from_row(number: u32, row: &[u8]) -> Result<Self> {
         let Ok(row) = <[u8; 28]>::try_from(row) else {
             fail!(Corrupt, "span {number} has a row of {} bytes", row.len())
         };
@@ -186,7 +188,7 @@ impl Growing {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
-        lock.lock().map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
+        wait_for(&lock).map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
         Ok(Growing { _lock: lock })
     }
 }

@@ -177,6 +177,15 @@ impl Allocation {
         }
     }
 
+    /// Fills the memory from an offset on.
+    ///
+    /// # Panics
+    ///
+    /// If `data` goes beyond what was allocated.
+    pub fn write_at(&self, offset: u64, data: &[u8]) {
+        self.claim.memory().write_at(offset, data);
+    }
+
     /// Zeroes the memory.
     pub fn zero(&self) {
         self.written_through.store(false, Ordering::Relaxed);

@@ -56,10 +56,22 @@ impl Memory {
     ///
     /// If it is longer than the piece.
     pub fn write(&self, data: &[u8]) {
-        assert!(data.len() as u64 <= self.len, "{} bytes into {}", data.len(), self.len);
+        self.write_at(0, data);
+    }
+
+    /// Copies `data` to an offset.
+    ///
+    /// # Panics
+    ///
+    /// If it goes beyond the piece.
+    pub fn write_at(&self, offset: u64, data: &[u8]) {
+        let room = self.len.checked_sub(offset);
+        let fits = room.is_some_and(|room| data.len() as u64 <= room);
+        assert!(fits, "{} bytes at {offset} into {}", data.len(), self.len);
+        let to = self.as_ptr().wrapping_add(offset as usize);
         // SAFETY: the destination is attached and at least as long; `data` is borrowed private
         // memory, so the two do not overlap; other processes' accesses race as documented (P8).
-        unsafe { persist::copy(self.as_ptr(), data.as_ptr(), data.len()) };
+        unsafe { persist::copy(to, data.as_ptr(), data.len()) };
     }
 
     /// The checksum of the first `len` bytes, which others may be writing to meanwhile.

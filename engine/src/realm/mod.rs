@@ -6,6 +6,7 @@
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
+//! | `dead` | what dead processes have left |
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
@@ -21,6 +22,7 @@
 mod checked;
 mod commit;
 mod core;
+mod dead;
 mod drainer;
 mod holders;
 mod index;
@@ -37,13 +39,13 @@ mod write;
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
-pub(crate) use self::core::{Core, IdBlock, Setup, State, lock};
+pub(crate) use self::core::{Core, IdBlock, Inside, Setup, State, lock};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
 pub use self::space::Space;
-pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64};
+pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
 pub(crate) use self::together::{look_together, peek_together};
 use crate::batch;
 use crate::error::Result;

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashSet};
 use super::Walk;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::{Error, Result};
-use crate::extent::{Extent, Holder, Span, parse_free, parse_size_key, pending_rows};
+use crate::extent::{
+    Extent, HUGE, Holder, SIZE_MAX, Span, parse_free, parse_size_key, pending_rows,
+};
 use crate::media::span;
-use crate::realm::{Core, USED, meta_u64};
+use crate::realm::{Core, USED, meta_u64, read_limit};
 use crate::rows::Snapshot;
 
 /// The ids of all leases that there are.
@@ -29,6 +31,12 @@ impl Walk<'_> {
     pub(super) fn space(&mut self, txn: &ReadTxn<'_>, in_use: Vec<(Extent, String)>) -> Result<()> {
         let spans = Span::all(&mut Snapshot(txn))?;
         let arena = spans.last().map_or(0, |last| last.range.end());
+        let limit = read_limit(txn)?;
+        if limit < arena || !limit.is_multiple_of(HUGE) || limit > SIZE_MAX {
+            self.problem(format!(
+                "the size says {limit} bytes, which spans of {arena} cannot have"
+            ));
+        }
         for one in &spans {
             if let Err(error) = self.core.open_span(*one, false) {
                 self.problem(format!("span {}: {error}", one.number));

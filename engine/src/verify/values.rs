@@ -45,6 +45,19 @@ impl SpanFiles {
         SpanFiles { spans: spans.collect() }
     }
 
+    /// Whether there are spans for all of an extent.
+    pub(crate) fn cover(&self, extent: Extent) -> bool {
+        let mut at = extent.offset;
+        while at < extent.end() {
+            let holds = |range: Extent| range.offset <= at && at - range.offset < range.len;
+            match self.spans.iter().find(|(span, ..)| holds(span.range)) {
+                Some((span, ..)) => at = span.range.end(),
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Reads `nbytes` from `offset` of the arena on, piece by piece.
     pub(crate) fn read(
         &self,
@@ -75,6 +88,29 @@ impl SpanFiles {
             take(part)?;
             offset += count;
             left -= count;
+        }
+        Ok(())
+    }
+
+    /// Reads a value, and compares it with its checksum word, if that is one.
+    pub(crate) fn read_checked(
+        &self,
+        extent: Extent,
+        nbytes: u64,
+        word: u64,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let mut running = Running::new();
+        let sum = checksum::is_checksum(word);
+        self.read(extent.offset, nbytes, |piece| {
+            if sum {
+                running.add(piece);
+            }
+            take(piece);
+            Ok(())
+        })?;
+        if sum && running.word() != word {
+            fail!(Corrupt, "its bytes are not those of its checksum");
         }
         Ok(())
     }
