@@ -49,7 +49,7 @@ test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, an
 		$(BIN)/python tests/pmem/run.py $(ARGS))
 
 KILLS ?= 2000
-crash: $(BIN)/.built ## Processes killed anywhere, pools looked at (5-10 minutes; KILLS=2000 SEED=...)
+crash: $(BIN)/.built ## Kill -9 anywhere, then look (5-10 minutes; KILLS=2000 SEED=...)
 	$(call step,Killing writers and readers,cargo run --quiet --profile test \
 		-p engram-crash -- $(KILLS))
 	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \

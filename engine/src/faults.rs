@@ -160,7 +160,7 @@ mod enabled {
     ///
     /// # Panics
     ///
-    /// If it is called again.
+    /// The second time.
     pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
         assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
     }

@@ -4,8 +4,8 @@
 //! that, done one after another at these instants, the calls have these answers. The search is
 //! Wing and Gong's: take any call that began before the first end among those left, do it to a
 //! plain map, and go on if the answer is the one that was given. What was tried once, by the set of
-//! calls taken and the map, is not tried again. A call whose caller was killed may have been done at
-//! any time after its begin, or never.
+//! calls taken and the map, is not tried again. A call whose caller was killed may have been done
+//! at any time after its begin, or never.
 
 use std::collections::{BTreeMap, HashSet};
 
