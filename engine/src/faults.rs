@@ -120,6 +120,10 @@ mod enabled {
     static HOOK: OnceLock<Hook> = OnceLock::new();
 
     /// Calls `hook` at every step from now on. Once for each process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
         assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
     }
@@ -138,6 +142,10 @@ mod enabled {
 
     /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
     /// process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
         assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
     }
