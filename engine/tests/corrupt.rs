@@ -22,8 +22,8 @@ use std::process::{Command, Stdio};
 use common::{Fixture, Random, attach, bytes_of, contents, deadline, filled};
 use engram_engine::query::parse;
 use engram_engine::{
-    Class, CreateOptions, DType, Found, IndexSettings, Loss, Member, Mode, NewObject, Payload, Placement,
-    Pool, QueryOptions, Realm, Salvage, Value, Witness,
+    Class, CreateOptions, DType, Found, IndexSettings, Loss, Member, Mode, NewObject, Payload,
+    Placement, Pool, QueryOptions, Realm, Salvage, Value, Witness,
 };
 
 const PAGE: usize = 4096;

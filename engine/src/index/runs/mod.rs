@@ -36,9 +36,9 @@ mod tests;
 
 use std::borrow::Borrow;
 
-pub(crate) use self::check::{check, columns};
 #[cfg(feature = "faults")]
 pub(crate) use self::check::decode;
+pub(crate) use self::check::{check, columns};
 use self::head::Head;
 pub(crate) use self::merge::merge_some;
 pub(crate) use self::read::Runs;
