@@ -5,6 +5,7 @@
 //! So a folder with `creating` is a half-created pool, which `destroy` clears away; and `destroy`
 //! itself begins by renaming `pool.toml` to `destroying`.
 
+mod destroy;
 mod file;
 mod place;
 
@@ -12,16 +13,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::destroy::clear;
 pub(crate) use self::file::PoolFile;
-use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
+use self::file::{POOL_FILE, what_is_there};
 use self::place::{check_empty, ensure_folder, refuse_within};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
+use crate::folder::sync_names_above;
 use crate::media::filesystem::{self, FsKind, Mount};
 use crate::media::{Medium, devdax};
 use crate::namespace::{self, NamespaceInfo, NewNamespace};
-use crate::process;
 use crate::realm::{Mode, Realm, Setup};
 use crate::session::Session;
 use crate::turn::Turn;
@@ -110,11 +112,19 @@ impl Pool {
                 Ok(turn) => break (turn, folder_made),
                 // Whoever had made the folder could not make its pool, and took it away again.
                 Err(error) if error.kind() == Kind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if folder_made {
+                        let _ = fs::remove_dir(path);
+                    }
+                    return Err(error);
+                }
             }
         };
         check_empty(path)?;
-        let made = build(path);
+        let made = build(path).and_then(|made| {
+            sync_names_above(path)?;
+            Ok(made)
+        });
         if made.is_err() {
             clear(path, folder_made);
         }
@@ -194,50 +204,6 @@ impl Pool {
 
     fn has_others(&self) -> bool {
         namespace::names(&self.path).is_ok_and(|names| names.len() > 1)
-    }
-
-    /// Removes the pool with all that is in it, unless somebody has it open.
-    pub fn destroy(path: &Path) -> Result<()> {
-        let path = &absolute(path)?;
-        let there = |error| if path.is_dir() { error } else { what_is_there(path) };
-        let _turn = Turn::take(path).map_err(there)?;
-        let (file, marker) = match PoolFile::read(path) {
-            Ok(file) => (file, POOL_FILE),
-            Err(error) => {
-                let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
-                let Some(marker) = left else { return Err(error) };
-                (PoolFile::load(path, marker)?, marker)
-            }
-        };
-        for name in namespace::names(path).unwrap_or_default() {
-            namespace::refuse_others(&namespace::place(path, &name), &name)?;
-        }
-        refuse_users(path)?;
-        let away = path.join(DESTROYING);
-        fs::rename(path.join(marker), &away)
-            .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
-        // Who opens it from here on fails; who had before has a lease by now.
-        if let Err(error) = refuse_users(path) {
-            fs::rename(&away, path.join(marker))
-                .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
-            return Err(error);
-        }
-        for name in namespace::names(path).unwrap_or_default() {
-            let realms = namespace::realm_folders(&namespace::place(path, &name));
-            realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
-        }
-        for node in file.nodes() {
-            devdax::disclaim(node, &file.label())?;
-        }
-        for device in file.folders() {
-            let spans = device.join(&file.uuid);
-            if spans.exists() {
-                fs::remove_dir_all(&spans)
-                    .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
-            }
-        }
-        clear(path, true);
-        Ok(())
     }
 
     /// As `close`, but refuses while this thread runs a batch: it would be dropped without a word.
@@ -362,6 +328,11 @@ impl Pool {
         Ok(Realm::new(core, Arc::clone(&self.session)))
     }
 
+    /// Closes a published version that is outdated; views of it stay.
+    pub(crate) fn let_go(&self, realm: &Realm) {
+        self.session.let_go(realm.core());
+    }
+
     /// What opening a realm of the pool takes: its folder, its description, what it lies on.
     pub(crate) fn parts(&self) -> (&Path, &PoolFile, &Mount) {
         (&self.path, &self.file, &self.mount)
@@ -382,6 +353,7 @@ impl Pool {
         let file = PoolFile::read(&self.path)?;
         namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
         self.realm(name)
+            .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, |_| Ok(()))))
     }
 
     /// Every namespace, in byte order of the names.
@@ -488,47 +460,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         return Ok(real);
     }
     std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
-}
-
-/// Refuses to take a pool away that somebody has open.
-fn refuse_users(path: &Path) -> Result<()> {
-    let names = match namespace::names(path) {
-        Err(error) if error.kind() == Kind::NotFound => Vec::new(),
-        names => names?,
-    };
-    for name in names {
-        for realm in namespace::realm_folders(&namespace::place(path, &name))? {
-            let users = namespace::users(&realm)?;
-            if !users.is_empty() {
-                fail!(
-                    Busy,
-                    "{} is open in process {users:?}: close it there first",
-                    path.display()
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Removes what is ours in the pool's folder, and the folder itself if nothing else is in it.
-fn clear(path: &Path, folder_too: bool) {
-    for marker in [CREATING, POOL_FILE] {
-        let Ok(file) = PoolFile::load(path, marker) else { continue };
-        for node in file.nodes() {
-            let _ = devdax::disclaim(node, &file.label());
-        }
-        for device in file.folders() {
-            let _ = fs::remove_dir_all(device.join(&file.uuid));
-        }
-    }
-    let _ = fs::remove_dir_all(namespace::folder(path));
-    for name in [POOL_FILE, CREATING, DESTROYING] {
-        let _ = fs::remove_file(path.join(name));
-    }
-    if folder_too {
-        let _ = fs::remove_dir(path);
-    }
 }
 
 fn new_uuid() -> Result<String> {

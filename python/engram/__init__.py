@@ -27,6 +27,7 @@ from engram.errors import (
     BusyError,
     CorruptError,
     EngramError,
+    EngramWarning,
     ExistsError,
     FormatError,
     InvalidNameError,
@@ -42,10 +43,14 @@ from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
 from engram.housekeeping import Backup, Compaction, compact
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
+from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.sharing import Moved
+from engram.snapshot import Snapshot
 from engram.tree import Tree
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -78,6 +83,7 @@ __all__ = [
     "CorruptError",
     "DeviceInfo",
     "EngramError",
+    "EngramWarning",
     "Entry",
     "ExistsError",
     "Explanation",
@@ -93,6 +99,9 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "LeftOut",
+    "Lock",
+    "Moved",
     "Namespace",
     "NamespaceInfo",
     "Namespaces",
@@ -105,6 +114,8 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "SalvageReport",
+    "Snapshot",
     "Space",
     "Tree",
     "UnsupportedError",
@@ -118,6 +129,7 @@ __all__ = [
     "import_file",
     "import_files",
     "open",
+    "salvage",
     "under",
     "verify",
 ]

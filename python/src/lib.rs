@@ -16,10 +16,13 @@ mod explanation;
 mod group;
 mod housekeeping;
 mod index;
+mod lock;
 mod machine;
 mod pool;
 mod query;
 mod realm;
+mod salvage;
+mod sharing;
 mod strings;
 mod value;
 mod view;
@@ -57,6 +60,8 @@ mod _engram {
         drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,
     };
     #[pymodule_export]
+    use crate::lock::Lock;
+    #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
@@ -64,6 +69,10 @@ mod _engram {
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]
     use crate::realm::{Realm, Space};
+    #[pymodule_export]
+    use crate::salvage::Salvage;
+    #[pymodule_export]
+    use crate::sharing::{transfer, transfer_all};
     #[pymodule_export]
     use crate::view::View;
 }

@@ -74,6 +74,18 @@ impl Memory {
         unsafe { persist::copy(to, data.as_ptr(), data.len()) };
     }
 
+    /// Copies the first `len` bytes of another piece to the start.
+    ///
+    /// # Panics
+    ///
+    /// If either is shorter.
+    pub fn copy(&self, from: &Memory, len: u64) {
+        assert!(len <= self.len && len <= from.len, "{len} bytes of {} to {}", from.len, self.len);
+        // SAFETY: both are attached and long enough; the caller has them of two ranges, so they do
+        // not overlap; other processes' accesses race as documented (P8).
+        unsafe { persist::copy(self.as_ptr(), from.as_ptr(), len as usize) };
+    }
+
     /// Copies what stands `at` bytes from the start, which others may be writing to meanwhile.
     ///
     /// # Panics

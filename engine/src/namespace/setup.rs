@@ -84,7 +84,10 @@ pub(crate) fn realm_setup(
     match scope {
         Scope::Shared => setup(pool, file, mount, name).map(Some),
         Scope::Private => private_setup(pool, file, mount, name, lease::user()),
-        Scope::Published => Ok(None),
+        Scope::Published => {
+            let published = place(pool, name).join(within(Scope::Published, 0));
+            crate::published::setup(pool, &published, file, &mount, name)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::FORMAT;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::folder::sync_names;
 use crate::media::devdax;
 use crate::media::filesystem::Mount;
 use crate::namespace::{self, make_folder, read_toml, write_toml};
@@ -123,9 +124,11 @@ impl PoolFile {
 
     /// Ends what `begin` has begun: the pool is whole.
     pub(crate) fn finish(path: &Path) -> Result<()> {
+        // What the description leads to is on the medium first.
+        sync_names(path)?;
         fs::rename(path.join(CREATING), path.join(POOL_FILE))
-            .and_then(|()| fs::File::open(path)?.sync_all())
-            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))
+            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        sync_names(path)
     }
 
     /// Writes the description under this name.
