@@ -44,8 +44,8 @@ from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
-from engram.tree import Tree
 from engram.salvage import LeftOut, SalvageReport, salvage
+from engram.tree import Tree
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:

@@ -146,7 +146,7 @@ def export(
         _tell(report)
 
 
-def _salvaged(  # noqa: PLR0913 - as the command has them
+def _salvaged(
     pool: Path,
     where: str,
     file: Path,
