@@ -1,4 +1,4 @@
-# The only verbs: demo test test-pmem bench evaluate fuzz lint fmt clean help.
+# The only verbs: demo test test-pmem bench evaluate power fuzz lint fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -14,7 +14,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench evaluate fuzz lint fmt clean
+.PHONY: help demo test test-pmem bench evaluate power fuzz lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -35,6 +35,13 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
 	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
 		bench/results/evaluation.json docs/images)
+
+SEEDS ?= 4
+power: ## Power that fails at every point, system calls that fail at each (minutes; SEEDS=4)
+	$(call step,Failing the power,ENGRAM_POWER_SEEDS=$(SEEDS) cargo test --quiet -p engram-engine \
+		--features faults --test power)
+	$(call step,Failing every system call,ENGRAM_FAILPOINTS=all cargo test --quiet \
+		-p engram-engine --features faults --test failpoints)
 
 test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, and power cuts
 	$(call step,Testing on persistent memory; consoles in target/pmem/,\

@@ -15,9 +15,9 @@ macro_rules! step {
 pub(crate) use step;
 
 #[cfg(feature = "faults")]
-pub(crate) use enabled::reached;
+pub use enabled::{ALL, Flush, on_flush, on_step};
 #[cfg(feature = "faults")]
-pub use enabled::{ALL, on_step};
+pub(crate) use enabled::{flushed, reached};
 
 #[cfg(feature = "faults")]
 mod enabled {
@@ -119,8 +119,40 @@ mod enabled {
     static HOOK: OnceLock<Hook> = OnceLock::new();
 
     /// Calls `hook` at every step from now on. Once for each process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
         assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
+    }
+
+    /// What has happened to memory that is itself the medium.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Flush {
+        /// So many bytes from this address on are on their way, as they were then.
+        Lines(usize, usize),
+        /// What was on its way has arrived.
+        Fence,
+    }
+
+    type FlushHook = Box<dyn Fn(Flush) + Send + Sync>;
+    static FLUSH_HOOK: OnceLock<FlushHook> = OnceLock::new();
+
+    /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
+    /// process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
+    pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
+        assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
+    }
+
+    pub(crate) fn flushed(what: Flush) {
+        if let Some(hook) = FLUSH_HOOK.get() {
+            hook(what);
+        }
     }
 
     pub(crate) fn reached(name: &'static str) {

@@ -5,21 +5,23 @@
 //! So a folder with `creating` is a half-created pool, which `destroy` clears away; and `destroy`
 //! itself begins by renaming `pool.toml` to `destroying`.
 
+mod destroy;
 mod file;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::destroy::clear;
 pub(crate) use self::file::PoolFile;
 use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
+use crate::folder::{sync_names, sync_names_above};
 use crate::media::filesystem::{self, FsKind, Mount};
 use crate::media::{Medium, devdax};
 use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
-use crate::process;
 use crate::realm::{Mode, Realm, Setup};
 use crate::session::Session;
 use crate::turn::Turn;
@@ -103,11 +105,19 @@ impl Pool {
                 Ok(turn) => break (turn, folder_made),
                 // Whoever had made the folder could not make its pool, and took it away again.
                 Err(error) if error.kind() == Kind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if folder_made {
+                        let _ = fs::remove_dir(path);
+                    }
+                    return Err(error);
+                }
             }
         };
         check_empty(path)?;
-        let made = Self::build(path, options);
+        let made = Self::build(path, options).and_then(|pool| {
+            sync_names_above(path)?;
+            Ok(pool)
+        });
         if made.is_err() {
             clear(path, folder_made);
         }
@@ -144,8 +154,11 @@ impl Pool {
         for node in file.nodes() {
             devdax::claim(node, &file.label(), options.force)?;
         }
+        // What the pool's description leads to is on the medium first.
+        sync_names(path)?;
         fs::rename(path.join(CREATING), path.join(POOL_FILE))
             .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        sync_names(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
             pool.realm(namespace::DEFAULT)?.prefault()?;
@@ -189,50 +202,6 @@ impl Pool {
 
     fn has_others(&self) -> bool {
         namespace::names(&self.path).is_ok_and(|names| names.len() > 1)
-    }
-
-    /// Removes the pool with all that is in it, unless somebody has it open.
-    pub fn destroy(path: &Path) -> Result<()> {
-        let path = &absolute(path)?;
-        let there = |error| if path.is_dir() { error } else { what_is_there(path) };
-        let _turn = Turn::take(path).map_err(there)?;
-        let (file, marker) = match PoolFile::read(path) {
-            Ok(file) => (file, POOL_FILE),
-            Err(error) => {
-                let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
-                let Some(marker) = left else { return Err(error) };
-                (PoolFile::load(path, marker)?, marker)
-            }
-        };
-        for name in namespace::names(path).unwrap_or_default() {
-            namespace::refuse_others(&namespace::place(path, &name), &name)?;
-        }
-        refuse_users(path)?;
-        let away = path.join(DESTROYING);
-        fs::rename(path.join(marker), &away)
-            .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
-        // Who opens it from here on fails; who had before has a lease by now.
-        if let Err(error) = refuse_users(path) {
-            fs::rename(&away, path.join(marker))
-                .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
-            return Err(error);
-        }
-        for name in namespace::names(path).unwrap_or_default() {
-            let realms = namespace::realm_folders(&namespace::place(path, &name));
-            realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
-        }
-        for node in file.nodes() {
-            devdax::disclaim(node, &file.label())?;
-        }
-        for device in file.folders() {
-            let spans = device.join(&file.uuid);
-            if spans.exists() {
-                fs::remove_dir_all(&spans)
-                    .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
-            }
-        }
-        clear(path, true);
-        Ok(())
     }
 
     /// As `close`, but refuses while this thread runs a batch: it would be dropped without a word.
@@ -377,6 +346,7 @@ impl Pool {
         let file = PoolFile::read(&self.path)?;
         namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
         self.realm(name)
+            .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, |_| Ok(()))))
     }
 
     /// Every namespace, in byte order of the names.
@@ -547,47 +517,6 @@ fn check_empty(path: &Path) -> Result<()> {
         "{} is a folder with other files in it: choose a path that does not exist",
         path.display()
     )
-}
-
-/// Refuses to take a pool away that somebody has open.
-fn refuse_users(path: &Path) -> Result<()> {
-    let names = match namespace::names(path) {
-        Err(error) if error.kind() == Kind::NotFound => Vec::new(),
-        names => names?,
-    };
-    for name in names {
-        for realm in namespace::realm_folders(&namespace::place(path, &name))? {
-            let users = namespace::users(&realm)?;
-            if !users.is_empty() {
-                fail!(
-                    Busy,
-                    "{} is open in process {users:?}: close it there first",
-                    path.display()
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Removes what is ours in the pool's folder, and the folder itself if nothing else is in it.
-fn clear(path: &Path, folder_too: bool) {
-    for marker in [CREATING, POOL_FILE] {
-        let Ok(file) = PoolFile::load(path, marker) else { continue };
-        for node in file.nodes() {
-            let _ = devdax::disclaim(node, &file.label());
-        }
-        for device in file.folders() {
-            let _ = fs::remove_dir_all(device.join(&file.uuid));
-        }
-    }
-    let _ = fs::remove_dir_all(namespace::folder(path));
-    for name in [POOL_FILE, CREATING, DESTROYING] {
-        let _ = fs::remove_file(path.join(name));
-    }
-    if folder_too {
-        let _ = fs::remove_dir(path);
-    }
 }
 
 fn new_uuid() -> Result<String> {

@@ -578,7 +578,9 @@ impl Made {
         })?;
         // Closed again here, before LMDB first opens it: see `lmdb.rs`.
         self.file(&dir.join("lock.mdb"), options.file_mode, |file, path| {
-            allocate(file, lock, path)
+            allocate(file, lock, path)?;
+            // Nobody may sync it later: closing a descriptor of it drops locks.
+            if options.durable { sync_file(file, path) } else { Ok(()) }
         })?;
         let path = dir.join("growth");
         let file = self.file(&path, options.file_mode, growth::allocate_page)?;

@@ -23,6 +23,7 @@ use crate::fail;
 use crate::media::map::Range;
 use crate::media::memory::Memory;
 use crate::rows::Rows;
+use crate::turn::wait_for;
 
 /// One span: a row of `spans`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +188,7 @@ impl Growing {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
-        lock.lock().map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
+        wait_for(&lock).map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
         Ok(Growing { _lock: lock })
     }
 }

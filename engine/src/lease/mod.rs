@@ -580,8 +580,11 @@ fn give_up(path: &Path) {
 /// Sees to it that the realm has a spare, if there is room for one.
 pub(crate) fn ensure_spare(dir: &Path, mode: u32) {
     let spare = dir.join(SPARE);
-    if spare.exists() {
-        return;
+    match LeaseFile::open(&spare) {
+        // What a loss of power has left of one helps nobody.
+        Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&spare),
+        Err(error) if error.kind() == Kind::NotFound => {}
+        _ => return,
     }
     let Ok(id) = random_id() else { return };
     let fresh = dir.join(format!("new-{id:016x}"));

@@ -66,8 +66,10 @@ impl Peers {
             }
             match LeaseFile::open(&path) {
                 Ok(file) => list.push(Peer { id, path, file }),
-                // Gone meanwhile, or never one: a lease is whole before it gets its name.
-                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {}
+                Err(error) if error.kind() == Kind::NotFound => {}
+                // Never one, since a lease is whole before it gets its name; or what a loss of
+                // power has left of one.
+                Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&path),
                 // What cannot be read may pin anything: nothing may be taken.
                 Err(error) => return Err(error),
             }
@@ -160,6 +162,11 @@ impl Peers {
     pub(crate) fn all(&self) -> impl Iterator<Item = (Seen, &LeaseFile)> {
         let seen = |peer: &Peer| Seen::of(peer.id, &peer.file, peer.file.is_locked_elsewhere());
         self.list.iter().map(move |peer| (seen(peer), &peer.file))
+    }
+
+    /// Whether a lease was in the folder, whole, when it was last read.
+    pub(crate) fn knows(&self, id: u64) -> bool {
+        self.list.iter().any(|peer| peer.id == id)
     }
 
     /// Asks whoever holds a snapshot that is to be asked for at this last page of the catalog; the

@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{Growing, HUGE};
 use crate::fail;
-use crate::folder::{make_for_namespace, make_for_spans};
+use crate::folder::{make_for_namespace, make_for_spans, sync_names};
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, Gid, id_key};
 use crate::lease::{self, Peers};
@@ -100,6 +100,8 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
             _ => Error::os(format!("naming namespace {:?}", new.name), &e),
         })
     });
+    let made = made
+        .and_then(|()| sync_names(&folder(pool)).inspect_err(|_| drop(fs::remove_dir_all(&place))));
     if made.is_err() {
         let _ = fs::remove_dir_all(&temporary);
         for device in &file.folders() {
@@ -189,6 +191,7 @@ pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
         make_for_spans(realm, &outer.join(&new.place))?;
     }
     let birth = births::draw(new.pool, &new.namespace.join(BIRTHS))?;
+    sync_names(&new.namespace.join(BIRTHS))?;
     let root = new.root.unwrap_or((birth << COUNTER_BITS) | 1);
     let toml =
         RealmFile { format: FORMAT, map_size: MAP_SIZE, birth, root, incompatible: Vec::new() };
@@ -308,8 +311,12 @@ pub(crate) fn remove(
         fs::rename(&away, &place).map_err(|e| Error::os(format!("putting back {name:?}"), &e))?;
         return Err(error);
     }
+    // It must not come back, least of all in part.
+    sync_names(&folder(pool)).inspect_err(|_| drop(fs::rename(&away, &place)))?;
     realms.iter().for_each(|realm| process::detach(realm));
-    clear_left(pool, file)
+    // It is gone. What cannot be cleared away now, whoever makes or removes the next one clears.
+    let _ = clear_left(pool, file);
+    Ok(())
 }
 
 /// The pids that have one of these realms open.

@@ -124,7 +124,8 @@ fn modes(mode: u32) -> (u32, u32) {
 /// Makes a folder with exactly this mode, whatever the umask.
 pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<()> {
     let made = fs::DirBuilder::new().mode(mode & 0o700).create(path);
-    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)))
+    let set = || fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    made.and_then(|()| set().inspect_err(|_| drop(fs::remove_dir(path))))
         .map_err(|e| Error::os(format!("making {}", path.display()), &e))
 }
 

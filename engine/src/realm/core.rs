@@ -23,7 +23,7 @@ use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
-use crate::folder::{check_own, make_for_namespace, make_for_spans};
+use crate::folder::{check_own, make_for_namespace, make_for_spans, sync_names_above};
 use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
@@ -133,7 +133,7 @@ impl Setup {
     /// Makes the folder for spans on a device, if it has none there yet.
     pub(crate) fn make_for_spans(&self, spans: &Path) -> Result<()> {
         if spans.is_dir() {
-            return Ok(());
+            return sync_names_above(spans);
         }
         let namespace = crate::namespace::place(&self.pool, &self.namespace);
         let depth = if self.scope == Scope::Private { 2 } else { 1 };

@@ -6,6 +6,7 @@
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
+//! | `dead` | what dead processes have left |
 //! | `space` | reserving, growing, giving back, the accounts |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
@@ -24,6 +25,7 @@
 mod checked;
 mod commit;
 mod core;
+mod dead;
 mod drainer;
 mod holders;
 mod index;

@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::extent::{
     Claim, Extent, Growing, HUGE, PAGE, SIZE_MAX, Span, Wanted, allocate, best_align,
     end_reservation, extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row,
-    round_up, take_back,
+    round_up,
 };
 use crate::fail;
 use crate::faults::step;
@@ -312,6 +312,10 @@ impl Core {
             Err(error) => return Err(error),
         };
         *number += 1;
+        // From here on the span is the realm's, whether this process can attach it or not.
+        let end = Span::all(&mut Snapshot(&inside.read()?))?.last().map_or(0, |s| s.range.end());
+        self.reach(inside, end)?;
+        step!("grow.reached");
         Ok(len)
     }
 
@@ -333,7 +337,12 @@ impl Core {
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        self.add_span(inside, span).inspect_err(|_| drop(std::fs::remove_file(&path)))
+        self.add_span(inside, span).inspect_err(|_| {
+            // A commit whose sync has failed may yet be seen: then the row needs its file.
+            if !inside.catalog().poisoned() {
+                drop(std::fs::remove_file(&path));
+            }
+        })
     }
 
     /// Commits the row of a span whose bytes are allocated, with the space in it.
@@ -345,8 +354,6 @@ impl Core {
             insert_free(rows.txn(), span.range)
         })?;
         step!("grow.committed");
-        self.reach(inside, span.range.end())?;
-        step!("grow.reached");
         Ok(span.range.len)
     }
 
@@ -387,58 +394,6 @@ impl Core {
             freed_row(rows.txn(), reserved.extent)
         });
         step!("give_back.committed");
-    }
-
-    /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
-    /// which may not be written to, they stay as they are.
-    pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
-        if inside.catalog().poisoned() || self.setup.immutable {
-            return Ok(());
-        }
-        let dead = {
-            let mut peers = lock(&self.peers);
-            let epoch = inside.catalog().growth().lease_epoch();
-            peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-            peers.dead()
-        };
-        if dead.is_empty() {
-            return Ok(());
-        }
-        step!("dead.locked");
-        for lease in dead {
-            let taken =
-                self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
-            step!("dead.committed");
-            match taken {
-                Ok(_) => lease.bury(),
-                Err(error) => {
-                    lock(&self.peers).forget();
-                    return Err(error);
-                }
-            }
-        }
-        step!("dead.buried");
-        // Listing the folder anew removes the spares of the dead.
-        let mut peers = lock(&self.peers);
-        peers.forget();
-        peers.refresh(
-            &self.setup.leases(),
-            inside.catalog().growth().lease_epoch(),
-            inside.lease().id(),
-        )
-    }
-
-    /// The pids of the other processes that have the realm open.
-    pub(crate) fn others_of(&self, inside: &Inside<'_>) -> Result<Vec<u32>> {
-        if self.setup.immutable {
-            return Ok(Vec::new());
-        }
-        let mut peers = lock(&self.peers);
-        let epoch = inside.catalog().growth().lease_epoch();
-        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-        let frozen: Vec<u64> = inside.own_leases().map(crate::lease::Lease::id).collect();
-        let others = peers.alive().into_iter().filter(|(id, _)| !frozen.contains(id));
-        Ok(others.map(|(_, owner)| owner.pid).collect())
     }
 
     /// Makes an extent's bytes durable, where the realm promises that.
