@@ -11,6 +11,8 @@ mod attrs;
 mod batch;
 pub mod catalog;
 mod checksum;
+#[cfg(feature = "faults")]
+pub mod decode;
 pub mod dtype;
 pub mod error;
 mod extent;
@@ -28,12 +30,15 @@ mod object;
 mod pool;
 mod process;
 mod protect;
+mod published;
 pub mod query;
 mod realm;
+mod rewrite;
 mod rows;
 mod salvage;
 mod scope;
 mod session;
+mod transfer;
 mod turn;
 mod varint;
 mod verify;
@@ -57,6 +62,8 @@ pub use query::answer::{
 pub use realm::{
     CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
 };
+pub use rewrite::{BackupReport, CompactReport};
 pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
+pub use transfer::Moved;
 pub use verify::Report;

@@ -91,6 +91,18 @@ impl Session {
         Ok(())
     }
 
+    /// Lets go of a realm, if it has it.
+    pub(crate) fn let_go(&self, core: &Arc<Core>) {
+        let gone = between_forks(|| {
+            let mut cores = lock(&self.cores);
+            let place = cores.iter().position(|known| Arc::ptr_eq(known, core))?;
+            Some(cores.swap_remove(place))
+        });
+        if let Some(core) = gone {
+            core.remove_session();
+        }
+    }
+
     /// Whether this thread runs a batch on one of the realms.
     pub(crate) fn runs_batch(&self) -> bool {
         batch::bury();

@@ -46,8 +46,10 @@ from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.sharing import Moved
 from engram.snapshot import Snapshot
 from engram.tree import Tree
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -94,7 +96,9 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "LeftOut",
     "Lock",
+    "Moved",
     "Namespace",
     "NamespaceInfo",
     "Namespaces",
@@ -107,6 +111,7 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "SalvageReport",
     "Snapshot",
     "Space",
     "Tree",
@@ -120,6 +125,7 @@ __all__ = [
     "import_file",
     "import_files",
     "open",
+    "salvage",
     "under",
     "verify",
 ]

@@ -17,6 +17,7 @@ from engram.plain import printable
 if TYPE_CHECKING:
     from engram._engram import GroupInfo, ObjectInfo, Realm, _Found
     from engram.group import Group
+    from engram.scope import Scope
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -92,6 +93,13 @@ class Handle:
     def modified(self) -> datetime:
         """When it was last changed, in UTC. In-place writes through a view do not count."""
         return _EPOCH + timedelta(microseconds=self._info().modified // 1000)
+
+    @property
+    def scope(self) -> "Scope":
+        """Who sees it: "private" its user alone, "shared" all who share the namespace, "published"
+        all who may enter it.
+        """
+        return self._info().scope
 
     @property
     def read_only(self) -> bool:

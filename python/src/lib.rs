@@ -20,6 +20,8 @@ mod machine;
 mod pool;
 mod query;
 mod realm;
+mod salvage;
+mod sharing;
 mod strings;
 mod value;
 mod view;
@@ -64,6 +66,10 @@ mod _engram {
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]
     use crate::realm::{Realm, Space};
+    #[pymodule_export]
+    use crate::salvage::Salvage;
+    #[pymodule_export]
+    use crate::sharing::{transfer, transfer_all};
     #[pymodule_export]
     use crate::view::View;
 }

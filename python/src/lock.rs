@@ -23,7 +23,7 @@ use crate::value::Name;
 /// process, however that ends. A forked child has no part in it.
 #[pyclass(frozen, module = "engram")]
 pub struct Lock {
-    realm: engram_engine::Realm,
+    realm: engram_engine::Namespace,
     member: Member,
     mode: LockMode,
     within: Option<Duration>,

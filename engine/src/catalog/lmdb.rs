@@ -149,9 +149,10 @@ impl Env {
         let sync = if options.durable { 0 } else { ffi::MDB_NOSYNC };
         // No MDB_NORDAHEAD: a catalog is small beside the memory of a node that holds its arrays,
         // and reading ahead halves a cold start. MDB_NOMEMINIT has no meaning with MDB_WRITEMAP.
-        let access = match options.read_only {
-            true => ffi::MDB_RDONLY | ffi::MDB_NOLOCK,
-            false => ffi::MDB_WRITEMAP | sync,
+        let access = if options.read_only {
+            ffi::MDB_RDONLY | ffi::MDB_NOLOCK
+        } else {
+            ffi::MDB_WRITEMAP | sync
         };
         let flags = access | ffi::MDB_NOTLS;
         let tables = Table::COUNT as u32;

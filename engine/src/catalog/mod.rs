@@ -46,6 +46,7 @@
 //! under the writer lock before the next commit ([`WriteTxn::commit`]).
 
 mod bound;
+mod fill;
 mod growth;
 mod lmdb;
 mod stats;
@@ -61,6 +62,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub(crate) use fill::Filling;
 pub use growth::Growth;
 pub use lmdb::Cursor;
 pub(crate) use lmdb::forks;

@@ -148,6 +148,7 @@ extern "C" fn child() {
 /// No lease could be made for the child: both sides keep the old one as it is, for its pins.
 fn freeze(held: &mut Held) {
     if let Some(lease) = held.state.lease.take() {
+        lease.freeze();
         held.state.frozen.push(lease);
     }
 }

@@ -282,6 +282,13 @@ impl Lease {
         Owner::current().write(&self.file);
     }
 
+    /// Two processes have the lease from here on, and neither writes it any more: to whoever looks
+    /// it is of no process that runs. (The parent's own look, once it opens the realm anew while
+    /// its child lives, would else find a second copy of the engine in itself.)
+    pub(crate) fn freeze(&self) {
+        self.file.head().start_time.store(0, Ordering::Release);
+    }
+
     /// The id that reservations carry.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -455,15 +462,19 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// Makes a spare for this process's next fork.
+    /// Makes a spare for this process's next fork. One that is swept up before it is locked, by who
+    /// takes it for a dead one's, is made again.
     pub(crate) fn create(dir: &Path, mode: u32) -> Result<Self> {
-        let path = dir.join(format!("spare-{:016x}", random_id()?));
-        let file = LeaseFile::create(&path, mode)?;
-        step!("spare.made");
-        if file.try_lock()? && file.links() > 0 {
-            return Ok(Spare { file, path });
+        for _ in 0..SPARE_TRIES {
+            let path = dir.join(format!("spare-{:016x}", random_id()?));
+            let file = LeaseFile::create(&path, mode)?;
+            step!("spare.made");
+            if file.try_lock()? && file.links() > 0 {
+                return Ok(Spare { file, path });
+            }
+            let _ = std::fs::remove_file(&path);
         }
-        fail!(Busy, "the spare lease {} was taken for a dead one: try again", path.display())
+        fail!(Busy, "spare leases in {} are taken for those of the dead: try again", dir.display())
     }
 
     /// Removes the spare: its process ends in good order.

@@ -144,6 +144,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     for inner in [PRIVATE, BIRTHS] {
         make_folder(&at.join(inner), STICKY)?;
     }
+    make_for_published(at, new)?;
     scopes::make(at, modes.1)?;
     for device in &file.folders() {
         // One that was left by somebody who died making a namespace of the name.
@@ -166,6 +167,19 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     let root = build_realm(file, &realm)?;
     let description = NamespaceFile { format: FORMAT, mode: new.mode, root, size: new.size };
     write_toml(&at.join(NAMESPACE_FILE), &description, 0o644)
+}
+
+/// Makes the folder of published versions: theirs who may write the shared realm, and open for
+/// reading to all whom the namespace's folder admits.
+fn make_for_published(at: &Path, new: &NewNamespace<'_>) -> Result<()> {
+    let published = at.join(Scope::Published.as_str());
+    let mode = if new.mode & 0o020 == 0 { 0o755 } else { 0o2775 };
+    make_folder(&published, 0o700)?;
+    let gid = fs::metadata(at).map_err(|e| Error::os("reading a folder", &e))?.gid();
+    chown(&published, None, Some(gid))
+        .map_err(|e| Error::os("giving published versions to their group", &e))?;
+    fs::set_permissions(&published, fs::Permissions::from_mode(mode))
+        .map_err(|e| Error::os("setting the mode of published versions", &e))
 }
 
 /// Makes a realm, to be renamed into place or not; returns its root group.
@@ -207,7 +221,7 @@ fn pool_mount(pool: &Path) -> Result<Mount> {
     crate::media::filesystem::admit(pool, true)
 }
 
-fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
+pub(crate) fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let options = setup.catalog_options();
     Catalog::create(&setup.catalog(), &options)?;
     let catalog = Catalog::open(&setup.catalog(), &options)?;

@@ -309,6 +309,11 @@ impl<'a> Look<'a> {
         self.txn.as_ref().expect("present until drop")
     }
 
+    /// Ends the snapshot; what it has shown of extents is kept from reuse still.
+    pub(crate) fn rest(&mut self) {
+        drop(self.txn.take());
+    }
+
     /// Keeps an extent that this snapshot shows.
     pub(crate) fn pin(&self, extent: Extent) -> Hold {
         self.lease.map_or(Hold::Aged(self.age), |lease| lease.pin(extent.offset, self.age))

@@ -236,6 +236,13 @@ impl Core {
         Ok(true)
     }
 
+    /// Indexes what is queued, and does all maintenance that is due.
+    pub(crate) fn tend_all(&self, inside: &Inside<'_>) -> Result<()> {
+        self.drain(inside, u64::MAX)?;
+        while self.tend_once(inside)?.is_some() {}
+        Ok(())
+    }
+
     /// Takes one step, in a transaction of its own.
     fn tend_once(&self, inside: &Inside<'_>) -> Result<Option<Step>> {
         let root = self.setup.root();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::attrs::{self, Value};
 use crate::batch;
-use crate::catalog::Table;
+use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::extent::{Claim, View};
 use crate::fail;
@@ -251,6 +251,10 @@ impl Realm {
     /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
+        {
+            let inside = core.enter()?;
+            refuse_moving(&inside.read()?, oid)?;
+        }
         match core.payload(oid, false) {
             Ok((Payload::Extent(view), _)) => {
                 core.flush_view(&view)?;
@@ -259,6 +263,14 @@ impl Realm {
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
         }
+    }
+}
+
+/// Refuses to write in place what is on its way to another realm.
+fn refuse_moving(txn: &ReadTxn<'_>, oid: Oid) -> Result<()> {
+    match txn.entries(Table::Transfers)? {
+        0 => Ok(()),
+        _ => crate::transfer::refuse_leaving(&mut Snapshot(txn), oid),
     }
 }
 
@@ -292,29 +304,42 @@ impl Core {
         write: bool,
     ) -> Result<(Payload, u32)> {
         let inside = self.enter()?;
-        let found = look!(at, self, inside, |rows| group::with_record(
-            rows,
-            Member::Object(oid),
-            |record| Ok(match record.stored {
-                Stored::Inline(bytes) => Some((Payload::Inline(bytes.to_vec()), record.generation)),
-                Stored::Contiguous { .. } => None,
-            })
-        ))?;
-        match found {
-            Some(inline) => Ok(inline),
-            None => self.pin_extent(&inside, at, oid, write),
+        // Between the two snapshots a value may move into its row, and out of it again.
+        loop {
+            let inline = look!(at, self, inside, |rows| group::with_record(
+                rows,
+                Member::Object(oid),
+                |record| {
+                    Ok(match record.stored {
+                        Stored::Inline(bytes) => {
+                            Some((Payload::Inline(bytes.to_vec()), record.generation))
+                        }
+                        Stored::Contiguous { .. } => None,
+                    })
+                }
+            ))?;
+            if let Some(inline) = inline {
+                return Ok(inline);
+            }
+            step!("view.sought");
+            if let Some(pinned) = self.pin_extent(&inside, at, oid, write)? {
+                return Ok(pinned);
+            }
         }
     }
 
-    /// lease → read → record → pin → slice.
+    /// lease → read → record → pin → slice. `None` if the value is in its row by now.
     fn pin_extent(
         self: &Arc<Self>,
         inside: &Inside<'_>,
         at: Option<&At>,
         oid: Oid,
         write: bool,
-    ) -> Result<(Payload, u32)> {
+    ) -> Result<Option<(Payload, u32)>> {
         let look = inside.look_at(at)?;
+        if write {
+            refuse_moving(look.txn(), oid)?;
+        }
         let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
         let found = if at.is_none() && batch::runs(self) {
             batch::with(self, |overlay| {
@@ -326,7 +351,7 @@ impl Core {
         };
         let (stored, generation) = found;
         let Some((extent, nbytes)) = stored else {
-            fail!(Busy, "object {oid:#x} changed while it was read: try again")
+            return Ok(None);
         };
         self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
@@ -338,7 +363,7 @@ impl Core {
             inside.lease().begin_writing(extent.offset);
             claim = claim.writing();
         }
-        Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
+        Ok(Some((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation)))
     }
 
     fn flush_view(&self, view: &View) -> Result<()> {

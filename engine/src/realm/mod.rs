@@ -8,6 +8,7 @@
 //! | `commit` | the write path: the one place where rows change |
 //! | `dead` | what dead processes have left |
 //! | `space` | reserving, growing, giving back, the accounts |
+//! | `sweep` | span files that no row names |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
 //! | `holders` | who holds what: for people |
@@ -39,13 +40,14 @@ mod open;
 mod query;
 mod snapshot;
 mod space;
+mod sweep;
 mod together;
 mod write;
 
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
-pub(crate) use self::core::{Core, IdBlock, Inside, Setup, State, lock};
+pub(crate) use self::core::{Core, IdBlock, Inside, Look, Setup, State, lock};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::locks::Lock;
@@ -55,7 +57,8 @@ pub(crate) use self::open::{Purpose, boot_id, open, shut};
 use self::snapshot::At;
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
-pub(crate) use self::together::{look_together, peek_together, snapshot_together};
+pub(crate) use self::sweep::sweep_spans;
+pub(crate) use self::together::{ARRIVED, look_together, peek_together, snapshot_together};
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
@@ -90,6 +93,28 @@ impl Realm {
     /// The root group.
     pub fn root(&self) -> Gid {
         self.core.setup.root()
+    }
+
+    /// The core, for moves between realms.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Whether the other handle is of the same realm.
+    pub(crate) fn is(&self, other: &Realm) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// Whether this thread runs a batch on it.
+    pub(crate) fn runs_batch(&self) -> bool {
+        batch::bury();
+        batch::runs(&self.core)
+    }
+
+    /// Gives the batch that this thread runs here to another realm; `BusyError` if it has done
+    /// something here already.
+    pub(crate) fn hand_batch_to(&self, other: &Realm) -> Result<()> {
+        batch::hand_over(&self.core, &other.core)
     }
 
     /// Who sees what is in it.

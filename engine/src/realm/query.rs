@@ -131,11 +131,11 @@ impl Realm {
     ) -> Result<T> {
         options.check()?;
         self.peek(|peek| {
-            let mut groups = Groups::new(peek, self.root(), self.groups());
+            let mut groups = Groups::new(peek, self.root(), self.groups()).of(self.scope());
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
             let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
-            if self.mode() == Mode::ReadWrite && !peek.in_batch() {
-                self.core.index.told(plan.keys(), hints(&plan, options, &mut key_id)?);
+            if self.mode() == Mode::ReadWrite {
+                self.asked(&plan, options, peek)?;
             }
             let directories = self.directories();
             ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
@@ -156,6 +156,15 @@ impl Realm {
         }
     }
 
+    /// Notes what a query asks of the index beside its answer.
+    pub(crate) fn asked(&self, plan: &Plan, options: &QueryOptions, peek: Peek<'_>) -> Result<()> {
+        if !peek.in_batch() {
+            let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
+            self.core.index.told(plan.keys(), hints(plan, options, &mut key_id)?);
+        }
+        Ok(())
+    }
+
     /// The paths of groups, as queries here last needed them: a snapshot has its own.
     fn groups(&self) -> &GroupCache {
         self.at().map_or(&self.core.groups, |at| &at.groups)
@@ -164,12 +173,6 @@ impl Realm {
     /// The segments, likewise.
     fn directories(&self) -> &DirectoryCache {
         self.at().map_or(&self.core.directories, |at| &at.directories)
-    }
-
-    /// The core, for tests that change rows themselves.
-    #[cfg(test)]
-    pub(crate) fn core_for_tests(&self) -> &std::sync::Arc<crate::realm::Core> {
-        &self.core
     }
 }
 
