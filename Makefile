@@ -1,4 +1,4 @@
-# The only verbs: demo test test-pmem bench evaluate power corrupt fuzz lint fmt clean help.
+# The only verbs: demo test test-pmem bench evaluate crash power corrupt fuzz lint fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -14,7 +14,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench evaluate power corrupt fuzz lint fmt clean
+.PHONY: help demo test test-pmem bench evaluate crash power corrupt fuzz lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -23,7 +23,8 @@ demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (hal
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
 test: $(BIN)/.built ## All tests: the engine's, then the package's (a few minutes)
-	$(call step,Testing the engine,cargo test --quiet -p engram-engine --features faults)
+	$(call step,Testing the engine,cargo test --quiet \
+		-p engram-engine -p engram-crash --features engram-engine/faults)
 	$(call step,Testing the package,$(BIN)/python -m pytest -q tests)
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
@@ -46,6 +47,13 @@ power: ## Power that fails at every point, system calls that fail at each (minut
 test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, and power cuts
 	$(call step,Testing on persistent memory; consoles in target/pmem/,\
 		$(BIN)/python tests/pmem/run.py $(ARGS))
+
+KILLS ?= 2000
+crash: $(BIN)/.built ## Kill -9 anywhere, then look (5-10 minutes; KILLS=2000 SEED=...)
+	$(call step,Killing writers and readers,cargo run --quiet --profile test \
+		-p engram-crash -- $(KILLS))
+	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \
+		tests/test_crash_import.py)
 
 CORRUPTIONS ?= 2000
 corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)

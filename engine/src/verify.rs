@@ -19,6 +19,7 @@
 mod catalog;
 mod index;
 mod meta;
+mod moves;
 mod nodes;
 mod pages;
 mod runs;
@@ -114,6 +115,16 @@ impl Pool {
             for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
                 report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
             }
+            let published = namespace::realm_setup(
+                path,
+                &file,
+                mount.clone(),
+                &name,
+                crate::scope::Scope::Published,
+            );
+            if let Some(setup) = published.transpose() {
+                report.realm(format!("{name} (published)"), setup, pulse)?;
+            }
         }
         Ok(report)
     }
@@ -177,6 +188,9 @@ impl Report {
 
 /// Makes a sound realm fit for use again.
 fn readmit(core: &Core) -> Result<()> {
+    if core.setup.immutable {
+        return Ok(());
+    }
     let inside = core.enter()?;
     let alone = core.others_of(&inside)?.is_empty();
     let growth = inside.catalog().growth();
@@ -231,6 +245,7 @@ impl Walk<'_> {
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
         self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
+        self.moves(txn, &groups, &objects)?;
         self.read_only(txn, &groups, &objects)?;
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;

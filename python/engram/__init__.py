@@ -27,6 +27,7 @@ from engram.errors import (
     BusyError,
     CorruptError,
     EngramError,
+    EngramWarning,
     ExistsError,
     FormatError,
     InvalidNameError,
@@ -41,10 +42,13 @@ from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
+from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
 from engram.salvage import LeftOut, SalvageReport, salvage
+from engram.sharing import Moved
+from engram.snapshot import Snapshot
 from engram.tree import Tree
 from engram.verify import Report, verify
 
@@ -76,6 +80,7 @@ __all__ = [
     "CorruptError",
     "DeviceInfo",
     "EngramError",
+    "EngramWarning",
     "Entry",
     "ExistsError",
     "Explanation",
@@ -92,6 +97,8 @@ __all__ = [
     "IndexStats",
     "InvalidNameError",
     "LeftOut",
+    "Lock",
+    "Moved",
     "Namespace",
     "NamespaceInfo",
     "Namespaces",
@@ -105,6 +112,7 @@ __all__ = [
     "ReadOnlyError",
     "Report",
     "SalvageReport",
+    "Snapshot",
     "Space",
     "Tree",
     "UnsupportedError",

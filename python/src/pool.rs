@@ -176,9 +176,9 @@ impl Pool {
         Ok(py.detach(move || self.engine.add_device(&path, force))?)
     }
 
-    /// The shared realm of a namespace.
+    /// A namespace, as this user sees it.
     fn realm(&self, py: Python<'_>, namespace: Name<'_>) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.realm(namespace.0))?;
+        let realm = py.detach(|| self.engine.namespace(namespace.0))?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -191,7 +191,10 @@ impl Pool {
         group: Option<u32>,
         size: Option<u64>,
     ) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.create_namespace(name.0, mode, group, size))?;
+        let realm = py.detach(|| {
+            self.engine.create_namespace(name.0, mode, group, size)?;
+            self.engine.namespace(name.0)
+        })?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -245,8 +248,9 @@ pub fn pulse() {
 /// Walks a pool; a damaged catalog may kill the process. Returns what it found.
 #[pyfunction]
 pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
-    let report =
-        py.detach(move || engram_engine::Pool::verify_with(&path, &mut pulse)).map_err(|e| of_pool(py, e))?;
+    let report = py
+        .detach(move || engram_engine::Pool::verify_with(&path, &mut pulse))
+        .map_err(|e| of_pool(py, e))?;
     let counts = vec![
         ("namespaces", report.namespaces),
         ("groups", report.groups),
