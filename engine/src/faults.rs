@@ -15,9 +15,9 @@ macro_rules! step {
 pub(crate) use step;
 
 #[cfg(feature = "faults")]
-pub(crate) use enabled::reached;
+pub use enabled::{ALL, Flush, on_flush, on_step};
 #[cfg(feature = "faults")]
-pub use enabled::{ALL, on_step};
+pub(crate) use enabled::{flushed, reached};
 
 #[cfg(feature = "faults")]
 mod enabled {
@@ -74,6 +74,7 @@ mod enabled {
         "replace.recorded",
         "inplace.promoted",
         "inplace.flushed",
+        "view.sought",
         "view.pinned",
         "view.looked",
         "delete.unnamed",
@@ -85,6 +86,30 @@ mod enabled {
         "batch.indexed",
         "batch.adopted",
         "batch.committed",
+        // Moves between realms (T0 to T5), and published versions.
+        "transfer.marked",
+        "transfer.reserved",
+        "transfer.copied",
+        "transfer.arrived",
+        "transfer.gone",
+        "transfer.receipt-cleared",
+        "transfer.forgotten",
+        "publish.begun",
+        "publish.spans-made",
+        "publish.landed",
+        "publish.settled",
+        "publish.copied",
+        "publish.synced",
+        "publish.renamed",
+        "publish.told",
+        "publish.cleared",
+        "publish.arrived",
+        "publish.gone",
+        "publish.forgotten",
+        "unpublish.arrived",
+        "unpublish.departed",
+        "unpublish.withdrawn",
+        "unpublish.settled",
         // The index.
         "queue.taken",
         "queue.drained",
@@ -113,14 +138,59 @@ mod enabled {
         "close.catalog",
         "lease.linked-as-spare",
         "close.lease",
+        // A copy of the pool, and the realm made small.
+        "backup.begun",
+        "backup.rows",
+        "backup.values",
+        "backup.namespace",
+        "backup.synced",
+        "backup.named",
+        "compact.shut",
+        "compact.rows",
+        "compact.filled",
+        "compact.exchanged",
+        "compact.cleared",
+        "compact.swept",
     ];
 
     type Hook = Box<dyn Fn(&'static str) + Send + Sync>;
     static HOOK: OnceLock<Hook> = OnceLock::new();
 
     /// Calls `hook` at every step from now on. Once for each process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
         assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
+    }
+
+    /// What has happened to memory that is itself the medium.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Flush {
+        /// So many bytes from this address on are on their way, as they were then.
+        Lines(usize, usize),
+        /// What was on its way has arrived.
+        Fence,
+    }
+
+    type FlushHook = Box<dyn Fn(Flush) + Send + Sync>;
+    static FLUSH_HOOK: OnceLock<FlushHook> = OnceLock::new();
+
+    /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
+    /// process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
+    pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
+        assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
+    }
+
+    pub(crate) fn flushed(what: Flush) {
+        if let Some(hook) = FLUSH_HOOK.get() {
+            hook(what);
+        }
     }
 
     pub(crate) fn reached(name: &'static str) {

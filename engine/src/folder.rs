@@ -4,6 +4,10 @@
 //! read may pin anything, so nothing could be allocated beside it. Files get the realm's mode
 //! whatever the umask, and its group by the folder's setgid bit. Root, who may work in any realm,
 //! gives what it makes there to the folder's owner.
+//!
+//! A name is on the medium only when its folder has been synced: syncing a file does not name it.
+//! So whoever makes a file or folder that something durable will lead to syncs the folder that
+//! names it first ([`sync_names`]), whatever the pool promises: it happens once for each.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
@@ -32,9 +36,6 @@ pub(crate) fn hand_over(file: &File, path: &Path) -> Result<()> {
 /// that may write in the realm need not be allowed to make folders on the device.
 pub(crate) fn make_for_namespace(namespace: &Path, outer: &Path) -> Result<()> {
     let private = outer.join(Scope::Private.as_str());
-    if private.is_dir() {
-        return Ok(());
-    }
     let above = outer.parent().expect("<device>/<uuid>/<namespace>");
     let meta = fs::metadata(namespace)
         .map_err(|e| Error::os(format!("looking at {}", namespace.display()), &e))?;
@@ -49,10 +50,34 @@ pub(crate) fn make_for_namespace(namespace: &Path, outer: &Path) -> Result<()> {
         give_to_group(outer, meta.gid())?;
         like(outer, namespace, meta.mode() & 0o7777)?;
     }
+    let published = outer.join(Scope::Published.as_str());
+    if made(&published)? {
+        let versions = namespace.join(Scope::Published.as_str());
+        let meta = fs::metadata(&versions)
+            .map_err(|e| Error::os(format!("looking at {}", versions.display()), &e))?;
+        give_to_group(&published, meta.gid())?;
+        like(&published, namespace, meta.mode() & 0o7777)?;
+    }
     if made(&private)? {
         like(&private, namespace, STICKY)?;
     }
-    Ok(())
+    // Whoever has made them may have died before this.
+    [above, outer, &private].into_iter().try_for_each(sync_names_above)
+}
+
+/// Sees to it that the names in a folder, as they are now, survive power loss.
+pub(crate) fn sync_names(folder: &Path) -> Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| Error::os(format!("syncing the folder {}", folder.display()), &e))
+}
+
+/// As [`sync_names`], of the folder that names this file or folder. Where this user may enter it
+/// and not read it, it is another's, who has made the name.
+pub(crate) fn sync_names_above(path: &Path) -> Result<()> {
+    match sync_names(path.parent().unwrap_or(Path::new("/"))) {
+        Err(error) if error.kind() == Kind::Access => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Makes the folder of a realm's spans on a device, with the realm's own owner, group and mode.
@@ -60,11 +85,12 @@ pub(crate) fn make_for_spans(realm: &Path, folder: &Path) -> Result<()> {
     let meta = fs::metadata(realm)
         .map_err(|e| Error::os(format!("looking at {}", realm.display()), &e))?;
     match make_folder(folder, 0o700) {
-        Err(error) if error.kind() == Kind::Exists => return Ok(()),
+        Err(error) if error.kind() == Kind::Exists => return sync_names_above(folder),
         made => made?,
     }
     give_to_group(folder, meta.gid())?;
-    like(folder, realm, meta.mode() & 0o7777)
+    like(folder, realm, meta.mode() & 0o7777)?;
+    sync_names_above(folder)
 }
 
 fn give_to_group(folder: &Path, group: u32) -> Result<()> {

@@ -5,21 +5,25 @@
 //! So a folder with `creating` is a half-created pool, which `destroy` clears away; and `destroy`
 //! itself begins by renaming `pool.toml` to `destroying`.
 
+mod destroy;
 mod file;
+mod place;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::destroy::clear;
 pub(crate) use self::file::PoolFile;
-use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
+use self::file::{POOL_FILE, what_is_there};
+use self::place::{check_empty, ensure_folder, refuse_within};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
+use crate::folder::sync_names_above;
 use crate::media::filesystem::{self, FsKind, Mount};
 use crate::media::{Medium, devdax};
-use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
-use crate::process;
+use crate::namespace::{self, NamespaceInfo, NewNamespace};
 use crate::realm::{Mode, Realm, Setup};
 use crate::session::Session;
 use crate::turn::Turn;
@@ -95,6 +99,11 @@ impl Pool {
     ///
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
+        Self::make_at(path, |path| Self::build(path, options))
+    }
+
+    /// Makes a folder that is the caller's alone, for a pool that `build` makes; on error it goes.
+    pub(crate) fn make_at<T>(path: &Path, build: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let path = &absolute(path)?;
         refuse_within(path)?;
         let (_turn, folder_made) = loop {
@@ -103,11 +112,19 @@ impl Pool {
                 Ok(turn) => break (turn, folder_made),
                 // Whoever had made the folder could not make its pool, and took it away again.
                 Err(error) if error.kind() == Kind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if folder_made {
+                        let _ = fs::remove_dir(path);
+                    }
+                    return Err(error);
+                }
             }
         };
         check_empty(path)?;
-        let made = Self::build(path, options);
+        let made = build(path).and_then(|made| {
+            sync_names_above(path)?;
+            Ok(made)
+        });
         if made.is_err() {
             clear(path, folder_made);
         }
@@ -136,16 +153,14 @@ impl Pool {
             incompatible: Vec::new(),
             read_only: Vec::new(),
         };
-        file.write(path, CREATING)?;
-        make_folder(&namespace::folder(path), 0o755)?;
+        file.begin(path)?;
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
         namespace::create(path, &file, &default)?;
         for node in file.nodes() {
             devdax::claim(node, &file.label(), options.force)?;
         }
-        fs::rename(path.join(CREATING), path.join(POOL_FILE))
-            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        PoolFile::finish(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
             pool.realm(namespace::DEFAULT)?.prefault()?;
@@ -189,50 +204,6 @@ impl Pool {
 
     fn has_others(&self) -> bool {
         namespace::names(&self.path).is_ok_and(|names| names.len() > 1)
-    }
-
-    /// Removes the pool with all that is in it, unless somebody has it open.
-    pub fn destroy(path: &Path) -> Result<()> {
-        let path = &absolute(path)?;
-        let there = |error| if path.is_dir() { error } else { what_is_there(path) };
-        let _turn = Turn::take(path).map_err(there)?;
-        let (file, marker) = match PoolFile::read(path) {
-            Ok(file) => (file, POOL_FILE),
-            Err(error) => {
-                let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
-                let Some(marker) = left else { return Err(error) };
-                (PoolFile::load(path, marker)?, marker)
-            }
-        };
-        for name in namespace::names(path).unwrap_or_default() {
-            namespace::refuse_others(&namespace::place(path, &name), &name)?;
-        }
-        refuse_users(path)?;
-        let away = path.join(DESTROYING);
-        fs::rename(path.join(marker), &away)
-            .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
-        // Who opens it from here on fails; who had before has a lease by now.
-        if let Err(error) = refuse_users(path) {
-            fs::rename(&away, path.join(marker))
-                .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
-            return Err(error);
-        }
-        for name in namespace::names(path).unwrap_or_default() {
-            let realms = namespace::realm_folders(&namespace::place(path, &name));
-            realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
-        }
-        for node in file.nodes() {
-            devdax::disclaim(node, &file.label())?;
-        }
-        for device in file.folders() {
-            let spans = device.join(&file.uuid);
-            if spans.exists() {
-                fs::remove_dir_all(&spans)
-                    .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
-            }
-        }
-        clear(path, true);
-        Ok(())
     }
 
     /// As `close`, but refuses while this thread runs a batch: it would be dropped without a word.
@@ -357,6 +328,11 @@ impl Pool {
         Ok(Realm::new(core, Arc::clone(&self.session)))
     }
 
+    /// Closes a published version that is outdated; views of it stay.
+    pub(crate) fn let_go(&self, realm: &Realm) {
+        self.session.let_go(realm.core());
+    }
+
     /// What opening a realm of the pool takes: its folder, its description, what it lies on.
     pub(crate) fn parts(&self) -> (&Path, &PoolFile, &Mount) {
         (&self.path, &self.file, &self.mount)
@@ -377,6 +353,7 @@ impl Pool {
         let file = PoolFile::read(&self.path)?;
         namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
         self.realm(name)
+            .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, |_| Ok(()))))
     }
 
     /// Every namespace, in byte order of the names.
@@ -401,10 +378,16 @@ impl Pool {
         removed
     }
 
-    fn writable(&self) -> Result<()> {
+    /// Refuses where the session is closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
         if !self.is_open() {
             fail!(Argument, "the pool {} is closed: open it again", self.path.display());
         }
+        Ok(())
+    }
+
+    fn writable(&self) -> Result<()> {
+        self.check_open()?;
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,
@@ -477,117 +460,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         return Ok(real);
     }
     std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
-}
-
-/// Refuses a path in the folder of another pool, however deep and by whatever links.
-fn refuse_within(path: &Path) -> Result<()> {
-    let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
-        return Ok(()); // what is missing is told by who makes the folder
-    };
-    let markers = [POOL_FILE, CREATING, DESTROYING];
-    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
-    match above.ancestors().find(is_pool) {
-        None => Ok(()),
-        Some(pool) => fail!(
-            Argument,
-            "{} lies in the folder of the pool {}: choose a path outside of it",
-            path.display(),
-            pool.display()
-        ),
-    }
-}
-
-/// Makes the pool's folder if it is not there; returns whether it did.
-fn ensure_folder(path: &Path) -> Result<bool> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => return Ok(false),
-        Ok(_) if devdax::is_node(path) => fail!(
-            Exists,
-            "{} is a devdax node, which keeps no files: make the pool in a folder, and give it the \
-             node as a further device (--device)",
-            path.display()
-        ),
-        Ok(_) => fail!(Exists, "{} is a file: choose a path that does not exist", path.display()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
-    }
-    match make_folder(path, 0o755) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
-        Err(error) if error.kind() == Kind::NotFound => {
-            if path.parent().is_some_and(Path::is_dir) {
-                fail!(
-                    Unsupported,
-                    "the filesystem of {} lets nobody make a folder there: choose another place",
-                    path.display()
-                )
-            }
-            fail!(NotFound, "the folder above {} does not exist: make it first", path.display())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a pool can be made in the folder; the caller has the turn.
-fn check_empty(path: &Path) -> Result<()> {
-    let _ = fs::remove_file(path.join(CREATING).with_extension("toml.new"));
-    let mut entries =
-        fs::read_dir(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
-    if entries.next().is_none() {
-        return Ok(());
-    }
-    if path.join(POOL_FILE).exists() {
-        fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());
-    }
-    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
-        return Err(what_is_there(path));
-    }
-    fail!(
-        Exists,
-        "{} is a folder with other files in it: choose a path that does not exist",
-        path.display()
-    )
-}
-
-/// Refuses to take a pool away that somebody has open.
-fn refuse_users(path: &Path) -> Result<()> {
-    let names = match namespace::names(path) {
-        Err(error) if error.kind() == Kind::NotFound => Vec::new(),
-        names => names?,
-    };
-    for name in names {
-        for realm in namespace::realm_folders(&namespace::place(path, &name))? {
-            let users = namespace::users(&realm)?;
-            if !users.is_empty() {
-                fail!(
-                    Busy,
-                    "{} is open in process {users:?}: close it there first",
-                    path.display()
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Removes what is ours in the pool's folder, and the folder itself if nothing else is in it.
-fn clear(path: &Path, folder_too: bool) {
-    for marker in [CREATING, POOL_FILE] {
-        let Ok(file) = PoolFile::load(path, marker) else { continue };
-        for node in file.nodes() {
-            let _ = devdax::disclaim(node, &file.label());
-        }
-        for device in file.folders() {
-            let _ = fs::remove_dir_all(device.join(&file.uuid));
-        }
-    }
-    let _ = fs::remove_dir_all(namespace::folder(path));
-    for name in [POOL_FILE, CREATING, DESTROYING] {
-        let _ = fs::remove_file(path.join(name));
-    }
-    if folder_too {
-        let _ = fs::remove_dir(path);
-    }
 }
 
 fn new_uuid() -> Result<String> {

@@ -28,7 +28,7 @@ impl Turn {
             .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
             .open(pool)
             .map_err(refused)?;
-        folder.lock().map_err(|e| Error::os(format!("locking {}", pool.display()), &e))?;
+        wait_for(&folder).map_err(|e| Error::os(format!("locking {}", pool.display()), &e))?;
         let turn = Turn { folder };
         let place = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
         let held = turn.folder.metadata().map(place).map_err(refused)?;
@@ -36,6 +36,16 @@ impl Turn {
             fail!(NotFound, "{} was removed meanwhile", pool.display());
         }
         Ok(turn)
+    }
+}
+
+/// Waits for the lock of a file or folder, whatever signals come.
+pub(crate) fn wait_for(file: &File) -> std::io::Result<()> {
+    loop {
+        match file.lock() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 

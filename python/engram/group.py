@@ -25,6 +25,7 @@ from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
 from engram.members import Items, Values
 from engram.query import Asked, Consistency, QueryResult, ask
+from engram.sharing import Sharing
 from engram.tree import Tree
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _FEW = 16
 """As many names are looked at for the message of a missing one, however many there are."""
 
 
-class Group(Handle, MutableMapping[str, Any]):
+class Group(Sharing, Handle, MutableMapping[str, Any]):
     """A group: a mapping of names to members (groups, arrays, blobs), in byte order of the names.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
@@ -422,8 +423,6 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         _engram.rename(self._realm, self._id, old, new)
-
-    # Finding
 
     def query(
         self,

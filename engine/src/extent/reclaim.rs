@@ -119,6 +119,23 @@ pub(crate) fn has_reserved(txn: &ReadTxn<'_>, lease: u64) -> Result<bool> {
     Ok(matches!(holder, Some((Holder::Lease(by), _)) if by == lease))
 }
 
+/// The leases that have reserved something.
+pub(crate) fn reserving(txn: &ReadTxn<'_>) -> Result<Vec<u64>> {
+    let mut leases = Vec::new();
+    let mut from = 0;
+    loop {
+        let row = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, from, 0))?.next()?;
+        match row.map(|(key, value)| parse_pending(key, value)).transpose()? {
+            Some((Holder::Lease(lease), _)) => leases.push(lease),
+            _ => return Ok(leases),
+        }
+        match leases.last().and_then(|lease| lease.checked_add(1)) {
+            Some(next) => from = next,
+            None => return Ok(leases),
+        }
+    }
+}
+
 /// Turns what `lease` has reserved into freed extents (a child may still pin them).
 /// Returns the bytes taken back.
 pub(crate) fn take_back(txn: &mut WriteTxn<'_>, lease: u64) -> Result<u64> {

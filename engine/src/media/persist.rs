@@ -84,6 +84,7 @@ pub unsafe fn copy_through(dst: *mut u8, src: *const u8, len: usize) {
         // what was just written.
         return unsafe {
             x86::copy_avx2(dst, src, len);
+            note(dst.add(head), body);
             flush_lines(dst, head);
             flush_lines(dst.add(head + body), len - head - body);
         };
@@ -107,11 +108,19 @@ pub unsafe fn flush_lines(at: *const u8, len: usize) {
     }
     #[cfg(test)]
     watched::note(at as usize, len);
+    note(at, len);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's contract.
     unsafe {
         x86::flush_lines(at, len);
     }
+}
+
+/// Tells tests that these bytes are on their way.
+#[cfg_attr(not(feature = "faults"), expect(unused_variables, reason = "tests alone are told"))]
+fn note(at: *const u8, len: usize) {
+    #[cfg(feature = "faults")]
+    crate::faults::flushed(crate::faults::Flush::Lines(at as usize, len));
 }
 
 /// Waits until every line that [`flush_lines`] was asked for, and every store that passed the cache
@@ -124,6 +133,8 @@ pub fn fence() {
     }
     #[cfg(not(target_arch = "x86_64"))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    #[cfg(feature = "faults")]
+    crate::faults::flushed(crate::faults::Flush::Fence);
 }
 
 /// The stores that pass the cache by, and the instructions that write it back.

@@ -12,7 +12,7 @@ use super::make::{NewRealm, build_realm};
 use super::setup::{namespace_file, private_setup};
 use super::{PRIVATE, on_device, place, within};
 use crate::error::{Error, Kind, Result};
-use crate::folder::{check_own, make_for_namespace};
+use crate::folder::{check_own, make_for_namespace, sync_names_above};
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
@@ -68,7 +68,8 @@ pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> 
     let dir = namespace.join(within(Scope::Private, user));
     let made = build_realm(file, &new).and_then(|_| {
         fs::rename(&temporary, &dir)
-            .map_err(|e| Error::os(format!("naming the private realm {}", dir.display()), &e))
+            .map_err(|e| Error::os(format!("naming the private realm {}", dir.display()), &e))?;
+        sync_names_above(&dir).inspect_err(|_| drop(fs::rename(&dir, &temporary)))
     });
     if let Err(error) = made {
         let _ = fs::remove_dir_all(&temporary);

@@ -52,32 +52,32 @@ impl Hidden {
 impl Namespace {
     /// The objects that a query finds.
     pub fn query(&self, query: &Query, options: &QueryOptions) -> Result<Answer> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.query(query, options),
             Seen::Many(realms) => self.united(&realms, query, options, |united| {
                 let oids = united.hits()?.into_iter().map(|(_, oid)| oid).collect();
                 Ok(Answer { oids, snapshot: united.snapshot() })
             }),
-        }
+        })
     }
 
     /// How many objects a query finds.
     pub fn query_count(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.query_count(query, options),
             Seen::Many(realms) => self.united(&realms, query, options, |united| united.count()),
-        }
+        })
     }
 
     /// How many attributes the objects have, in all, that a query finds.
     pub fn query_count_attributes(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.query_count_attributes(query, options),
             Seen::Many(realms) => self.united(&realms, query, options, |united| {
                 let goals = united.goals(|| Goal::Attributes(0))?.into_iter();
                 Ok(goals.map(|goal| if let Goal::Attributes(sum) = goal { sum } else { 0 }).sum())
             }),
-        }
+        })
     }
 
     /// The keys of the attributes that the objects have which a query finds, in byte order, each
@@ -87,27 +87,29 @@ impl Namespace {
         query: &Query,
         options: &QueryOptions,
     ) -> Result<Vec<(String, u64)>> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.query_attribute_keys(query, options),
-            Seen::Many(realms) => realms,
-        };
-        self.united(&realms, query, options, |united| {
-            let mut all: BTreeMap<String, u64> = BTreeMap::new();
-            let goals = united.goals(|| Goal::Keys(BTreeMap::new()))?;
-            for (at, goal) in goals.into_iter().enumerate() {
-                let Goal::Keys(keys) = goal else { continue };
-                for (key, count) in keys {
-                    let name = realms[at].core().key_name_at(united.peeks[at].txn(), key)?;
-                    *all.entry(name.to_string()).or_default() += count;
+        self.fresh(|| {
+            let realms = match self.seen()? {
+                Seen::One(realm) => return realm.query_attribute_keys(query, options),
+                Seen::Many(realms) => realms,
+            };
+            self.united(&realms, query, options, |united| {
+                let mut all: BTreeMap<String, u64> = BTreeMap::new();
+                let goals = united.goals(|| Goal::Keys(BTreeMap::new()))?;
+                for (at, goal) in goals.into_iter().enumerate() {
+                    let Goal::Keys(keys) = goal else { continue };
+                    for (key, count) in keys {
+                        let name = realms[at].core().key_name_at(united.peeks[at].txn(), key)?;
+                        *all.entry(name.to_string()).or_default() += count;
+                    }
                 }
-            }
-            Ok(all.into_iter().collect())
+                Ok(all.into_iter().collect())
+            })
         })
     }
 
     /// The names of the objects that a query finds, in the order of [`Namespace::query`].
     pub fn query_names(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.query_names(query, options),
             Seen::Many(realms) => self.united(&realms, query, options, |united| {
                 let hits = united.hits()?.into_iter();
@@ -116,12 +118,12 @@ impl Namespace {
                 })
                 .collect()
             }),
-        }
+        })
     }
 
     /// The paths of the objects that a query finds, in the order of [`Namespace::query`].
     pub fn query_paths(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.query_paths(query, options),
             Seen::Many(realms) => self.united(&realms, query, options, |united| {
                 let hits = united.hits()?.into_iter();
@@ -132,28 +134,30 @@ impl Namespace {
                 })
                 .collect()
             }),
-        }
+        })
     }
 
     /// How a query is answered. It is run to find out: in each realm, hidden objects included.
     pub fn explain(&self, query: &Query, options: &QueryOptions) -> Result<Explanation> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.explain(query, options),
-            Seen::Many(realms) => realms,
-        };
-        let hits = self.query_count(query, options)?;
-        let mut all = Explanation { query: query.to_string(), ..Explanation::default() };
-        for realm in &realms {
-            let one = realm.explain(query, options)?;
-            all.snapshot = one.snapshot;
-            all.threads = all.threads.max(one.threads);
-            if all.leaves.is_empty() {
-                all.leaves = one.leaves;
+        self.fresh(|| {
+            let realms = match self.seen()? {
+                Seen::One(realm) => return realm.explain(query, options),
+                Seen::Many(realms) => realms,
+            };
+            let hits = self.query_count(query, options)?;
+            let mut all = Explanation { query: query.to_string(), ..Explanation::default() };
+            for realm in &realms {
+                let one = realm.explain(query, options)?;
+                all.snapshot = one.snapshot;
+                all.threads = all.threads.max(one.threads);
+                if all.leaves.is_empty() {
+                    all.leaves = one.leaves;
+                }
+                all.segments.extend(one.segments);
+                all.records.add(&one.records);
             }
-            all.segments.extend(one.segments);
-            all.records.add(&one.records);
-        }
-        Ok(Explanation { hits, ..all })
+            Ok(Explanation { hits, ..all })
+        })
     }
 
     fn united<T>(

@@ -495,7 +495,7 @@ impl Namespace {
             return operation(&self.own_realm()?);
         }
         let realms = match self.seen()? {
-            Seen::One(realm) => return operation(realm),
+            Seen::One(realm) => return self.mending(|| operation(realm)),
             Seen::Many(realms) => realms,
         };
         self.at_home(member, |realm| {

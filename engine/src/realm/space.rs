@@ -15,11 +15,12 @@ use crate::error::{Error, Kind, Result};
 use crate::extent::{
     Claim, Extent, Growing, HUGE, PAGE, SIZE_MAX, Span, Wanted, allocate, best_align,
     end_reservation, extent_len, freed_row, insert_free, pending_rows, reclaim, reserve_row,
-    round_up, take_back,
+    round_up,
 };
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
+use crate::media::memory::Memory;
 use crate::media::{devdax, filesystem, span};
 use crate::namespace;
 use crate::realm::core::{Core, Inside, lock};
@@ -172,6 +173,26 @@ impl Core {
         })
     }
 
+    /// Copies a value of another realm into space that is reserved here, and flushes it (P1). Both
+    /// extents are kept: the one by its record, the other by its reservation.
+    pub(crate) fn copy_in(
+        &self,
+        from: &Core,
+        extent: Extent,
+        place: Reserved,
+        nbytes: u64,
+    ) -> Result<()> {
+        let (from, to) = (from.memory_at(extent)?, self.memory_at(place.extent)?);
+        to.copy(&from, nbytes);
+        self.flush_extent(place.extent, nbytes)
+    }
+
+    fn memory_at(&self, extent: Extent) -> Result<Memory> {
+        let inside = self.enter()?;
+        self.reach(&inside, extent.end())?;
+        Ok(inside.arena().memory(extent))
+    }
+
     /// Attaches the spans up to `end`.
     pub(crate) fn reach(&self, inside: &Inside<'_>, end: u64) -> Result<()> {
         let txn = inside.read()?;
@@ -215,7 +236,7 @@ impl Core {
         }
         let folder = setup.spans_on(device);
         setup.check_spans(&folder)?;
-        Ok(folder.join(format!("span-{}", span.number)))
+        Ok(folder.join(format!("span-{}", span.file)))
     }
 
     /// Appends spans so that `len` bytes fit, unless somebody else has since `arena_end` was read.
@@ -312,13 +333,22 @@ impl Core {
             Err(error) => return Err(error),
         };
         *number += 1;
+        // From here on the span is the realm's, whether this process can attach it or not.
+        let end = Span::all(&mut Snapshot(&inside.read()?))?.last().map_or(0, |s| s.range.end());
+        self.reach(inside, end)?;
+        step!("grow.reached");
         Ok(len)
     }
 
     /// Allocates the file of a span, then commits its row with the space in it.
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
-        let mut span = Span { number, device, range: Extent { offset: 0, len }, place: 0 };
+        let file = {
+            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+            spans.iter().map(|span| span.file + 1).max().unwrap_or(0).max(number)
+        };
+        let range = Extent { offset: 0, len };
+        let mut span = Span { number, device, range, file, place: 0 };
         if devdax::is_node(&lock(&self.devices)[device as usize]) {
             span.place = next_on(inside, device)?;
             // Nobody else takes ranges of this node: it carries this realm's label, and whoever
@@ -333,7 +363,12 @@ impl Core {
         let mount = filesystem::admit(folder, true)?;
         let file = span::create(&path, len, setup.file_mode, &mount)?;
         folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        self.add_span(inside, span).inspect_err(|_| drop(std::fs::remove_file(&path)))
+        self.add_span(inside, span).inspect_err(|_| {
+            // A commit whose sync has failed may yet be seen: then the row needs its file.
+            if !inside.catalog().poisoned() {
+                drop(std::fs::remove_file(&path));
+            }
+        })
     }
 
     /// Commits the row of a span whose bytes are allocated, with the space in it.
@@ -345,8 +380,6 @@ impl Core {
             insert_free(rows.txn(), span.range)
         })?;
         step!("grow.committed");
-        self.reach(inside, span.range.end())?;
-        step!("grow.reached");
         Ok(span.range.len)
     }
 
@@ -387,58 +420,6 @@ impl Core {
             freed_row(rows.txn(), reserved.extent)
         });
         step!("give_back.committed");
-    }
-
-    /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
-    /// which may not be written to, they stay as they are.
-    pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
-        if inside.catalog().poisoned() || self.setup.immutable {
-            return Ok(());
-        }
-        let dead = {
-            let mut peers = lock(&self.peers);
-            let epoch = inside.catalog().growth().lease_epoch();
-            peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-            peers.dead()
-        };
-        if dead.is_empty() {
-            return Ok(());
-        }
-        step!("dead.locked");
-        for lease in dead {
-            let taken =
-                self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
-            step!("dead.committed");
-            match taken {
-                Ok(_) => lease.bury(),
-                Err(error) => {
-                    lock(&self.peers).forget();
-                    return Err(error);
-                }
-            }
-        }
-        step!("dead.buried");
-        // Listing the folder anew removes the spares of the dead.
-        let mut peers = lock(&self.peers);
-        peers.forget();
-        peers.refresh(
-            &self.setup.leases(),
-            inside.catalog().growth().lease_epoch(),
-            inside.lease().id(),
-        )
-    }
-
-    /// The pids of the other processes that have the realm open.
-    pub(crate) fn others_of(&self, inside: &Inside<'_>) -> Result<Vec<u32>> {
-        if self.setup.immutable {
-            return Ok(Vec::new());
-        }
-        let mut peers = lock(&self.peers);
-        let epoch = inside.catalog().growth().lease_epoch();
-        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-        let frozen: Vec<u64> = inside.own_leases().map(crate::lease::Lease::id).collect();
-        let others = peers.alive().into_iter().filter(|(id, _)| !frozen.contains(id));
-        Ok(others.map(|(_, owner)| owner.pid).collect())
     }
 
     /// Makes an extent's bytes durable, where the realm promises that.

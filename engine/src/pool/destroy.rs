@@ -1,0 +1,114 @@
+//! Taking a pool away: all of it, or with a marker that says what is left to do.
+
+use std::fs;
+use std::path::Path;
+
+use super::file::{CREATING, DESTROYING, POOL_FILE, PoolFile, what_is_there};
+use super::{Pool, absolute};
+use crate::error::{Error, Kind, Result};
+use crate::fail;
+use crate::folder::sync_names;
+use crate::media::devdax;
+use crate::namespace;
+use crate::process;
+use crate::turn::Turn;
+
+impl Pool {
+    /// Removes the pool with all that is in it, unless somebody has it open.
+    pub fn destroy(path: &Path) -> Result<()> {
+        let path = &absolute(path)?;
+        let there = |error| if path.is_dir() { error } else { what_is_there(path) };
+        let _turn = Turn::take(path).map_err(there)?;
+        let (file, marker) = match PoolFile::read(path) {
+            Ok(file) => (file, POOL_FILE),
+            Err(error) => {
+                let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
+                let Some(marker) = left else { return Err(error) };
+                (PoolFile::load(path, marker)?, marker)
+            }
+        };
+        for name in namespace::names(path).unwrap_or_default() {
+            namespace::refuse_others(&namespace::place(path, &name), &name)?;
+        }
+        refuse_users(path)?;
+        let away = path.join(DESTROYING);
+        fs::rename(path.join(marker), &away)
+            .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
+        // Who opens it from here on fails; who had before has a lease by now.
+        if let Err(error) = refuse_users(path) {
+            fs::rename(&away, path.join(marker))
+                .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
+            return Err(error);
+        }
+        // Nobody may find, after a loss of power, a pool of which parts are gone.
+        sync_names(path).inspect_err(|_| drop(fs::rename(&away, path.join(marker))))?;
+        for name in namespace::names(path).unwrap_or_default() {
+            let realms = namespace::realm_folders(&namespace::place(path, &name));
+            realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
+        }
+        for node in file.nodes() {
+            devdax::disclaim(node, &file.label())?;
+        }
+        for device in file.folders() {
+            let spans = device.join(&file.uuid);
+            if spans.exists() {
+                fs::remove_dir_all(&spans)
+                    .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
+            }
+        }
+        // The marker goes last: what cannot be removed now is for who destroys it once more.
+        let namespaces = namespace::folder(path);
+        if namespaces.exists() {
+            fs::remove_dir_all(&namespaces)
+                .map_err(|e| Error::os(format!("removing {}", namespaces.display()), &e))?;
+        }
+        fs::remove_file(&away)
+            .map_err(|e| Error::os(format!("removing {}", away.display()), &e))?;
+        clear(path, true);
+        Ok(())
+    }
+}
+
+/// Refuses to take a pool away that somebody has open.
+fn refuse_users(path: &Path) -> Result<()> {
+    let names = match namespace::names(path) {
+        Err(error) if error.kind() == Kind::NotFound => Vec::new(),
+        names => names?,
+    };
+    for name in names {
+        for realm in namespace::realm_folders(&namespace::place(path, &name))? {
+            let users = namespace::users(&realm)?;
+            if !users.is_empty() {
+                fail!(
+                    Busy,
+                    "{} is open in process {users:?}: close it there first",
+                    path.display()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is ours in the pool's folder, and the folder itself if nothing else is in it.
+pub(super) fn clear(path: &Path, folder_too: bool) {
+    for marker in [CREATING, POOL_FILE] {
+        let Ok(file) = PoolFile::load(path, marker) else { continue };
+        for node in file.nodes() {
+            let _ = devdax::disclaim(node, &file.label());
+        }
+        for device in file.folders() {
+            let _ = fs::remove_dir_all(device.join(&file.uuid));
+        }
+    }
+    let namespaces = fs::remove_dir_all(namespace::folder(path));
+    if namespaces.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
+        return; // with its marker, which says what this is
+    }
+    for name in [POOL_FILE, CREATING, DESTROYING] {
+        let _ = fs::remove_file(path.join(name));
+    }
+    if folder_too {
+        let _ = fs::remove_dir(path);
+    }
+}
