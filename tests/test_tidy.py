@@ -32,6 +32,7 @@ UNSAFE = {
     "engine/src/catalog/lmdb": "the LMDB wrapper",
     "engine/src/catalog/growth.rs": "the mapped growth page",
     "python/src/view": "numpy arrays on the pool's memory",
+    "crash/src/": "a harness of tests: forks, signals, memory that outlives its writer",
     "bench/own/rust/src/bare.rs": "LMDB without a wrapper, to compare with",
     "bench/own/rust/src/counting.rs": "an allocator that counts its bytes",
 }

@@ -74,6 +74,7 @@ mod enabled {
         "replace.recorded",
         "inplace.promoted",
         "inplace.flushed",
+        "view.sought",
         "view.pinned",
         "view.looked",
         "delete.unnamed",
@@ -137,12 +138,29 @@ mod enabled {
         "close.catalog",
         "lease.linked-as-spare",
         "close.lease",
+        // A copy of the pool, and the realm made small.
+        "backup.begun",
+        "backup.rows",
+        "backup.values",
+        "backup.namespace",
+        "backup.synced",
+        "backup.named",
+        "compact.shut",
+        "compact.rows",
+        "compact.filled",
+        "compact.exchanged",
+        "compact.cleared",
+        "compact.swept",
     ];
 
     type Hook = Box<dyn Fn(&'static str) + Send + Sync>;
     static HOOK: OnceLock<Hook> = OnceLock::new();
 
     /// Calls `hook` at every step from now on. Once for each process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
         assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
     }
@@ -161,6 +179,10 @@ mod enabled {
 
     /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
     /// process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
     pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
         assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
     }

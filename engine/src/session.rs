@@ -84,6 +84,8 @@ impl Session {
             Ok(Some(cores.swap_remove(place)))
         })?;
         if let Some(core) = forgotten {
+            core.end_snapshots_of(self);
+            core.unlock_all_of(self);
             core.remove_session();
         }
         Ok(())
@@ -112,6 +114,8 @@ impl Session {
         self.open.store(false, Ordering::Release);
         let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
         for core in cores {
+            core.end_snapshots_of(self);
+            core.unlock_all_of(self);
             core.remove_session();
         }
     }

@@ -20,6 +20,7 @@ mod catalog;
 mod index;
 mod meta;
 mod moves;
+mod nodes;
 mod pages;
 mod runs;
 mod space;
@@ -42,6 +43,8 @@ use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
+#[cfg(feature = "faults")]
+pub(crate) use nodes::decode as decode_page;
 pub(crate) use pages::Pages;
 pub(crate) use values::SpanFiles;
 use values::Sum;

@@ -270,3 +270,27 @@ fn without_a_spare_lease_a_fork_drops_no_pin() {
         assert_eq!(fixture.leases().iter().filter(|n| !n.starts_with("spare")).count(), 1);
     });
 }
+
+#[test]
+fn after_a_fork_without_a_spare_lease_the_parent_can_open_the_pool_anew() {
+    alone("after_a_fork_without_a_spare_lease_the_parent_can_open_the_pool_anew", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        put(&realm, "there", &filled(1, 1, 100));
+        // The spare is swept up; the fork finds none, and both sides keep the lease as it is.
+        for name in fixture.leases().iter().filter(|name| name.starts_with("spare-")) {
+            std::fs::remove_file(fixture.realm_dir().join("leases").join(name)).unwrap();
+        }
+        let child = fork(|line| {
+            line.expect(1);
+            assert_eq!(read(&realm, "there"), filled(1, 1, 100));
+        });
+        drop(realm);
+        fixture.pool.close();
+        let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+        put(&realm, "more", &filled(2, 1, 100));
+        child.line.say(1);
+        child.finish();
+        assert_eq!(sound(&fixture.path).objects, 2);
+    });
+}

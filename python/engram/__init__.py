@@ -27,6 +27,7 @@ from engram.errors import (
     BusyError,
     CorruptError,
     EngramError,
+    EngramWarning,
     ExistsError,
     FormatError,
     InvalidNameError,
@@ -41,10 +42,13 @@ from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
+from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.sharing import Moved
+from engram.snapshot import Snapshot
 from engram.tree import Tree
 from engram.verify import Report, verify
 
@@ -76,6 +80,7 @@ __all__ = [
     "CorruptError",
     "DeviceInfo",
     "EngramError",
+    "EngramWarning",
     "Entry",
     "ExistsError",
     "Explanation",
@@ -91,6 +96,8 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "LeftOut",
+    "Lock",
     "Moved",
     "Namespace",
     "NamespaceInfo",
@@ -104,6 +111,8 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "SalvageReport",
+    "Snapshot",
     "Space",
     "Tree",
     "UnsupportedError",
@@ -116,6 +125,7 @@ __all__ = [
     "import_file",
     "import_files",
     "open",
+    "salvage",
     "under",
     "verify",
 ]

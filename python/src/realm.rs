@@ -23,8 +23,12 @@ impl Realm {
         Realm { pool, engine, root }
     }
 
-    /// The engine's view of it.
+    /// The engine's view of it. What the program should be told is told first, as warnings.
     pub fn engine(&self) -> &engram_engine::Namespace {
+        let notices = self.engine.take_notices();
+        if !notices.is_empty() {
+            Python::attach(|py| crate::error::warn(py, &notices));
+        }
         &self.engine
     }
 
@@ -153,6 +157,23 @@ impl Realm {
     #[getter]
     fn is_open(&self) -> bool {
         self.engine.is_open()
+    }
+
+    /// Whether this is of a snapshot.
+    #[getter]
+    fn is_snapshot(&self) -> bool {
+        self.engine.is_snapshot()
+    }
+
+    /// The realm as the newest commit has left it.
+    fn snapshot(&self, py: Python<'_>, max_growth: Option<u64>) -> Result<Realm> {
+        let held = py.detach(|| self.engine.snapshot(max_growth))?;
+        Ok(Realm::new(self.pool.clone(), held))
+    }
+
+    /// Ends the snapshot that this is of.
+    fn end_snapshot(&self, py: Python<'_>) {
+        py.detach(|| self.engine.end_snapshot());
     }
 
     /// Whether the other realm is of the same pool.

@@ -137,6 +137,8 @@ extern "C" fn child() {
             *lock(&held.core.ids) = IdBlock::default();
             held.core.index.forget();
             held.core.drainer.forget();
+            held.core.snapshots.forget();
+            held.core.locks.forget();
             *lock(&held.core.peers) = Peers::default();
             step!("fork.adopted");
         });
@@ -146,6 +148,7 @@ extern "C" fn child() {
 /// No lease could be made for the child: both sides keep the old one as it is, for its pins.
 fn freeze(held: &mut Held) {
     if let Some(lease) = held.state.lease.take() {
+        lease.freeze();
         held.state.frozen.push(lease);
     }
 }

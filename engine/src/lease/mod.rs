@@ -2,7 +2,9 @@
 //!
 //! **Who writes what.** A lease is one file, `leases/<random u64>`. Only its owner writes it: its
 //! *age* and its *pins*. Everybody who allocates reads it. What it has reserved is in the catalog,
-//! in rows that carry its id.
+//! in rows that carry its id. One word is others' to write: `asked`, by which a writer asks for
+//! snapshots that keep the catalog from reusing its pages (`realm::snapshot`). What it has locked
+//! is listed for messages; the locks themselves are the kernel's (`realm::locks`).
 //!
 //! **Alive or dead.** The owner holds an open-file-description lock on the file from before it got
 //! its name until the process is gone; the kernel drops it then, however that happened. Whoever
@@ -35,6 +37,8 @@
 
 mod file;
 pub(crate) mod fork;
+mod held;
+mod locks;
 mod peers;
 #[cfg(test)]
 mod tests;
@@ -47,6 +51,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
+pub(crate) use locks::LockFile;
+pub use locks::LockMode;
 pub(crate) use peers::Peers;
 pub(crate) use user::{user, user_name};
 
@@ -142,6 +148,8 @@ struct Local {
     pinning: u32,
     /// The snapshots in use, each with how many look-ups and unpinned views hold it.
     ages: Vec<(u64, u32)>,
+    /// The snapshots held beyond a look-up, and from which page of the catalog on to ask for each.
+    snapshots: Vec<(u64, u64)>,
     /// For each pinned offset its slot and how many views share it.
     pins: HashMap<u64, (usize, u32)>,
     /// For each offset that views may write to, how many.
@@ -207,8 +215,7 @@ impl Lease {
             };
             let Ok(file) = LeaseFile::open(&path) else { continue };
             if file.try_lock()? && file.is_at(&path) {
-                file.head().age.store(IDLE, Ordering::Relaxed);
-                file.head().pins_used.store(0, Ordering::Relaxed);
+                file.clear();
                 owner.write(&file);
                 return Ok(Some(Lease { id, path, file, local: Mutex::default() }));
             }
@@ -226,8 +233,7 @@ impl Lease {
     ) -> Result<Option<Self>> {
         let head = file.head();
         head.id.store(id, Ordering::Relaxed);
-        head.pins_used.store(0, Ordering::Relaxed);
-        head.age.store(IDLE, Ordering::Relaxed);
+        file.clear();
         owner.write(&file);
         match std::fs::rename(from, &path) {
             Ok(()) if file.is_at(&path) => {
@@ -257,7 +263,9 @@ impl Lease {
                 prepared.path.display()
             )
         };
-        let local = self.lock().clone();
+        let mut local = self.lock().clone();
+        // A child has no part in the parent's snapshots.
+        local.snapshots.clear();
         for (slot, pin) in self.file.pins()[..local.slots_used].iter().enumerate() {
             child.file.pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -272,6 +280,13 @@ impl Lease {
     /// In the child: writes who owns the lease now.
     pub(crate) fn adopt(&self) {
         Owner::current().write(&self.file);
+    }
+
+    /// Two processes have the lease from here on, and neither writes it any more: to whoever looks
+    /// it is of no process that runs. (The parent's own look, once it opens the realm anew while
+    /// its child lives, would else find a second copy of the engine in itself.)
+    pub(crate) fn freeze(&self) {
+        self.file.head().start_time.store(0, Ordering::Release);
     }
 
     /// The id that reservations carry.
@@ -410,7 +425,10 @@ impl Lease {
 
     fn publish_age(&self, local: &Local) {
         let age = match local.pinning {
-            0 => local.ages.iter().map(|(age, _)| *age).min().unwrap_or(IDLE),
+            0 => {
+                let held = local.snapshots.iter().map(|(age, _)| *age);
+                local.ages.iter().map(|(age, _)| *age).chain(held).min().unwrap_or(IDLE)
+            }
             _ => PIN,
         };
         self.file.head().age.store(age, Ordering::Release);
@@ -444,15 +462,19 @@ pub(crate) struct Spare {
 }
 
 impl Spare {
-    /// Makes a spare for this process's next fork.
+    /// Makes a spare for this process's next fork. One that is swept up before it is locked, by who
+    /// takes it for a dead one's, is made again.
     pub(crate) fn create(dir: &Path, mode: u32) -> Result<Self> {
-        let path = dir.join(format!("spare-{:016x}", random_id()?));
-        let file = LeaseFile::create(&path, mode)?;
-        step!("spare.made");
-        if file.try_lock()? && file.links() > 0 {
-            return Ok(Spare { file, path });
+        for _ in 0..SPARE_TRIES {
+            let path = dir.join(format!("spare-{:016x}", random_id()?));
+            let file = LeaseFile::create(&path, mode)?;
+            step!("spare.made");
+            if file.try_lock()? && file.links() > 0 {
+                return Ok(Spare { file, path });
+            }
+            let _ = std::fs::remove_file(&path);
         }
-        fail!(Busy, "the spare lease {} was taken for a dead one: try again", path.display())
+        fail!(Busy, "spare leases in {} are taken for those of the dead: try again", dir.display())
     }
 
     /// Removes the spare: its process ends in good order.

@@ -86,6 +86,22 @@ impl Memory {
         unsafe { persist::copy(self.as_ptr(), from.as_ptr(), len as usize) };
     }
 
+    /// Copies what stands `at` bytes from the start, which others may be writing to meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer bytes.
+    pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
+        let end = at.checked_add(into.len() as u64).expect("an extent is not that long");
+        assert!(end <= self.len, "{end} of {} bytes", self.len);
+        // SAFETY: the source is attached and that long; `into` is borrowed private memory. Bytes
+        // that another process writes meanwhile come as they are.
+        unsafe {
+            let from = self.as_ptr().wrapping_add(at as usize);
+            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
+        }
+    }
+
     /// The checksum of the first `len` bytes, which others may be writing to meanwhile.
     ///
     /// # Panics

@@ -26,7 +26,7 @@ use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
 use crate::pool::{FORMAT, PoolFile};
 use crate::process;
-use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
+use crate::realm::{LIMIT, NEXT_ID, Setup, USED, prepare_locks};
 use crate::scope::Scope;
 
 /// What the folder of a namespace that is being made, or removed, is called before its name.
@@ -198,6 +198,7 @@ pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
     // What members of the group will use is made now, with the realm's own mode and group: none of
     // them could make it for the others.
     Growing::prepare(realm, file_mode)?;
+    prepare_locks(realm, file_mode)?;
     for device in new.devices {
         let outer = on_device(device, file, new.name);
         make_for_namespace(new.namespace, &outer)?;

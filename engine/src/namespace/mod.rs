@@ -7,8 +7,10 @@
 //! | `private` | a user's own realm, made at its first use |
 //! | `births` | the upper bits of ids: no two realms have the same |
 //! | `query` | queries in the view |
+//! | `restore` | namespaces and realms like those of another pool |
 //! | `scopes` | the word that says whether there is more than the shared realm |
 //! | `look` | look-ups and listings in the view |
+//! | `still` | snapshots of a namespace, and locks in it |
 //! | `text` | TOML files, written whole |
 //! | `tree` | one tree out of the rows of several realms |
 //! | `write` | writing through the view |
@@ -27,8 +29,10 @@ mod look;
 mod make;
 mod private;
 mod query;
+mod restore;
 mod scopes;
 mod setup;
+mod still;
 mod text;
 mod tree;
 mod view;
@@ -43,6 +47,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
 };
+pub(crate) use self::restore::{create_default, create_like, hand_over, realm_like};
 pub(crate) use self::setup::{private_setups, realm_setup, setup};
 pub(crate) use self::text::{read_toml, write_toml};
 pub use self::view::Namespace;

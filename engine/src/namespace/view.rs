@@ -35,10 +35,10 @@ const AGAIN_MAX: u32 = 100;
 /// clone; every method may be called from any thread.
 #[derive(Clone)]
 pub struct Namespace {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     pool: Pool,
     name: String,
     root: Gid,
@@ -53,6 +53,8 @@ struct Inner {
     others: Mutex<Others>,
     /// What names hide, as queries last needed it.
     hidden: Mutex<Option<Arc<Hidden>>>,
+    /// Whether the realms are snapshots, which stay the ones they are.
+    pub(super) still: bool,
 }
 
 /// The realms beside the shared one.
@@ -111,6 +113,7 @@ impl Namespace {
             alone: AtomicBool::new(false),
             others: Mutex::default(),
             hidden: Mutex::default(),
+            still: false,
         };
         let namespace = Namespace { inner: Arc::new(inner) };
         namespace.look_for_realms()?;
@@ -142,12 +145,12 @@ impl Namespace {
 
     /// What the handle may do.
     pub fn mode(&self) -> Mode {
-        self.inner.pool.mode()
+        if self.inner.still { Mode::Read } else { self.inner.pool.mode() }
     }
 
     /// Whether its pool is open.
     pub fn is_open(&self) -> bool {
-        self.inner.pool.is_open()
+        self.inner.pool.is_open() && self.snapshots().iter().all(Realm::is_open)
     }
 
     /// The scopes of which this user has a realm now, the one whose names win first.
@@ -239,6 +242,7 @@ impl Namespace {
     fn others(&self) -> Result<Others> {
         let inner = &*self.inner;
         match &inner.word {
+            _ if inner.still => {}
             Some(word) if word.get() == inner.looked_at.load(Ordering::Acquire) => {}
             _ => self.look_for_realms()?,
         }
@@ -278,6 +282,9 @@ impl Namespace {
 
     fn make_private(&self) -> Result<Realm> {
         let inner = &*self.inner;
+        if inner.still {
+            fail!(ReadOnly, "a snapshot shows what was: write through the pool itself");
+        }
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,
@@ -321,8 +328,41 @@ impl Namespace {
         })
     }
 
+    /// A view of these realms, which are snapshots of those seen here, and of no others.
+    pub(super) fn of_snapshots(&self, held: Vec<Realm>) -> Namespace {
+        let of = |scope| held.iter().find(|realm| realm.scope() == scope).cloned();
+        let others = Others {
+            private: of(Scope::Private),
+            published: of(Scope::Published),
+            outdated: Vec::new(),
+        };
+        let inner = Inner {
+            pool: self.inner.pool.clone(),
+            name: self.inner.name.clone(),
+            root: self.inner.root,
+            shared: of(Scope::Shared),
+            word: None,
+            looked_at: AtomicU64::new(0),
+            alone: AtomicBool::new(false),
+            others: Mutex::new(others),
+            hidden: Mutex::default(),
+            still: true,
+        };
+        Namespace { inner: Arc::new(inner) }
+    }
+
+    /// The realms of a snapshot; none, if this is not of one.
+    pub(super) fn snapshots(&self) -> Vec<Realm> {
+        let inner = &*self.inner;
+        if !inner.still {
+            return Vec::new();
+        }
+        let others = between_forks(|| lock(&inner.others).clone());
+        [others.private, inner.shared.clone(), others.published].into_iter().flatten().collect()
+    }
+
     fn check_open(&self) -> Result<()> {
-        if !self.is_open() {
+        if !self.inner.pool.is_open() {
             fail!(
                 Argument,
                 "the pool {} is closed: open it again (views of it stay valid)",

@@ -113,7 +113,7 @@ impl Making {
         let mut new = Vec::new();
         if start > end {
             let range = Extent { offset: end, len: start - end };
-            new.push(Span { number, device: Span::NO_DEVICE, range, place: 0 });
+            new.push(Span { number, device: Span::NO_DEVICE, range, file: number, place: 0 });
             number += 1;
         }
         self.make_spans(
@@ -168,7 +168,8 @@ impl Making {
                     end - at
                 );
             }
-            let span = Span { number, device, range: Extent { offset: at, len }, place: 0 };
+            let span =
+                Span { number, device, range: Extent { offset: at, len }, file: number, place: 0 };
             let path = core.span_path(span)?;
             let _ = fs::remove_file(&path); // without a row: left by a crash
             let mount = filesystem::admit(path.parent().expect("in a folder"), true)?;

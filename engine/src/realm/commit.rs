@@ -63,6 +63,7 @@ impl Core {
                 (_, Some(pages)) => {
                     drop(rows);
                     step!("commit.short");
+                    self.ask_holders(inside)?;
                     catalog.extend(pages).map_err(|error| self.no_rows(&error))?;
                 }
                 (Err(error), None) => return Err(error),

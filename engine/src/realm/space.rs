@@ -236,7 +236,7 @@ impl Core {
         }
         let folder = setup.spans_on(device);
         setup.check_spans(&folder)?;
-        Ok(folder.join(format!("span-{}", span.number)))
+        Ok(folder.join(format!("span-{}", span.file)))
     }
 
     /// Appends spans so that `len` bytes fit, unless somebody else has since `arena_end` was read.
@@ -343,7 +343,12 @@ impl Core {
     /// Allocates the file of a span, then commits its row with the space in it.
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
-        let mut span = Span { number, device, range: Extent { offset: 0, len }, place: 0 };
+        let file = {
+            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+            spans.iter().map(|span| span.file + 1).max().unwrap_or(0).max(number)
+        };
+        let range = Extent { offset: 0, len };
+        let mut span = Span { number, device, range, file, place: 0 };
         if devdax::is_node(&lock(&self.devices)[device as usize]) {
             span.place = next_on(inside, device)?;
             // Nobody else takes ranges of this node: it carries this realm's label, and whoever

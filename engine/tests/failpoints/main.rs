@@ -133,7 +133,7 @@ impl Hook for Failer {
 type Seen = Option<BTreeMap<String, Option<Vec<u8>>>>;
 
 /// Everything in the pool, and the names of its namespaces and devices.
-fn seen(pool: &Pool) -> Seen {
+fn seen(pool: &Pool) -> BTreeMap<String, Option<Vec<u8>>> {
     let realm = pool.realm("default").expect("the default namespace");
     let mut all = map_of(&realm, "");
     for namespace in pool.namespaces().expect("namespaces") {
@@ -146,22 +146,26 @@ fn seen(pool: &Pool) -> Seen {
             all.insert(format!("{path}: {attrs:?}"), None);
         }
     }
-    Some(all)
+    all
+}
+
+/// Whether there is anything but an empty folder, which is as good as none.
+fn is_something(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut names| names.next().is_some())
 }
 
 /// What is seen of a closed or open pool; `None`: there is none.
 fn look(place: &mut Place) -> Seen {
     if let Some(pool) = &place.pool {
-        return seen(pool);
+        return Some(seen(pool));
     }
-    let empty = std::fs::read_dir(&place.path).is_ok_and(|mut names| names.next().is_none());
-    if !place.path.exists() || empty || place.path.join("destroying.toml").exists() {
+    if !is_something(&place.path) || place.path.join("destroying.toml").exists() {
         return None;
     }
     let pool = Pool::open(&place.path, Mode::Read, false).expect("it opens");
     let seen = seen(&pool);
     pool.close();
-    seen
+    Some(seen)
 }
 
 /// What is wrong with how an operation went, if anything.
@@ -300,10 +304,10 @@ fn afterwards(place: &mut Place) -> Verdict {
         pool.close();
         worked.map_err(said("no work after it"))?;
     }
-    if place.path.exists() && Pool::open(&place.path, Mode::Read, false).is_err() {
+    if is_something(&place.path) && Pool::open(&place.path, Mode::Read, false).is_err() {
         Pool::destroy(&place.path).map_err(said("what is left cannot be destroyed"))?;
     }
-    if !place.path.exists() {
+    if !is_something(&place.path) {
         let pool = Pool::create(&place.path, &options()).map_err(said("no new pool"))?;
         pool.close();
     }

@@ -148,6 +148,7 @@ fn fork_child(place: &mut Place) -> Result<()> {
     if status == 0 { ours } else { Err(Error::new(Kind::Os, format!("the child: {status:#x}"))) }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "operations return what went wrong")]
 fn close(place: &mut Place) -> Result<()> {
     place.pool.take().expect("a pool").close();
     Ok(())

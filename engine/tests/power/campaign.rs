@@ -174,13 +174,12 @@ fn work(
 fn seeds(plan: Plan, point: usize, worker: usize) -> std::ops::Range<u64> {
     match plan.only {
         Some((only, seed)) if only == point && worker == 0 => seed..seed + 1,
-        Some(_) => 0..0,
         None if point.is_multiple_of(plan.stride) && point / plan.stride % WORKERS == worker => {
             // With a stride, neighbours try different seeds.
             let first = point as u64 * plan.seeds;
             first..first + plan.seeds
         }
-        None => 0..0,
+        _ => 0..0,
     }
 }
 

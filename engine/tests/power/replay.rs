@@ -125,7 +125,9 @@ impl<'t> Medium<'t> {
                 };
                 let (synced, left): (Vec<_>, _) = self.changes.drain(..).partition(here);
                 self.changes = left;
-                synced.iter().for_each(|change| change.apply(&mut self.names));
+                for change in synced {
+                    change.apply(&mut self.names);
+                }
             }
             Event::WriteBack { file, bytes } => {
                 let Some(contents) = self.files.get_mut(file) else { return };

@@ -1,0 +1,290 @@
+//! The campaign: who is killed, when and where, and the table at the end.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use engram_engine::faults::ALL;
+
+use crate::board::{STEPS, Trap, WRITERS};
+use crate::crew::{Crew, Fault};
+use crate::data::Random;
+use crate::machine::{adopt_orphans, rest};
+use crate::operation::Urge;
+
+/// Kills between two looks at everything.
+const LOOK_EVERY: u64 = 40;
+/// Kills of one pool; then everything is deleted, and the next is made.
+const POOL_KILLS: u64 = 120;
+/// How long a worker has to come to a step.
+const TRAP_MILLIS: u64 = 400;
+/// How long others may come to wait for one that stands still.
+const QUEUE_MILLIS: u64 = 3;
+
+/// After so many times the kills that were asked for, a step that nobody reaches is a fault.
+const GIVE_UP: u64 = 4;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// From which everything follows, as far as the machine's scheduling allows.
+    pub seed: u64,
+    /// How many kills at least.
+    pub kills: u64,
+    /// How often each step must have been died at, at least.
+    pub each: u64,
+}
+
+/// What happened.
+pub struct Outcome {
+    /// Deaths at each step, in the order of `ALL`.
+    pub at_step: Vec<u64>,
+    /// Deaths of processes that stood still at each step, with all their locks.
+    pub held: Vec<u64>,
+    /// Deaths at any instant, of one process.
+    pub alone: u64,
+    /// Deaths at one instant with others.
+    pub together: u64,
+    /// How often each step was passed.
+    pub passed: Vec<u64>,
+    /// Operations acknowledged.
+    pub acknowledged: u64,
+    /// Operations pending at a death that were done, and that were not.
+    pub pending: [u64; 2],
+    /// Lives of processes.
+    pub lives: u64,
+    /// Single checks.
+    pub checks: u64,
+    /// Looks at everything, with `verify`.
+    pub looks: u64,
+    /// How long the first opening after each death took, ascending, in nanoseconds.
+    pub opens: Vec<u64>,
+    /// How long it all took.
+    pub time: Duration,
+}
+
+impl Outcome {
+    /// All kills.
+    pub fn kills(&self) -> u64 {
+        self.alone + self.together + self.at_step.iter().chain(&self.held).sum::<u64>()
+    }
+}
+
+/// One campaign.
+struct Campaign {
+    crew: Crew,
+    random: Random,
+    plan: Plan,
+    at_step: Vec<u64>,
+    held: Vec<u64>,
+    missed: Vec<u64>,
+    alone: u64,
+    together: u64,
+    looks: u64,
+}
+
+/// Runs a campaign in a folder.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub fn run(plan: Plan, dir: &Path) -> Result<Outcome, Fault> {
+    assert!(ALL.len() <= STEPS, "the board has room for {STEPS} steps");
+    adopt_orphans();
+    let began = Instant::now();
+    let zeros = vec![0; ALL.len()];
+    let mut campaign = Campaign {
+        crew: Crew::new(dir.join("pool"), plan.seed),
+        random: Random(plan.seed ^ 0x5EED),
+        plan,
+        at_step: zeros.clone(),
+        held: zeros.clone(),
+        missed: zeros,
+        alone: 0,
+        together: 0,
+        looks: 0,
+    };
+    while !campaign.is_done() {
+        campaign.one_pool()?;
+        let (kills, missing) = (campaign.kills(), campaign.missing());
+        eprintln!("{kills} kills; steps to be died at yet: {}", missing.join(", "));
+        if kills > plan.kills.saturating_mul(GIVE_UP) {
+            return Err(format!("nobody comes often enough to {}", missing.join(", ")));
+        }
+    }
+    let Campaign { crew, at_step, held, alone, together, looks, .. } = campaign;
+    let mut opens = crew.figures.opens.clone();
+    opens.sort_unstable();
+    Ok(Outcome {
+        passed: (0..ALL.len()).map(|step| crew.passed(step)).collect(),
+        checks: crew.checks(),
+        acknowledged: crew.figures.acknowledged,
+        pending: crew.figures.pending,
+        lives: crew.figures.lives,
+        at_step,
+        held,
+        alone,
+        together,
+        looks,
+        opens,
+        time: began.elapsed(),
+    })
+}
+
+impl Campaign {
+    fn kills(&self) -> u64 {
+        self.alone + self.together + self.at_step.iter().chain(&self.held).sum::<u64>()
+    }
+
+    fn is_done(&self) -> bool {
+        self.kills() >= self.plan.kills && self.at_step.iter().all(|at| *at >= self.plan.each)
+    }
+
+    /// The steps that were not died at often enough.
+    fn missing(&self) -> Vec<String> {
+        let few = (0..ALL.len()).filter(|step| self.at_step[*step] < self.plan.each);
+        let text = |step: usize| {
+            let (missed, passed) = (self.missed[step], self.crew.passed(step));
+            format!("{} ({missed} missed, {passed} passed)", ALL[step])
+        };
+        few.map(text).collect()
+    }
+
+    fn one_pool(&mut self) -> Result<(), Fault> {
+        self.crew.begin()?;
+        let end = self.kills() + POOL_KILLS;
+        let mut look = self.kills() + LOOK_EVERY;
+        while self.kills() < end && !self.is_done() {
+            match self.random.below(100) {
+                0..20 => self.kill_at_random(1)?,
+                20..30 => {
+                    let many = 2 + self.random.below(4) as usize;
+                    self.kill_at_random(many)?;
+                }
+                30..40 => self.hold()?,
+                _ => self.spring()?,
+            }
+            if self.kills() >= look {
+                self.crew.look_at_all()?;
+                self.looks += 1;
+                look = self.kills() + LOOK_EVERY;
+            }
+        }
+        self.together += self.crew.end()?;
+        self.looks += 1;
+        Ok(())
+    }
+
+    /// Kills some after a moment.
+    fn kill_at_random(&mut self, many: usize) -> Result<(), Fault> {
+        rest(Duration::from_micros(self.random.below(6000)));
+        let mut living = self.crew.living();
+        let mut chosen = Vec::new();
+        while chosen.len() < many && !living.is_empty() {
+            chosen.push(living.swap_remove(self.random.below(living.len() as u64) as usize));
+        }
+        self.crew.kill(&chosen)?;
+        let kills = self.crew.bury()?;
+        if chosen.len() > 1 {
+            self.together += kills;
+        } else {
+            self.alone += kills;
+        }
+        Ok(())
+    }
+
+    /// The step that was least died at, those that are hard to reach less often.
+    fn next_step(&mut self) -> usize {
+        let turn = self.random.below(ALL.len() as u64) as usize;
+        let order = (0..ALL.len()).map(|step| (step + turn) % ALL.len());
+        let score = |step: &usize| self.at_step[*step] * 4 + self.missed[*step];
+        order.min_by_key(score).expect("there are steps")
+    }
+
+    /// A worker to be led to a step; its child, if it is the child's.
+    fn lead(&mut self, step: usize) -> Result<(usize, usize), Fault> {
+        let name = ALL[step];
+        let parent = self.random.below(WRITERS as u64) as usize;
+        let child = parent + WRITERS;
+        if name.starts_with("fork.") && self.crew.living().contains(&child) {
+            self.crew.kill(&[child])?;
+            self.alone += self.crew.bury()?;
+        }
+        let slot = if matches!(name, "fork.adopted" | "fork.opened") { child } else { parent };
+        self.crew.slot(parent).urge.store(Urge::towards(name) as u32, SeqCst);
+        Ok((slot, parent))
+    }
+
+    /// Waits until a worker's trap has sprung; whether it has.
+    fn await_trap(&mut self, slot: usize, dies: bool) -> bool {
+        let until = Instant::now() + Duration::from_millis(TRAP_MILLIS);
+        while Instant::now() < until {
+            let sprung = self.crew.slot(slot).sprung_at().is_some();
+            if sprung && (!dies || self.crew.has_died(slot, 1000)) {
+                return true;
+            }
+            rest(Duration::from_micros(100));
+        }
+        false
+    }
+
+    /// Lets a worker die at a step.
+    fn spring(&mut self) -> Result<(), Fault> {
+        let step = self.next_step();
+        let (slot, parent) = self.lead(step)?;
+        let other = (parent + 1) % WRITERS;
+        if ALL[step].starts_with("dead.") {
+            // Another dies with space reserved, and is not yet buried.
+            let pinned = ALL.iter().position(|name| *name == "reserve.pinned").expect("a step");
+            self.crew.slot(other).urge.store(Urge::Large as u32, SeqCst);
+            self.crew.slot(other).arm(pinned, 0, Trap::Die);
+            if self.await_trap(other, true) {
+                self.at_step[pinned] += 1;
+            } else {
+                self.crew.slot(other).disarm();
+            }
+        }
+        // What is rare is met at once.
+        let rare = self.crew.passed(step) < 2000;
+        let passes = if rare { 0 } else { self.random.below(3) as u32 };
+        self.crew.slot(slot).arm(step, passes, Trap::Die);
+        let sprung = self.await_trap(slot, true);
+        self.crew.slot(slot).disarm();
+        self.crew.slot(parent).disarm();
+        let late = !sprung && self.crew.slot(slot).sprung_at().is_some();
+        if late && !self.crew.has_died(slot, 10_000) {
+            return Err(format!("worker {slot} does not die at {}", ALL[step]));
+        }
+        if sprung || late {
+            self.at_step[step] += 1;
+        } else {
+            self.missed[step] += 1;
+        }
+        self.crew.bury().map(drop)
+    }
+
+    /// Lets a worker stand still at a step, with all its locks; others come to wait for it; then it
+    /// is killed, perhaps with one of those.
+    fn hold(&mut self) -> Result<(), Fault> {
+        let step = self.random.below(ALL.len() as u64) as usize;
+        let (slot, parent) = self.lead(step)?;
+        self.crew.slot(slot).arm(step, 0, Trap::Hold);
+        if !self.await_trap(slot, false) {
+            self.crew.slot(slot).disarm();
+            self.crew.slot(parent).disarm();
+            return Ok(());
+        }
+        rest(Duration::from_millis(QUEUE_MILLIS));
+        let mut dying = vec![slot];
+        let living = self.crew.living();
+        let other = living[self.random.below(living.len() as u64) as usize];
+        if other != slot && self.random.percent(40) {
+            dying.push(other);
+        }
+        self.crew.kill(&dying)?;
+        self.crew.slot(parent).disarm();
+        self.held[step] += 1;
+        self.together += self.crew.bury()?.saturating_sub(1);
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! The crash campaign: processes that work on one pool are killed, at any instant and at every step
+//! of the engine's protocols, and what they leave is looked at.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `machine` | processes, signals, shared memory |
+//! | `board` | what workers do, written down where no death can take it |
+//! | `operation` | what workers do, and how it is chosen |
+//! | `model` | what a worker's part of the pool must hold |
+//! | `common` | what everybody writes, and what must hold of it |
+//! | `worker`, `reader` | who writes, and who reads |
+//! | `check` | what a death has left, looked at in a process of its own |
+//! | `crew` | who lives, and what they have acknowledged |
+//! | `campaign`, `table` | who is killed, when and where; what came of it |
+
+pub mod board;
+pub mod campaign;
+pub mod check;
+pub mod common;
+pub mod crew;
+pub mod data;
+pub mod machine;
+pub mod model;
+pub mod operation;
+pub mod pool;
+pub mod reader;
+pub mod table;
+pub mod worker;
+
+use std::path::Path;
+
+/// Where pools are made: memory, if there is a tmpfs.
+fn ground() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory } else { Path::new(".") }
+}
+
+/// Runs a campaign in a folder of its own, and prints the table; whether nothing was lost.
+///
+/// # Panics
+///
+/// If no folder can be made.
+pub fn run(plan: campaign::Plan) -> bool {
+    println!("SEED={}", plan.seed);
+    let dir = tempfile::Builder::new().prefix("engram-crash-").tempdir_in(ground());
+    let dir = dir.expect("a folder for pools");
+    match campaign::run(plan, dir.path()) {
+        Ok(outcome) => {
+            println!("{}", table::table(&plan, &outcome));
+            true
+        }
+        Err(fault) => {
+            let kept = dir.keep();
+            eprintln!("{fault}\nthe pool is kept in {}; SEED={}", kept.display(), plan.seed);
+            false
+        }
+    }
+}
+
+/// The seed that `SEED` asks for, or another one each time.
+pub fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let fresh = || std::collections::hash_map::RandomState::new().build_hasher().finish() >> 16;
+    std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh)
+}

@@ -1,0 +1,206 @@
+//! Processes, signals and memory that outlives its writer: all that is unsafe here.
+//!
+//! The controller forks workers and never opens a pool itself: whatever it knows of a worker, it
+//! reads in a [`Board`], memory that all of them share and that no death takes away.
+
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use engram_engine::View;
+
+/// Memory shared by this process and all that it forks.
+pub struct Shared<T> {
+    at: NonNull<T>,
+}
+
+/// Types made of atomics alone, for which zeros are a value.
+///
+/// # Safety
+///
+/// Every field is an atomic or an array of such.
+pub unsafe trait Atomics {}
+
+impl<T: Atomics> Shared<T> {
+    /// Zeros.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel gives no memory.
+    pub fn zeroed() -> Self {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<T>(), prot, flags, -1, 0) };
+        assert!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+        Shared { at: NonNull::new(at.cast()).expect("not null") }
+    }
+}
+
+impl<T: Atomics> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping is as long as `T`, aligned to a page, never unmapped, and zeros are
+        // a value of atomics; others change it through atomics alone.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+// SAFETY: it is reached through shared references to atomics alone.
+unsafe impl<T: Atomics> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Atomics> Sync for Shared<T> {}
+
+/// This process.
+pub fn me() -> i32 {
+    // SAFETY: asks for a number.
+    unsafe { libc::getpid() }
+}
+
+/// Kills this process, as the kernel does: nothing more of it runs.
+pub fn die() -> ! {
+    // SAFETY: ends this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    loop {
+        rest(Duration::from_secs(1));
+    }
+}
+
+/// Ends this process without ending what its libraries keep.
+pub fn leave(code: i32) -> ! {
+    // SAFETY: always sound.
+    unsafe { libc::_exit(code) }
+}
+
+/// Lets time pass.
+pub fn rest(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Nanoseconds on the clock that all processes share.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// From now on, children that have lost their parent are this process's.
+pub fn adopt_orphans() {
+    // SAFETY: sets an attribute of this process.
+    let set = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+    assert_eq!(set, 0, "becoming a subreaper: {}", std::io::Error::last_os_error());
+}
+
+/// From now on, this process's own children leave nothing behind when they end.
+pub fn ignore_children() {
+    // SAFETY: no handler, but a disposition.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// Dies with the process `parent`, however that ends.
+pub fn die_with_parent() {
+    // SAFETY: asks for a signal when the forking thread is gone.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Forks: zero in the child, its pid in the parent.
+pub fn fork() -> i32 {
+    // SAFETY: the C library's allocator survives a fork of a process with threads, and the engine
+    // has its handlers; the child does its work and leaves by `leave`.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    pid
+}
+
+/// A process, whoever's child it is.
+pub struct Handle {
+    pub pid: i32,
+    fd: OwnedFd,
+}
+
+impl Handle {
+    /// `None` if it is gone already, and reaped.
+    pub fn of(pid: i32) -> Option<Self> {
+        // SAFETY: asks for a descriptor.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as RawFd;
+        // SAFETY: a new descriptor, owned once.
+        (fd >= 0).then(|| Handle { pid, fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Kills it, if it lives.
+    pub fn kill(&self) {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: a signal to the process that the descriptor stands for.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };
+    }
+
+    /// Whether it has ended, waiting for it up to so many milliseconds.
+    pub fn ended(&self, millis: i32) -> bool {
+        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&raw mut poll, 1, millis) == 1 }
+    }
+
+    /// Its wait status, if it was this process's child and has ended.
+    pub fn reap(&self) -> Option<i32> {
+        let mut status = 0;
+        // SAFETY: `status` is a valid place.
+        let reaped = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
+        (reaped == self.pid).then_some(status)
+    }
+}
+
+/// Whether a wait status says that a process was killed.
+pub fn was_killed(status: i32) -> bool {
+    libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL
+}
+
+/// Waits for a child; what it left with, or `None` if a signal ended it.
+pub fn wait(pid: i32) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: our own child; `status` is a valid place.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    (waited == pid && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status))
+}
+
+/// The children of this process, those of its dead children too.
+///
+/// # Panics
+///
+/// If the kernel does not list them.
+pub fn children() -> Vec<i32> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").expect("tasks").flatten() {
+        let listed = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    found
+}
+
+/// A word of a view. Nobody moves the memory; somebody may be writing there.
+///
+/// # Panics
+///
+/// If the view is shorter.
+#[expect(clippy::cast_ptr_alignment, reason = "every extent is aligned to 64 bytes")]
+pub fn word(view: &View, place: usize) -> u64 {
+    assert!((place + 1) * 8 <= view.len());
+    // SAFETY: within the view, which is live, and aligned.
+    unsafe { view.as_ptr().cast::<u64>().add(place).read_volatile() }
+}
+
+/// Writes a word in place.
+///
+/// # Panics
+///
+/// If the view is shorter, or not for writing.
+#[expect(clippy::cast_ptr_alignment, reason = "every extent is aligned to 64 bytes")]
+pub fn set_word(view: &View, place: usize, word: u64) {
+    assert!((place + 1) * 8 <= view.len() && view.is_writable());
+    // SAFETY: within the view, which is live, for writing, and aligned.
+    unsafe { view.as_ptr().cast::<u64>().add(place).write_volatile(word) }
+}

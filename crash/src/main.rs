@@ -1,0 +1,15 @@
+//! `make crash`: the long campaign. Arguments: how many kills, how often at each step, at least.
+
+use std::process::ExitCode;
+
+use engram_crash::campaign::Plan;
+
+fn main() -> ExitCode {
+    let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
+    let kills = numbers.next().unwrap_or(2000);
+    let each = numbers.next().unwrap_or(5);
+    match engram_crash::run(Plan { seed: engram_crash::seed(), kills, each }) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,129 @@
+//! The pool that is worked on, and short ways to use it.
+
+use std::path::Path;
+
+use engram_engine::query::parse;
+use engram_engine::{
+    Class, CreateOptions, DType, Gid, IndexMode, IndexSettings, Member, Mode, NewObject, Oid,
+    Payload, Placement, Pool, QueryOptions, Realm, Result, Value,
+};
+
+use crate::board::WRITING;
+use crate::data::Words;
+
+/// The bound of the pool's arena.
+pub const SIZE: u64 = 256 << 20;
+/// Two objects that are always written in one batch, with one shape.
+pub const PAIR: &str = "common/pair";
+/// Objects that are always written in one batch, with one shape.
+pub const SET: &str = "common/set";
+/// How many those are.
+pub const SET_MANY: usize = 4;
+/// Objects that anybody writes, deletes and moves.
+pub const LOOSE: &str = "common/loose";
+
+/// Makes the pool, with an index that is rebuilt all the time.
+///
+/// # Panics
+///
+/// If it cannot be made.
+pub fn make(path: &Path) {
+    let options = CreateOptions { size: SIZE, force: true, ..CreateOptions::default() };
+    let pool = Pool::create(path, &options).expect("a new pool");
+    let realm = pool.realm("default").expect("the default namespace");
+    let settings = IndexSettings {
+        tail_rows: Some(8),
+        segment_rows: Some(16),
+        split_threshold: Some(5),
+        queue_max: Some(16),
+        ..IndexSettings::default()
+    };
+    realm.set_index_settings(realm.root(), &settings).expect("settings");
+    let own = IndexSettings {
+        segment_rows: Some(4),
+        split_threshold: Some(3),
+        ..IndexSettings::default()
+    };
+    for slot in 0..WRITING {
+        let gid = realm.create_group(realm.root(), &format!("w{slot}"), &[], &[], false);
+        realm.set_index_settings(gid.expect("a group"), &own).expect("settings");
+    }
+    for group in ["common/pair", "common/loose"] {
+        realm.create_group(realm.root(), group, &[], &[], false).expect("a group");
+    }
+    pool.close();
+}
+
+/// Opens the pool and its namespace.
+///
+/// # Panics
+///
+/// If that fails: whatever died before, opening needs no repair.
+pub fn open(path: &Path, mode: Mode) -> (Pool, Realm) {
+    let pool = Pool::open(path, mode, true).expect("an open pool");
+    let realm = pool.realm("default").expect("the default namespace");
+    (pool, realm)
+}
+
+/// An array of so many words, with attributes.
+pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
+    NewObject {
+        class: Class::Array,
+        dtype: DType::Scalar { kind: b'u', order: b'<', size: 8, unit: None },
+        shape: vec![words as u64],
+        dims: None,
+        attrs,
+        origin: Vec::new(),
+    }
+}
+
+/// How everything is placed: what has the name goes.
+pub fn over(index: IndexMode) -> Placement {
+    Placement { overwrite: true, index: Some(index), ..Placement::default() }
+}
+
+/// A whole number as an attribute.
+pub fn number(value: u64) -> Value {
+    let dtype = DType::Scalar { kind: b'i', order: b'<', size: 8, unit: None };
+    Value { dtype, shape: Vec::new(), data: value.to_le_bytes().to_vec() }
+}
+
+/// The whole number of an attribute.
+pub fn number_of(value: &Value) -> Option<u64> {
+    value.data.as_slice().try_into().ok().map(u64::from_le_bytes)
+}
+
+/// The member at a path.
+pub fn member(realm: &Realm, path: &str) -> Option<Member> {
+    realm.lookup(realm.root(), path).expect("a look-up")
+}
+
+/// The object at a path.
+pub fn object(realm: &Realm, path: &str) -> Option<Oid> {
+    match member(realm, path) {
+        Some(Member::Object(oid)) => Some(oid),
+        _ => None,
+    }
+}
+
+/// The group at a path.
+pub fn group(realm: &Realm, path: &str) -> Option<Gid> {
+    match member(realm, path) {
+        Some(Member::Group(gid)) => Some(gid),
+        _ => None,
+    }
+}
+
+/// Looks at a value.
+pub fn with_words<T>(payload: &Payload, look: impl FnOnce(Words<'_>) -> T) -> T {
+    match payload {
+        Payload::Inline(bytes) => look(Words::Copied(bytes)),
+        Payload::Extent(view) => look(Words::Seen(view)),
+    }
+}
+
+/// What a query below a group finds: through the index, or by looking at every record.
+pub fn ask(realm: &Realm, below: Gid, text: &str, brute_force: bool) -> Result<Vec<Oid>> {
+    let options = QueryOptions { root: Some(below), brute_force, ..QueryOptions::default() };
+    Ok(realm.query(&parse(text)?, &options)?.oids)
+}

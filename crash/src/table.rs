@@ -1,0 +1,57 @@
+//! The table at the end of a campaign.
+
+use engram_engine::faults::ALL;
+
+use crate::campaign::{Outcome, Plan};
+
+/// Milliseconds of nanoseconds.
+fn millis(ns: u64) -> String {
+    format!("{:.2} ms", ns as f64 / 1e6)
+}
+
+/// What happened, as text.
+pub fn table(plan: &Plan, outcome: &Outcome) -> String {
+    let mut lines = vec![
+        format!("{:<28} {:>8} {:>8} {:>12}", "step", "died at", "held at", "passed"),
+        format!("{:-<28} {:->8} {:->8} {:->12}", "", "", "", ""),
+    ];
+    for (step, name) in ALL.iter().enumerate() {
+        let [at, held] = [outcome.at_step[step], outcome.held[step]];
+        lines.push(format!("{name:<28} {at:>8} {held:>8} {:>12}", outcome.passed[step]));
+    }
+    let at_steps: u64 = outcome.at_step.iter().sum();
+    let held: u64 = outcome.held.iter().sum();
+    let minutes = outcome.time.as_secs_f64() / 60.0;
+    let median = outcome.opens.get(outcome.opens.len() / 2).copied().unwrap_or(0);
+    let late = outcome.opens.get(outcome.opens.len() * 99 / 100).copied().unwrap_or(0);
+    let worst = outcome.opens.last().copied().unwrap_or(0);
+    lines.extend([
+        String::new(),
+        format!("kills                          {}", outcome.kills()),
+        format!("  at a step                    {at_steps}, each of {} at least {}", ALL.len(), {
+            outcome.at_step.iter().min().copied().unwrap_or(0)
+        }),
+        format!("  standing at a step           {held}, others waiting"),
+        format!("  at any instant, alone        {}", outcome.alone),
+        format!("  at any instant, together     {}", outcome.together),
+        format!("  each minute                  {:.0}", outcome.kills() as f64 / minutes),
+        format!("lives of processes             {}", outcome.lives),
+        format!("operations acknowledged        {}", outcome.acknowledged),
+        format!(
+            "pending at a death             {} done, {} not",
+            { outcome.pending[0] },
+            outcome.pending[1]
+        ),
+        format!("looks at everything (verify)   {}", outcome.looks),
+        format!("single checks                  {}", outcome.checks),
+        format!(
+            "first opening after a death    median {}, 99 % {}, worst {}",
+            millis(median),
+            millis(late),
+            millis(worst)
+        ),
+        "losses                         0".to_owned(),
+        format!("seed                           {}", plan.seed),
+    ]);
+    lines.join("\n")
+}
