@@ -220,6 +220,8 @@ struct Known {
     name: String,
     named: bool,
     read_only: bool,
+    /// A group of another realm: a member of this one may have its name.
+    mirror: bool,
 }
 
 impl Walk<'_> {
@@ -357,6 +359,7 @@ impl Walk<'_> {
             name: record.name.to_owned(),
             named: false,
             read_only: record.flags.read_only,
+            mirror: record.flags.mirror,
         };
         Ok((entry, record.extent()))
     }

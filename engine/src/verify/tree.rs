@@ -24,7 +24,7 @@ impl Walk<'_> {
             if *id == root {
                 continue;
             }
-            if !known.named {
+            if !known.named && !known.mirror {
                 problems.push(format!("{id:#x} {:?} has a record, but no name", known.name));
             }
             if !groups.contains_key(&known.parent) {
