@@ -53,6 +53,9 @@ const MAKING: &str = ".new-";
 const REALM_FILE: &str = "realm.toml";
 /// The mode of what nobody writes again.
 const FILE_MODE: u32 = 0o444;
+/// Nothing is born in a published realm. But every version is told from every other by this number,
+/// which is beyond the 24 bits of births: compact catalogs all count their commits from one.
+const NO_BIRTH: u64 = 1 << 40;
 /// How often the newest version is looked for again, if it goes while it is opened.
 const TRIES_MAX: u32 = 100;
 
@@ -131,7 +134,7 @@ pub(crate) fn setup(
             durable: false,
             mount: mount.clone(),
             map_size: 0,
-            birth: 0,
+            birth: NO_BIRTH | version,
             root: toml.root,
             scope: Scope::Published,
             checksums: file.checksums,
