@@ -1,4 +1,4 @@
-# The only verbs: demo test test-pmem bench evaluate crash power fuzz lint fmt clean help.
+# The only verbs: demo test test-pmem bench evaluate crash power corrupt fuzz lint fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml engine/Cargo.toml python/Cargo.toml \
 	$(shell find engine/src python/src -name '*.rs')
-FUZZ := query_parser
+FUZZ := query_parser records rows segments pages
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
@@ -14,7 +14,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench evaluate crash power fuzz lint fmt clean
+.PHONY: help demo test test-pmem bench evaluate crash power corrupt fuzz lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -55,7 +55,12 @@ crash: $(BIN)/.built ## Kill -9 anywhere, then look (5-10 minutes; KILLS=2000 SE
 	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \
 		tests/test_crash_import.py)
 
-fuzz: ## Nonsense to what reads queries (a minute after the build; FUZZ_SECONDS=60; nightly Rust)
+CORRUPTIONS ?= 2000
+corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)
+	$(call step,Damaging a pool $(CORRUPTIONS) times,CORRUPTIONS=$(CORRUPTIONS) cargo test --quiet \
+		-p engram-engine --features faults --test corrupt -- --nocapture whatever)
+
+fuzz: ## Nonsense to what reads queries and media (FUZZ_SECONDS=60 for each; nightly Rust)
 	@if cargo +nightly --version >/dev/null 2>&1 || \
 		rustup toolchain install nightly --profile minimal >/dev/null 2>&1; \
 	then $(MAKE) --silent $(FUZZ:%=.fuzz-%); \
@@ -92,7 +97,7 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 .fuzz-%: fuzz/tools/bin/cargo-fuzz
 	$(call step,Fuzzing $* for $(FUZZ_SECONDS) s,PATH="$(CURDIR)/fuzz/tools/bin:$$PATH" \
 		cargo +nightly fuzz run $* -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 \
-		-dict=fuzz/$*.dict -verbosity=0 -print_funcs=0 -print_final_stats=1)
+		$(patsubst %,-dict=%,$(wildcard fuzz/$*.dict)) -verbosity=0 -print_funcs=0 -print_final_stats=1)
 
 fuzz/tools/bin/cargo-fuzz:
 	$(call step,Installing cargo-fuzz (a minute),\

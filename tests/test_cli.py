@@ -101,7 +101,7 @@ def test_ls_long_shows_dtype_shape_bytes_owner_and_time(
     code, out, _ = run("ls", "-l", path, "run-17/step-0400")
     assert code == 0
     head, array, text = out.splitlines()
-    assert head.split() == ["kind", "dtype", "shape", "bytes", "owner", "modified", "name"]
+    assert head.split() == ["kind", "dtype", "shape", "bytes", "scope", "owner", "modified", "name"]
     assert "float32" in array
     assert "3 x 4" in array
     assert "48 B" in array

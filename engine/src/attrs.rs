@@ -4,6 +4,8 @@
 //! dtype and data, each with its length (varint) before it. Keys are interned in `keys` (key ↔ id),
 //! append-only, so an id once read can be cached for ever.
 
+use std::collections::HashMap;
+
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -172,6 +174,21 @@ pub(crate) fn section(keys: &[KeyId], attrs: &[(String, Value)]) -> Result<Vec<u
         push(&mut section, *key, value)?;
     }
     Ok(section)
+}
+
+/// The section with other key numbers.
+pub(crate) fn rekey(section: &[u8], keys: &HashMap<KeyId, KeyId>) -> Result<Vec<u8>> {
+    let mut rekeyed = Vec::with_capacity(section.len());
+    for entry in entries(section) {
+        let entry = entry?;
+        let mut rest = entry.bytes;
+        let (Some(_), Some(key)) = (varint::take(&mut rest), keys.get(&entry.key)) else {
+            fail!(Corrupt, "an attribute has the unknown key {}", entry.key)
+        };
+        varint::push(&mut rekeyed, u64::from(*key));
+        rekeyed.extend_from_slice(rest);
+    }
+    Ok(rekeyed)
 }
 
 /// The section with these keys set or removed (`None`); the others keep their bytes.

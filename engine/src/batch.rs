@@ -151,8 +151,9 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
 fn other_realm<T>(running: &Running) -> Result<T> {
     fail!(
         Busy,
-        "this thread runs a batch on namespace {:?} of {}: a batch covers one namespace; finish it \
-         before touching another",
+        "this thread runs a batch on the {} part of namespace {:?} of {}: a batch covers one scope \
+         of one namespace; finish it before touching another",
+        running.core.setup.scope.as_str(),
         running.core.setup.namespace,
         running.core.setup.pool.display()
     )
@@ -170,7 +171,12 @@ fn discard_inherited(slot: &mut Option<Running>) {
 pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Result<()> {
     let overlay = RUNNING.with_borrow_mut(|slot| {
         discard_inherited(slot);
-        let Some(running) = slot.as_mut().filter(|running| Arc::ptr_eq(&running.core, core)) else {
+        // A batch may have gone to another realm of its namespace; its holders know it still.
+        let is_it = |running: &Running| {
+            Arc::ptr_eq(&running.core, core)
+                || (holder.is_some() && running.place_of(holder).is_some())
+        };
+        let Some(running) = slot.as_mut().filter(|running| is_it(running)) else {
             fail!(
                 Busy,
                 "no batch on this namespace runs in this thread (or it was begun before a fork)"
@@ -186,16 +192,17 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
             return Ok(None);
         }
         let mut running = slot.take().expect("present");
-        Ok(Some((std::mem::take(&mut running.overlay), running.failed)))
+        let overlay = std::mem::take(&mut running.overlay);
+        Ok(Some((Arc::clone(&running.core), overlay, running.failed)))
     })?;
-    let Some((overlay, failed)) = overlay else { return Ok(()) };
+    let Some((core, overlay, failed)) = overlay else { return Ok(()) };
     let applied = match (failed, keep) {
         (false, _) => core.apply(&overlay),
         (true, false) => Ok(()),
         (true, true) => inner_failed(),
     };
     if failed || applied.is_err() {
-        overlay.give_back(core);
+        overlay.give_back(&core);
     }
     applied
 }
@@ -236,6 +243,22 @@ pub(crate) fn with<T>(
             Some(running) => other_realm(running),
             None => Ok(None),
         }
+    })
+}
+
+/// Gives a batch of this thread that has changed nothing yet to another realm; one that has is
+/// refused.
+pub(crate) fn hand_over(from: &Arc<Core>, to: &Arc<Core>) -> Result<()> {
+    RUNNING.with_borrow_mut(|slot| match slot {
+        Some(running) if Arc::ptr_eq(&running.core, from) => {
+            if running.overlay.changes_something() {
+                return other_realm(running);
+            }
+            running.core = Arc::clone(to);
+            running.overlay = Overlay::default();
+            Ok(())
+        }
+        _ => Ok(()),
     })
 }
 
@@ -280,6 +303,12 @@ impl Overlay {
         for reserved in self.adopted.iter().chain(&self.orphaned) {
             core.give_back(*reserved);
         }
+    }
+
+    /// Whether the list would change anything.
+    fn changes_something(&self) -> bool {
+        let changes = |layer: &Layer| layer.in_order().any(|row| row.change.is_some());
+        self.layers.iter().any(changes) || !self.adopted.is_empty() || !self.orphaned.is_empty()
     }
 
     /// Whether the list itself makes this row.

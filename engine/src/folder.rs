@@ -50,6 +50,14 @@ pub(crate) fn make_for_namespace(namespace: &Path, outer: &Path) -> Result<()> {
         give_to_group(outer, meta.gid())?;
         like(outer, namespace, meta.mode() & 0o7777)?;
     }
+    let published = outer.join(Scope::Published.as_str());
+    if made(&published)? {
+        let versions = namespace.join(Scope::Published.as_str());
+        let meta = fs::metadata(&versions)
+            .map_err(|e| Error::os(format!("looking at {}", versions.display()), &e))?;
+        give_to_group(&published, meta.gid())?;
+        like(&published, namespace, meta.mode() & 0o7777)?;
+    }
     if made(&private)? {
         like(&private, namespace, STICKY)?;
     }

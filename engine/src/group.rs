@@ -235,7 +235,7 @@ pub(crate) fn create(
     }
 }
 
-fn taken<T>(name: &str, member: Member) -> Result<T> {
+pub(crate) fn taken<T>(name: &str, member: Member) -> Result<T> {
     match member {
         Member::Group(_) => {
             fail!(Exists, "{name:?} exists, and is a group: delete it first, or use require_group")
@@ -321,7 +321,7 @@ fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
     }
 }
 
-fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
+pub(crate) fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;
     if rows.has_read_only()? && rows.has(Table::ReadOnly, &id_key(gid))? {
         protect::note(rows, Member::Group(gid), false)?;

@@ -11,6 +11,8 @@ mod attrs;
 mod batch;
 pub mod catalog;
 mod checksum;
+#[cfg(feature = "faults")]
+pub mod decode;
 pub mod dtype;
 pub mod error;
 mod extent;
@@ -28,12 +30,15 @@ mod object;
 mod pool;
 mod process;
 mod protect;
+mod published;
 pub mod query;
 mod realm;
+mod rewrite;
 mod rows;
 mod salvage;
 mod scope;
 mod session;
+mod transfer;
 mod turn;
 mod varint;
 mod verify;
@@ -46,6 +51,7 @@ pub use extent::{Allocation, Extent, View};
 pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
+pub use lease::LockMode;
 pub use namespace::{Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
@@ -53,7 +59,11 @@ pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,
     SegmentExplanation,
 };
-pub use realm::{CatalogUse, Found, Holders, LeaseInfo, Mode, Payload, ReaderInfo, Realm, Space};
+pub use realm::{
+    CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
+};
+pub use rewrite::{BackupReport, CompactReport};
 pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
+pub use transfer::Moved;
 pub use verify::Report;

@@ -7,6 +7,7 @@
 
 mod destroy;
 mod file;
+mod place;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +15,15 @@ use std::sync::Arc;
 
 use self::destroy::clear;
 pub(crate) use self::file::PoolFile;
-use self::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
+use self::file::{POOL_FILE, what_is_there};
+use self::place::{check_empty, ensure_folder, refuse_within};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
-use crate::folder::{sync_names, sync_names_above};
+use crate::folder::sync_names_above;
 use crate::media::filesystem::{self, FsKind, Mount};
 use crate::media::{Medium, devdax};
-use crate::namespace::{self, NamespaceInfo, NewNamespace, make_folder};
+use crate::namespace::{self, NamespaceInfo, NewNamespace};
 use crate::realm::{Mode, Realm, Setup};
 use crate::session::Session;
 use crate::turn::Turn;
@@ -97,6 +99,11 @@ impl Pool {
     ///
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
+        Self::make_at(path, |path| Self::build(path, options))
+    }
+
+    /// Makes a folder that is the caller's alone, for a pool that `build` makes; on error it goes.
+    pub(crate) fn make_at<T>(path: &Path, build: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         let path = &absolute(path)?;
         refuse_within(path)?;
         let (_turn, folder_made) = loop {
@@ -114,9 +121,9 @@ impl Pool {
             }
         };
         check_empty(path)?;
-        let made = Self::build(path, options).and_then(|pool| {
+        let made = build(path).and_then(|made| {
             sync_names_above(path)?;
-            Ok(pool)
+            Ok(made)
         });
         if made.is_err() {
             clear(path, folder_made);
@@ -146,19 +153,14 @@ impl Pool {
             incompatible: Vec::new(),
             read_only: Vec::new(),
         };
-        file.write(path, CREATING)?;
-        make_folder(&namespace::folder(path), 0o755)?;
+        file.begin(path)?;
         let default =
             NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
         namespace::create(path, &file, &default)?;
         for node in file.nodes() {
             devdax::claim(node, &file.label(), options.force)?;
         }
-        // What the pool's description leads to is on the medium first.
-        sync_names(path)?;
-        fs::rename(path.join(CREATING), path.join(POOL_FILE))
-            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
-        sync_names(path)?;
+        PoolFile::finish(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
             pool.realm(namespace::DEFAULT)?.prefault()?;
@@ -326,6 +328,11 @@ impl Pool {
         Ok(Realm::new(core, Arc::clone(&self.session)))
     }
 
+    /// Closes a published version that is outdated; views of it stay.
+    pub(crate) fn let_go(&self, realm: &Realm) {
+        self.session.let_go(realm.core());
+    }
+
     /// What opening a realm of the pool takes: its folder, its description, what it lies on.
     pub(crate) fn parts(&self) -> (&Path, &PoolFile, &Mount) {
         (&self.path, &self.file, &self.mount)
@@ -371,10 +378,16 @@ impl Pool {
         removed
     }
 
-    fn writable(&self) -> Result<()> {
+    /// Refuses where the session is closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
         if !self.is_open() {
             fail!(Argument, "the pool {} is closed: open it again", self.path.display());
         }
+        Ok(())
+    }
+
+    fn writable(&self) -> Result<()> {
+        self.check_open()?;
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,
@@ -447,76 +460,6 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         return Ok(real);
     }
     std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
-}
-
-/// Refuses a path in the folder of another pool, however deep and by whatever links.
-fn refuse_within(path: &Path) -> Result<()> {
-    let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
-        return Ok(()); // what is missing is told by who makes the folder
-    };
-    let markers = [POOL_FILE, CREATING, DESTROYING];
-    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
-    match above.ancestors().find(is_pool) {
-        None => Ok(()),
-        Some(pool) => fail!(
-            Argument,
-            "{} lies in the folder of the pool {}: choose a path outside of it",
-            path.display(),
-            pool.display()
-        ),
-    }
-}
-
-/// Makes the pool's folder if it is not there; returns whether it did.
-fn ensure_folder(path: &Path) -> Result<bool> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => return Ok(false),
-        Ok(_) if devdax::is_node(path) => fail!(
-            Exists,
-            "{} is a devdax node, which keeps no files: make the pool in a folder, and give it the \
-             node as a further device (--device)",
-            path.display()
-        ),
-        Ok(_) => fail!(Exists, "{} is a file: choose a path that does not exist", path.display()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
-    }
-    match make_folder(path, 0o755) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
-        Err(error) if error.kind() == Kind::NotFound => {
-            if path.parent().is_some_and(Path::is_dir) {
-                fail!(
-                    Unsupported,
-                    "the filesystem of {} lets nobody make a folder there: choose another place",
-                    path.display()
-                )
-            }
-            fail!(NotFound, "the folder above {} does not exist: make it first", path.display())
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a pool can be made in the folder; the caller has the turn.
-fn check_empty(path: &Path) -> Result<()> {
-    let _ = fs::remove_file(path.join(CREATING).with_extension("toml.new"));
-    let mut entries =
-        fs::read_dir(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
-    if entries.next().is_none() {
-        return Ok(());
-    }
-    if path.join(POOL_FILE).exists() {
-        fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());
-    }
-    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
-        return Err(what_is_there(path));
-    }
-    fail!(
-        Exists,
-        "{} is a folder with other files in it: choose a path that does not exist",
-        path.display()
-    )
 }
 
 fn new_uuid() -> Result<String> {

@@ -53,8 +53,10 @@ struct Item {
 
 /// Who follows a copy.
 pub trait Witness {
-    /// A member is about to be copied: whether to do it.
+    /// A member is about to be copied: whether to go on.
     fn begin(&mut self, place: u64, path: &str) -> bool;
+    /// Something of it is lost, or elsewhere.
+    fn lose(&mut self, loss: Loss);
     /// It goes on.
     fn pulse(&mut self);
 }
@@ -109,25 +111,19 @@ impl Salvage {
         all.fold(0, |sum: u64, saved| sum.saturating_add(of(saved)))
     }
 
-    /// Copies the members of a namespace from the one at `from` on; tells what was left out.
+    /// Copies the members of a namespace from the one at `from` on, until `witness` says no.
     ///
     /// An error is one of the target: what is damaged is a loss.
-    pub fn copy(
-        &self,
-        name: &str,
-        to: &Realm,
-        from: u64,
-        witness: &mut dyn Witness,
-    ) -> Result<Vec<Loss>> {
+    pub fn copy(&self, name: &str, to: &Realm, from: u64, witness: &mut dyn Witness) -> Result<()> {
         let Some((_, gathered, items)) = self.namespaces.iter().find(|(other, ..)| other == name)
         else {
             fail!(NotFound, "there is no namespace {name:?} in what is salvaged")
         };
-        let mut losses = Vec::new();
         for (place, item) in items.iter().enumerate().skip(from as usize) {
             if !witness.begin(place as u64, &item.path) {
-                continue;
+                return Ok(());
             }
+            let mut losses = Vec::new();
             let mut lose = |what: String| {
                 losses.push(Loss { namespace: name.to_owned(), path: item.path.clone(), what });
             };
@@ -146,8 +142,9 @@ impl Salvage {
                 }
                 Err(error) => lose(format!("left out: {}", error.message())),
             }
+            losses.into_iter().for_each(|loss| witness.lose(loss));
         }
-        Ok(losses)
+        Ok(())
     }
 }
 

@@ -84,9 +84,23 @@ impl Session {
             Ok(Some(cores.swap_remove(place)))
         })?;
         if let Some(core) = forgotten {
+            core.end_snapshots_of(self);
+            core.unlock_all_of(self);
             core.remove_session();
         }
         Ok(())
+    }
+
+    /// Lets go of a realm, if it has it.
+    pub(crate) fn let_go(&self, core: &Arc<Core>) {
+        let gone = between_forks(|| {
+            let mut cores = lock(&self.cores);
+            let place = cores.iter().position(|known| Arc::ptr_eq(known, core))?;
+            Some(cores.swap_remove(place))
+        });
+        if let Some(core) = gone {
+            core.remove_session();
+        }
     }
 
     /// Whether this thread runs a batch on one of the realms.
@@ -100,6 +114,8 @@ impl Session {
         self.open.store(false, Ordering::Release);
         let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
         for core in cores {
+            core.end_snapshots_of(self);
+            core.unlock_all_of(self);
             core.remove_session();
         }
     }

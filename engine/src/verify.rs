@@ -19,6 +19,8 @@
 mod catalog;
 mod index;
 mod meta;
+mod moves;
+mod nodes;
 mod pages;
 mod runs;
 mod space;
@@ -41,6 +43,8 @@ use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
+#[cfg(feature = "faults")]
+pub(crate) use nodes::decode as decode_page;
 pub(crate) use pages::Pages;
 pub(crate) use values::SpanFiles;
 use values::Sum;
@@ -111,6 +115,16 @@ impl Pool {
             for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
                 report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
             }
+            let published = namespace::realm_setup(
+                path,
+                &file,
+                mount.clone(),
+                &name,
+                crate::scope::Scope::Published,
+            );
+            if let Some(setup) = published.transpose() {
+                report.realm(format!("{name} (published)"), setup, pulse)?;
+            }
         }
         Ok(report)
     }
@@ -174,6 +188,9 @@ impl Report {
 
 /// Makes a sound realm fit for use again.
 fn readmit(core: &Core) -> Result<()> {
+    if core.setup.immutable {
+        return Ok(());
+    }
     let inside = core.enter()?;
     let alone = core.others_of(&inside)?.is_empty();
     let growth = inside.catalog().growth();
@@ -228,6 +245,7 @@ impl Walk<'_> {
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
         self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
+        self.moves(txn, &groups, &objects)?;
         self.read_only(txn, &groups, &objects)?;
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;

@@ -22,8 +22,8 @@ use std::process::{Command, Stdio};
 use common::{Fixture, Random, attach, bytes_of, contents, deadline, filled};
 use engram_engine::query::parse;
 use engram_engine::{
-    Class, CreateOptions, DType, Found, IndexSettings, Member, Mode, NewObject, Payload, Placement,
-    Pool, QueryOptions, Realm, Salvage, Value, Witness,
+    Class, CreateOptions, DType, Found, IndexSettings, Loss, Member, Mode, NewObject, Payload,
+    Placement, Pool, QueryOptions, Realm, Salvage, Value, Witness,
 };
 
 const PAGE: usize = 4096;
@@ -183,11 +183,14 @@ fn seen(path: &Path) -> String {
     said
 }
 
-struct Quiet;
+struct Noted(String);
 
-impl Witness for Quiet {
+impl Witness for Noted {
     fn begin(&mut self, _: u64, _: &str) -> bool {
         true
+    }
+    fn lose(&mut self, loss: Loss) {
+        let _ = writeln!(self.0, "lost {loss:?}");
     }
     fn pulse(&mut self) {}
 }
@@ -210,9 +213,9 @@ fn salvage(path: &Path) -> String {
             "default" => pool.realm("default").unwrap(),
             other => pool.create_namespace(other, 0o700, None, None).unwrap(),
         };
-        for loss in salvage.copy(&name, &realm, 0, &mut Quiet).unwrap() {
-            let _ = writeln!(said, "lost {loss:?}");
-        }
+        let mut noted = Noted(String::new());
+        salvage.copy(&name, &realm, 0, &mut noted).unwrap();
+        said += &noted.0;
         values(&name, &realm, &mut said);
     }
     pool.close();

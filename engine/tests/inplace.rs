@@ -67,6 +67,39 @@ fn what_one_process_writes_in_place_others_see_until_it_is_replaced() {
     });
 }
 
+/// Whoever reads a value sees it, wherever it goes meanwhile: out of its extent into its row.
+#[cfg(feature = "faults")]
+#[test]
+fn a_value_that_moves_while_it_is_read_is_read() {
+    alone("a_value_that_moves_while_it_is_read_is_read", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        let oid = realm.put(realm.root(), "a", &blob(), &[1; 5000], KEEP).unwrap();
+        let path = fixture.path.clone();
+        let other = fork(|line| {
+            let (_pool, realm) = attach(&path, Mode::ReadWrite);
+            line.expect(1);
+            let (_, generation) = realm.payload(oid).unwrap();
+            assert!(realm.replace_payload(oid, generation, &[2; 10]).unwrap());
+            line.say(2);
+        });
+        let (line, moved) = (std::sync::Mutex::new(other), std::sync::Once::new());
+        engram_engine::faults::on_step(move |step| {
+            if step == "view.sought" {
+                moved.call_once(|| {
+                    let other = line.lock().unwrap();
+                    other.line.say(1);
+                    other.line.expect(2);
+                });
+            }
+        });
+        match realm.payload(oid).unwrap().0 {
+            Payload::Inline(bytes) => assert_eq!(bytes, [2; 10]),
+            Payload::Extent(_) => panic!("it lies in its row"),
+        }
+    });
+}
+
 /// Adds one to a number in a value, by compare and swap, so often.
 fn count_up(realm: &Realm, path: &str, times: u64, line: &Line) {
     let oid = lookup(realm, path).unwrap();

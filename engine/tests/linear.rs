@@ -217,7 +217,9 @@ fn one_order_of_all_calls_explains_what_several_processes_have_seen() {
                 let events = heard(&peer.line, after.take(), || peer.signal(libc::SIGKILL));
                 history.extend(events);
             }
-            peers.iter_mut().for_each(|peer| drop(peer.wait()));
+            for peer in &mut peers {
+                peer.wait();
+            }
             history.sort_by_key(|event| event.began);
             assert!(is_linearizable(&history), "no order explains round {round}: {history:#?}");
         }

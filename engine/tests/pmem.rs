@@ -152,13 +152,13 @@ type Model = BTreeMap<String, (u64, u64)>;
 const WRITERS: u64 = 2;
 const NAMES: u64 = 12;
 /// Arrays in records, of a page or so, and larger than what passes the cache by.
-const SIZES: [usize; 4] = [16, 700, 20_000, 600_000];
+const SIZES: [usize; 4] = [16, 700, 20_000, 530_000];
 
 /// The words of version `version` of any array.
 fn words(version: u64) -> usize {
     let mut random = Random(version);
     // Most are small, so that many commits fit into a second.
-    SIZES[[0, 0, 1, 1, 1, 2, 2, 3][random.below(8) as usize]]
+    SIZES[[0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3][random.below(16) as usize]]
 }
 
 /// One step of a writer. Each is one commit; `realm` is `None` when the model alone takes it.

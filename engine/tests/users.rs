@@ -5,11 +5,14 @@ mod common;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use common::{Line, alone, check, churn, filled, fork, is_root, put, view};
-use engram_engine::{CreateOptions, Kind, Mode, Pool, Realm};
+use common::{KEEP, Line, alone, check, churn, filled, floats, fork, is_root, put, view};
+use engram_engine::{CreateOptions, Kind, Mode, Placement, Pool, Realm, Scope};
 
 const ALICE: u32 = 40_001;
 const BOB: u32 = 40_002;
+const CAROL: u32 = 40_003;
+const DAVE: u32 = 40_004;
+const ERIN: u32 = 40_005;
 const TEAM: u32 = 40_100;
 const MIB: usize = 1 << 20;
 
@@ -151,4 +154,120 @@ fn the_group_of_a_namespace_uses_it_like_its_owner() {
         })
         .finish();
     });
+}
+
+/// A private realm is its user's: the others of the group see nothing of it, by the engine or by its
+/// files; who shares nothing else keeps things in private all the same.
+#[test]
+fn a_private_realm_is_open_to_its_user_alone() {
+    let test = "a_private_realm_is_open_to_its_user_alone";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+        let own = Placement { scope: Some(Scope::Private), ..KEEP };
+        let keep = |tag: u64| {
+            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
+            let team = pool.namespace("team").unwrap();
+            let (new, data) = (floats(&[MIB as u64 / 8]), filled(tag, 1, MIB / 8));
+            team.put(team.root(), &format!("mine{tag}"), &new, &data, own).unwrap();
+            let names = team.list(team.root(), None, 9).unwrap();
+            (pool, names.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+        };
+        fork(|_| {
+            become_user(ALICE, TEAM);
+            let pool = Pool::create(&path, &options).unwrap();
+            let team = pool.create_namespace("team", 0o775, Some(TEAM), None).unwrap();
+            put(&team, "ours", &filled(0, 1, 100));
+            drop((team, pool));
+            assert_eq!(keep(1).1, ["mine1", "ours"]);
+        })
+        .finish();
+        fork(|_| {
+            become_user(BOB, TEAM);
+            assert_eq!(keep(2).1, ["mine2", "ours"]);
+            for folder in [path.join("ns/team/private"), spans(&path).join("private")] {
+                let alices = folder.join(ALICE.to_string());
+                let refused = std::fs::read_dir(&alices).unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+                assert!(std::fs::rename(&alices, folder.join("x")).is_err());
+                assert!(std::fs::remove_dir_all(&alices).is_err());
+            }
+            // What he puts in the place of somebody's realm keeps nobody from the rest.
+            std::fs::create_dir(path.join(format!("ns/team/private/{DAVE}"))).unwrap();
+            let refused = Pool::open(&path, Mode::ReadWrite, false)
+                .and_then(|pool| pool.remove_namespace("team"))
+                .unwrap_err();
+            assert_eq!(refused.kind(), Kind::Access, "{refused}");
+        })
+        .finish();
+        fork(|_| {
+            become_user(CAROL, CAROL);
+            let (pool, names) = keep(3);
+            assert_eq!(names, ["mine3"], "the shared realm is not hers to see");
+            assert_eq!(pool.realm("team").err().expect("a refusal").kind(), Kind::Access);
+            let team = pool.namespace("team").unwrap();
+            let shared = Placement { scope: Some(Scope::Shared), ..KEEP };
+            let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], shared).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Access, "{refused}");
+            let plain = team.put(team.root(), "y", &floats(&[1]), &[0; 8], KEEP).unwrap();
+            assert_eq!(team.object(plain).unwrap().scope, Scope::Private);
+            drop((team, pool));
+            let pool = Pool::open(&path, Mode::Read, false).unwrap();
+            let team = pool.namespace("team").unwrap();
+            assert_eq!(team.count(team.root()).unwrap(), 2);
+        })
+        .finish();
+        fork(|_| {
+            become_user(DAVE, DAVE);
+            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
+            let team = pool.namespace("team").unwrap();
+            assert_eq!(team.list(team.root(), None, 9).unwrap(), []);
+            let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], own).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Access, "{refused}");
+            assert!(refused.message().contains(&BOB.to_string()), "{refused}");
+            // Nor does a link lead the engine elsewhere.
+            let link = path.join(format!("ns/team/private/{ERIN}"));
+            std::os::unix::fs::symlink(path.join("ns"), &link).unwrap();
+        })
+        .finish();
+        fork(|_| {
+            become_user(ERIN, ERIN);
+            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
+            let team = pool.namespace("team").unwrap();
+            let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], own).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Access, "{refused}");
+            assert!(refused.message().contains("symbolic link"), "{refused}");
+        })
+        .finish();
+        // The owner verifies what is hers and says what is not; root verifies and removes all.
+        fork(|_| {
+            become_user(ALICE, TEAM);
+            let report = Pool::verify(&path).unwrap();
+            assert_eq!(report.problems, Vec::<String>::new());
+            assert_eq!((report.namespaces, report.objects), (2, 2));
+            let others = |user| format!("team (private of user {user})");
+            assert!(report.skipped.contains(&others(BOB)), "{:?}", report.skipped);
+            assert!(report.skipped.contains(&others(CAROL)), "{:?}", report.skipped);
+            assert_eq!(Pool::destroy(&path).unwrap_err().kind(), Kind::Access);
+        })
+        .finish();
+        let report = Pool::verify(&path).unwrap();
+        assert_eq!((report.problems, report.objects), (Vec::new(), 5));
+        Pool::destroy(&path).unwrap();
+        assert!(!path.exists());
+    });
+}
+
+/// What the namespace has on the pool's own device.
+fn spans(pool: &Path) -> std::path::PathBuf {
+    let uuid = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        (name.len() == 32).then_some(name)
+    };
+    let uuid = std::fs::read_dir(pool).unwrap().find_map(uuid).unwrap();
+    pool.join(uuid).join("team")
 }

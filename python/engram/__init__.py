@@ -27,6 +27,7 @@ from engram.errors import (
     BusyError,
     CorruptError,
     EngramError,
+    EngramWarning,
     ExistsError,
     FormatError,
     InvalidNameError,
@@ -41,10 +42,14 @@ from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
+from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.sharing import Moved
+from engram.snapshot import Snapshot
 from engram.tree import Tree
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -75,6 +80,7 @@ __all__ = [
     "CorruptError",
     "DeviceInfo",
     "EngramError",
+    "EngramWarning",
     "Entry",
     "ExistsError",
     "Explanation",
@@ -90,6 +96,9 @@ __all__ = [
     "IndexSettings",
     "IndexStats",
     "InvalidNameError",
+    "LeftOut",
+    "Lock",
+    "Moved",
     "Namespace",
     "NamespaceInfo",
     "Namespaces",
@@ -102,6 +111,8 @@ __all__ = [
     "QueryResult",
     "ReadOnlyError",
     "Report",
+    "SalvageReport",
+    "Snapshot",
     "Space",
     "Tree",
     "UnsupportedError",
@@ -114,6 +125,7 @@ __all__ = [
     "import_file",
     "import_files",
     "open",
+    "salvage",
     "under",
     "verify",
 ]

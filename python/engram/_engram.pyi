@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -8,17 +8,21 @@ from typing import Any, Literal, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from engram.scope import Scope
+
 __all__ = [
     "Allocation",
     "Batch",
     "DeviceInfo",
     "Explanation",
     "GroupInfo",
+    "Lock",
     "NamespaceInfo",
     "ObjectInfo",
     "Pool",
     "Query",
     "Realm",
+    "Salvage",
     "Space",
     "Standing",
     "View",
@@ -156,6 +160,10 @@ class Realm:
     def writable(self) -> bool: ...
     @property
     def is_open(self) -> bool: ...
+    @property
+    def is_snapshot(self) -> bool: ...
+    def snapshot(self, max_growth: int | None) -> Realm: ...
+    def end_snapshot(self) -> None: ...
     def same_pool(self, other: Realm) -> bool: ...
     def space(self) -> Space: ...
     def resize(self, size: int) -> None: ...
@@ -167,6 +175,20 @@ class Batch:
     def __exit__(
         self,
         kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class Lock:
+    def __new__(
+        cls, realm: Realm, is_group: bool, member: int, mode: str, timeout: float | None
+    ) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
         _error: BaseException | None,
         _trace: TracebackType | None,
         /,
@@ -239,6 +261,8 @@ class GroupInfo:
     @property
     def owner(self) -> int: ...
     @property
+    def scope(self) -> Scope: ...
+    @property
     def origin(self) -> bytes: ...
 
 @final
@@ -267,6 +291,8 @@ class ObjectInfo:
     def inline(self) -> bool: ...
     @property
     def index(self) -> _Mode: ...
+    @property
+    def scope(self) -> Scope: ...
     @property
     def origin(self) -> bytes: ...
 
@@ -313,6 +339,21 @@ def kinds() -> list[tuple[int, str, int, int]]: ...
 def destroy(path: _Path) -> None: ...
 def standing(path: _Path) -> Standing: ...
 def memory_limits() -> list[tuple[Path, int, int]]: ...
+@final
+class Salvage:
+    def __new__(cls, path: _Path) -> Salvage: ...
+    def namespaces(self) -> list[tuple[str, int]]: ...
+    def losses(self) -> list[tuple[str, str, str]]: ...
+    def nbytes(self) -> int: ...
+    def copy(
+        self,
+        namespace: str,
+        target: Pool,
+        start: int,
+        begin: Callable[[int, str], None],
+        lose: Callable[[str, str, str], None],
+    ) -> None: ...
+
 def verify(path: _Path) -> tuple[list[str], list[tuple[str, int]], list[str]]: ...
 def find(realm: Realm, parent: int, path: str) -> _Found | None: ...
 def contains(realm: Realm, parent: int, path: str) -> bool: ...
@@ -322,7 +363,13 @@ def members(
 ) -> tuple[list[tuple[str, _Found]], str | None]: ...
 def count(realm: Realm, group: int) -> int: ...
 def create_group(
-    realm: Realm, parent: int, path: str, attrs: _Attrs, origin: bytes, exist_ok: bool
+    realm: Realm,
+    parent: int,
+    path: str,
+    attrs: _Attrs,
+    origin: bytes,
+    exist_ok: bool,
+    scope: str | None = None,
 ) -> int: ...
 def set_origin(realm: Realm, group: int, origin: bytes) -> None: ...
 def group_info(realm: Realm, group: int) -> GroupInfo: ...
@@ -331,6 +378,12 @@ def is_read_only(realm: Realm, is_group: bool, member: int) -> bool: ...
 def set_read_only(realm: Realm, is_group: bool, member: int, on: bool) -> None: ...
 def delete(realm: Realm, parent: int, path: str) -> None: ...
 def rename(realm: Realm, parent: int, old: str, new: str) -> None: ...
+def transfer(
+    realm: Realm, group: int, path: str, sources: list[str], target: str
+) -> tuple[int, int, int]: ...
+def transfer_all(
+    realm: Realm, oids: _Oids, sources: list[str], target: str
+) -> tuple[int, int, int]: ...
 def put_array(
     realm: Realm,
     parent: int,
@@ -344,6 +397,7 @@ def put_array(
     device: _Device,
     index: _Index,
     read_only: bool,
+    scope: str | None,
     origin: bytes,
 ) -> tuple[int, np.dtype[Any], tuple[int, ...]]: ...
 def allocate(
@@ -358,6 +412,7 @@ def allocate(
     device: _Device,
     index: _Index,
     read_only: bool,
+    scope: str | None,
     origin: bytes,
 ) -> Allocation: ...
 def allocate_text(
@@ -395,6 +450,7 @@ def put_blob(
     device: _Device,
     index: _Index,
     read_only: bool,
+    scope: str | None,
     origin: bytes,
 ) -> tuple[int, int]: ...
 def read_blob(realm: Realm, oid: int, start: int = 0, stop: int | None = None) -> bytes: ...

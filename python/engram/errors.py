@@ -89,6 +89,10 @@ class UnsupportedError(EngramError, OSError):
     """A filesystem or environment that cannot carry a pool."""
 
 
+class EngramWarning(UserWarning):
+    """Something that goes on, and will cost: a snapshot that keeps much of a catalog from reuse."""
+
+
 for _, _name, _exit_code, _errno in kinds():
     _class = globals()[_name]
     _class.exit_code = _exit_code
@@ -100,6 +104,7 @@ __all__ = [
     "BusyError",
     "CorruptError",
     "EngramError",
+    "EngramWarning",
     "ExistsError",
     "FormatError",
     "InvalidNameError",

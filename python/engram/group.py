@@ -23,13 +23,16 @@ from engram.blob import Blob
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
+from engram.members import Items, Values
 from engram.query import Asked, Consistency, QueryResult, ask
+from engram.sharing import Sharing
 from engram.tree import Tree
 
 if TYPE_CHECKING:
     from engram._engram import Realm
     from engram.expression import Expression, Field
     from engram.index import IndexMode
+    from engram.scope import Scope
 
     ShapeLike = int | Sequence[int]
 
@@ -42,7 +45,7 @@ _FEW = 16
 """As many names are looked at for the message of a missing one, however many there are."""
 
 
-class Group(Handle, MutableMapping[str, Any]):
+class Group(Sharing, Handle, MutableMapping[str, Any]):
     """A group: a mapping of names to members (groups, arrays, blobs), in byte order of the names.
 
     Where a member is named, a path may stand, such as "run-17/T"; a leading slash begins at the
@@ -102,11 +105,11 @@ class Group(Handle, MutableMapping[str, Any]):
 
     def items(self) -> ItemsView[str, Any]:
         """Names and members, read a page at a time."""
-        return _Items(self)
+        return Items(self)
 
     def values(self) -> ValuesView[Any]:
         """Members in byte order of their names, read a page at a time."""
-        return _Values(self)
+        return Values(self)
 
     def visititems(self, visit: Callable[[str, Any], T | None]) -> T | None:
         """Call `visit(path, member)` for all that is below, until a call returns something.
@@ -144,6 +147,7 @@ class Group(Handle, MutableMapping[str, Any]):
         *,
         attrs: Mapping[str, Any] | None = None,
         read_only: bool = False,
+        scope: "Scope | None" = None,
         _origin: bytes = b"",
         **index: Unpack[IndexSettings],
     ) -> "Group":
@@ -151,7 +155,8 @@ class Group(Handle, MutableMapping[str, Any]):
 
         `index="async"`, `attributes_per_group=8` and what else `IndexSettings` has say how objects
         in it are indexed; `set_index` changes that later. With `read_only`, nothing is made in it
-        until that is taken back (`Group.read_only`).
+        until that is taken back (`Group.read_only`). `scope` is as for `create_array`; what is made
+        in the group has its scope.
 
         Raises
         ------
@@ -162,21 +167,23 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         settings = check_settings(index)
+        asked = (self._realm, self._id, name, attrs, _origin, False, scope)
         if not settings and not read_only:
-            gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
-            return Group(self._realm, gid)
+            return Group(self._realm, _engram.create_group(*asked))
         with Batch(self._realm):
-            gid = _engram.create_group(self._realm, self._id, name, attrs, _origin, False)
+            gid = _engram.create_group(*asked)
             if settings:
                 _engram.set_index_settings(self._realm, gid, settings)
             if read_only:
                 _engram.set_read_only(self._realm, True, gid, True)
         return Group(self._realm, gid)
 
-    def require_group(self, name: str, **index: Unpack[IndexSettings]) -> "Group":
+    def require_group(
+        self, name: str, *, scope: "Scope | None" = None, **index: Unpack[IndexSettings]
+    ) -> "Group":
         """Give the group at `name`, created if it is not there.
 
-        `index` is as for `create_group`, for a group that is made; one that is there keeps its own
+        `scope` and `index` are as for `create_group`, for a group that is made; one that is there keeps its own
         settings.
 
         Raises
@@ -189,13 +196,12 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         if index and name not in self:
             try:
-                return self.create_group(name, **index)
+                return self.create_group(name, scope=scope, **index)
             except ExistsError:  # made by another meanwhile
                 pass
         check_settings(index)
-        return Group(
-            self._realm, _engram.create_group(self._realm, self._id, name, None, b"", True)
-        )
+        asked = (self._realm, self._id, name, None, b"", True, scope)
+        return Group(self._realm, _engram.create_group(*asked))
 
     def create_array(
         self,
@@ -210,6 +216,7 @@ class Group(Handle, MutableMapping[str, Any]):
         device: int | str | PathLike[str] | None = None,
         index: "IndexMode | None" = None,
         read_only: bool = False,
+        scope: "Scope | None" = None,
         _origin: bytes = b"",
     ) -> Array:
         """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
@@ -220,7 +227,9 @@ class Group(Handle, MutableMapping[str, Any]):
         With `overwrite`, an object of that name is replaced, at once for all. `device` is the path
         or index of a device of the pool. `index` says when queries find it by its attributes:
         "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given. With
-        `read_only`, changes of it are refused from the beginning (`Array.read_only`).
+        `read_only`, changes of it are refused from the beginning (`Array.read_only`). `scope` says
+        who sees it: "private" the user alone, "shared" all who share the namespace; who sees its
+        group, if it is not given.
 
         Raises
         ------
@@ -246,6 +255,7 @@ class Group(Handle, MutableMapping[str, Any]):
             device,
             index,
             read_only,
+            scope,
             _origin,
         )
         return Array(realm, oid, dtype, shape)
@@ -262,6 +272,7 @@ class Group(Handle, MutableMapping[str, Any]):
         device: int | str | PathLike[str] | None = None,
         index: "IndexMode | None" = None,
         read_only: bool = False,
+        scope: "Scope | None" = None,
         _origin: bytes = b"",
     ) -> Allocation:
         """Reserve space for an array, to be filled in place by a with-block.
@@ -294,6 +305,7 @@ class Group(Handle, MutableMapping[str, Any]):
                 device,
                 index,
                 read_only,
+                scope,
                 _origin,
             )
         )
@@ -348,6 +360,7 @@ class Group(Handle, MutableMapping[str, Any]):
         device: int | str | PathLike[str] | None = None,
         index: "IndexMode | None" = None,
         read_only: bool = False,
+        scope: "Scope | None" = None,
         _origin: bytes = b"",
     ) -> Blob:
         """Create a blob of bytes.
@@ -360,7 +373,7 @@ class Group(Handle, MutableMapping[str, Any]):
         """
         realm = self._realm
         oid, nbytes = _engram.put_blob(
-            realm, self._id, name, data, attrs, overwrite, device, index, read_only, _origin
+            realm, self._id, name, data, attrs, overwrite, device, index, read_only, scope, _origin
         )
         return Blob(realm, oid, None, (nbytes,))
 
@@ -379,7 +392,7 @@ class Group(Handle, MutableMapping[str, Any]):
                 f"{path!r} cannot be a second name of a group: move it with move(old, new)"
             )
         else:
-            realm, place = self._realm, (True, None, None, False)
+            realm, place = self._realm, (True, None, None, False, None)
             _engram.put_array(realm, self._id, path, value, None, None, None, None, *place, b"")
 
     def setdefault(self, path: str, default: Any = None) -> Any:
@@ -410,8 +423,6 @@ class Group(Handle, MutableMapping[str, Any]):
 
         """
         _engram.rename(self._realm, self._id, old, new)
-
-    # Finding
 
     def query(
         self,
@@ -576,25 +587,7 @@ class Group(Handle, MutableMapping[str, Any]):
 
 def _put_blob(group: Group, path: str, data: Any) -> None:
     """Put a blob, replacing what was there."""
-    _engram.put_blob(group._realm, group._id, path, data, None, True, None, None, False, b"")
-
-
-class _Items(ItemsView[str, Any]):
-    """Items, read in pages."""
-
-    _mapping: Group
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return self._mapping._members()
-
-
-class _Values(ValuesView[Any]):
-    """Values, read in pages."""
-
-    _mapping: Group
-
-    def __iter__(self) -> Iterator[Any]:
-        return (member for _, member in self._mapping._members())
+    _engram.put_blob(group._realm, group._id, path, data, None, True, None, None, False, None, b"")
 
 
 makers[0] = Group

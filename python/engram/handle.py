@@ -6,16 +6,18 @@ answers `NotFoundError` when that object is deleted or replaced; the pool's clos
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from engram import _engram, owners
 from engram.attrs import Attributes
-from engram.errors import EngramError
+from engram.errors import ArgumentError, EngramError
+from engram.lock import Lock
 from engram.plain import printable
 
 if TYPE_CHECKING:
     from engram._engram import GroupInfo, ObjectInfo, Realm, _Found
     from engram.group import Group
+    from engram.scope import Scope
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -93,6 +95,13 @@ class Handle:
         return _EPOCH + timedelta(microseconds=self._info().modified // 1000)
 
     @property
+    def scope(self) -> "Scope":
+        """Who sees it: "private" its user alone, "shared" all who share the namespace, "published"
+        all who may enter it.
+        """
+        return self._info().scope
+
+    @property
     def read_only(self) -> bool:
         """Whether changes of it are refused: a hint against mistakes, which can be set and unset.
 
@@ -115,6 +124,31 @@ class Handle:
     def _origin(self) -> bytes:
         """What an import kept beside it: JSON, or nothing."""
         return self._info().origin
+
+    def lock(self, mode: 'Literal["r", "w"]' = "w", *, timeout: float | None = None) -> Lock:
+        """Lock it for a with-block, against others that lock it: threads and processes.
+
+        ::
+
+            with pool["counters"].lock("w", timeout=5):
+                pool["counters"][0] += 1
+
+        "w" excludes all others, "r" those who ask for "w". Nobody else is kept out: a lock binds
+        those who ask for one. The kernel drops it with the process, however that ends. `timeout`
+        is in seconds; None waits for ever, until Ctrl-C.
+
+        Raises
+        ------
+        BusyError
+            If it could not be had in time; the message names who has it. Also for "w" inside this
+            thread's own "r".
+        NotFoundError
+            If it is gone, or went while one waited.
+        ReadOnlyError
+            For "w", if the pool was opened with mode "r".
+
+        """
+        return Lock(self._realm, self._is_group, self._id, mode, timeout)
 
     def _info(self) -> "GroupInfo | ObjectInfo":
         if self._is_group:
@@ -144,6 +178,11 @@ class Handle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         realm = self._realm
+        if realm.is_snapshot:
+            raise ArgumentError(
+                f"{self.path!r} is of a snapshot, which is of this process alone and cannot be "
+                "pickled: pickle it as it is in the pool"
+            )
         mode = "r+" if realm.writable else "r"
         return unpickle, (str(realm.pool_path), mode, realm.namespace, self._kind, self._id)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from engram._engram import NamespaceInfo, Realm, Space
+    from engram.snapshot import Snapshot
 
 
 class Namespace(Group):
@@ -68,6 +69,29 @@ class Namespace(Group):
     def batch(self) -> Batch:
         """Begin a with-block of operations that happen all at once, or not at all."""
         return Batch(self._realm)
+
+    def snapshot(self, *, max_growth: "str | SupportsIndex | None" = None) -> "Snapshot":
+        """Give the namespace as it is now, to be looked at for longer: a with-block.
+
+        ::
+
+            with pool.snapshot() as then:
+                total = sum(then[name][...].sum() for name in then)
+
+        All that is found through it is of one commit. `max_growth` bounds, in bytes, how much of
+        the catalog it may keep from reuse while others write, before it is given up (default:
+        256 MiB, or four times the catalog).
+
+        Raises
+        ------
+        BusyError
+            Inside a batch.
+
+        """
+        from engram.snapshot import Snapshot  # noqa: PLC0415 - it is a namespace itself
+
+        bound = None if max_growth is None else size.parse(max_growth)
+        return Snapshot(self._realm.snapshot(bound))
 
     def drain_index(self, most: int | None = None) -> int:
         """Index what waits in the queue of async indexing, at most so many; give how many it were.

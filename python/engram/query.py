@@ -17,6 +17,7 @@ from engram.explanation import Explanation
 from engram.expression import Expression, Field
 from engram.handle import make
 from engram.plain import printable
+from engram.sharing import Moved, move_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -252,6 +253,22 @@ class QueryResult:
         from engram.table import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
 
         return arrow_of(self._realm, self.oids(), columns)
+
+    def share(self) -> Moved:
+        """Share those of the objects that are private, all or nothing (see `Group.share`)."""
+        return move_all(self._realm, self.oids(), "share")
+
+    def unshare(self) -> Moved:
+        """Make those of the objects private that are shared, all or nothing."""
+        return move_all(self._realm, self.oids(), "unshare")
+
+    def publish(self) -> Moved:
+        """Publish those of the objects that are not yet, all or nothing."""
+        return move_all(self._realm, self.oids(), "publish")
+
+    def unpublish(self) -> Moved:
+        """Withdraw those of the objects that are published: they are shared again."""
+        return move_all(self._realm, self.oids(), "unpublish")
 
     def explain(self) -> Explanation:
         """Tell how the query is answered: what of the index is read, by whom, and why.

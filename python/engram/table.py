@@ -136,7 +136,7 @@ _BUILTIN: dict[str, Callable[["ObjectInfo", str], Any]] = {
     "ndim": lambda info, _: len(info.shape),
     "size": lambda info, _: int(np.prod(info.shape, dtype=object)),
     "nbytes": lambda info, _: info.nbytes,
-    "scope": lambda _, __: "shared",
+    "scope": lambda info, _: info.scope,
     "created": lambda info, _: info.created,
     "modified": lambda info, _: info.modified,
 }

@@ -6,12 +6,9 @@ and why the child's death is a finding, not a crash.
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass, field
 
-from engram import errors
+from engram import _child, errors
 from engram.errors import CorruptError, EngramError
 from engram.paths import absolute as absolute_path
 
@@ -24,8 +21,9 @@ class Report:
     """The pool's."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    """What was walked: namespaces, groups, objects, attributes, extents; and, in bytes, used, free,
-    pending and arena."""
+    """What was walked: namespaces, groups, objects, attributes, extents; values that have a checksum
+    (and were compared with it), and those that have none though the pool keeps some; and, in bytes,
+    checked_bytes, used, free, pending and arena."""
 
     problems: list[str] = field(default_factory=list)
     """What is wrong, in sentences."""
@@ -46,7 +44,7 @@ class Report:
 def verify(path: str | os.PathLike[str]) -> Report:
     """Walk a pool: every row decodes, no extents overlap, nothing is lost, names and parents agree.
 
-    A child process does it; if it dies, that is a problem of the report, not of this process.
+    In a pool with checksums every record and value is compared with its own. A child process does it; if it dies, that is a problem of the report, not of this process.
 
     Raises
     ------
@@ -57,23 +55,17 @@ def verify(path: str | os.PathLike[str]) -> Report:
 
     """
     absolute = str(absolute_path(path))
-    child = subprocess.run(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-m", "engram._verify", absolute],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
+    child = _child.run("_verify", absolute)
+    if child.death is not None:
         problem = (
-            f"reading the catalog of {absolute} killed the reader ({name}): a page of it is "
-            "damaged; copy what you can out of it, or restore it"
+            f"who read the catalog of {absolute} {child.death}: a page of it is damaged; copy what "
+            "is sound out of it (`engram export --salvage`), or restore it"
         )
         return Report(absolute, problems=[problem])
     try:
-        found = json.loads(child.stdout)
+        found = json.loads(child.said)
     except ValueError:
-        said = child.stderr.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
+        said = child.told.splitlines()[-1:] or [f"exit code {child.code}"]
         raise CorruptError(f"verifying {absolute} broke off: {said[0]}") from None
     if found.get("error") == "CorruptError":
         return Report(absolute, problems=[found["message"]])

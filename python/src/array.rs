@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::{Result, argument, corrupt};
-use crate::realm::Realm;
+use crate::realm::{Realm, scope_of};
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
 use crate::{dtype, index, strings};
@@ -53,7 +53,7 @@ impl Request<'_, '_> {
 /// Creates an array of `data`; of zeros where `data` is None. Returns its OID, dtype and shape.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, data, shape, dtype, attrs, dims, overwrite, device,
-                    index, read_only, origin))]
+                    index, read_only, scope, origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn put_array<'py>(
     py: Python<'py>,
@@ -69,9 +69,14 @@ pub fn put_array<'py>(
     device: Option<&Bound<'py, PyAny>>,
     index: Option<&Bound<'py, PyAny>>,
     read_only: bool,
+    scope: Option<&str>,
     origin: &[u8],
 ) -> Result<Made<'py>> {
-    let place = Placement { read_only, ..realm.placement(overwrite, device, index)? };
+    let place = Placement {
+        read_only,
+        scope: scope_of(scope)?,
+        ..realm.placement(overwrite, device, index)?
+    };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let shape = shape.map(value::shape_of).transpose()?;
@@ -158,7 +163,7 @@ fn reserve(
 }
 
 impl Request<'_, '_> {
-    fn target(&self) -> (&engram_engine::Realm, u64, &str, Placement) {
+    fn target(&self) -> (&engram_engine::Namespace, u64, &str, Placement) {
         (self.realm.engine(), self.parent, self.path, self.place)
     }
 }
@@ -251,7 +256,7 @@ impl Allocation {
 /// Reserves space for an array, to be filled in place and then published.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, shape, dtype, attrs, dims, overwrite, device, index,
-                    read_only, origin))]
+                    read_only, scope, origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn allocate<'py>(
     py: Python<'py>,
@@ -266,9 +271,14 @@ pub fn allocate<'py>(
     device: Option<&Bound<'py, PyAny>>,
     index: Option<&Bound<'py, PyAny>>,
     read_only: bool,
+    scope: Option<&str>,
     origin: &[u8],
 ) -> Result<Allocation> {
-    let place = Placement { read_only, ..realm.placement(overwrite, device, index)? };
+    let place = Placement {
+        read_only,
+        scope: scope_of(scope)?,
+        ..realm.placement(overwrite, device, index)?
+    };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
@@ -361,6 +371,8 @@ pub struct ObjectInfo {
     inline: bool,
     /// When it is indexed: `"sync"`, `"async"` or `"none"`.
     index: &'static str,
+    /// Who sees it: `"private"`, `"shared"` or `"published"`.
+    scope: &'static str,
     /// What an import kept beside it: JSON, or nothing.
     origin: Vec<u8>,
 }
@@ -387,6 +399,7 @@ impl ObjectInfo {
             nbytes: info.nbytes,
             inline: info.inline,
             index: index::mode_name(info.index),
+            scope: info.scope.as_str(),
             origin: info.origin,
         })
     }

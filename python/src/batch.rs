@@ -21,7 +21,7 @@ use crate::realm::Realm;
 /// a coroutine waiting inside the block.
 #[pyclass(frozen, module = "engram")]
 pub struct Batch {
-    realm: engram_engine::Realm,
+    realm: engram_engine::Namespace,
     /// Those that were begun and not ended, innermost last.
     begun: Mutex<Vec<engram_engine::Batch>>,
 }

@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::error::{Result, argument, corrupt, refused};
-use crate::realm::Realm;
+use crate::realm::{Realm, scope_of};
 use crate::value::{self, Name};
 use crate::view;
 
 /// Creates a blob of any object that exports contiguous bytes. Returns its OID and size.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, data, attrs, overwrite, device, index, read_only,
-                    origin))]
+                    scope, origin))]
 #[allow(clippy::too_many_arguments)] // one crossing for one blob
 pub fn put_blob(
     py: Python<'_>,
@@ -27,9 +27,14 @@ pub fn put_blob(
     device: Option<&Bound<'_, PyAny>>,
     index: Option<&Bound<'_, PyAny>>,
     read_only: bool,
+    scope: Option<&str>,
     origin: &[u8],
 ) -> Result<(Oid, usize)> {
-    let place = Placement { read_only, ..realm.placement(overwrite, device, index)? };
+    let place = Placement {
+        read_only,
+        scope: scope_of(scope)?,
+        ..realm.placement(overwrite, device, index)?
+    };
     let attrs = value::attributes_of(attrs)?;
     let buffer;
     let bytes = if let Ok(bytes) = data.cast::<PyBytes>() {

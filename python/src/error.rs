@@ -89,6 +89,20 @@ pub fn refused(py: Python<'_>, what: &str, error: PyErr) -> Failure {
     Failure::Python(error)
 }
 
+/// Warns the program, in the name of who called the package. A warning that is made an error has
+/// nobody to go to here, and is printed.
+pub fn warn(py: Python<'_>, texts: &[String]) {
+    for text in texts {
+        let warned = class(py, "EngramWarning").and_then(|category| {
+            let text = std::ffi::CString::new(text.as_str())?;
+            PyErr::warn(py, category.as_any(), &text, 2)
+        });
+        if let Err(error) = warned {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
 /// The engine's table of kinds: (number, class name, exit code, errno), in the order of numbers.
 #[pyfunction]
 pub fn kinds() -> Vec<(u8, &'static str, u8, i32)> {

@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 
 use crate::dtype;
 use crate::error::Result;
-use crate::realm::Realm;
+use crate::realm::{Realm, scope_of};
 use crate::value::{self, Name};
 
 /// What a handle is made of: 0 and a GID for a group; 1, an OID, dtype and shape for an array; 2,
@@ -90,6 +90,7 @@ pub fn count(realm: &Realm, group: Gid) -> Result<u64> {
 
 /// Creates a group, and the groups above it; the GID.
 #[pyfunction]
+#[pyo3(signature = (realm, parent, path, attrs, origin, exist_ok, scope = None))]
 pub fn create_group(
     py: Python<'_>,
     realm: &Realm,
@@ -98,10 +99,12 @@ pub fn create_group(
     attrs: Option<&Bound<'_, PyAny>>,
     origin: &[u8],
     exist_ok: bool,
+    scope: Option<&str>,
 ) -> Result<Gid> {
+    let scope = scope_of(scope)?;
     let attrs = value::attributes_of(attrs)?;
     let engine = realm.engine();
-    Ok(py.detach(|| engine.create_group(parent, path.0, &attrs, origin, exist_ok))?)
+    Ok(py.detach(|| engine.create_group(parent, path.0, &attrs, origin, exist_ok, scope))?)
 }
 
 /// Replaces what an import keeps beside a group.
@@ -125,6 +128,8 @@ pub struct GroupInfo {
     modified: i64,
     /// The uid of who made it.
     owner: u32,
+    /// Who sees it: `"private"`, `"shared"` or `"published"`.
+    scope: &'static str,
     /// What an import kept beside it: JSON, or nothing.
     origin: Vec<u8>,
 }
@@ -139,6 +144,7 @@ pub fn group_info(realm: &Realm, group: Gid) -> Result<GroupInfo> {
         created: info.created,
         modified: info.modified,
         owner: info.owner,
+        scope: info.scope.as_str(),
         origin: info.origin,
     })
 }

@@ -15,10 +15,13 @@ mod error;
 mod explanation;
 mod group;
 mod index;
+mod lock;
 mod machine;
 mod pool;
 mod query;
 mod realm;
+mod salvage;
+mod sharing;
 mod strings;
 mod value;
 mod view;
@@ -54,6 +57,8 @@ mod _engram {
         drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,
     };
     #[pymodule_export]
+    use crate::lock::Lock;
+    #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
@@ -61,6 +66,10 @@ mod _engram {
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]
     use crate::realm::{Realm, Space};
+    #[pymodule_export]
+    use crate::salvage::Salvage;
+    #[pymodule_export]
+    use crate::sharing::{transfer, transfer_all};
     #[pymodule_export]
     use crate::view::View;
 }

@@ -1,6 +1,9 @@
 //! Pools: creating, opening, closing, destroying; devices and namespaces.
 
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use engram_engine::{CreateOptions, Durability, Mode};
 use pyo3::prelude::*;
@@ -173,9 +176,9 @@ impl Pool {
         Ok(py.detach(move || self.engine.add_device(&path, force))?)
     }
 
-    /// The shared realm of a namespace.
+    /// A namespace, as this user sees it.
     fn realm(&self, py: Python<'_>, namespace: Name<'_>) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.realm(namespace.0))?;
+        let realm = py.detach(|| self.engine.namespace(namespace.0))?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -188,7 +191,10 @@ impl Pool {
         group: Option<u32>,
         size: Option<u64>,
     ) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.create_namespace(name.0, mode, group, size))?;
+        let realm = py.detach(|| {
+            self.engine.create_namespace(name.0, mode, group, size)?;
+            self.engine.namespace(name.0)
+        })?;
         Ok(Realm::new(self.engine.clone(), realm))
     }
 
@@ -212,6 +218,11 @@ impl Pool {
 }
 
 impl Pool {
+    /// The engine's.
+    pub fn engine(&self) -> &engram_engine::Pool {
+        &self.engine
+    }
+
     fn check_open(&self) -> Result<()> {
         if self.engine.is_open() {
             return Ok(());
@@ -223,11 +234,23 @@ impl Pool {
 /// What a walk found: problems, counts of what was walked, namespaces not to be opened.
 type Walked = (Vec<String>, Vec<(&'static str, u64)>, Vec<String>);
 
+/// Says on stderr, once a second, that work goes on: whoever waits for this process sees it.
+pub fn pulse() {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+        *last = Some(Instant::now());
+        // Nobody who listens has gone is no reason to stop.
+        let _ = std::io::stderr().write_all(b".");
+    }
+}
+
 /// Walks a pool; a damaged catalog may kill the process. Returns what it found.
 #[pyfunction]
 pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
-    let report =
-        py.detach(move || engram_engine::Pool::verify(&path)).map_err(|e| of_pool(py, e))?;
+    let report = py
+        .detach(move || engram_engine::Pool::verify_with(&path, &mut pulse))
+        .map_err(|e| of_pool(py, e))?;
     let counts = vec![
         ("namespaces", report.namespaces),
         ("groups", report.groups),

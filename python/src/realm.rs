@@ -2,29 +2,33 @@
 
 use std::path::PathBuf;
 
-use engram_engine::{Mode, Placement};
+use engram_engine::{Mode, Placement, Scope};
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument};
 use crate::index;
 
-/// A namespace's shared realm, through one opening of its pool.
+/// A namespace, as its user sees it, through one opening of its pool.
 #[pyclass(frozen, module = "engram._engram")]
 pub struct Realm {
     pool: engram_engine::Pool,
-    engine: engram_engine::Realm,
+    engine: engram_engine::Namespace,
     root: u64,
 }
 
 impl Realm {
     /// The realm of this opening.
-    pub fn new(pool: engram_engine::Pool, engine: engram_engine::Realm) -> Self {
+    pub fn new(pool: engram_engine::Pool, engine: engram_engine::Namespace) -> Self {
         let root = engine.root();
         Realm { pool, engine, root }
     }
 
-    /// The engine's realm.
-    pub fn engine(&self) -> &engram_engine::Realm {
+    /// The engine's view of it. What the program should be told is told first, as warnings.
+    pub fn engine(&self) -> &engram_engine::Namespace {
+        let notices = self.engine.take_notices();
+        if !notices.is_empty() {
+            Python::attach(|py| crate::error::warn(py, &notices));
+        }
         &self.engine
     }
 
@@ -67,6 +71,18 @@ impl Realm {
             )));
         };
         Ok(Some(found.index))
+    }
+}
+
+/// Who sees what is made, from Python: "private" or "shared"; None where its group says it.
+pub fn scope_of(scope: Option<&str>) -> Result<Option<Scope>> {
+    let Some(text) = scope else { return Ok(None) };
+    match Scope::parse(text) {
+        Some(scope) => Ok(Some(scope)),
+        None => Err(argument(format!(
+            "scope {text:?} is unknown: use \"private\" or \"shared\" (and publish what is \
+             finished)"
+        ))),
     }
 }
 
@@ -141,6 +157,23 @@ impl Realm {
     #[getter]
     fn is_open(&self) -> bool {
         self.engine.is_open()
+    }
+
+    /// Whether this is of a snapshot.
+    #[getter]
+    fn is_snapshot(&self) -> bool {
+        self.engine.is_snapshot()
+    }
+
+    /// The realm as the newest commit has left it.
+    fn snapshot(&self, py: Python<'_>, max_growth: Option<u64>) -> Result<Realm> {
+        let held = py.detach(|| self.engine.snapshot(max_growth))?;
+        Ok(Realm::new(self.pool.clone(), held))
+    }
+
+    /// Ends the snapshot that this is of.
+    fn end_snapshot(&self, py: Python<'_>) {
+        py.detach(|| self.engine.end_snapshot());
     }
 
     /// Whether the other realm is of the same pool.

@@ -3,12 +3,15 @@
 //! Nothing is copied and nothing becomes a guard. What the batch has merely read does not count:
 //! below its own changes, all that a query sees is of the one snapshot.
 
+use std::borrow::Cow;
+
 use super::Overlay;
 use super::layer::Change;
 use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::fail;
 use crate::id::Oid;
+use crate::rows::{Row, Rows};
 
 /// The id that a row is of, and the row; none where it is removed.
 type ChangedRow<'a> = (Oid, Option<&'a [u8]>);
@@ -45,6 +48,27 @@ impl<'a> Peek<'a> {
         }
     }
 
+    /// Runs `each` on every row of a table, those that the batch sets among them.
+    pub(crate) fn each(
+        &self,
+        table: Table,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut cursor = self.txn.seek(table, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            if self.over.and_then(|over| over.layers[table as usize].change(key)).is_none() {
+                each(key, row)?;
+            }
+        }
+        let Some(over) = self.over else { return Ok(()) };
+        for row in over.layers[table as usize].in_order() {
+            if let Some(Change::Put(value)) = row.change {
+                each(row.key, value)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The rows of a table, keyed by ids, that the batch changes, in order; `None` where it removes
     /// one.
     pub(crate) fn changed(&self, table: Table) -> Result<Vec<ChangedRow<'a>>> {
@@ -62,5 +86,52 @@ impl<'a> Peek<'a> {
             changed.push((u64::from_be_bytes(id), row_now));
         }
         Ok(changed)
+    }
+}
+
+impl Rows for Peek<'_> {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(Peek::get(self, table, key)?.map(Cow::Borrowed))
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        Ok(Peek::get(self, table, key)?.is_some())
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        let Some(over) = self.over else {
+            let mut cursor = self.txn.seek(table, from)?;
+            return Ok(cursor.next()?.map(|(key, row)| (key.to_vec(), row.to_vec())));
+        };
+        let layer = &over.layers[table as usize];
+        let mut cursor = self.txn.seek(table, from)?;
+        let below = loop {
+            match cursor.next()? {
+                Some((key, _)) if layer.change(key).is_some() => {}
+                row => break row.map(|(key, row)| (key.to_vec(), row.to_vec())),
+            }
+        };
+        let above =
+            layer.in_order().filter(|row| row.key >= from).find_map(|row| match row.change {
+                Some(Change::Put(value)) => Some((row.key.to_vec(), value.to_vec())),
+                _ => None,
+            });
+        Ok(match (above, below) {
+            (Some(above), Some(below)) => Some(if above.0 < below.0 { above } else { below }),
+            (above, below) => above.or(below),
+        })
+    }
+
+    fn has_index_settings(&mut self) -> Result<bool> {
+        let above = |over: &Overlay| {
+            let mut rows = over.layers[Table::IndexSettings as usize].in_order();
+            rows.any(|row| matches!(row.change, Some(Change::Put(_))))
+        };
+        Ok(self.txn.entries(Table::IndexSettings)? > 0 || self.over.is_some_and(above))
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        let above = |over: &Overlay| over.layers[Table::ReadOnly as usize].in_order().count() > 0;
+        Ok(self.txn.entries(Table::ReadOnly)? > 0 || self.over.is_some_and(above))
     }
 }

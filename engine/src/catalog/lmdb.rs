@@ -36,6 +36,7 @@
 //! None of this concerns an environment that was opened for reading alone, without locks: its
 //! transactions have no slots in any table, so a child goes on with what it has inherited.
 
+mod held;
 mod txn;
 
 pub use txn::Cursor;
@@ -97,6 +98,7 @@ pub(super) struct Env {
     tables: [ffi::MDB_dbi; Table::COUNT],
     page_bytes: u64,
     kept: Mutex<Vec<Slot>>,
+    held: held::Table,
     /// The thread that writes, as the address of a thread-local of its; 0 for none.
     writer: AtomicUsize,
     born: u64,
@@ -129,6 +131,7 @@ impl Env {
             tables: [0; Table::COUNT],
             page_bytes: 0,
             kept: Mutex::new(Vec::new()),
+            held: held::Table::default(),
             writer: AtomicUsize::new(0),
             born: forks(),
             abandoned: false,
@@ -146,9 +149,10 @@ impl Env {
         let sync = if options.durable { 0 } else { ffi::MDB_NOSYNC };
         // No MDB_NORDAHEAD: a catalog is small beside the memory of a node that holds its arrays,
         // and reading ahead halves a cold start. MDB_NOMEMINIT has no meaning with MDB_WRITEMAP.
-        let access = match options.read_only {
-            true => ffi::MDB_RDONLY | ffi::MDB_NOLOCK,
-            false => ffi::MDB_WRITEMAP | sync,
+        let access = if options.read_only {
+            ffi::MDB_RDONLY | ffi::MDB_NOLOCK
+        } else {
+            ffi::MDB_WRITEMAP | sync
         };
         let flags = access | ffi::MDB_NOTLS;
         let tables = Table::COUNT as u32;
@@ -387,6 +391,17 @@ impl Env {
         if rc == 0 { NonNull::new(raw).ok_or(ffi::MDB_PROBLEM) } else { Err(rc) }
     }
 
+    fn held_table(&self) -> &held::Table {
+        &self.held
+    }
+
+    /// Ends a live read transaction, and keeps its slot for the next.
+    fn retire(&self, slot: Slot) {
+        // SAFETY: the transaction is live and ours; it is not used before it is renewed.
+        unsafe { ffi::mdb_txn_reset(slot.0.as_ptr()) };
+        self.lock_kept().push(slot);
+    }
+
     fn lock_kept(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -419,12 +434,14 @@ impl Drop for Env {
         let kept = std::mem::take(kept);
         if inherited {
             std::mem::forget(kept);
+            self.held.forget();
             if self.writer.load(Ordering::Acquire) != 0 {
                 return;
             }
         } else {
-            for slot in kept {
-                // SAFETY: a kept transaction is reset, ours alone, and ended only here.
+            for slot in kept.into_iter().chain(self.held.take()) {
+                // SAFETY: a kept transaction is reset, a held one live and used by nobody, since
+                // who uses one borrows the environment; both are ours alone, and end only here.
                 unsafe { ffi::mdb_txn_abort(slot.0.as_ptr()) };
             }
         }

@@ -35,6 +35,10 @@ impl<'c> ReadTxn<'c> {
         ReadTxn { raw }
     }
 
+    pub(super) fn into_raw(self) -> lmdb::Read<'c> {
+        self.raw
+    }
+
     /// The id of the last transaction that the snapshot shows.
     pub fn id(&self) -> u64 {
         self.raw.id()

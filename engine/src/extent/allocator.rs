@@ -130,6 +130,12 @@ fn free_before(txn: &WriteTxn<'_>, offset: u64) -> Result<Option<Extent>> {
     }
 }
 
+/// Whether all of an extent is free.
+pub(crate) fn covers(txn: &WriteTxn<'_>, extent: Extent) -> Result<bool> {
+    let free = free_before(txn, extent.offset + 1)?;
+    Ok(free.is_some_and(|free| free.end() >= extent.end()))
+}
+
 /// Gives an extent back to the free tables, joined with its free neighbours.
 pub(crate) fn insert_free(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
     let mut joined = extent;

@@ -34,6 +34,8 @@ pub(crate) struct Span {
     pub device: u32,
     /// The bytes of the arena that it fills.
     pub range: Extent,
+    /// The number in its file's name: its own, unless spans before it were given back.
+    pub file: u32,
     /// Where it begins in its file: 0, but on a devdax node, which is one file for all its spans.
     pub place: u64,
 }
@@ -53,25 +55,26 @@ impl Span {
         number.to_be_bytes()
     }
 
-    /// The row's value: offset, length, device, place.
-    pub(crate) fn to_row(self) -> [u8; 28] {
-        let mut row = [0; 28];
+    /// The row's value: offset, length, device, place, number of the file.
+    pub(crate) fn to_row(self) -> [u8; 32] {
+        let mut row = [0; 32];
         row[..8].copy_from_slice(&self.range.offset.to_le_bytes());
         row[8..16].copy_from_slice(&self.range.len.to_le_bytes());
         row[16..20].copy_from_slice(&self.device.to_le_bytes());
-        row[20..].copy_from_slice(&self.place.to_le_bytes());
+        row[20..28].copy_from_slice(&self.place.to_le_bytes());
+        row[28..].copy_from_slice(&self.file.to_le_bytes());
         row
     }
 
     /// The span of a row.
     pub(crate) fn from_row(number: u32, row: &[u8]) -> Result<Self> {
-        let Ok(row) = <[u8; 28]>::try_from(row) else {
+        let Ok(row) = <[u8; 32]>::try_from(row) else {
             fail!(Corrupt, "span {number} has a row of {} bytes", row.len())
         };
         let word = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight"));
         let range = super::allocator::checked(word(0), word(8))?;
-        let device = u32::from_le_bytes(row[16..20].try_into().expect("four bytes"));
-        Ok(Span { number, device, range, place: word(20) })
+        let half = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four"));
+        Ok(Span { number, device: half(16), range, file: half(28), place: word(20) })
     }
 
     /// Every span, in order; checks that they follow one another without a gap.

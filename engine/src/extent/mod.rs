@@ -15,7 +15,7 @@ mod arena;
 mod reclaim;
 mod view;
 
-pub(crate) use allocator::{Wanted, allocate, insert_free, parse_free, parse_size_key};
+pub(crate) use allocator::{Wanted, allocate, covers, insert_free, parse_free, parse_size_key};
 pub(crate) use arena::{Arena, Growing, Span};
 pub(crate) use reclaim::{
     Floor, Holder, end_reservation, freed_row, has_reserved, pending_rows, reclaim, reserve_row,

@@ -40,6 +40,12 @@ fn number_of(value: &[u8]) -> Result<u32> {
     }
 }
 
+/// Reads a row of trigrams.
+#[cfg(feature = "faults")]
+pub(crate) fn decode(row: &[u8]) -> Result<()> {
+    super::trigrams::decode(row).map(drop)
+}
+
 /// How many names there are; their numbers are those below.
 pub(crate) fn count(look: &impl Look) -> Result<u64> {
     next(look).map(u64::from)

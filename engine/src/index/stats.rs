@@ -155,6 +155,32 @@ struct Counted<'a, 'env> {
     families: &'a BTreeMap<u32, Family>,
 }
 
+impl IndexStats {
+    /// Adds what the index of another realm is made of.
+    pub(crate) fn unite(&mut self, other: IndexStats) {
+        let IndexStats { groups, tables, .. } = other;
+        self.groups.extend(groups);
+        self.families += other.families;
+        self.tail += other.tail;
+        self.queued += other.queued;
+        self.unindexed += other.unindexed;
+        self.sealed += other.sealed;
+        self.dead += other.dead;
+        self.segments += other.segments;
+        self.names += other.names;
+        self.seals += other.seals;
+        self.splits += other.splits;
+        self.merges += other.merges;
+        self.bytes += other.bytes;
+        for (table, bytes) in tables {
+            match self.tables.iter_mut().find(|(known, _)| *known == table) {
+                Some((_, sum)) => *sum += bytes,
+                None => self.tables.push((table, bytes)),
+            }
+        }
+    }
+}
+
 impl Counted<'_, '_> {
     fn family(
         &self,

@@ -119,7 +119,7 @@ fn encode(groups: impl Iterator<Item = u32> + Clone) -> Vec<u8> {
 /// The groups of a chunk, a bit for each.
 type Bits = [u8; BITMAP_BYTES];
 
-fn decode(mut row: &[u8]) -> Result<Bits> {
+pub(super) fn decode(mut row: &[u8]) -> Result<Bits> {
     if let Ok(bits) = Bits::try_from(row) {
         return Ok(bits);
     }

@@ -10,6 +10,9 @@
 //! | 40 | 8 | since when the owner has it, in ns since 1970 |
 //! | 64 | 8 | age |
 //! | 128 | 8 | pin slots in use: only this many need be read |
+//! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
+//! | 200 | 4 | 1 once a writer has asked, until the owner has looked |
+//! | 1024 | 16 x 192 | locks: an id, and a mode (1 reads, 2 writes, 0 none); for messages only |
 //! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; or zero |
 
 use std::fs::File;
@@ -25,6 +28,8 @@ use crate::media::map::MappedFile;
 /// The pins that one lease holds; beyond them a view keeps the age instead.
 pub(crate) const PINS_MAX: usize = 8192;
 const PINS_AT: usize = 4096;
+/// The locks that one lease lists; more are held all the same.
+pub(crate) const LOCKS_LISTED: usize = 192;
 /// The size of a lease file.
 pub(crate) const LEASE_BYTES: u64 = (PINS_AT + PINS_MAX * 8) as u64;
 /// What is added to a pin whose owner may write to the extent. Offsets are multiples of 64.
@@ -57,10 +62,27 @@ pub(crate) struct Head {
     _pad_age: [u64; 7],
     pub pins_used: AtomicU64,
     _pad_pins: [u64; 7],
+    /// Beyond this last page of the catalog, writers ask for the owner's snapshots.
+    pub ask_at: AtomicU64,
+    /// Whether one has asked: the only word that others than the owner write.
+    pub asked: AtomicU32,
+    _pad_asked: [u32; 205],
+    /// What the owner has locked.
+    pub locks: [LockedWords; LOCKS_LISTED],
+}
+
+/// A lock in the list: the id is whole while the mode is not zero.
+#[repr(C)]
+pub(crate) struct LockedWords {
+    pub id: AtomicU64,
+    pub mode: AtomicU64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Head, age) == 64);
 const _: () = assert!(std::mem::offset_of!(Head, pins_used) == 128);
+const _: () = assert!(std::mem::offset_of!(Head, ask_at) == 192);
+const _: () = assert!(std::mem::offset_of!(Head, asked) == 200);
+const _: () = assert!(std::mem::offset_of!(Head, locks) == 1024);
 const _: () = assert!(std::mem::size_of::<Head>() <= PINS_AT);
 
 /// A lease file, open and mapped.
@@ -92,7 +114,7 @@ impl LeaseFile {
             let _ = std::fs::remove_file(path);
         }
         let made = built?;
-        made.head().magic.store(MAGIC, std::sync::atomic::Ordering::Release);
+        made.head().magic.store(MAGIC, Ordering::Release);
         Ok(made)
     }
 
@@ -123,7 +145,7 @@ impl LeaseFile {
             );
         }
         let lease = Self::map(file, path)?;
-        if lease.head().magic.load(std::sync::atomic::Ordering::Acquire) != MAGIC {
+        if lease.head().magic.load(Ordering::Acquire) != MAGIC {
             fail!(Corrupt, "{} is no lease: its magic is wrong", path.display());
         }
         Ok(lease)
@@ -142,6 +164,18 @@ impl LeaseFile {
         // SAFETY: the mapping is page-aligned, larger than `Head`, made of atomics, and lives as
         // long as `self`.
         unsafe { &*self.map.as_ptr().cast::<Head>() }
+    }
+
+    /// Empties what a new owner begins with: no look-up, view, snapshot or lock.
+    pub(crate) fn clear(&self) {
+        let head = self.head();
+        head.pins_used.store(0, Ordering::Relaxed);
+        head.age.store(super::IDLE, Ordering::Relaxed);
+        head.ask_at.store(u64::MAX, Ordering::Relaxed);
+        head.asked.store(0, Ordering::Relaxed);
+        for lock in &head.locks {
+            lock.mode.store(0, Ordering::Relaxed);
+        }
     }
 
     /// The pin slots.

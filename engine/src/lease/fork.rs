@@ -137,6 +137,8 @@ extern "C" fn child() {
             *lock(&held.core.ids) = IdBlock::default();
             held.core.index.forget();
             held.core.drainer.forget();
+            held.core.snapshots.forget();
+            held.core.locks.forget();
             *lock(&held.core.peers) = Peers::default();
             step!("fork.adopted");
         });

@@ -2,7 +2,9 @@
 //!
 //! **Who writes what.** A lease is one file, `leases/<random u64>`. Only its owner writes it: its
 //! *age* and its *pins*. Everybody who allocates reads it. What it has reserved is in the catalog,
-//! in rows that carry its id.
+//! in rows that carry its id. One word is others' to write: `asked`, by which a writer asks for
+//! snapshots that keep the catalog from reusing its pages (`realm::snapshot`). What it has locked
+//! is listed for messages; the locks themselves are the kernel's (`realm::locks`).
 //!
 //! **Alive or dead.** The owner holds an open-file-description lock on the file from before it got
 //! its name until the process is gone; the kernel drops it then, however that happened. Whoever
@@ -35,6 +37,8 @@
 
 mod file;
 pub(crate) mod fork;
+mod held;
+mod locks;
 mod peers;
 #[cfg(test)]
 mod tests;
@@ -47,6 +51,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
+pub(crate) use locks::LockFile;
+pub use locks::LockMode;
 pub(crate) use peers::Peers;
 pub(crate) use user::{user, user_name};
 
@@ -142,6 +148,8 @@ struct Local {
     pinning: u32,
     /// The snapshots in use, each with how many look-ups and unpinned views hold it.
     ages: Vec<(u64, u32)>,
+    /// The snapshots held beyond a look-up, and from which page of the catalog on to ask for each.
+    snapshots: Vec<(u64, u64)>,
     /// For each pinned offset its slot and how many views share it.
     pins: HashMap<u64, (usize, u32)>,
     /// For each offset that views may write to, how many.
@@ -207,8 +215,7 @@ impl Lease {
             };
             let Ok(file) = LeaseFile::open(&path) else { continue };
             if file.try_lock()? && file.is_at(&path) {
-                file.head().age.store(IDLE, Ordering::Relaxed);
-                file.head().pins_used.store(0, Ordering::Relaxed);
+                file.clear();
                 owner.write(&file);
                 return Ok(Some(Lease { id, path, file, local: Mutex::default() }));
             }
@@ -226,8 +233,7 @@ impl Lease {
     ) -> Result<Option<Self>> {
         let head = file.head();
         head.id.store(id, Ordering::Relaxed);
-        head.pins_used.store(0, Ordering::Relaxed);
-        head.age.store(IDLE, Ordering::Relaxed);
+        file.clear();
         owner.write(&file);
         match std::fs::rename(from, &path) {
             Ok(()) if file.is_at(&path) => {
@@ -257,7 +263,9 @@ impl Lease {
                 prepared.path.display()
             )
         };
-        let local = self.lock().clone();
+        let mut local = self.lock().clone();
+        // A child has no part in the parent's snapshots.
+        local.snapshots.clear();
         for (slot, pin) in self.file.pins()[..local.slots_used].iter().enumerate() {
             child.file.pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -417,7 +425,10 @@ impl Lease {
 
     fn publish_age(&self, local: &Local) {
         let age = match local.pinning {
-            0 => local.ages.iter().map(|(age, _)| *age).min().unwrap_or(IDLE),
+            0 => {
+                let held = local.snapshots.iter().map(|(age, _)| *age);
+                local.ages.iter().map(|(age, _)| *age).chain(held).min().unwrap_or(IDLE)
+            }
             _ => PIN,
         };
         self.file.head().age.store(age, Ordering::Release);

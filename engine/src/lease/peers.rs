@@ -169,6 +169,47 @@ impl Peers {
         self.list.iter().any(|peer| peer.id == id)
     }
 
+    /// Asks whoever holds a snapshot that is to be asked for at this last page of the catalog; the
+    /// number of those that had not been asked.
+    pub(crate) fn ask(&self, last_page: u64) -> usize {
+        let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) <= last_page;
+        let asked = |peer: &&Peer| peer.file.head().asked.swap(1, Ordering::AcqRel) == 0;
+        self.list
+            .iter()
+            .filter(due)
+            .filter(|peer| peer.file.is_locked_elsewhere())
+            .filter(asked)
+            .count()
+    }
+
+    /// Whether anybody who was asked has not answered.
+    pub(crate) fn are_asked(&self) -> bool {
+        let unanswered = |peer: &Peer| peer.file.head().asked.load(Ordering::Acquire) != 0;
+        self.list.iter().any(|peer| unanswered(peer) && peer.file.is_locked_elsewhere())
+    }
+
+    /// The oldest snapshot that another process looks at, and its pid: of look-ups and of
+    /// snapshots that are held.
+    pub(crate) fn oldest(&self) -> Option<(u64, u32)> {
+        let aged = self.list.iter().filter_map(|peer| {
+            let age = peer.file.head().age.load(Ordering::Acquire);
+            let live = age != IDLE && age != super::PIN && peer.file.is_locked_elsewhere();
+            live.then(|| (age, Owner::of(&peer.file).pid))
+        });
+        aged.min()
+    }
+
+    /// The pids of other processes that list a lock of this id, in this mode at least.
+    pub(crate) fn lockers(&self, id: u64, least: u64) -> Vec<u32> {
+        let lists = |peer: &&Peer| {
+            peer.file.head().locks.iter().any(|lock| {
+                lock.mode.load(Ordering::Acquire) >= least && lock.id.load(Ordering::Relaxed) == id
+            })
+        };
+        let live = self.list.iter().filter(lists).filter(|peer| peer.file.is_locked_elsewhere());
+        live.map(|peer| Owner::of(&peer.file).pid).collect()
+    }
+
     /// Reads the folder again at the next `refresh`, whatever the epoch.
     pub(crate) fn forget(&mut self) {
         self.epoch = None;

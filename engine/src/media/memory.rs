@@ -74,6 +74,34 @@ impl Memory {
         unsafe { persist::copy(to, data.as_ptr(), data.len()) };
     }
 
+    /// Copies the first `len` bytes of another piece to the start.
+    ///
+    /// # Panics
+    ///
+    /// If either is shorter.
+    pub fn copy(&self, from: &Memory, len: u64) {
+        assert!(len <= self.len && len <= from.len, "{len} bytes of {} to {}", from.len, self.len);
+        // SAFETY: both are attached and long enough; the caller has them of two ranges, so they do
+        // not overlap; other processes' accesses race as documented (P8).
+        unsafe { persist::copy(self.as_ptr(), from.as_ptr(), len as usize) };
+    }
+
+    /// Copies what stands `at` bytes from the start, which others may be writing to meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer bytes.
+    pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
+        let end = at.checked_add(into.len() as u64).expect("an extent is not that long");
+        assert!(end <= self.len, "{end} of {} bytes", self.len);
+        // SAFETY: the source is attached and that long; `into` is borrowed private memory. Bytes
+        // that another process writes meanwhile come as they are.
+        unsafe {
+            let from = self.as_ptr().wrapping_add(at as usize);
+            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
+        }
+    }
+
     /// The checksum of the first `len` bytes, which others may be writing to meanwhile.
     ///
     /// # Panics

@@ -15,6 +15,7 @@
 //!
 //! | file | what it owns |
 //! |---|---|
+//! | [`exchange`] | two names that change places in one step |
 //! | [`filesystem`] | which filesystems may carry a device, and what they promise |
 //! | [`cgroup`] | how much memory may still be taken before the kernel kills |
 //! | [`devdax`] | persistent memory without a filesystem |
@@ -29,6 +30,7 @@
 
 pub mod cgroup;
 pub mod devdax;
+pub mod exchange;
 pub mod filesystem;
 pub mod map;
 pub mod memory;

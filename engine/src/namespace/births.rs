@@ -29,7 +29,7 @@ pub(super) fn draw(pool: &Path, births: &Path) -> Result<u64> {
         getrandom::fill(&mut bytes)
             .map_err(|e| Error::new(Kind::Os, format!("no random bytes: {e}")))?;
         let birth = u64::from(u32::from_le_bytes(bytes)) & ((1 << (64 - COUNTER_BITS)) - 1);
-        let name = format!("{birth:06x}");
+        let name = name_of(birth);
         if birth == 0 || elsewhere.iter().any(|births| births.join(&name).exists()) {
             continue;
         }
@@ -40,4 +40,9 @@ pub(super) fn draw(pool: &Path, births: &Path) -> Result<u64> {
             Err(e) => return Err(Error::os(format!("reserving {}", path.display()), &e)),
         }
     }
+}
+
+/// The name of the file that reserves a birth.
+pub(super) fn name_of(birth: u64) -> String {
+    format!("{birth:06x}")
 }

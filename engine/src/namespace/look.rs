@@ -35,11 +35,15 @@ impl Namespace {
     ) -> Result<T> {
         let mut moves = 0;
         loop {
+            let word = self.word();
             let realms = match self.seen()? {
-                Seen::One(realm) => return operation(realm),
+                Seen::One(realm) => return self.mending(|| operation(realm)),
                 Seen::Many(realms) => realms,
             };
             let home = self.look(&realms, |tree| tree.home(member))?;
+            if home.is_none() && word != self.word() {
+                continue;
+            }
             let (Some(home), true) = (home, moves < MOVES_MAX) else {
                 // Gone: any realm says so as well as another.
                 return match realms.first() {
@@ -49,6 +53,10 @@ impl Namespace {
             };
             match operation(&realms[home]) {
                 Err(error) if error.kind() == Kind::NotFound => moves += 1,
+                // Perhaps it is on its way by somebody who is gone.
+                Err(error) if error.kind() == Kind::Busy && moves == 0 && self.mend()? => {
+                    moves += 1;
+                }
                 done => return done,
             }
         }
@@ -65,26 +73,28 @@ impl Namespace {
 
     /// The member at a path from `parent`; a leading `/` starts at the root.
     pub fn lookup(&self, parent: Gid, path: &str) -> Result<Option<Member>> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.lookup(parent, path),
             Seen::Many(realms) => {
                 let path = Path::new(path)?;
                 let found = self.look(&realms, |tree| tree.resolve(parent, &path))?;
                 Ok(found.map(|place| place.member))
             }
-        }
+        })
     }
 
     /// The member at a path from `parent`, with what is known of it.
     pub fn find(&self, parent: Gid, path: &str) -> Result<Option<Found>> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.find(parent, path),
-            Seen::Many(realms) => realms,
-        };
-        let path = Path::new(path)?;
-        self.look(&realms, |tree| {
-            let found = tree.resolve(parent, &path)?;
-            found.map(|place| found_at(tree, &realms, place)).transpose()
+        self.fresh(|| {
+            let realms = match self.seen()? {
+                Seen::One(realm) => return realm.find(parent, path),
+                Seen::Many(realms) => realms,
+            };
+            let path = Path::new(path)?;
+            self.look(&realms, |tree| {
+                let found = tree.resolve(parent, &path)?;
+                found.map(|place| found_at(tree, &realms, place)).transpose()
+            })
         })
     }
 
@@ -108,13 +118,13 @@ impl Namespace {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, Member)>> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.list(gid, after, limit),
             Seen::Many(realms) => {
                 let all = self.look(&realms, |tree| tree.list(gid, after, limit))?;
                 Ok(all.into_iter().map(|(name, place)| (name, place.member)).collect())
             }
-        }
+        })
     }
 
     /// As `list`, with what is known of each: all of it as of one commit of each realm.
@@ -124,30 +134,32 @@ impl Namespace {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, Found)>> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.list_found(gid, after, limit),
-            Seen::Many(realms) => realms,
-        };
-        self.look(&realms, |tree| {
-            let all = tree.list(gid, after, limit)?.into_iter();
-            all.map(|(name, place)| Ok((name, found_at(tree, &realms, place)?))).collect()
+        self.fresh(|| {
+            let realms = match self.seen()? {
+                Seen::One(realm) => return realm.list_found(gid, after, limit),
+                Seen::Many(realms) => realms,
+            };
+            self.look(&realms, |tree| {
+                let all = tree.list(gid, after, limit)?.into_iter();
+                all.map(|(name, place)| Ok((name, found_at(tree, &realms, place)?))).collect()
+            })
         })
     }
 
     /// How many members a group has.
     pub fn count(&self, gid: Gid) -> Result<u64> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.count(gid),
             Seen::Many(realms) => {
                 let all = self.look(&realms, |tree| tree.list(gid, None, usize::MAX))?;
                 Ok(all.len() as u64)
             }
-        }
+        })
     }
 
     /// The path of a member, without a leading slash; empty for the root.
     pub fn path_of(&self, member: Member) -> Result<String> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.path_of(member),
             Seen::Many(realms) if realms.is_empty() && member.id() == self.root() => {
                 Ok(String::new())
@@ -156,7 +168,7 @@ impl Namespace {
                 fail!(NotFound, "there is nothing in namespace {:?}", self.namespace())
             }
             Seen::Many(realms) => self.look(&realms, |tree| tree.path_of(member)),
-        }
+        })
     }
 
     /// Every attribute of a member, in byte order of the keys.
@@ -201,23 +213,23 @@ impl Namespace {
 
     /// The names of objects, as of one commit of each realm; `None` for those that are gone.
     pub fn names_of(&self, oids: &[Oid]) -> Result<Vec<Option<String>>> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.names_of(oids),
             Seen::Many(realms) => self.each(&realms, oids, |tree, at, oid| {
                 let read = |record: &crate::object::Record<'_>| Ok(record.name.to_owned());
                 crate::group::with_record(tree.at(at), Member::Object(oid), read)
             }),
-        }
+        })
     }
 
     /// The paths of objects, as of one commit of each realm; `None` for those that are gone.
     pub fn paths_of(&self, oids: &[Oid]) -> Result<Vec<Option<String>>> {
-        match self.seen()? {
+        self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.paths_of(oids),
             Seen::Many(realms) => {
                 self.each(&realms, oids, |tree, _, oid| tree.path_of(Member::Object(oid)))
             }
-        }
+        })
     }
 
     fn each<T>(

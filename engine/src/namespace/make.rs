@@ -26,7 +26,7 @@ use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
 use crate::pool::{FORMAT, PoolFile};
 use crate::process;
-use crate::realm::{LIMIT, NEXT_ID, Setup, USED};
+use crate::realm::{LIMIT, NEXT_ID, Setup, USED, prepare_locks};
 use crate::scope::Scope;
 
 /// What the folder of a namespace that is being made, or removed, is called before its name.
@@ -144,6 +144,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     for inner in [PRIVATE, BIRTHS] {
         make_folder(&at.join(inner), STICKY)?;
     }
+    make_for_published(at, new)?;
     scopes::make(at, modes.1)?;
     for device in &file.folders() {
         // One that was left by somebody who died making a namespace of the name.
@@ -168,6 +169,19 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     write_toml(&at.join(NAMESPACE_FILE), &description, 0o644)
 }
 
+/// Makes the folder of published versions: theirs who may write the shared realm, and open for
+/// reading to all whom the namespace's folder admits.
+fn make_for_published(at: &Path, new: &NewNamespace<'_>) -> Result<()> {
+    let published = at.join(Scope::Published.as_str());
+    let mode = if new.mode & 0o020 == 0 { 0o755 } else { 0o2775 };
+    make_folder(&published, 0o700)?;
+    let gid = fs::metadata(at).map_err(|e| Error::os("reading a folder", &e))?.gid();
+    chown(&published, None, Some(gid))
+        .map_err(|e| Error::os("giving published versions to their group", &e))?;
+    fs::set_permissions(&published, fs::Permissions::from_mode(mode))
+        .map_err(|e| Error::os("setting the mode of published versions", &e))
+}
+
 /// Makes a realm, to be renamed into place or not; returns its root group.
 pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
     let (realm, (folder_mode, file_mode)) = (new.at, new.modes);
@@ -184,6 +198,7 @@ pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
     // What members of the group will use is made now, with the realm's own mode and group: none of
     // them could make it for the others.
     Growing::prepare(realm, file_mode)?;
+    prepare_locks(realm, file_mode)?;
     for device in new.devices {
         let outer = on_device(device, file, new.name);
         make_for_namespace(new.namespace, &outer)?;
@@ -206,7 +221,7 @@ fn pool_mount(pool: &Path) -> Result<Mount> {
     crate::media::filesystem::admit(pool, true)
 }
 
-fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
+pub(crate) fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let options = setup.catalog_options();
     Catalog::create(&setup.catalog(), &options)?;
     let catalog = Catalog::open(&setup.catalog(), &options)?;

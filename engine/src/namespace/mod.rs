@@ -6,10 +6,14 @@
 //! | `setup` | where the realm of a scope lies, and whether it can be what it should be |
 //! | `private` | a user's own realm, made at its first use |
 //! | `births` | the upper bits of ids: no two realms have the same |
+//! | `query` | queries in the view |
+//! | `restore` | namespaces and realms like those of another pool |
 //! | `scopes` | the word that says whether there is more than the shared realm |
 //! | `look` | look-ups and listings in the view |
+//! | `still` | snapshots of a namespace, and locks in it |
 //! | `text` | TOML files, written whole |
 //! | `tree` | one tree out of the rows of several realms |
+//! | `write` | writing through the view |
 //! | `view` | [`Namespace`]: what one user sees of all realms as one tree |
 //!
 //! On media: `ns/<name>/` with `namespace.toml`, `scopes`, `births/`, and the realms `shared/`,
@@ -24,11 +28,15 @@ mod births;
 mod look;
 mod make;
 mod private;
+mod query;
+mod restore;
 mod scopes;
 mod setup;
+mod still;
 mod text;
 mod tree;
 mod view;
+mod write;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -37,8 +45,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::make::{
-    NewNamespace, add_device, create, realm_folders, refuse_others, remove, users,
+    NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
 };
+pub(crate) use self::restore::{create_default, create_like, hand_over, realm_like};
 pub(crate) use self::setup::{private_setups, realm_setup, setup};
 pub(crate) use self::text::{read_toml, write_toml};
 pub use self::view::Namespace;

@@ -84,7 +84,10 @@ pub(crate) fn realm_setup(
     match scope {
         Scope::Shared => setup(pool, file, mount, name).map(Some),
         Scope::Private => private_setup(pool, file, mount, name, lease::user()),
-        Scope::Published => Ok(None),
+        Scope::Published => {
+            let published = place(pool, name).join(within(Scope::Published, 0));
+            crate::published::setup(pool, &published, file, &mount, name)
+        }
     }
 }
 
@@ -141,7 +144,8 @@ pub(super) fn private_users(namespace: &Path) -> Result<Vec<u32>> {
     Ok(entries.filter_map(|entry| user_of(entry.ok()?)).collect())
 }
 
-fn realm_file(dir: &Path) -> Result<RealmFile> {
+/// What a realm says of itself.
+pub(super) fn realm_file(dir: &Path) -> Result<RealmFile> {
     let toml: RealmFile = read_toml(&dir.join(REALM_FILE))?;
     if toml.format != FORMAT || !toml.incompatible.is_empty() {
         fail!(

@@ -12,13 +12,15 @@
 
 use std::collections::VecDeque;
 
+use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
 use crate::group::{self, DEPTH_MAX, GroupInfo, with_record};
-use crate::id::{Gid, Member};
+use crate::id::{Gid, Member, id_key};
 use crate::mirror::presence;
 use crate::name::{NAME_BYTES_MAX, Name, Path};
 use crate::object::Record;
+use crate::query::run::oid_of;
 use crate::rows::Rows;
 use crate::scope::Scope;
 
@@ -97,7 +99,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Whether the row of a realm that leads to a member says where that is.
-    fn counts(&mut self, at: usize, member: Member) -> Result<bool> {
+    pub(super) fn counts(&mut self, at: usize, member: Member) -> Result<bool> {
         Ok(self.home(member)? == Some(at))
     }
 
@@ -119,6 +121,49 @@ impl<'t, 'r> Tree<'t, 'r> {
             Some(Member::Group(gid)) if !self.counts(at, Member::Group(gid))? => Ok(Some(gid)),
             _ => Ok(None),
         }
+    }
+
+    /// The realms that have a group, as a mirror or true.
+    pub(super) fn having(&mut self, gid: Gid) -> Result<Vec<usize>> {
+        let mut having = Vec::new();
+        for at in 0..self.rows.len() {
+            if presence(&mut self.rows[at], gid)?.is_some() {
+                having.push(at);
+            }
+        }
+        Ok(having)
+    }
+
+    /// Whether a realm lacks a group of a chain, or has a mirror of it that says something else.
+    pub(super) fn is_behind(&mut self, at: usize, chain: &[(usize, GroupInfo)]) -> Result<bool> {
+        for (home, info) in chain {
+            if *home == at {
+                continue;
+            }
+            let row = self.rows[at].get(Table::Groups, &id_key(info.gid))?;
+            let Some(row) = row else { return Ok(true) };
+            let record = Record::parse(&row)?;
+            if record.flags.mirror && (record.parent, record.name) != (info.parent, &info.name) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The chains of every mirror of a realm that says something else than the true group.
+    pub(super) fn all_behind(&mut self, at: usize) -> Result<Vec<Vec<(usize, GroupInfo)>>> {
+        let (mut behind, mut from) = (Vec::new(), Vec::new());
+        while let Some((mut key, row)) = self.rows[at].first_from(Table::Groups, &from)? {
+            if Record::parse(&row)?.flags.mirror {
+                let chain = self.chain(oid_of(&key)?)?;
+                if self.is_behind(at, &chain)? {
+                    behind.push(chain);
+                }
+            }
+            key.push(0);
+            from = key;
+        }
+        Ok(behind)
     }
 
     fn start(&self, from: Gid, path: &Path<'_>) -> Gid {

@@ -11,6 +11,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::query::Hidden;
 use super::setup::namespace_file;
 use super::{place, private, realm_setup, scopes, within};
 use crate::error::{Error, Kind, Result};
@@ -25,14 +26,19 @@ use crate::process::between_forks;
 use crate::realm::{Mode, Realm, lock};
 use crate::scope::Scope;
 
+/// How many published versions of before stay open.
+const OUTDATED_MAX: usize = 4;
+/// How often a look-up is run again because something has come meanwhile.
+const AGAIN_MAX: u32 = 100;
+
 /// What a user sees of a namespace: one tree out of every realm that the user may open. Cheap to
 /// clone; every method may be called from any thread.
 #[derive(Clone)]
 pub struct Namespace {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     pool: Pool,
     name: String,
     root: Gid,
@@ -45,6 +51,10 @@ struct Inner {
     /// Whether only the shared realm was found.
     alone: AtomicBool,
     others: Mutex<Others>,
+    /// What names hide, as queries last needed it.
+    hidden: Mutex<Option<Arc<Hidden>>>,
+    /// Whether the realms are snapshots, which stay the ones they are.
+    pub(super) still: bool,
 }
 
 /// The realms beside the shared one.
@@ -52,6 +62,15 @@ struct Inner {
 struct Others {
     private: Option<Realm>,
     published: Option<Realm>,
+    /// Published versions of before, newest first: look-ups that run may still be at them.
+    outdated: Vec<Realm>,
+}
+
+impl Others {
+    /// Whether this is the newest published version.
+    fn has(&self, realm: &Realm) -> bool {
+        self.published.as_ref().is_some_and(|newest| Arc::ptr_eq(newest.core(), realm.core()))
+    }
 }
 
 /// The realms that a user sees now, those whose names win first.
@@ -93,9 +112,14 @@ impl Namespace {
             word,
             alone: AtomicBool::new(false),
             others: Mutex::default(),
+            hidden: Mutex::default(),
+            still: false,
         };
         let namespace = Namespace { inner: Arc::new(inner) };
         namespace.look_for_realms()?;
+        if namespace.mode() == Mode::ReadWrite {
+            namespace.recover()?;
+        }
         Ok(namespace)
     }
 
@@ -121,12 +145,12 @@ impl Namespace {
 
     /// What the handle may do.
     pub fn mode(&self) -> Mode {
-        self.inner.pool.mode()
+        if self.inner.still { Mode::Read } else { self.inner.pool.mode() }
     }
 
     /// Whether its pool is open.
     pub fn is_open(&self) -> bool {
-        self.inner.pool.is_open()
+        self.inner.pool.is_open() && self.snapshots().iter().all(Realm::is_open)
     }
 
     /// The scopes of which this user has a realm now, the one whose names win first.
@@ -156,6 +180,16 @@ impl Namespace {
         }
     }
 
+    /// Whether this user may use the shared realm.
+    pub(super) fn sees_shared(&self) -> bool {
+        self.inner.shared.is_some()
+    }
+
+    /// What names hid when a query last asked.
+    pub(super) fn hidden_before(&self) -> &Mutex<Option<Arc<Hidden>>> {
+        &self.inner.hidden
+    }
+
     /// The realms seen now.
     #[inline]
     pub(super) fn seen(&self) -> Result<Seen<'_>> {
@@ -169,23 +203,46 @@ impl Namespace {
         self.seen_beside()
     }
 
+    /// The word that tells whether a realm or a published version has come.
+    #[inline]
+    pub(super) fn word(&self) -> u64 {
+        self.inner.word.as_ref().map_or(0, Word::get)
+    }
+
+    /// Runs a look-up; again, if a realm or a published version has come meanwhile: what had moved
+    /// there may have been missed.
+    #[inline]
+    pub(super) fn fresh<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        let mut before = self.word();
+        for _ in 0..AGAIN_MAX {
+            let done = look();
+            let after = self.word();
+            if after == before {
+                return done;
+            }
+            before = after;
+        }
+        look()
+    }
+
     fn seen_beside(&self) -> Result<Seen<'_>> {
         self.check_open()?;
         let others = self.others()?;
         let shared = self.inner.shared.clone();
-        match (&self.inner.shared, &others) {
-            (Some(shared), Others { private: None, published: None }) => Ok(Seen::One(shared)),
-            _ => {
-                let all = [others.private, shared, others.published];
-                Ok(Seen::Many(all.into_iter().flatten().collect()))
-            }
+        if let (Some(shared), Others { private: None, published: None, .. }) =
+            (&self.inner.shared, &others)
+        {
+            return Ok(Seen::One(shared));
         }
+        let all = [others.private, shared, others.published];
+        Ok(Seen::Many(all.into_iter().flatten().collect()))
     }
 
     /// The realms beside the shared one, looked for again if any may have come.
     fn others(&self) -> Result<Others> {
         let inner = &*self.inner;
         match &inner.word {
+            _ if inner.still => {}
             Some(word) if word.get() == inner.looked_at.load(Ordering::Acquire) => {}
             _ => self.look_for_realms()?,
         }
@@ -193,7 +250,7 @@ impl Namespace {
     }
 
     /// Looks for the realms beside the shared one.
-    fn look_for_realms(&self) -> Result<()> {
+    pub(crate) fn look_for_realms(&self) -> Result<()> {
         let inner = &*self.inner;
         // Before the folders: what comes after that is told again.
         let at = inner.word.as_ref().map_or(0, Word::get);
@@ -204,7 +261,20 @@ impl Namespace {
         };
         let published = inner.pool.realm_beside(&inner.name, Scope::Published)?;
         let alone = private.is_none() && published.is_none();
-        between_forks(|| *lock(&inner.others) = Others { private, published });
+        let gone = between_forks(|| {
+            let mut others = lock(&inner.others);
+            let before = std::mem::replace(&mut others.published, published);
+            others.private = private;
+            match before.filter(|before| !others.has(before)) {
+                Some(before) => others.outdated.insert(0, before),
+                None => return Vec::new(),
+            }
+            let kept = others.outdated.len().min(OUTDATED_MAX);
+            others.outdated.split_off(kept)
+        });
+        for realm in &gone {
+            inner.pool.let_go(realm);
+        }
         inner.alone.store(alone, Ordering::Release);
         inner.looked_at.store(at, Ordering::Release);
         Ok(())
@@ -212,6 +282,9 @@ impl Namespace {
 
     fn make_private(&self) -> Result<Realm> {
         let inner = &*self.inner;
+        if inner.still {
+            fail!(ReadOnly, "a snapshot shows what was: write through the pool itself");
+        }
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,
@@ -255,8 +328,41 @@ impl Namespace {
         })
     }
 
+    /// A view of these realms, which are snapshots of those seen here, and of no others.
+    pub(super) fn of_snapshots(&self, held: Vec<Realm>) -> Namespace {
+        let of = |scope| held.iter().find(|realm| realm.scope() == scope).cloned();
+        let others = Others {
+            private: of(Scope::Private),
+            published: of(Scope::Published),
+            outdated: Vec::new(),
+        };
+        let inner = Inner {
+            pool: self.inner.pool.clone(),
+            name: self.inner.name.clone(),
+            root: self.inner.root,
+            shared: of(Scope::Shared),
+            word: None,
+            looked_at: AtomicU64::new(0),
+            alone: AtomicBool::new(false),
+            others: Mutex::new(others),
+            hidden: Mutex::default(),
+            still: true,
+        };
+        Namespace { inner: Arc::new(inner) }
+    }
+
+    /// The realms of a snapshot; none, if this is not of one.
+    pub(super) fn snapshots(&self) -> Vec<Realm> {
+        let inner = &*self.inner;
+        if !inner.still {
+            return Vec::new();
+        }
+        let others = between_forks(|| lock(&inner.others).clone());
+        [others.private, inner.shared.clone(), others.published].into_iter().flatten().collect()
+    }
+
     fn check_open(&self) -> Result<()> {
-        if !self.is_open() {
+        if !self.inner.pool.is_open() {
             fail!(
                 Argument,
                 "the pool {} is closed: open it again (views of it stay valid)",

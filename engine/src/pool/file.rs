@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::FORMAT;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::folder::sync_names;
 use crate::media::devdax;
-use crate::namespace::{self, read_toml, write_toml};
+use crate::media::filesystem::Mount;
+use crate::namespace::{self, make_folder, read_toml, write_toml};
 
 /// The description of a whole pool.
 pub(super) const POOL_FILE: &str = "pool.toml";
@@ -101,6 +103,32 @@ impl PoolFile {
             None => fail!(Format, "{} is damaged: it lists no device", path.join(name).display()),
         }
         Ok(file)
+    }
+
+    /// The description of a copy of the pool at `dest`, on that device alone.
+    pub(crate) fn like(&self, dest: &Path, mount: &Mount) -> Result<Self> {
+        let survives = self.durability == "system" && mount.durable;
+        Ok(PoolFile {
+            uuid: super::new_uuid()?,
+            durability: if survives { "system" } else { "process" }.to_owned(),
+            devices: vec![dest.to_owned()],
+            ..self.clone()
+        })
+    }
+
+    /// Begins the pool: from here on it is a half-created one.
+    pub(crate) fn begin(&self, path: &Path) -> Result<()> {
+        self.write(path, CREATING)?;
+        make_folder(&namespace::folder(path), 0o755)
+    }
+
+    /// Ends what `begin` has begun: the pool is whole.
+    pub(crate) fn finish(path: &Path) -> Result<()> {
+        // What the description leads to is on the medium first.
+        sync_names(path)?;
+        fs::rename(path.join(CREATING), path.join(POOL_FILE))
+            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        sync_names(path)
     }
 
     /// Writes the description under this name.

@@ -137,6 +137,16 @@ pub struct RecordCounts {
 }
 
 impl RecordCounts {
+    /// Adds those of another search.
+    pub(crate) fn add(&mut self, other: &RecordCounts) {
+        self.scanned += other.scanned;
+        self.tail += other.tail;
+        self.queue += other.queue;
+        self.unindexed += other.unindexed;
+        self.batch += other.batch;
+        self.verified += other.verified;
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         self.scanned + self.tail + self.queue + self.unindexed + self.batch + self.verified

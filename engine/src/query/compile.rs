@@ -14,9 +14,6 @@ use crate::error::Result;
 use crate::id::Gid;
 use crate::index::cell::Cell;
 
-/// What is the same on every object until there are other scopes.
-pub(crate) const SCOPE: &str = "shared";
-
 /// A condition.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
@@ -216,7 +213,9 @@ impl Compiler<'_, '_> {
         let predicate = Predicate::new(test);
         let text = || Expr::Test(field.clone(), test.clone()).to_string();
         if matches!(field, Field::Builtin(Builtin::Scope)) {
-            return Ok(Node::Const(predicate.cell(&Cell::Text(SCOPE.into()))));
+            return Ok(Node::Const(
+                predicate.cell(&Cell::Text(self.groups.scope().as_str().into())),
+            ));
         }
         if matches!(field, Field::Builtin(Builtin::Path)) {
             let parts = self.path_parts(test);
@@ -232,13 +231,15 @@ impl Compiler<'_, '_> {
         Ok(match field {
             Field::Attr(key) => (self.key_id)(key)?.map(About::Attr),
             Field::GroupAttr(key) => {
-                (self.key_id)(key)?.map(|id| About::Group(GroupField::Attr(id)))
+                let id = match (self.key_id)(key)? {
+                    Some(id) => Some(id),
+                    None => self.groups.unknown_key(key)?,
+                };
+                id.map(|id| About::Group(GroupField::Attr(id)))
             }
             Field::Builtin(Builtin::Name) => Some(About::Name),
             Field::Builtin(Builtin::Group) => Some(About::Group(GroupField::Path)),
             Field::Builtin(Builtin::Path) => Some(About::Path(Box::new(Parts(None)))),
-            // The same on every object, so it orders nothing.
-            Field::Builtin(Builtin::Scope) => None,
             Field::Builtin(builtin) => Some(About::Builtin(*builtin)),
         })
     }

@@ -17,14 +17,29 @@ use crate::id::{Gid, Member, NameKey, id_key};
 use crate::index::cell::{Cell, Cells, cells_of};
 use crate::name::Name;
 use crate::object::{Class, Record};
+use crate::scope::Scope;
 
 /// A chain of groups longer than any that somebody would make is a loop on media.
 const DEPTH_MAX: usize = 1 << 16;
+
+/// What other realms of the namespace say of its groups, for a query in one of them.
+pub(crate) trait Beyond<'a> {
+    /// The record of the realm that says what a group is, and which realm that is.
+    fn home(&self, gid: Gid) -> Result<Option<(usize, &'a [u8])>>;
+    /// The number that a realm has for a key, which has this number in the realm that asks.
+    fn key(&self, at: usize, key: KeyId) -> Result<Option<KeyId>>;
+    /// A number for a key that only other realms know.
+    fn unknown_key(&self, key: &str) -> Result<Option<KeyId>>;
+    /// The group at a path.
+    fn find(&self, from: Gid, path: &str) -> Result<Option<Gid>>;
+}
 
 /// What a query knows of groups so far.
 pub(crate) struct Groups<'a> {
     peek: Peek<'a>,
     root: Gid,
+    scope: Scope,
+    beyond: Option<&'a dyn Beyond<'a>>,
     known: HashMap<Gid, Known<'a>>,
     paths: HashMap<Gid, String>,
     cache: &'a GroupCache,
@@ -43,6 +58,8 @@ struct Verdicts {
 /// A group's record, as far as queries ask for it.
 #[derive(Clone, Copy)]
 struct Known<'a> {
+    /// The realm that says so, if there are several.
+    at: usize,
     parent: Gid,
     name: &'a str,
     attrs: &'a [u8],
@@ -52,7 +69,36 @@ impl<'a> Groups<'a> {
     /// Nothing known yet.
     pub(crate) fn new(peek: Peek<'a>, root: Gid, cache: &'a GroupCache) -> Self {
         let (known, paths, verdicts) = (HashMap::new(), HashMap::new(), Vec::new());
-        Groups { peek, root, known, paths, cache, table: None, verdicts }
+        let (scope, beyond) = (Scope::default(), None);
+        Groups { peek, root, scope, beyond, known, paths, cache, table: None, verdicts }
+    }
+
+    /// Of a realm of this scope.
+    pub(crate) fn of(self, scope: Scope) -> Self {
+        Groups { scope, ..self }
+    }
+
+    /// With what other realms say.
+    pub(crate) fn beyond(self, beyond: &'a dyn Beyond<'a>) -> Self {
+        Groups { beyond: Some(beyond), ..self }
+    }
+
+    /// Who sees what is found.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// A number for a key that no group of this realm has, where other realms know it.
+    pub(crate) fn unknown_key(&self, key: &str) -> Result<Option<KeyId>> {
+        self.beyond.map_or(Ok(None), |beyond| beyond.unknown_key(key))
+    }
+
+    /// The row that says what a group is, and the realm that it is of.
+    fn row(&self, gid: Gid) -> Result<Option<(usize, &'a [u8])>> {
+        match self.beyond {
+            Some(beyond) => beyond.home(gid),
+            None => Ok(self.peek.get(Table::Groups, &id_key(gid))?.map(|row| (0, row))),
+        }
     }
 
     /// The namespace's root.
@@ -62,7 +108,7 @@ impl<'a> Groups<'a> {
 
     /// Refuses a group that is gone.
     pub(crate) fn require(&mut self, gid: Gid) -> Result<()> {
-        if self.peek.get(Table::Groups, &id_key(gid))?.is_none() {
+        if self.row(gid)?.is_none() {
             fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path");
         }
         Ok(())
@@ -77,6 +123,9 @@ impl<'a> Groups<'a> {
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.is_empty() {
             return Ok(Some(gid));
+        }
+        if let Some(beyond) = self.beyond {
+            return beyond.find(gid, rest);
         }
         for component in rest.split('/') {
             if Name::new(component).is_err() {
@@ -102,12 +151,12 @@ impl<'a> Groups<'a> {
         if let Some(known) = self.known.get(&gid) {
             return Ok(Some(*known));
         }
-        let Some(row) = self.peek.get(Table::Groups, &id_key(gid))? else { return Ok(None) };
+        let Some((at, row)) = self.row(gid)? else { return Ok(None) };
         let record = Record::parse(row)?;
         if record.class != Class::Group || (record.parent == 0) != (gid == self.root) {
             fail!(Corrupt, "the record of group {gid:#x} is no group's: run verify");
         }
-        let known = Known { parent: record.parent, name: record.name, attrs: record.attrs };
+        let known = Known { at, parent: record.parent, name: record.name, attrs: record.attrs };
         self.known.insert(gid, known);
         Ok(Some(known))
     }
@@ -138,10 +187,14 @@ impl<'a> Groups<'a> {
     pub(crate) fn attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
         let (mut at, mut steps) = (gid, 0);
         loop {
-            let Known { parent, attrs, .. } = self.known(at)?;
+            let Known { at: realm, parent, attrs, .. } = self.known(at)?;
+            let key = match self.beyond {
+                Some(beyond) => beyond.key(realm, key)?,
+                None => Some(key),
+            };
             for entry in attrs::entries(attrs) {
                 let entry = entry?;
-                if entry.key == key {
+                if Some(entry.key) == key {
                     return cells_of(&entry).map(Some);
                 }
             }
@@ -172,7 +225,7 @@ impl<'a> Groups<'a> {
         if field == GroupField::Root {
             return Ok(Some(vec![self.root]));
         }
-        if self.peek.in_batch() {
+        if self.peek.in_batch() || self.beyond.is_some() {
             return Ok(None);
         }
         if let (GroupField::Path, Some(text)) = (field, leaf.predicate.only_text()) {

@@ -76,19 +76,29 @@ impl<'p> Sorter<'p> {
 
     fn compare(&self, a: u32, b: u32) -> Ordering {
         let (a, b) = (a as usize, b as usize);
-        for (place, key) in self.keys.iter().enumerate() {
-            let cell = |hit: usize| &self.cells[hit * self.keys.len() + place];
-            let order = match (cell(a), cell(b)) {
-                (None, None) => Ordering::Equal,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(_), None) => Ordering::Less,
-                (Some(a), Some(b)) if key.descending => total_order(b, a),
-                (Some(a), Some(b)) => total_order(a, b),
-            };
-            if order.is_ne() {
-                return order;
-            }
-        }
-        self.oids[a].cmp(&self.oids[b])
+        let cells = |hit: usize| &self.cells[hit * self.keys.len()..][..self.keys.len()];
+        let order = compare_cells(self.keys, cells(a), cells(b));
+        order.then_with(|| self.oids[a].cmp(&self.oids[b]))
     }
+}
+
+/// The order of two hits by what they have of each key.
+pub(crate) fn compare_cells(
+    keys: &[OrderKey],
+    a: &[Option<Cell<'static>>],
+    b: &[Option<Cell<'static>>],
+) -> Ordering {
+    for (key, both) in keys.iter().zip(a.iter().zip(b)) {
+        let order = match both {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(a), Some(b)) if key.descending => total_order(b, a),
+            (Some(a), Some(b)) => total_order(a, b),
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+    Ordering::Equal
 }

@@ -115,6 +115,7 @@ impl<'a> Judge<'a> {
                 Some(name) => text(name),
                 None => Some(Cell::Int(i64::from(record.owner))),
             },
+            About::Builtin(Builtin::Scope) => text(self.groups.scope().as_str()),
             About::Builtin(builtin) => Some(builtin_cell(record, *builtin)?.into_owned()),
         })
     }

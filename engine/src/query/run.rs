@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, SegmentExplanation};
-use super::compile::{About, Node, Plan};
+use super::compile::{About, Node, OrderKey, Plan};
 use super::goal::Goal;
 use super::groups::Groups;
 use super::order::Sorter;
@@ -20,6 +20,7 @@ use crate::catalog::Table;
 use crate::error::Result;
 use crate::fail;
 use crate::id::{Oid, id_key};
+use crate::index::cell::Cell;
 use crate::index::{IndexMode, UNINDEXED};
 use crate::object::Record;
 use crate::realm::meta_u64;
@@ -121,8 +122,20 @@ impl<'a> Search<'a> {
         oids.iter().map(|oid| self.with_record(*oid, path)).collect()
     }
 
+    /// What an object is ordered by.
+    pub(crate) fn order_cells(&mut self, oid: Oid) -> Result<Vec<Option<Cell<'static>>>> {
+        let keys = &self.plan.order;
+        self.with_record(oid, |judge, record| {
+            let cell = |key: &OrderKey| match &key.about {
+                Some(about) => judge.order_cell(about, record),
+                None => Ok(None),
+            };
+            keys.iter().map(cell).collect()
+        })
+    }
+
     /// What a goal says of the objects; with a limit, of those that it leaves.
-    fn each(&mut self, mut goal: Goal) -> Result<Goal> {
+    pub(crate) fn each(&mut self, mut goal: Goal) -> Result<Goal> {
         if self.plan.limit.is_none() {
             self.reach(&mut goal, None)?;
             return Ok(goal);
@@ -146,7 +159,8 @@ impl<'a> Search<'a> {
         self.segments(goal, bound, &excluded)
     }
 
-    fn with_record<T>(
+    /// Runs `read` on the record of an object that was found.
+    pub(crate) fn with_record<T>(
         &mut self,
         oid: Oid,
         read: impl FnOnce(&mut Judge<'_>, &Record<'_>) -> Result<T>,

@@ -91,7 +91,7 @@ fn runs_answer_as_records_do() {
     let settings = IndexSettings { tail_rows: Some(1 << 20), ..IndexSettings::default() };
     realm.set_index_settings(realm.root(), &settings).unwrap();
     fill(&realm);
-    let core = realm.core_for_tests();
+    let core = realm.core();
     let inside = core.enter().unwrap();
     let key = core.known_key(&inside, "u").unwrap().unwrap();
     let mut segment = 0;

@@ -22,6 +22,7 @@ use crate::index::directory::Finder;
 use crate::index::{self, IndexMode, Touch};
 use crate::realm::core::{Core, Inside};
 use crate::rows::{Reserved, Row, Rows, RowsMut};
+use crate::transfer;
 
 /// The rows of a write transaction, and what follows from them for the space accounts.
 pub(crate) struct Changes<'env> {
@@ -36,6 +37,9 @@ pub(crate) struct Changes<'env> {
     touched: bool,
     /// Where what goes is sealed.
     finder: Finder,
+    /// Whether members are on their way to another realm, so that each change is asked for; `None`
+    /// before the first change.
+    moving: Option<bool>,
 }
 
 impl Core {
@@ -59,6 +63,7 @@ impl Core {
                 (_, Some(pages)) => {
                     drop(rows);
                     step!("commit.short");
+                    self.ask_holders(inside)?;
                     catalog.extend(pages).map_err(|error| self.no_rows(&error))?;
                 }
                 (Err(error), None) => return Err(error),
@@ -99,7 +104,36 @@ impl Core {
 
 impl<'env> Changes<'env> {
     fn new(txn: WriteTxn<'env>) -> Self {
-        Changes { txn, used: 0, unindexed: 0, died: 0, touched: false, finder: Finder::default() }
+        Changes {
+            txn,
+            used: 0,
+            unindexed: 0,
+            died: 0,
+            touched: false,
+            finder: Finder::default(),
+            moving: None,
+        }
+    }
+
+    /// Lets this transaction change members that are on their way: it is the move itself.
+    pub(crate) fn moves(&mut self) {
+        self.moving = Some(false);
+    }
+
+    /// Refuses to change a member that is on its way to another realm.
+    fn refuse_leaving(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        if !matches!(table, Table::Objects | Table::Groups) {
+            return Ok(());
+        }
+        let moving = match self.moving {
+            Some(moving) => moving,
+            None => self.txn.entries(Table::Transfers)? > 0,
+        };
+        self.moving = Some(moving);
+        match <[u8; 8]>::try_from(key) {
+            Ok(id) if moving => transfer::refuse_leaving(self, u64::from_be_bytes(id)),
+            _ => Ok(()),
+        }
     }
 
     /// How many objects tail and queue have, if that changed.
@@ -163,10 +197,12 @@ impl Rows for Changes<'_> {
 
 impl RowsMut for Changes<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.refuse_leaving(table, key)?;
         self.txn.put(table, key, value)
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        self.refuse_leaving(table, key)?;
         self.txn.delete(table, key).map(|_| ())
     }
 

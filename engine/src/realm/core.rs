@@ -34,6 +34,9 @@ use crate::process;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
 use crate::realm::drainer::Drainer;
+use crate::realm::locks::Locks;
+use crate::realm::notices::Notices;
+use crate::realm::snapshot::{At, Snapshots};
 use crate::scope::Scope;
 
 /// How many extents this process remembers as touched.
@@ -186,6 +189,12 @@ pub(crate) struct Core {
     pub(crate) index: IndexState,
     /// Who indexes what is queued.
     pub(crate) drainer: Drainer,
+    /// The snapshots that this process holds.
+    pub(crate) snapshots: Snapshots,
+    /// What this process has locked.
+    pub(crate) locks: Locks,
+    /// What the program should be told.
+    pub(crate) notices: Notices,
     /// This core, once it is shared.
     pub(crate) me: OnceLock<Weak<Core>>,
     warm: Mutex<VecDeque<Extent>>,
@@ -223,6 +232,11 @@ impl Inside<'_> {
         self.state.lease.as_ref().expect("`enter` has seen to it")
     }
 
+    /// The state itself.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
     /// All leases of this process, frozen ones included.
     pub(crate) fn own_leases(&self) -> impl Iterator<Item = &Lease> + Clone {
         self.state.lease.iter().chain(&self.state.frozen)
@@ -249,6 +263,27 @@ impl Inside<'_> {
         let (txn, age) = lease.map_or_else(begin, |lease| lease.look(begin))?;
         Ok(Look { lease, age, txn: Some(txn) })
     }
+
+    /// The same at a snapshot, if there is one.
+    pub(crate) fn read_at(&self, at: Option<&At>) -> Result<ReadTxn<'_>> {
+        match at {
+            Some(at) => at.read(self),
+            None => self.read(),
+        }
+    }
+
+    /// The same at a snapshot, if there is one.
+    pub(crate) fn look_at(&self, at: Option<&At>) -> Result<Look<'_>> {
+        let Some(at) = at else { return self.look() };
+        let txn = at.read(self)?;
+        let age = txn.id();
+        // The snapshot holds its age, and cannot end while the transaction is borrowed.
+        let lease = self.state.lease.as_ref();
+        if let Some(lease) = lease {
+            lease.look_again(age);
+        }
+        Ok(Look { lease, age, txn: Some(txn) })
+    }
 }
 
 /// A look-up: a snapshot with an age, ended in the right order on drop.
@@ -260,9 +295,23 @@ pub(crate) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
+    /// Holds what this look-up shows beyond its end; the number that the catalog knows it by.
+    /// Writers ask for it once the catalog's last page is this one.
+    pub(crate) fn hold(mut self, catalog: &Catalog, ask_at: u64) -> u64 {
+        if let Some(lease) = self.lease {
+            lease.hold_snapshot(self.age, ask_at);
+        }
+        catalog.hold(self.txn.take().expect("present until drop"))
+    }
+
     /// The snapshot.
     pub(crate) fn txn(&self) -> &ReadTxn<'a> {
         self.txn.as_ref().expect("present until drop")
+    }
+
+    /// Ends the snapshot; what it has shown of extents is kept from reuse still.
+    pub(crate) fn rest(&mut self) {
+        drop(self.txn.take());
     }
 
     /// Keeps an extent that this snapshot shows.
@@ -296,6 +345,9 @@ impl Core {
             directories: DirectoryCache::default(),
             index: IndexState::default(),
             drainer: Drainer::default(),
+            snapshots: Snapshots::default(),
+            locks: Locks::default(),
+            notices: Notices::default(),
             me: OnceLock::new(),
             warm: Mutex::default(),
             owed: Mutex::default(),
@@ -320,6 +372,11 @@ impl Core {
             drop(state);
             super::open::bring_up(self)?;
         }
+    }
+
+    /// Whether the last user has left.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).shut
     }
 
     /// One more open pool or claim.

@@ -68,12 +68,16 @@ impl Realm {
     pub fn index_settings(&self, group: Gid) -> Result<IndexSettings> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        let own =
-            batch::with(core, |overlay| settings::own(&mut overlay.look(inside.catalog()), group))?;
-        match own {
-            Some(own) => Ok(own.unwrap_or_default()),
-            None => Ok(settings::own(&mut Snapshot(&inside.read()?), group)?.unwrap_or_default()),
+        if self.at().is_none() {
+            let own = batch::with(core, |overlay| {
+                settings::own(&mut overlay.look(inside.catalog()), group)
+            })?;
+            if let Some(own) = own {
+                return Ok(own.unwrap_or_default());
+            }
         }
+        let txn = inside.read_at(self.at())?;
+        Ok(settings::own(&mut Snapshot(&txn), group)?.unwrap_or_default())
     }
 
     /// What the index is made of.
@@ -81,7 +85,7 @@ impl Realm {
         let core = self.readable()?;
         let inside = core.enter()?;
         let catalog = inside.catalog().stats()?;
-        let read = inside.read()?;
+        let read = inside.read_at(self.at())?;
         stats::of(&read, self.root(), &catalog, &|key| core.key_name(&inside, key))
     }
 
@@ -230,6 +234,13 @@ impl Core {
             }
         }
         Ok(true)
+    }
+
+    /// Indexes what is queued, and does all maintenance that is due.
+    pub(crate) fn tend_all(&self, inside: &Inside<'_>) -> Result<()> {
+        self.drain(inside, u64::MAX)?;
+        while self.tend_once(inside)?.is_some() {}
+        Ok(())
     }
 
     /// Takes one step, in a transaction of its own.

@@ -1,5 +1,6 @@
 //! Attribute keys and their numbers. A number is given once, and never taken back.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::attrs::KeyId;
@@ -47,6 +48,15 @@ impl Core {
                 None => fail!(Corrupt, "attribute key {key:?} was interned, and is not there"),
             })
             .collect()
+    }
+
+    /// The numbers that another realm's keys have here; new ones are interned.
+    pub(crate) fn translate(&self, keys: &HashMap<KeyId, String>) -> Result<HashMap<KeyId, KeyId>> {
+        let inside = self.enter()?;
+        let mut theirs: Vec<_> = keys.iter().collect();
+        theirs.sort_unstable();
+        let ours = self.intern(&inside, theirs.iter().map(|(_, key)| key.as_str()))?;
+        Ok(theirs.into_iter().map(|(number, _)| *number).zip(ours).collect())
     }
 
     /// The id of a key, if anybody has ever used it.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::attrs::{self, Value};
 use crate::batch;
-use crate::catalog::Table;
+use crate::catalog::{ReadTxn, Table};
 use crate::error::Result;
 use crate::extent::{Claim, View};
 use crate::fail;
@@ -20,6 +20,7 @@ use crate::object::{ObjectInfo, Record, Stored};
 use crate::protect;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
+use crate::realm::snapshot::At;
 use crate::rows::{Rows, Snapshot};
 use crate::scope::Scope;
 
@@ -53,12 +54,13 @@ impl Found {
     }
 }
 
-/// Runs the same look-up on a snapshot, or on this thread's list above one.
+/// Runs the same look-up on the newest snapshot, on this thread's list above it, or on a snapshot
+/// that is held, which no batch changes.
 macro_rules! look {
-    ($core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
-        match batch::runs($core) {
+    ($at:expr, $core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
+        match $at.is_none() && batch::runs($core) {
             false => {
-                let txn = $inside.read()?;
+                let txn = $inside.read_at($at)?;
                 let $rows = &mut Snapshot(&txn);
                 $body
             }
@@ -78,7 +80,7 @@ impl Realm {
         let parsed = Path::new(path)?;
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::resolve(rows, &target))
+        look!(self.at(), core, inside, |rows| group::resolve(rows, &target))
     }
 
     /// The member at a path from `parent`, with what is known of it. Whoever replaces it meanwhile,
@@ -88,7 +90,7 @@ impl Realm {
         let parsed = Path::new(path)?;
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = core.enter()?;
-        look!(core, inside, |rows| match group::resolve(rows, &target)? {
+        look!(self.at(), core, inside, |rows| match group::resolve(rows, &target)? {
             Some(member) => Found::of(rows, member, self.scope()).map(Some),
             None => Ok(None),
         })
@@ -98,18 +100,22 @@ impl Realm {
     pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::with_record(rows, Member::Group(gid), |record| {
-            Ok(GroupInfo { scope: self.scope(), ..group::info(gid, record) })
-        }))
+        look!(self.at(), core, inside, |rows| group::with_record(
+            rows,
+            Member::Group(gid),
+            |record| { Ok(GroupInfo { scope: self.scope(), ..group::info(gid, record) }) }
+        ))
     }
 
     /// What is known of an object.
     pub fn object(&self, oid: Oid) -> Result<ObjectInfo> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::with_record(rows, Member::Object(oid), |record| {
-            ObjectInfo::of(oid, record, self.scope())
-        }))
+        look!(self.at(), core, inside, |rows| group::with_record(
+            rows,
+            Member::Object(oid),
+            |record| { ObjectInfo::of(oid, record, self.scope()) }
+        ))
     }
 
     /// Up to `limit` members of a group after a name, in byte order of their names.
@@ -121,7 +127,7 @@ impl Realm {
     ) -> Result<Vec<(String, Member)>> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| listed(rows, gid, after, limit))
+        look!(self.at(), core, inside, |rows| listed(rows, gid, after, limit))
     }
 
     /// As `list`, with what is known of each: all of it as of one commit.
@@ -133,7 +139,7 @@ impl Realm {
     ) -> Result<Vec<(String, Found)>> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| {
+        look!(self.at(), core, inside, |rows| {
             let there = listed(rows, gid, after, limit)?;
             let mut found = |member| Found::of(rows, member, self.scope());
             there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
@@ -158,18 +164,19 @@ impl Realm {
     pub fn path_of(&self, member: Member) -> Result<String> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| group::path_of(rows, member))
+        look!(self.at(), core, inside, |rows| group::path_of(rows, member))
     }
 
     /// Every attribute of a member, in byte order of the keys.
     pub fn attrs(&self, member: Member) -> Result<Vec<(String, Value)>> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        let entries = look!(core, inside, |rows| group::with_record(rows, member, |record| {
-            attrs::entries(record.attrs)
-                .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
-                .collect::<Result<Vec<_>>>()
-        }))?;
+        let entries =
+            look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
+                attrs::entries(record.attrs)
+                    .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
+                    .collect::<Result<Vec<_>>>()
+            }))?;
         let mut named = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             named.push((core.key_name(&inside, key)?.to_string(), value));
@@ -184,9 +191,13 @@ impl Realm {
         let inside = core.enter()?;
         let Some(id) = core.known_key(&inside, key)? else {
             // Nobody has ever used the key; but a member that is gone is still an error.
-            return look!(core, inside, |rows| group::with_record(rows, member, |_| Ok(None)));
+            return look!(self.at(), core, inside, |rows| group::with_record(
+                rows,
+                member,
+                |_| Ok(None)
+            ));
         };
-        look!(core, inside, |rows| group::with_record(rows, member, |record| {
+        look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
             for entry in attrs::entries(record.attrs) {
                 let entry = entry?;
                 if entry.key == id {
@@ -200,14 +211,14 @@ impl Realm {
     /// An object's value for reading, and the generation of its payload.
     pub fn payload(&self, oid: Oid) -> Result<(Payload, u32)> {
         let core = self.readable()?;
-        core.payload(oid, false)
+        core.payload_at(self.at(), oid, false)
     }
 
     /// An object's value as memory of the pool where it lies in an extent. For writing it is put
     /// there first; an empty value stays inline.
     pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
         if !write {
-            return Ok(self.readable()?.payload(oid, false)?.0);
+            return Ok(self.readable()?.payload_at(self.at(), oid, false)?.0);
         }
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
@@ -232,7 +243,7 @@ impl Realm {
     pub fn is_read_only(&self, member: Member) -> Result<bool> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        look!(core, inside, |rows| protect::holds(rows, member))
+        look!(self.at(), core, inside, |rows| protect::holds(rows, member))
     }
 
     /// Makes what was written in place durable, as far as the medium can.
@@ -240,6 +251,10 @@ impl Realm {
     /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
     pub fn flush(&self, oid: Oid) -> Result<()> {
         let core = self.writable()?;
+        {
+            let inside = core.enter()?;
+            refuse_moving(&inside.read()?, oid)?;
+        }
         match core.payload(oid, false) {
             Ok((Payload::Extent(view), _)) => {
                 core.flush_view(&view)?;
@@ -248,6 +263,14 @@ impl Realm {
             Ok((Payload::Inline(_), _)) => Ok(()),
             Err(error) => Err(gone_is_busy(error)),
         }
+    }
+}
+
+/// Refuses to write in place what is on its way to another realm.
+fn refuse_moving(txn: &ReadTxn<'_>, oid: Oid) -> Result<()> {
+    match txn.entries(Table::Transfers)? {
+        0 => Ok(()),
+        _ => crate::transfer::refuse_leaving(&mut Snapshot(txn), oid),
     }
 }
 
@@ -265,36 +288,60 @@ impl Core {
     /// Refuses to write in place to what is read-only.
     fn refuse_read_only(self: &Arc<Self>, oid: Oid) -> Result<()> {
         let inside = self.enter()?;
-        look!(self, inside, |rows| protect::refuse(rows, Member::Object(oid)))
+        look!(None::<&At>, self, inside, |rows| protect::refuse(rows, Member::Object(oid)))
     }
 
     /// The value and its generation: inline ones copied, others pinned.
     pub(crate) fn payload(self: &Arc<Self>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
-        let inside = self.enter()?;
-        let found = look!(self, inside, |rows| group::with_record(
-            rows,
-            Member::Object(oid),
-            |record| Ok(match record.stored {
-                Stored::Inline(bytes) => Some((Payload::Inline(bytes.to_vec()), record.generation)),
-                Stored::Contiguous { .. } => None,
-            })
-        ))?;
-        match found {
-            Some(inline) => Ok(inline),
-            None => self.pin_extent(&inside, oid, write),
-        }
+        self.payload_at(None, oid, write)
     }
 
-    /// lease → read → record → pin → slice.
-    fn pin_extent(
+    /// The same at a snapshot, if there is one.
+    pub(crate) fn payload_at(
         self: &Arc<Self>,
-        inside: &Inside<'_>,
+        at: Option<&At>,
         oid: Oid,
         write: bool,
     ) -> Result<(Payload, u32)> {
-        let look = inside.look()?;
+        let inside = self.enter()?;
+        // Between the two snapshots a value may move into its row, and out of it again.
+        loop {
+            let inline = look!(at, self, inside, |rows| group::with_record(
+                rows,
+                Member::Object(oid),
+                |record| {
+                    Ok(match record.stored {
+                        Stored::Inline(bytes) => {
+                            Some((Payload::Inline(bytes.to_vec()), record.generation))
+                        }
+                        Stored::Contiguous { .. } => None,
+                    })
+                }
+            ))?;
+            if let Some(inline) = inline {
+                return Ok(inline);
+            }
+            step!("view.sought");
+            if let Some(pinned) = self.pin_extent(&inside, at, oid, write)? {
+                return Ok(pinned);
+            }
+        }
+    }
+
+    /// lease → read → record → pin → slice. `None` if the value is in its row by now.
+    fn pin_extent(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        at: Option<&At>,
+        oid: Oid,
+        write: bool,
+    ) -> Result<Option<(Payload, u32)>> {
+        let look = inside.look_at(at)?;
+        if write {
+            refuse_moving(look.txn(), oid)?;
+        }
         let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
-        let found = if batch::runs(self) {
+        let found = if at.is_none() && batch::runs(self) {
             batch::with(self, |overlay| {
                 group::with_record(&mut overlay.look_at(look.txn()), Member::Object(oid), parts)
             })?
@@ -304,7 +351,7 @@ impl Core {
         };
         let (stored, generation) = found;
         let Some((extent, nbytes)) = stored else {
-            fail!(Busy, "object {oid:#x} changed while it was read: try again")
+            return Ok(None);
         };
         self.reach_in(inside, extent.end(), look.txn())?;
         let hold = look.pin(extent);
@@ -316,7 +363,7 @@ impl Core {
             inside.lease().begin_writing(extent.offset);
             claim = claim.writing();
         }
-        Ok((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation))
+        Ok(Some((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation)))
     }
 
     fn flush_view(&self, view: &View) -> Result<()> {

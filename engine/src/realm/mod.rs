@@ -8,15 +8,19 @@
 //! | `commit` | the write path: the one place where rows change |
 //! | `dead` | what dead processes have left |
 //! | `space` | reserving, growing, giving back, the accounts |
+//! | `sweep` | span files that no row names |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
 //! | `holders` | who holds what: for people |
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `keys` | attribute keys and their numbers |
 //! | `link` | an object to be linked, encoded before any lock |
+//! | `locks` | locks of objects and groups, between processes and threads |
 //! | `look` | look-ups, views, listings |
 //! | `mirror` | what other realms of the namespace have this one do |
+//! | `notices` | what the program should be told, though nothing has failed |
 //! | `query` | queries |
+//! | `snapshot` | snapshots that are held, and when they are given up |
 //! | `together` | looks at several realms at once |
 
 mod checked;
@@ -28,25 +32,33 @@ mod holders;
 mod index;
 mod keys;
 mod link;
+mod locks;
 mod look;
 mod mirror;
+mod notices;
 mod open;
 mod query;
+mod snapshot;
 mod space;
+mod sweep;
 mod together;
 mod write;
 
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
-pub(crate) use self::core::{Core, IdBlock, Inside, Setup, State, lock};
+pub(crate) use self::core::{Core, IdBlock, Inside, Look, Setup, State, lock};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
+pub use self::locks::Lock;
+pub(crate) use self::locks::prepare_locks;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, boot_id, open, shut};
+use self::snapshot::At;
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
-pub(crate) use self::together::{look_together, peek_together};
+pub(crate) use self::sweep::sweep_spans;
+pub(crate) use self::together::{ARRIVED, look_together, peek_together, snapshot_together};
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
@@ -68,17 +80,41 @@ pub enum Mode {
 pub struct Realm {
     core: Arc<Core>,
     session: Arc<Session>,
+    /// The snapshot that all looks are at; none: each at the newest.
+    at: Option<Arc<At>>,
 }
 
 impl Realm {
     /// A handle that ends with its session.
     pub(crate) fn new(core: Arc<Core>, session: Arc<Session>) -> Self {
-        Realm { core, session }
+        Realm { core, session, at: None }
     }
 
     /// The root group.
     pub fn root(&self) -> Gid {
         self.core.setup.root()
+    }
+
+    /// The core, for moves between realms.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Whether the other handle is of the same realm.
+    pub(crate) fn is(&self, other: &Realm) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// Whether this thread runs a batch on it.
+    pub(crate) fn runs_batch(&self) -> bool {
+        batch::bury();
+        batch::runs(&self.core)
+    }
+
+    /// Gives the batch that this thread runs here to another realm; `BusyError` if it has done
+    /// something here already.
+    pub(crate) fn hand_batch_to(&self, other: &Realm) -> Result<()> {
+        batch::hand_over(&self.core, &other.core)
     }
 
     /// Who sees what is in it.
@@ -103,12 +139,12 @@ impl Realm {
 
     /// What the handle may do.
     pub fn mode(&self) -> Mode {
-        self.session.mode()
+        if self.at.is_some() { Mode::Read } else { self.session.mode() }
     }
 
-    /// Whether its pool is open.
+    /// Whether its pool is open, and its snapshot, if it is of one.
     pub fn is_open(&self) -> bool {
-        self.session.is_open()
+        self.session.is_open() && self.at().is_none_or(|at| at.check().is_ok())
     }
 
     /// Where the space is. Who may write takes back first what dead processes had reserved; to a
@@ -139,19 +175,27 @@ impl Realm {
     /// The core, for reading.
     fn readable(&self) -> Result<&Arc<Core>> {
         batch::bury();
-        if !self.is_open() {
+        if !self.session.is_open() {
             fail!(
                 Argument,
                 "the pool {} is closed: open it again (views of it stay valid)",
                 self.core.setup.pool.display()
             );
         }
+        self.at().map_or(Ok(()), At::check)?;
         Ok(&self.core)
     }
 
     /// The core, for writing.
     fn writable(&self) -> Result<&Arc<Core>> {
         let core = self.readable()?;
+        if self.at.is_some() {
+            fail!(
+                ReadOnly,
+                "this is of a snapshot of {:?}, which shows what was: write through the pool itself",
+                core.setup.namespace
+            );
+        }
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,

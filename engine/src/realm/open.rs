@@ -2,8 +2,8 @@
 //!
 //! **Order of opening**: (1) the lease, so that whoever looks can see us; (2) look at the other
 //! leases: one of another PID namespace, or one of this very process that our registry does not
-//! know (a second copy of the engine), refuses; (3) LMDB, whose locks such a copy would break by
-//! closing; (4) raise the epoch: from here on look-ups may begin; (5) take back what the dead left.
+//! know (a second copy of the engine), refuses; then wait while somebody compacts the realm
+//! (`rewrite::gate`); (3) LMDB, whose locks such a copy would break by closing; (4) raise the epoch: from here on look-ups may begin; (5) take back what the dead left.
 //!
 //! **Order of shutting**: reservations back, the synced-close mark (under the writer lock, and
 //! only if no other lease lives), LMDB closed, lease and spare unlinked.
@@ -18,6 +18,7 @@ use crate::fail;
 use crate::faults::step;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::realm::core::{Core, Inside, Setup, State};
+use crate::rewrite;
 use crate::rows::Snapshot;
 
 /// The least address space of an arena, and how many times the pool's size it is. A process has
@@ -41,7 +42,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
     if setup.immutable {
         return open_published(setup);
     }
-    let (lease, catalog) = bring_up_lease_and_catalog(&setup)?;
+    let (lease, catalog, died) = bring_up_lease_and_catalog(&setup)?;
     let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&catalog));
     let arena = match opened {
         Ok(arena) => arena,
@@ -60,6 +61,9 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         shut: false,
     };
     let core = Core::new(setup, state, arena);
+    if died {
+        core.sweep()?;
+    }
     step!("open.made");
     if purpose == Purpose::Use {
         core.enter().and_then(|inside| {
@@ -88,17 +92,19 @@ fn open_published(setup: Setup) -> Result<Core> {
 }
 
 /// Makes a lease and opens the catalog, in the order that the essay above explains.
-fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog)> {
+fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
     let leases = setup.leases();
     let lease = Lease::create(&leases, setup.file_mode)?;
-    let opened = refuse_strangers(setup, &[lease.id()])
-        .and_then(|()| Catalog::open(&setup.catalog(), &setup.catalog_options()));
+    let opened = refuse_strangers(setup, &[lease.id()]).and_then(|()| {
+        let died = rewrite::pass(&setup.dir)?;
+        Ok((Catalog::open(&setup.catalog(), &setup.catalog_options())?, died))
+    });
     match opened {
-        Ok(catalog) => {
+        Ok((catalog, died)) => {
             step!("open.catalog");
             catalog.growth().raise_lease_epoch();
             step!("open.announced");
-            Ok((lease, catalog))
+            Ok((lease, catalog, died))
         }
         Err(error) => {
             lease.end();

@@ -18,6 +18,8 @@ use crate::query::compile::{Plan, compile};
 use crate::query::groups::Groups;
 use crate::query::literal::cell_of;
 use crate::query::run::Search;
+use crate::query::sealed::DirectoryCache;
+use crate::query::table::GroupCache;
 use crate::realm::{Mode, Realm};
 
 impl Realm {
@@ -101,7 +103,7 @@ impl Realm {
         mut read: impl FnMut(&mut Groups<'_>, &Record<'_>) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         self.peek(|peek| {
-            let mut groups = Groups::new(peek, self.root(), &self.core.groups);
+            let mut groups = Groups::new(peek, self.root(), self.groups());
             let mut all = Vec::with_capacity(oids.len());
             for oid in oids {
                 let row = peek.get(Table::Objects, &id_key(*oid))?;
@@ -129,13 +131,13 @@ impl Realm {
     ) -> Result<T> {
         options.check()?;
         self.peek(|peek| {
-            let mut groups = Groups::new(peek, self.root(), &self.core.groups);
+            let mut groups = Groups::new(peek, self.root(), self.groups()).of(self.scope());
             let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
             let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
-            if self.mode() == Mode::ReadWrite && !peek.in_batch() {
-                self.core.index.told(plan.keys(), hints(&plan, options, &mut key_id)?);
+            if self.mode() == Mode::ReadWrite {
+                self.asked(&plan, options, peek)?;
             }
-            let directories = &self.core.directories;
+            let directories = self.directories();
             ask(&mut Search::new(peek, &plan, groups, options, directories), peek)
         })
     }
@@ -144,8 +146,8 @@ impl Realm {
     fn peek<T>(&self, look: impl FnOnce(Peek<'_>) -> Result<T>) -> Result<T> {
         let core = self.readable()?;
         let inside = core.enter()?;
-        let above = |over: Option<&Overlay>| look(Peek::new(&inside.read()?, over));
-        if !batch::runs(core) {
+        let above = |over: Option<&Overlay>| look(Peek::new(&inside.read_at(self.at())?, over));
+        if self.at().is_some() || !batch::runs(core) {
             return above(None);
         }
         match batch::with(core, |overlay| above(Some(overlay)))? {
@@ -154,10 +156,23 @@ impl Realm {
         }
     }
 
-    /// The core, for tests that change rows themselves.
-    #[cfg(test)]
-    pub(crate) fn core_for_tests(&self) -> &std::sync::Arc<crate::realm::Core> {
-        &self.core
+    /// Notes what a query asks of the index beside its answer.
+    pub(crate) fn asked(&self, plan: &Plan, options: &QueryOptions, peek: Peek<'_>) -> Result<()> {
+        if !peek.in_batch() {
+            let mut key_id = |key: &str| self.core.key_at(peek.txn(), key);
+            self.core.index.told(plan.keys(), hints(plan, options, &mut key_id)?);
+        }
+        Ok(())
+    }
+
+    /// The paths of groups, as queries here last needed them: a snapshot has its own.
+    fn groups(&self) -> &GroupCache {
+        self.at().map_or(&self.core.groups, |at| &at.groups)
+    }
+
+    /// The segments, likewise.
+    fn directories(&self) -> &DirectoryCache {
+        self.at().map_or(&self.core.directories, |at| &at.directories)
     }
 }
 

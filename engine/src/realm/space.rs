@@ -20,6 +20,7 @@ use crate::extent::{
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
+use crate::media::memory::Memory;
 use crate::media::{devdax, filesystem, span};
 use crate::namespace;
 use crate::realm::core::{Core, Inside, lock};
@@ -56,7 +57,7 @@ pub(crate) fn read_limit(txn: &ReadTxn<'_>) -> Result<u64> {
 }
 
 /// Where a realm's space is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// The bound of the arena, in bytes.
     pub size: u64,
@@ -172,6 +173,26 @@ impl Core {
         })
     }
 
+    /// Copies a value of another realm into space that is reserved here, and flushes it (P1). Both
+    /// extents are kept: the one by its record, the other by its reservation.
+    pub(crate) fn copy_in(
+        &self,
+        from: &Core,
+        extent: Extent,
+        place: Reserved,
+        nbytes: u64,
+    ) -> Result<()> {
+        let (from, to) = (from.memory_at(extent)?, self.memory_at(place.extent)?);
+        to.copy(&from, nbytes);
+        self.flush_extent(place.extent, nbytes)
+    }
+
+    fn memory_at(&self, extent: Extent) -> Result<Memory> {
+        let inside = self.enter()?;
+        self.reach(&inside, extent.end())?;
+        Ok(inside.arena().memory(extent))
+    }
+
     /// Attaches the spans up to `end`.
     pub(crate) fn reach(&self, inside: &Inside<'_>, end: u64) -> Result<()> {
         let txn = inside.read()?;
@@ -215,7 +236,7 @@ impl Core {
         }
         let folder = setup.spans_on(device);
         setup.check_spans(&folder)?;
-        Ok(folder.join(format!("span-{}", span.number)))
+        Ok(folder.join(format!("span-{}", span.file)))
     }
 
     /// Appends spans so that `len` bytes fit, unless somebody else has since `arena_end` was read.
@@ -322,7 +343,12 @@ impl Core {
     /// Allocates the file of a span, then commits its row with the space in it.
     fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
         let setup = &self.setup;
-        let mut span = Span { number, device, range: Extent { offset: 0, len }, place: 0 };
+        let file = {
+            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+            spans.iter().map(|span| span.file + 1).max().unwrap_or(0).max(number)
+        };
+        let range = Extent { offset: 0, len };
+        let mut span = Span { number, device, range, file, place: 0 };
         if devdax::is_node(&lock(&self.devices)[device as usize]) {
             span.place = next_on(inside, device)?;
             // Nobody else takes ranges of this node: it carries this realm's label, and whoever

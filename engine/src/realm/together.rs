@@ -35,7 +35,7 @@ pub(crate) fn look_together<T>(
     look: impl FnOnce(&mut [&mut dyn Rows]) -> Result<T>,
 ) -> Result<T> {
     let insides = enter_all(realms)?;
-    let txns = begin_all(&insides)?;
+    let txns = begin_all(realms, &insides)?;
     let mut snapshots: Vec<_> = txns.iter().map(Snapshot).collect();
     let Some(at) = in_batch(realms) else { return look(&mut all(&mut snapshots)) };
     let done = batch::with(&realms[at].core, |overlay| {
@@ -58,7 +58,7 @@ pub(crate) fn peek_together<T>(
     look: impl FnOnce(&[Peek<'_>]) -> Result<T>,
 ) -> Result<T> {
     let insides = enter_all(realms)?;
-    let txns = begin_all(&insides)?;
+    let txns = begin_all(realms, &insides)?;
     let Some(at) = in_batch(realms) else { return look(&peeks(&txns, None)) };
     let done = batch::with(&realms[at].core, |overlay| look(&peeks(&txns, Some((at, overlay)))))?;
     done.map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok)
@@ -71,7 +71,7 @@ fn peeks<'p>(txns: &'p [ReadTxn<'p>], over: Option<(usize, &'p Overlay)>) -> Vec
 
 /// The realm in which this thread runs a batch.
 fn in_batch(realms: &[Realm]) -> Option<usize> {
-    realms.iter().position(|realm| batch::runs(&realm.core))
+    realms.iter().position(|realm| realm.at().is_none() && batch::runs(&realm.core))
 }
 
 fn enter_all(realms: &[Realm]) -> Result<Vec<Inside<'_>>> {
@@ -88,10 +88,16 @@ fn enter_all(realms: &[Realm]) -> Result<Vec<Inside<'_>>> {
     Ok(insides.into_iter().map(|(_, inside)| inside).collect())
 }
 
-fn begin_all<'i>(insides: &'i [Inside<'_>]) -> Result<Vec<ReadTxn<'i>>> {
+fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<ReadTxn<'i>>> {
     let mut again = 0;
     loop {
-        let txns: Vec<_> = insides.iter().map(Inside::read).collect::<Result<_>>()?;
+        let both = insides.iter().zip(realms);
+        let txns: Vec<_> =
+            both.map(|(inside, realm)| inside.read_at(realm.at())).collect::<Result<_>>()?;
+        if realms.iter().any(|realm| realm.at().is_some()) {
+            // Snapshots that were taken together.
+            return Ok(txns);
+        }
         let earlier = txns.len().saturating_sub(1);
         let mut moved = false;
         for (inside, txn) in insides.iter().zip(&txns).take(earlier) {
@@ -100,6 +106,24 @@ fn begin_all<'i>(insides: &'i [Inside<'_>]) -> Result<Vec<ReadTxn<'i>>> {
         }
         if !moved || again == AGAIN_MAX {
             return Ok(txns);
+        }
+        again += 1;
+    }
+}
+
+/// A snapshot of each realm, so that nothing that moves between them is missed.
+pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Result<Vec<Realm>> {
+    let mut again = 0;
+    loop {
+        let held: Vec<Realm> =
+            realms.iter().map(|realm| realm.snapshot(max_growth)).collect::<Result<_>>()?;
+        let mut moved = false;
+        for (realm, held) in realms.iter().zip(&held).take(held.len().saturating_sub(1)) {
+            let inside = realm.readable()?.enter()?;
+            moved |= arrived(&inside.read()?)? != arrived(&inside.read_at(held.at())?)?;
+        }
+        if !moved || again == AGAIN_MAX {
+            return Ok(held);
         }
         again += 1;
     }

@@ -167,7 +167,7 @@ impl Gathered {
             let device = devices.paths.get(span.device as usize)?;
             let folder = folder_of(device, &devices.uuid).join(&realm.below);
             // On a devdax node all spans lie in one file.
-            let in_folder = || folder.join(format!("span-{}", span.number));
+            let in_folder = || folder.join(format!("span-{}", span.file));
             Some((span, if span.place == 0 { in_folder() } else { device.clone() }))
         });
         self.places.push(Place { keys, spans: SpanFiles::open(files) });

@@ -1,6 +1,6 @@
 //! LMDB's meta pages, and the heads of its trees, read without trust.
 
-use super::pages::{HEAD, META, u16_at, u32_at, u64_at};
+use super::nodes::{HEAD, META, u16_at, u32_at, u64_at};
 use crate::error::Result;
 use crate::fail;
 

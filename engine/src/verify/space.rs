@@ -8,12 +8,14 @@ use crate::error::{Error, Result};
 use crate::extent::{
     Extent, HUGE, Holder, SIZE_MAX, Span, parse_free, parse_size_key, pending_rows,
 };
-use crate::media::span;
 use crate::realm::{Core, USED, meta_u64, read_limit};
 use crate::rows::Snapshot;
 
 /// The ids of all leases that there are.
 pub(super) fn lease_ids(core: &Core) -> Result<HashSet<u64>> {
+    if core.setup.immutable {
+        return Ok(HashSet::new());
+    }
     let dir = core.setup.leases();
     let entries = std::fs::read_dir(&dir)
         .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
@@ -32,12 +34,13 @@ impl Walk<'_> {
         let spans = Span::all(&mut Snapshot(txn))?;
         let arena = spans.last().map_or(0, |last| last.range.end());
         let limit = read_limit(txn)?;
-        if limit < arena || !limit.is_multiple_of(HUGE) || limit > SIZE_MAX {
+        let bounded = !self.core.setup.immutable;
+        if (bounded && limit < arena) || !limit.is_multiple_of(HUGE) || limit > SIZE_MAX {
             self.problem(format!(
                 "the size says {limit} bytes, which spans of {arena} cannot have"
             ));
         }
-        for one in &spans {
+        for one in spans.iter().filter(|span| span.has_file()) {
             if let Err(error) = self.core.open_span(*one, false) {
                 self.problem(format!("span {}: {error}", one.number));
             }

@@ -30,6 +30,7 @@ from engram.cli import (  # noqa: F401  # isort: skip
     plot,
     pools,
     query,
+    share,
     stats,
     tree,
     values,

@@ -74,6 +74,7 @@ SECTIONS = {
     "Look": ("ls", "tree", "info", "query", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm", "protect"),
+    "Sharing": ("share", "unshare", "publish", "unpublish"),
     "Pools": ("create", "destroy", "ns", "index", "reindex", "verify", "doctor", "demo"),
 }
 """The verbs by section, in the order in which help lists them."""

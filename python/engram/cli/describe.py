@@ -49,6 +49,7 @@ def facts(name: str, member: Member) -> dict[str, Any]:
             shown["dims"] = None if member.dims is None else list(member.dims)
         shown["nbytes"] = member.nbytes
         shown["oid"] = member.oid
+    shown["scope"] = about.scope
     shown["owner"] = owners.user(about.owner)
     shown["created"] = time(about.created)
     shown["modified"] = time(about.modified)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 from pathlib import Path  # noqa: TC003 - read by Typer
 from typing import TYPE_CHECKING, Annotated
@@ -24,12 +25,15 @@ from engram.cli.app import (
 )
 from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
+from engram.errors import ArgumentError
+from engram.salvage import discard, staged
 from engram.size import human
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engram.formats import ExportReport, Progress
+    from engram.salvage import SalvageReport
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -64,6 +68,7 @@ def _ended_by_signals() -> Iterator[None]:
         "engram export /dev/shm/run / all.h5 --overwrite",
         'engram export /dev/shm/run run-17 part.nc --select "*/T" --slice t=0:9',
         "engram export /dev/shm/run sst old.nc --format netcdf3 --lossy",
+        "engram export /dev/shm/run / saved.h5 --salvage",
     )
 )
 def export(
@@ -96,15 +101,26 @@ def export(
         list[str] | None,
         typer.Option("--slice", metavar="DIM=A:B", help="Only these indices; can be repeated."),
     ] = None,
+    salvage: Annotated[
+        bool,
+        typer.Option(
+            "--salvage",
+            help="Take what is sound out of a damaged pool; `--format pool` makes FILE a new pool.",
+        ),
+    ] = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
     """Export a group or an object as a file: all of it, or nothing.
 
     The format is told by FILE's suffix, or by --format. What was imported goes out as it came in:
-    values, attributes, dimensions and how they were stored.
+    values, attributes, dimensions and how they were stored. With --salvage, the pool may be
+    damaged: what is sound goes out, what is not is listed, and the exit code says so.
     """
     where = clean(path)
+    if salvage:
+        _salvaged(pool, where, file, namespace, kind=kind, overwrite=overwrite, json=json)
+        return
     with (
         opened(pool, namespace) as (_, root),
         terminal.Bar(file.name, 0) as bar,
@@ -128,6 +144,49 @@ def export(
         terminal.print_json(report.to_dict())
     else:
         _tell(report)
+
+
+def _salvaged(  # noqa: PLR0913 - as the command has them
+    pool: Path,
+    where: str,
+    file: Path,
+    namespace: str,
+    *,
+    kind: str | None,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    """Export what is sound of a damaged pool, by way of a new pool, which may be what is wanted."""
+    if kind == "pool":
+        if where:
+            message = f"--format pool takes the whole pool: give / for PATH, not {where}"
+            raise ArgumentError(message)
+        found = engram.salvage(pool, file)
+        _tell_salvage(found, None, json=json)
+        return
+    stage, found = staged(pool, file.absolute())
+    try:
+        with opened(stage, namespace) as (_, root), _ended_by_signals():
+            report = engram.export_file(
+                root[where] if where else root, file, format=kind, overwrite=overwrite, lossy=True
+            )
+    finally:
+        discard(stage)
+    _tell_salvage(found, report, json=json)
+
+
+def _tell_salvage(found: SalvageReport, report: ExportReport | None, *, json: bool) -> None:
+    """Print what was saved and what was not; an error if anything was not."""
+    if json:
+        told = {"exported": None if report is None else report.to_dict()}
+        terminal.print_json({**dataclasses.asdict(found), **told})
+    else:
+        if report is not None:
+            _tell(report)
+        terminal.say(f"{found.path}: {counted(found.members, 'member')} found")
+        for loss in found.left_out:
+            terminal.say(f"  not saved: {loss}")
+    found.check()
 
 
 def _tell(report: ExportReport) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from engram.cli.describe import Member
 
-_HEADINGS = ("kind", "dtype", "shape", "bytes", "owner", "modified", "name")
+_HEADINGS = ("kind", "dtype", "shape", "bytes", "scope", "owner", "modified", "name")
 _RIGHT = ("bytes",)
 
 
@@ -49,7 +49,7 @@ def ls(
     path: WhereArgument = "/",
     *,
     long: Annotated[
-        bool, typer.Option("--long", "-l", help="Add dtype, shape, bytes, owner and time.")
+        bool, typer.Option("--long", "-l", help="Add dtype, shape, bytes, scope, owner, time.")
     ] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Go into groups.")] = False,
     namespace: NamespaceOption = "default",
@@ -126,6 +126,7 @@ def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:
                 describe.dtype_text(member.dtype) if isinstance(member, engram.Array) else "-",
                 describe.shape_text(member.shape) if isinstance(member, engram.Array) else "-",
                 "-" if isinstance(member, engram.Group) else human(member.nbytes),
+                about.scope,
                 owners.user(about.owner),
                 describe.time(about.modified),
                 name + ("/" if is_group else ""),

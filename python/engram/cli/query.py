@@ -219,7 +219,7 @@ def _value(member: Array | Blob, kind: int, key: str) -> Any:
         return member.attrs.get(key)
     if kind == _BUILTIN:
         facts = describe.facts(member.name, member)
-        given = {"group": member.path.rpartition("/")[0], "scope": "shared"}
+        given = {"group": member.path.rpartition("/")[0], "scope": member.scope}
         shape = member.shape if isinstance(member, engram.Array) else (member.nbytes,)
         given |= {"ndim": str(len(shape)), "size": str(member.size), "nbytes": str(member.nbytes)}
         return given.get(key, facts.get(key))

@@ -65,18 +65,25 @@ def put(
         bool, typer.Option("--overwrite", help="Replace an object of this name.")
     ] = False,
     index: IndexOption = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            metavar="private|shared", help="Who sees it; who sees its group, if not given."
+        ),
+    ] = None,
     namespace: NamespaceOption = "default",
 ) -> None:
     """Store an array from a NumPy file, or any bytes as a blob."""
     name = object_path(path)
     names = None if dims is None else tuple(dims.split(","))
+    how: Any = {"overwrite": overwrite, "index": mode_of(index), "scope": scope}
     with opened(pool, namespace, "r+") as (_, root):
         if blob:
             with _reading(file) as stream:
                 value = stream.read()
-                made: Any = root.create_blob(name, value, overwrite=overwrite, index=mode_of(index))
+                made: Any = root.create_blob(name, value, **how)
         else:
-            more: Any = {"dims": names, "overwrite": overwrite, "index": mode_of(index)}
+            more: Any = {"dims": names, **how}
             made = _put_array(root, name, file, more)
         what = "blob" if blob else f"{made.dtype} {' x '.join(map(str, made.shape)) or 'scalar'}"
         terminal.say(f"{made.path}: {what}, {human(made.nbytes)}")

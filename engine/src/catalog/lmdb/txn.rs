@@ -159,12 +159,26 @@ impl Txn<'_> {
     }
 }
 
-/// A read transaction: a snapshot. Dropping it keeps its reader slot for the next.
-pub(in crate::catalog) struct Read<'e>(Txn<'e>);
+/// A read transaction: a snapshot. Dropping it keeps its reader slot for the next; dropping a held
+/// one puts it back.
+pub(in crate::catalog) struct Read<'e> {
+    txn: Txn<'e>,
+    held: Option<u64>,
+}
 
 impl<'e> Read<'e> {
     pub(super) fn new(env: &'e Env, raw: NonNull<ffi::MDB_txn>) -> Read<'e> {
-        Read(Txn { raw, env })
+        Read { txn: Txn { raw, env }, held: None }
+    }
+
+    /// One that the environment's table holds under this number.
+    pub(super) fn of_held(env: &'e Env, raw: NonNull<ffi::MDB_txn>, number: u64) -> Read<'e> {
+        Read { txn: Txn { raw, env }, held: Some(number) }
+    }
+
+    /// LMDB's own.
+    pub(super) fn raw(&self) -> NonNull<ffi::MDB_txn> {
+        self.txn.raw
     }
 }
 
@@ -172,7 +186,7 @@ impl<'e> Deref for Read<'e> {
     type Target = Txn<'e>;
 
     fn deref(&self) -> &Txn<'e> {
-        &self.0
+        &self.txn
     }
 }
 
@@ -181,9 +195,10 @@ impl Drop for Read<'_> {
         if self.env.is_inherited() {
             return;
         }
-        // SAFETY: the transaction is live and ours; it is not used before it is renewed.
-        unsafe { ffi::mdb_txn_reset(self.raw.as_ptr()) };
-        self.env.lock_kept().push(Slot(self.raw));
+        match self.held {
+            Some(number) => self.env.held_table().give_back(number),
+            None => self.env.retire(Slot(self.raw)),
+        }
     }
 }
 

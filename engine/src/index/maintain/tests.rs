@@ -7,7 +7,7 @@ use crate::{CreateOptions, DType, Pool, Value};
 
 /// How many runs there are of all columns.
 fn runs(realm: &crate::Realm) -> usize {
-    let inside = realm.core_for_tests().enter().unwrap();
+    let inside = realm.core().enter().unwrap();
     let txn = inside.read().unwrap();
     let mut cursor = txn.seek(Table::IndexRuns, &[]).unwrap();
     let mut heads = 0;

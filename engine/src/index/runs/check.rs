@@ -4,6 +4,8 @@
 //! no further. So `verify` reads everything, and believes nothing.
 
 use super::ascending::Place;
+#[cfg(feature = "faults")]
+use super::block::Block;
 use super::block::{Values, each_cell};
 use super::head::Head;
 use super::packing::Kind;
@@ -134,6 +136,36 @@ fn cells(
             entry(block.references.get(index), cell)?;
             Ok(true)
         })?;
+    }
+    Ok(())
+}
+
+/// Reads a head, and one block as each of its blocks.
+#[cfg(feature = "faults")]
+pub(crate) fn decode(head: &[u8], bytes: &[u8]) -> Result<()> {
+    /// So many blocks are as good as all.
+    const BLOCKS: usize = 16;
+    let head = Head::parse(head)?;
+    let _ = head.segments().map(|(segment, _)| segment).is_sorted();
+    for number in 0..head.blocks().min(BLOCKS) {
+        let block = Block::parse(&head, number, bytes)?;
+        for index in 0..block.len {
+            let (segment, _) = head.resolve(block.references.get(index));
+            let _ = head.segment(segment);
+        }
+        match block.values {
+            Values::Keys(keys) => {
+                let whole = keys.each(Place::default(), None, |_, key| {
+                    let _ = head.packing.cell(key);
+                    Ok(())
+                })?;
+                let _ = (whole, keys.first_from(head.key(number)));
+            }
+            Values::Cells(cells) => {
+                let _ = head.cell(number);
+                each_cell(cells, block.len, |_, _| Ok(true))?;
+            }
+        }
     }
     Ok(())
 }

@@ -36,6 +36,8 @@ mod tests;
 
 use std::borrow::Borrow;
 
+#[cfg(feature = "faults")]
+pub(crate) use self::check::decode;
 pub(crate) use self::check::{check, columns};
 use self::head::Head;
 pub(crate) use self::merge::merge_some;

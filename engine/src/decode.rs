@@ -1,0 +1,95 @@
+//! What media may hold, as bytes from anywhere: the doors that `make fuzz` knocks at.
+//!
+//! Each takes bytes and decodes them as the engine does when it meets them in a row or a page, and
+//! then looks at all that it has decoded. Nothing comes back: the promise is that none of it
+//! panics, reads beyond the bytes, or goes on for ever. In builds with the feature `faults` alone.
+
+use crate::attrs;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::extent::{Span, parse_free, parse_size_key};
+use crate::id::{Member, split_name_key};
+use crate::index::family::Family;
+use crate::index::segment::{Column, Segment};
+use crate::index::zone::Zone;
+use crate::index::{IndexSettings, names, runs};
+use crate::name::{Name, Path};
+use crate::object::Record;
+use crate::pool::PoolFile;
+use crate::verify;
+
+/// A record: head, shape, dtype, dimensions, attributes, value.
+///
+/// # Panics
+///
+/// If a record that decodes, encoded, decodes to another.
+pub fn record(row: &[u8]) {
+    let Ok(record) = Record::parse(row) else { return };
+    let _ = (record.check(), record.decode_dtype(), record.decode_dims(), record.decode_shape());
+    for entry in attrs::entries(record.attrs).flatten() {
+        let _ = entry.decode();
+    }
+    let encoded = record.encode();
+    assert_eq!(Record::parse(&encoded), Ok(record));
+}
+
+/// A dtype.
+///
+/// # Panics
+///
+/// If a dtype that decodes, encoded, decodes to another.
+pub fn dtype(bytes: &[u8]) {
+    let Ok((dtype, used)) = DType::decode(bytes) else { return };
+    assert!(used <= bytes.len());
+    let (_, _) = (dtype.text(), dtype.itemsize());
+    let mut encoded = Vec::new();
+    dtype.encode(&mut encoded);
+    assert_eq!(DType::decode(&encoded), Ok((dtype, encoded.len())));
+}
+
+/// A row of any table but those of records, and of segments and runs, which need two.
+pub fn row(key: &[u8], value: &[u8]) {
+    let _ = (split_name_key(key), Member::from_row(value));
+    let _ = (parse_free(key, value), parse_size_key(key), Span::from_row(0, value));
+    let _ = IndexSettings::parse(value).map(|settings| settings.check());
+    let _ = Family::parse(key, value);
+    let _ = names::decode(value);
+    for zone in value.as_chunks().0 {
+        let _ = Zone::decode(zone).map(|zone| zone.constant());
+    }
+}
+
+/// A segment's head, and one block of its columns.
+pub fn segment(head: &[u8], block: &[u8]) {
+    let Ok(segment) = Segment::parse(head) else { return };
+    let _ = (segment.oids(), segment.position(7), segment.groups().count());
+    for entry in segment.columns().flatten() {
+        let _ = column(&Column::parse(&entry, block));
+    }
+}
+
+fn column(column: &Result<Column<'_>>) -> Result<()> {
+    let Ok(column) = column else { return Ok(()) };
+    let _ = (column.presence().count(), column.unsure().count());
+    column.test(&|_| true)?;
+    for position in 0..column.len() {
+        column.cell(position)?;
+    }
+    Ok(())
+}
+
+/// A run's head, and one of its blocks.
+pub fn run(head: &[u8], block: &[u8]) {
+    let _ = runs::decode(head, block);
+}
+
+/// A page of a catalog, as a page of a tree and as a meta page.
+pub fn page(page: &[u8]) {
+    verify::decode_page(page);
+}
+
+/// Text from a user, or from a file of a pool.
+pub fn text(text: &str) {
+    let _ = (Name::new(text), Path::new(text));
+    let _ = toml::from_str::<PoolFile>(text);
+}

@@ -1,0 +1,126 @@
+//! One lock of one object: an open-file-description lock on two bytes of the file `locks`.
+//!
+//! Byte 2 x id is the lock itself: shared by those who read, or one writer's. Byte 2 x id + 1 is
+//! the *gate*: whoever wants the lock passes it first, readers together, a writer alone, and a
+//! writer keeps it until it has the lock. So a writer that waits lets no new readers in, and cannot
+//! be kept waiting by readers that come and go. (Of an id's 64 bits the upper two do not count: two
+//! objects of which all else is alike would share a lock, and wait for each other.)
+//!
+//! Each lock has an open file description of its own. So threads of one process exclude each other
+//! as processes do, and the kernel drops it with its last descriptor, however its holder ends. A
+//! forked child inherits a descriptor; it closes it (`fork`), which takes nothing from the parent.
+
+use std::fs::File;
+use std::os::fd::{IntoRawFd, RawFd};
+use std::path::Path;
+
+use crate::catalog::forks;
+use crate::error::{Error, Result};
+
+/// What a lock allows: others that read, or nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockMode {
+    /// Any number may have it, if nobody has it for writing.
+    Read,
+    /// One has it.
+    Write,
+}
+
+impl LockMode {
+    /// As leases list it.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            LockMode::Read => 1,
+            LockMode::Write => 2,
+        }
+    }
+}
+
+/// The locks' file, open for one lock.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    /// Ours in the process that opened it, and closed in a child at once.
+    fd: RawFd,
+    forks: u64,
+    at: i64,
+}
+
+impl LockFile {
+    /// Opens the file for a lock of this id.
+    pub(crate) fn open(path: &Path, id: u64) -> Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|e| Error::os(format!("opening {} for a lock", path.display()), &e))?;
+        let at = (id << 1 & !(1 << 63)).cast_signed();
+        Ok(LockFile { fd: file.into_raw_fd(), forks: forks(), at })
+    }
+
+    /// In a forked child, once: closes the descriptor, which it will never use.
+    pub(crate) fn close_inherited(&self) {
+        // SAFETY: the parent's descriptor, copied by the fork; dropping closes nothing in a child.
+        unsafe { libc::close(self.fd) };
+    }
+
+    /// Tries to pass the gate; for a writer it is shut behind it.
+    pub(crate) fn try_gate(&self, mode: LockMode) -> Result<bool> {
+        self.set(self.at + 1, kind(mode))
+    }
+
+    /// Opens the gate to others.
+    pub(crate) fn leave_gate(&self) -> Result<bool> {
+        self.set(self.at + 1, libc::F_UNLCK)
+    }
+
+    /// Tries to take the lock.
+    pub(crate) fn try_lock(&self, mode: LockMode) -> Result<bool> {
+        self.set(self.at, kind(mode))
+    }
+
+    /// Lets go of the lock: by name, since a child that is just being made may have a descriptor.
+    pub(crate) fn unlock(&self) {
+        let _ = self.set(self.at, libc::F_UNLCK);
+        let _ = self.leave_gate();
+    }
+
+    fn set(&self, at: i64, kind: libc::c_int) -> Result<bool> {
+        // SAFETY: `flock` is plain data, for which zeros are valid (OFD locks ask for pid zero).
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock.l_start = at;
+        lock.l_len = 1;
+        loop {
+            // SAFETY: a plain fcntl on our own descriptor with a valid struct.
+            let done = unsafe { libc::fcntl(self.fd, libc::F_OFD_SETLK, &raw const lock) };
+            if done == 0 {
+                return Ok(true);
+            }
+            let error = std::io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => return Ok(false),
+                Some(libc::EINTR) => {}
+                _ => return Err(Error::os("locking an object", &error)),
+            }
+        }
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        if self.forks == forks() {
+            // SAFETY: our own descriptor, not used again.
+            unsafe { libc::close(self.fd) };
+        }
+    }
+}
+
+fn kind(mode: LockMode) -> libc::c_int {
+    match mode {
+        LockMode::Read => libc::F_RDLCK,
+        LockMode::Write => libc::F_WRLCK,
+    }
+}

@@ -1,0 +1,143 @@
+//! Namespaces and realms like those of another pool: what a backup puts rows into.
+//!
+//! Names, modes, groups, root groups and births are the other's, so that every id stays what it is.
+//! The pool is one that is being made: nobody else looks at it yet.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::Path;
+
+use super::births::{BIRTHS, name_of};
+use super::make::{NewNamespace, NewRealm, build_realm, create};
+use super::setup::{namespace_file, realm_file, setup_at};
+use super::text::write_toml;
+use super::{
+    DEFAULT, NAMESPACE_FILE, PRIVATE, REALM_FILE, SHARED, modes, on_device, place, within,
+};
+use crate::catalog::Catalog;
+use crate::error::{Error, Kind, Result};
+use crate::extent::HUGE;
+use crate::lease;
+use crate::media::filesystem::Mount;
+use crate::pool::PoolFile;
+use crate::realm::Setup;
+use crate::scope::Scope;
+
+const ROOT: u32 = 0;
+
+/// Makes a namespace like that of the pool `source`.
+pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &str) -> Result<()> {
+    let there = namespace_file(source, name)?;
+    let meta = fs::metadata(place(source, name))
+        .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
+    let group = (there.mode & 0o070 != 0).then_some(meta.gid());
+    let new = |group| NewNamespace { name, mode: there.mode, group, size: there.size };
+    match create(pool, file, &new(group)) {
+        // This user is not in that group.
+        Err(error) if error.kind() == Kind::Access && group.is_some() => {
+            create(pool, file, &new(None))?;
+        }
+        made => made?,
+    }
+    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)
+}
+
+/// Makes an empty default namespace, which every pool has.
+pub(crate) fn create_default(pool: &Path, file: &PoolFile) -> Result<()> {
+    let new = NewNamespace { name: DEFAULT, mode: 0o700, group: None, size: file.size };
+    create(pool, file, &new)
+}
+
+/// Makes the realm of a scope like `source`, without any rows; what is needed to open it.
+pub(crate) fn realm_like(
+    (pool, file, mount): (&Path, &PoolFile, &Mount),
+    source: &Setup,
+    (name, scope, user): (&str, Scope, u32),
+) -> Result<Setup> {
+    let namespace = place(pool, name);
+    let dir = namespace.join(within(scope, user));
+    let modes = match scope {
+        Scope::Private => (0o700, 0o600),
+        _ => modes(namespace_file(pool, name)?.mode),
+    };
+    if scope == Scope::Private {
+        let new = NewRealm {
+            pool,
+            namespace: &namespace,
+            name,
+            at: &dir,
+            place: within(scope, user),
+            scope,
+            modes,
+            group: false,
+            root: Some(source.root),
+            size: HUGE,
+            devices: &file.devices,
+            mount: mount.clone(),
+        };
+        build_realm(file, &new)?;
+        super::scopes::open(&namespace)?.raise();
+    }
+    let toml = realm_file(&source.dir)?;
+    write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
+    let birth = namespace.join(BIRTHS).join(name_of(toml.birth));
+    fs::write(&birth, []).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))?;
+    let setup = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
+    for made in ["data.mdb", "lock.mdb", "growth"] {
+        let path = setup.catalog().join(made);
+        fs::remove_file(&path)
+            .map_err(|e| Error::os(format!("removing {}", path.display()), &e))?;
+    }
+    Catalog::create(&setup.catalog(), &setup.catalog_options())?;
+    Ok(setup)
+}
+
+/// Gives a namespace of the copy, if root has made it, to whom it belongs in the pool `source`.
+pub(crate) fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
+    if lease::user() != ROOT {
+        return Ok(());
+    }
+    let owner = |path: &Path| {
+        fs::metadata(path)
+            .map(|meta| (meta.uid(), meta.gid()))
+            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
+    };
+    let from = place(source, name);
+    for to in [place(pool, name), on_device(&pool_device(file), file, name)] {
+        give(&to, owner(&from)?, &[SHARED, PRIVATE])?;
+        give(&to.join(SHARED), owner(&from.join(SHARED))?, &[])?;
+        let private = to.join(PRIVATE);
+        give(&private, owner(&from)?, &["*"])?;
+        for entry in fs::read_dir(&private).into_iter().flatten().flatten() {
+            if let Some(user) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                let there = owner(&from.join(PRIVATE).join(entry.file_name()));
+                give(&entry.path(), (user, there.map_or(user, |(_, group)| group)), &[])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pool_device(file: &PoolFile) -> std::path::PathBuf {
+    file.devices.first().cloned().unwrap_or_default()
+}
+
+/// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
+/// (`*`: under any).
+fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
+    let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
+    let meta = fs::symlink_metadata(at).map_err(refused)?;
+    lchown(at, Some(to.0), Some(to.1)).map_err(refused)?;
+    if meta.is_dir() {
+        // Giving takes the bits away that say whose group new files have.
+        fs::set_permissions(at, meta.permissions()).map_err(refused)?;
+        for entry in fs::read_dir(at).map_err(refused)? {
+            let entry = entry.map_err(refused)?;
+            let name = entry.file_name();
+            if !but.iter().any(|one| *one == "*" || name.to_str() == Some(one)) {
+                give(&entry.path(), to, &[])?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Snapshots of a namespace, and locks in it.
+//!
+//! A snapshot of a namespace is one of each realm that the user sees, taken together
+//! (`realm::together`), and a view of its own on them: nothing moves in it, and no realm comes to
+//! it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::view::{Namespace, Seen};
+use crate::error::Result;
+use crate::fail;
+use crate::id::Member;
+use crate::lease::LockMode;
+use crate::realm::{Lock, snapshot_together};
+
+impl Namespace {
+    /// The namespace as the newest commits have left it, until the last handle of what is returned
+    /// goes, or it is ended: all that is looked up through it is of those. It is given up when more
+    /// bytes of a catalog than `max_growth` wait for it (if not given: 256 MiB, or four times the
+    /// catalog).
+    pub fn snapshot(&self, max_growth: Option<u64>) -> Result<Namespace> {
+        if self.is_snapshot() {
+            fail!(Argument, "this is of a snapshot already: take another from the pool itself");
+        }
+        let held = match self.seen()? {
+            Seen::One(realm) => vec![realm.snapshot(max_growth)?],
+            Seen::Many(realms) => snapshot_together(&realms, max_growth)?,
+        };
+        Ok(self.of_snapshots(held))
+    }
+
+    /// Ends the snapshot that this is of; without one, nothing.
+    pub fn end_snapshot(&self) {
+        for realm in self.snapshots() {
+            realm.end_snapshot();
+        }
+    }
+
+    /// What the program should be told, though nothing has failed: see [`Realm::take_notices`].
+    ///
+    /// [`Realm::take_notices`]: crate::Realm::take_notices
+    pub fn take_notices(&self) -> Vec<String> {
+        match self.seen() {
+            Ok(Seen::One(realm)) => realm.take_notices(),
+            Ok(Seen::Many(realms)) => {
+                realms.iter().flat_map(crate::realm::Realm::take_notices).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Locks a member in the realm that has it: see [`Realm::lock`]. What is moved to another scope
+    /// meanwhile is locked in the old one.
+    ///
+    /// [`Realm::lock`]: crate::Realm::lock
+    pub fn lock(
+        &self,
+        member: Member,
+        mode: LockMode,
+        within: Option<Duration>,
+        pause: &mut dyn FnMut(Duration) -> Result<()>,
+    ) -> Result<Lock> {
+        let pause = RefCell::new(pause);
+        self.at_home(member, |realm| {
+            realm.lock(member, mode, within, &mut |time| (*pause.borrow_mut())(time))
+        })
+    }
+
+    /// Whether this is of a snapshot.
+    pub fn is_snapshot(&self) -> bool {
+        Arc::as_ref(&self.inner).still
+    }
+}

@@ -1,0 +1,533 @@
+//! Writing through the view: each operation falls into one realm.
+//!
+//! What is made has the scope that was asked for; else that of what it replaces, else that of its
+//! group. What is changed or deleted is changed where it is. Before anything is made in a realm
+//! that has not its group, mirrors of that group and of those above it are made there.
+//!
+//! **What may lie where.** A group is seen by all who see what is in it: private members may lie
+//! in any group, shared ones in shared and published groups, never in private ones.
+//!
+//! **Batches** cover one realm: the one that the first write falls into.
+
+use super::tree::{Place, Reach};
+use super::view::{Namespace, Seen};
+use crate::attrs::Value;
+use crate::batch::Batch;
+use crate::error::Result;
+use crate::extent::{Allocation, View};
+use crate::fail;
+use crate::group::GroupInfo;
+use crate::id::{Gid, Member, Oid};
+use crate::index::{IndexMode, IndexSettings, IndexStats};
+use crate::name::Path;
+use crate::object::{NewObject, Placement};
+use crate::realm::{Holders, Realm, Space};
+use crate::scope::Scope;
+
+/// Where something is to be made.
+struct Aim<'p> {
+    realm: Realm,
+    /// The last group on the way that is there, in the realm as in the view.
+    group: Gid,
+    /// The rest of the path.
+    path: &'p str,
+}
+
+impl Namespace {
+    /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned. The
+    /// scope is that of the group it is made in, unless one is given.
+    pub fn create_group(
+        &self,
+        parent: Gid,
+        path: &str,
+        attrs: &[(String, Value)],
+        origin: &[u8],
+        exist_ok: bool,
+        scope: Option<Scope>,
+    ) -> Result<Gid> {
+        if let Some(realm) = self.only(scope)? {
+            return realm.create_group(parent, path, attrs, origin, exist_ok);
+        }
+        if exist_ok && let Some(Member::Group(gid)) = self.lookup(parent, path)? {
+            return Ok(gid);
+        }
+        let aim = self.aim(parent, path, scope, false)?;
+        aim.realm.create_group(aim.group, aim.path, attrs, origin, exist_ok)
+    }
+
+    /// Stores a value under a name; visible to everyone of the scope, whole, when this returns.
+    ///
+    /// On error nothing is visible and the space goes back.
+    pub fn put(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        data: &[u8],
+        placement: Placement,
+    ) -> Result<Oid> {
+        if let Some(realm) = self.only(placement.scope)? {
+            return realm.put(parent, path, new, data, placement);
+        }
+        let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+        aim.realm.put(aim.group, aim.path, new, data, placement)
+    }
+
+    /// Stores zeros: space now, contents later, in place.
+    pub fn create_zeroed(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        placement: Placement,
+    ) -> Result<Oid> {
+        if let Some(realm) = self.only(placement.scope)? {
+            return realm.create_zeroed(parent, path, new, placement);
+        }
+        let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+        aim.realm.create_zeroed(aim.group, aim.path, new, placement)
+    }
+
+    /// Reserves space for an object that becomes visible on `Allocation::publish`. It holds
+    /// whatever its realm held there before.
+    pub fn allocate(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        nbytes: u64,
+        placement: Placement,
+    ) -> Result<Allocation> {
+        if let Some(realm) = self.only(placement.scope)? {
+            return realm.allocate(parent, path, new, nbytes, placement);
+        }
+        let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+        aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
+    }
+
+    /// Unnamed memory of the pool, gone with its last reference or its process.
+    pub fn scratch(&self, nbytes: u64, device: Option<u32>) -> Result<View> {
+        self.own_realm()?.scratch(nbytes, device)
+    }
+
+    /// Replaces an object's value if its payload still has this generation; `false` if not.
+    ///
+    /// An object that is gone is `BusyError` (P8).
+    pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
+        let write = |realm: &Realm| realm.replace_payload(oid, generation, data);
+        self.write_at_home(Member::Object(oid), write)
+    }
+
+    /// Deletes a member, a group with all that is in it that this user may delete. What others keep
+    /// to themselves below a group stays theirs.
+    pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return realm.delete(parent, path),
+            Seen::Many(realms) => realms,
+        };
+        let parsed = Path::new(path)?;
+        let (place, having) = self.look(&realms, |tree| {
+            let Some(place) = tree.resolve(parent, &parsed)? else {
+                fail!(
+                    NotFound,
+                    "there is no {path:?} in this group: list its members with keys() or tree()"
+                )
+            };
+            let having = match place.member {
+                Member::Group(gid) => tree.having(gid)?,
+                Member::Object(_) => vec![place.at],
+            };
+            Ok((place, having))
+        })?;
+        if let Some(at) = having.iter().find(|at| realms[**at].scope() == Scope::Published) {
+            let what = if *at == place.at { "is published" } else { "has published members" };
+            fail!(ReadOnly, "{path:?} {what}, which nobody changes: unpublish it first");
+        }
+        if having.len() > 1 && realms.iter().any(Realm::runs_batch) {
+            fail!(
+                Busy,
+                "{path:?} has members of several scopes, and a batch covers one: delete it outside \
+                 of the batch"
+            );
+        }
+        match place.member {
+            Member::Object(_) => {
+                self.settle(&realms[place.at], &realms)?;
+                realms[place.at].delete(place.parent, parsed.last.as_str())
+            }
+            Member::Group(gid) => having.iter().try_for_each(|at| {
+                self.settle(&realms[*at], &realms)?;
+                // What has been moved out of the group must not go with it, and what has been moved
+                // into it must: mirrors say so where they are made new.
+                if at + 1 < realms.len() {
+                    for chain in self.look(&realms, |tree| tree.all_behind(*at))? {
+                        realms[*at].reflect(&Self::originals(chain, &realms)?)?;
+                    }
+                }
+                realms[*at].delete_group(gid)
+            }),
+        }
+    }
+
+    /// Gives a member another name or group; missing parents are made.
+    pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return realm.rename(parent, old, new_parent, new),
+            Seen::Many(realms) => realms,
+        };
+        let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
+        let (place, reach) = self.look(&realms, |tree| {
+            let Some(place) = tree.resolve(parent, &old_path)? else {
+                fail!(
+                    NotFound,
+                    "there is no {old:?} in this group: list its members with keys() or tree()"
+                )
+            };
+            let reach = tree.reach(new_parent, &new_path)?;
+            if let Member::Group(gid) = place.member
+                && tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid)
+            {
+                fail!(Argument, "{old:?} cannot be moved into itself");
+            }
+            Ok((place, reach))
+        })?;
+        match reach.taken {
+            Some(there) if there.member == place.member => return Ok(()),
+            Some(there) => return crate::group::taken(new_path.last.as_str(), there.member),
+            None => {}
+        }
+        let realm = &realms[place.at];
+        self.settle(realm, &realms)?;
+        self.prepare(realm, &realms, &reach, &new_path)?;
+        let rest = rest_of(new, &new_path, reach.missing);
+        realm.rename(place.parent, old_path.last.as_str(), reach.group, rest)
+    }
+
+    /// Replaces what is kept beside a group for export (an import into an existing group).
+    pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
+        self.write_at_home(Member::Group(group), |realm| realm.set_origin(group, origin))
+    }
+
+    /// Sets attributes of a member, all in one commit.
+    pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
+        self.write_at_home(member, |realm| realm.set_attrs(member, attrs))
+    }
+
+    /// Removes an attribute of a member.
+    pub fn delete_attr(&self, member: Member, key: &str) -> Result<()> {
+        self.write_at_home(member, |realm| realm.delete_attr(member, key))
+    }
+
+    /// Says of a member that it is not to be changed, or takes that back.
+    pub fn set_read_only(&self, member: Member, on: bool) -> Result<()> {
+        self.write_at_home(member, |realm| realm.set_read_only(member, on))
+    }
+
+    /// Whether a member is not to be changed, or a group above it that its own realm has.
+    pub fn is_read_only(&self, member: Member) -> Result<bool> {
+        self.at_home(member, |realm| realm.is_read_only(member))
+    }
+
+    /// Who holds what in the shared realm; of who may not open that, in what there is.
+    pub fn holders(&self) -> Result<Holders> {
+        self.main_realm()?.map_or_else(|| Ok(Holders::default()), |realm| realm.holders())
+    }
+
+    /// Begins a batch in this thread, or joins the one that runs. It covers one realm: that of its
+    /// first write. It is undone if the guard goes without an end.
+    pub fn batch(&self) -> Result<Batch> {
+        if let Seen::Many(realms) = self.seen()?
+            && let Some(realm) = realms.iter().find(|realm| realm.runs_batch())
+        {
+            return realm.batch();
+        }
+        self.own_realm()?.batch()
+    }
+
+    /// Sets how objects that will be stored below a group are indexed, in each realm that has it.
+    pub fn set_index_settings(&self, group: Gid, settings: &IndexSettings) -> Result<()> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return realm.set_index_settings(group, settings),
+            Seen::Many(realms) => realms,
+        };
+        // The one that says what holds comes first: where that is refused, nothing changes.
+        self.write_at_home(Member::Group(group), |r| r.set_index_settings(group, settings))?;
+        let having = self.look(&realms, |tree| tree.having(group))?;
+        for realm in having.into_iter().map(|at| &realms[at]) {
+            if realm.scope() != Scope::Published && !self.batch_elsewhere(realm, &realms) {
+                realm.set_index_settings(group, settings)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings that a group has itself.
+    pub fn index_settings(&self, group: Gid) -> Result<IndexSettings> {
+        self.at_home(Member::Group(group), |realm| realm.index_settings(group))
+    }
+
+    /// What the indexes of all realms seen are made of.
+    pub fn index_stats(&self) -> Result<IndexStats> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return realm.index_stats(),
+            Seen::Many(realms) => realms,
+        };
+        let mut all = IndexStats::default();
+        for realm in &realms {
+            all.unite(realm.index_stats()?);
+        }
+        Ok(all)
+    }
+
+    /// Does all maintenance that is due; how many steps that took.
+    pub fn tend(&self) -> Result<u64> {
+        self.sum(Realm::tend)
+    }
+
+    /// Indexes up to `most` objects that are queued in each realm; how many it were.
+    pub fn drain_queue(&self, most: u64) -> Result<u64> {
+        self.sum(|realm| realm.drain_queue(most))
+    }
+
+    /// Indexes the objects below a group anew; with a mode, they have it from then on. How many
+    /// objects it were.
+    pub fn reindex(&self, group: Gid, mode: Option<IndexMode>) -> Result<u64> {
+        self.sum(|realm| realm.reindex(group, mode))
+    }
+
+    fn sum(&self, work: impl Fn(&Realm) -> Result<u64>) -> Result<u64> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return work(realm),
+            Seen::Many(realms) => realms,
+        };
+        let mut sum = 0;
+        for realm in realms.iter().filter(|realm| realm.scope() != Scope::Published) {
+            sum += work(realm)?;
+        }
+        Ok(sum)
+    }
+
+    /// Where the space of the shared realm is; of who may not open that, of what there is.
+    pub fn space(&self) -> Result<Space> {
+        self.main_realm()?.map_or_else(|| Ok(Space::default()), |realm| realm.space())
+    }
+
+    /// Sets the bound of the shared realm's arena, rounded up to 2 MiB.
+    pub fn resize(&self, size: u64) -> Result<()> {
+        self.own_realm()?.resize(size)
+    }
+
+    /// The one realm that there is, if what has this scope is made in it.
+    fn only(&self, scope: Option<Scope>) -> Result<Option<&Realm>> {
+        match self.seen()? {
+            Seen::One(realm) if scope.is_none_or(|scope| scope == realm.scope()) => Ok(Some(realm)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The realm of what says nothing of its scope: the shared one, or the private one of who may
+    /// not use that.
+    fn own_realm(&self) -> Result<Realm> {
+        let scope = if self.sees_shared() { Scope::Shared } else { Scope::Private };
+        match self.realm_of(scope, true)? {
+            Some(realm) => Ok(realm),
+            None => {
+                fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), scope.as_str())
+            }
+        }
+    }
+
+    /// The shared realm, if this user sees it; else the first that there is.
+    fn main_realm(&self) -> Result<Option<Realm>> {
+        let realms = self.all_seen()?;
+        Ok(realms.into_iter().min_by_key(|realm| realm.scope() != Scope::Shared))
+    }
+
+    /// The realms seen, as a list.
+    fn all_seen(&self) -> Result<Vec<Realm>> {
+        Ok(match self.seen()? {
+            Seen::One(realm) => vec![realm.clone()],
+            Seen::Many(realms) => realms,
+        })
+    }
+
+    /// Where something is to be made, with all that the realm needs for it.
+    fn aim<'p>(
+        &self,
+        parent: Gid,
+        path: &'p str,
+        scope: Option<Scope>,
+        replace: bool,
+    ) -> Result<Aim<'p>> {
+        let parsed = Path::new(path)?;
+        let mut realms = self.all_seen()?;
+        let reach = self.look(&realms, |tree| tree.reach(parent, &parsed))?;
+        let home = reach.home.map(|at| realms[at].scope());
+        let target = match (scope, reach.taken) {
+            (Some(scope), _) => scope,
+            (None, Some(Place { at, member: Member::Object(_), .. })) if replace => {
+                realms[at].scope()
+            }
+            (None, _) => match home {
+                Some(scope) => scope,
+                None if self.sees_shared() => Scope::Shared,
+                None => Scope::Private,
+            },
+        };
+        if target == Scope::Published {
+            fail!(
+                ReadOnly,
+                "nothing is made in what is published, and {path:?} would be: make it with \
+                 scope=\"shared\" or \"private\", and publish it then"
+            );
+        }
+        self.check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
+        if let Some(home) = reach.home.filter(|home| realms[*home].scope() != target)
+            && realms[home].is_read_only(Member::Group(reach.group))?
+        {
+            fail!(
+                ReadOnly,
+                "{path:?} would lie in a group that is read-only: take that back first \
+                 (read_only = False)"
+            );
+        }
+        let Some(realm) = self.realm_of(target, true)? else {
+            fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
+        };
+        if !realms.iter().any(|known| known.is(&realm)) {
+            // It has just been made: there is nothing in it that could be in the way.
+            realms = self.all_seen()?;
+        }
+        self.settle(&realm, &realms)?;
+        let reach = Reach { home: home_in(&realms, home), ..reach };
+        self.prepare(&realm, &realms, &reach, &parsed)?;
+        let rest = rest_of(path, &parsed, reach.missing);
+        Ok(Aim { realm, group: reach.group, path: rest })
+    }
+
+    /// Refuses a name that would not lead to what is made under it.
+    fn check_name(
+        &self,
+        path: &str,
+        parsed: &Path<'_>,
+        (target, asked): (Scope, bool),
+        reach: &Reach,
+        realms: &[Realm],
+    ) -> Result<()> {
+        let Some(place) = reach.taken else { return Ok(()) };
+        let there = realms[place.at].scope();
+        if there < target && asked {
+            fail!(
+                Exists,
+                "{path:?} exists as your own {} member, and would hide the {} one from you: delete \
+                 or rename that first",
+                there.as_str(),
+                target.as_str()
+            );
+        }
+        if there != target && !asked {
+            return crate::group::taken(parsed.last.as_str(), place.member);
+        }
+        Ok(())
+    }
+
+    /// Has a realm know the group in which something is to be made, and gets mirrors of groups that
+    /// are elsewhere by now out of the way.
+    fn prepare(
+        &self,
+        realm: &Realm,
+        realms: &[Realm],
+        reach: &Reach,
+        path: &Path<'_>,
+    ) -> Result<()> {
+        if let Some(home) = reach.home
+            && realm.scope() > realms[home].scope()
+        {
+            fail!(
+                Argument,
+                "a {} member cannot lie in a {} group: others would see what that is called; share \
+                 the group first",
+                realm.scope().as_str(),
+                realms[home].scope().as_str()
+            );
+        }
+        let Some(at) = realms.iter().position(|known| known.is(realm)) else { return Ok(()) };
+        // The component that is the first to be made.
+        let name = path.parents.get(path.parents.len() - reach.missing);
+        let name = name.unwrap_or(&path.last).as_str();
+        let (chain, squatter) = self.look(realms, |tree| {
+            let chain = tree.chain(reach.group)?;
+            let behind = tree.is_behind(at, &chain)?;
+            let squatter = match tree.squatter(at, reach.group, name)? {
+                Some(gid) => tree.chain(gid)?,
+                None => Vec::new(),
+            };
+            Ok((if behind { chain } else { Vec::new() }, squatter))
+        })?;
+        for chain in [chain, squatter] {
+            if !chain.is_empty() {
+                realm.reflect(&Self::originals(chain, realms)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the groups of a chain say of themselves, outermost first.
+    fn originals(
+        chain: Vec<(usize, GroupInfo)>,
+        realms: &[Realm],
+    ) -> Result<Vec<(GroupInfo, Vec<(String, Value)>)>> {
+        let mut all = Vec::with_capacity(chain.len());
+        for (home, info) in chain.into_iter().rev() {
+            let attrs = realms[home].attrs(Member::Group(info.gid))?;
+            all.push((info, attrs));
+        }
+        Ok(all)
+    }
+
+    /// As `at_home`, for writing.
+    fn write_at_home<T>(
+        &self,
+        member: Member,
+        operation: impl Fn(&Realm) -> Result<T>,
+    ) -> Result<T> {
+        if member == Member::Group(self.root()) {
+            return operation(&self.own_realm()?);
+        }
+        let realms = match self.seen()? {
+            Seen::One(realm) => return self.mending(|| operation(realm)),
+            Seen::Many(realms) => realms,
+        };
+        self.at_home(member, |realm| {
+            self.settle(realm, &realms)?;
+            operation(realm)
+        })
+    }
+
+    /// Gives the batch that this thread runs to the realm that it writes to first.
+    fn settle(&self, realm: &Realm, realms: &[Realm]) -> Result<()> {
+        match realms.iter().find(|other| other.runs_batch() && !other.is(realm)) {
+            Some(other) => other.hand_batch_to(realm),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this thread runs a batch on another realm than this one.
+    fn batch_elsewhere(&self, realm: &Realm, realms: &[Realm]) -> bool {
+        realms.iter().any(|other| other.runs_batch() && !other.is(realm))
+    }
+}
+
+fn home_in(realms: &[Realm], scope: Option<Scope>) -> Option<usize> {
+    realms.iter().position(|realm| Some(realm.scope()) == scope)
+}
+
+/// The end of a path: its last component, and the missing ones before it.
+fn rest_of<'p>(path: &'p str, parsed: &Path<'_>, missing: usize) -> &'p str {
+    let components = missing + 1;
+    debug_assert!(components <= parsed.parents.len() + 1);
+    match path.rmatch_indices('/').nth(components - 1) {
+        Some((slash, _)) => &path[slash + 1..],
+        None => path.strip_prefix('/').unwrap_or(path),
+    }
+}

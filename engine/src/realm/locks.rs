@@ -1,0 +1,315 @@
+//! Locks of objects and groups: advisory, between processes and threads.
+//!
+//! A lock keeps out those who ask for one, and nobody else: look-ups, replaces and views go on
+//! without. It belongs to the thread that took it. What the same thread asks for again, it joins;
+//! but who has it for reading cannot have it for writing as well: two who tried would wait for each
+//! other for ever, so that is refused.
+//!
+//! **Waiting.** The kernel's own waiting can be ended by no deadline and no Ctrl-C that Python
+//! would see, so who waits asks again and again, in steps that grow to some milliseconds; the
+//! gate (`lease::locks`) sees to it that a writer's turn comes.
+//!
+//! **Ends.** With its last holder here, with the session that took it, and with the process, however
+//! that ends: the kernel drops it. A forked child has no part in it. That an object is replaced or
+//! deleted ends no lock of it: the lock is of the OID.
+//!
+//! Who has a lock is in the leases, for messages: `BusyError` names pids. The list may be
+//! incomplete or late, and decides nothing.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use crate::catalog::forks;
+use crate::error::{Error, Result};
+use crate::fail;
+use crate::id::Member;
+use crate::lease::{LockFile, LockMode};
+use crate::realm::core::{Core, lock};
+use crate::realm::{Mode, Realm};
+use crate::session::Session;
+
+/// The file of a realm's locks.
+const LOCKS: &str = "locks";
+
+/// The steps in which one waits.
+const STEP_MIN: Duration = Duration::from_micros(50);
+const STEP_MAX: Duration = Duration::from_millis(10);
+
+/// Makes the file on whose bytes objects are locked. It stays empty.
+pub(crate) fn prepare_locks(realm: &Path, mode: u32) -> Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let path = realm.join(LOCKS);
+    let refused = |e| Error::os(format!("making {}", path.display()), &e);
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(&path).map_err(refused)?;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(refused)?;
+    crate::folder::hand_over(&file, &path)
+}
+
+/// A lock that this process has, or waits for.
+struct Held {
+    id: u64,
+    mode: LockMode,
+    thread: ThreadId,
+    session: usize,
+    /// Whether it is taken.
+    taken: AtomicBool,
+    /// How often its thread has taken it.
+    times: AtomicU32,
+    /// `None` in a published realm: nobody ever writes there, so all may have it for reading.
+    file: Option<LockFile>,
+}
+
+/// The locks that this process has in a realm, or waits for.
+#[derive(Default)]
+pub(crate) struct Locks {
+    held: Mutex<Vec<Arc<Held>>>,
+}
+
+impl Locks {
+    /// In a forked child: closes the descriptors, which takes nothing from the parent.
+    pub(crate) fn forget(&self) {
+        for held in std::mem::take(&mut *lock(&self.held)) {
+            if let Some(file) = &held.file {
+                file.close_inherited();
+            }
+        }
+    }
+}
+
+/// A lock, as its holder has it. Dropping it lets go.
+pub struct Lock {
+    core: Arc<Core>,
+    held: Arc<Held>,
+    forks: u64,
+}
+
+impl Lock {
+    /// What it allows.
+    pub fn mode(&self) -> LockMode {
+        self.held.mode
+    }
+
+    /// Whether it is held still: not once its pool is closed, nor in a forked child.
+    pub fn is_held(&self) -> bool {
+        let _state = self.core.state.read().unwrap_or_else(PoisonError::into_inner);
+        lock(&self.core.locks.held).iter().any(|held| Arc::ptr_eq(held, &self.held))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.forks == forks() && self.held.times.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.core.unlock(&self.held);
+        }
+    }
+}
+
+impl Realm {
+    /// Locks a member against others who ask for it: for reading, together with others who read;
+    /// for writing, alone. Waits until the deadline (for ever, if there is none); in between it
+    /// calls `pause`, which is to wait about so long, and ends the waiting by an error.
+    pub fn lock(
+        &self,
+        member: Member,
+        mode: LockMode,
+        within: Option<Duration>,
+        pause: &mut dyn FnMut(Duration) -> Result<()>,
+    ) -> Result<Lock> {
+        let core = self.readable()?;
+        if mode == LockMode::Write && (self.mode() == Mode::Read || core.setup.immutable) {
+            fail!(
+                ReadOnly,
+                "what cannot be written here (mode \"r\", a snapshot, published) is not locked for \
+                 writing: lock it with \"r\""
+            );
+        }
+        self.check_there(member)?;
+        if let Some(joined) = core.join_lock(member.id(), mode)? {
+            return Ok(joined);
+        }
+        let taking = core.begin_lock(&self.session, member.id(), mode)?;
+        if let Some(file) = &taking.held.file {
+            let mut wait = Wait::new(within);
+            while !file.try_gate(mode)? {
+                wait.step(self, member, mode, pause)?;
+            }
+            while !file.try_lock(mode)? {
+                wait.step(self, member, mode, pause)?;
+            }
+            file.leave_gate()?;
+        }
+        core.enlist(&taking.held)?;
+        // The session may have closed, and the object may be gone, while one waited.
+        self.check_there(member).map(|()| taking)
+    }
+
+    fn check_there(&self, member: Member) -> Result<()> {
+        match member {
+            Member::Group(gid) => self.group(gid).map(drop),
+            Member::Object(oid) => self.object(oid).map(drop),
+        }
+    }
+}
+
+/// Waiting for a lock.
+struct Wait {
+    began: Instant,
+    within: Option<Duration>,
+    step: Duration,
+}
+
+impl Wait {
+    fn new(within: Option<Duration>) -> Self {
+        Wait { began: Instant::now(), within, step: STEP_MIN }
+    }
+
+    fn step(
+        &mut self,
+        realm: &Realm,
+        member: Member,
+        mode: LockMode,
+        pause: &mut dyn FnMut(Duration) -> Result<()>,
+    ) -> Result<()> {
+        let waited = self.began.elapsed();
+        let left = self.within.map_or(Duration::MAX, |within| within.saturating_sub(waited));
+        if left.is_zero() {
+            return realm.refused(member, mode, waited);
+        }
+        pause(self.step.min(left))?;
+        self.step = (self.step * 2).min(STEP_MAX);
+        // A pool that was closed meanwhile is waited for no more.
+        realm.readable().map(|_| ())
+    }
+}
+
+impl Realm {
+    fn refused(&self, member: Member, mode: LockMode, waited: Duration) -> Result<()> {
+        let core = self.readable()?;
+        let holders = core.lock_holders(member.id(), mode)?;
+        let what = match member {
+            Member::Group(_) => "group",
+            Member::Object(_) => "object",
+        };
+        let path = self.path_of(member).unwrap_or_default();
+        let by = match (&holders[..], holders.contains(&std::process::id())) {
+            ([], _) => "another process".to_owned(),
+            ([_], true) => "another thread of this process".to_owned(),
+            ([pid], false) => format!("process {pid}"),
+            (pids, _) => {
+                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+                format!("processes {}", pids.join(", "))
+            }
+        };
+        fail!(
+            Busy,
+            "{what} {path:?} is locked by {by}: waited {:.3} s; try again later, or wait longer \
+             (timeout=)",
+            waited.as_secs_f64()
+        )
+    }
+}
+
+fn address(session: &Session) -> usize {
+    std::ptr::from_ref(session).addr()
+}
+
+impl Core {
+    /// What this thread has locked already, once more; `None` if it has not.
+    fn join_lock(self: &Arc<Self>, id: u64, mode: LockMode) -> Result<Option<Lock>> {
+        let _inside = self.enter()?;
+        let held = lock(&self.locks.held);
+        let mine = |held: &&Arc<Held>| held.id == id && held.thread == thread::current().id();
+        let Some(held) = held.iter().find(mine) else { return Ok(None) };
+        if held.mode < mode {
+            fail!(
+                Busy,
+                "this thread has locked {id:#x} for reading: let go of that before locking it for \
+                 writing (two who waited for each other's reading to end would wait for ever)"
+            );
+        }
+        held.times.fetch_add(1, Ordering::AcqRel);
+        Ok(Some(Lock { core: Arc::clone(self), held: Arc::clone(held), forks: forks() }))
+    }
+
+    /// A lock to be taken. It is in the list from the start, so that a child that is forked while
+    /// one waits does not keep the gate.
+    fn begin_lock(self: &Arc<Self>, session: &Session, id: u64, mode: LockMode) -> Result<Lock> {
+        let _inside = self.enter()?;
+        let file = match self.setup.immutable {
+            true => None,
+            false => Some(LockFile::open(&self.setup.dir.join(LOCKS), id)?),
+        };
+        let held = Arc::new(Held {
+            id,
+            mode,
+            thread: thread::current().id(),
+            session: address(session),
+            taken: AtomicBool::new(false),
+            times: AtomicU32::new(1),
+            file,
+        });
+        lock(&self.locks.held).push(Arc::clone(&held));
+        Ok(Lock { core: Arc::clone(self), held, forks: forks() })
+    }
+
+    fn enlist(&self, held: &Held) -> Result<()> {
+        held.taken.store(true, Ordering::Release);
+        if let Some(lease) = &self.enter()?.state().lease {
+            lease.list_lock(held.id, held.mode.number());
+        }
+        Ok(())
+    }
+
+    fn unlock(&self, held: &Arc<Held>) {
+        // Inside, so that no child inherits the list locked.
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.locks.held);
+        let Some(place) = all.iter().position(|known| Arc::ptr_eq(known, held)) else { return };
+        all.swap_remove(place);
+        if held.taken.load(Ordering::Acquire)
+            && let Some(lease) = &state.lease
+        {
+            lease.unlist_lock(held.id, held.mode.number());
+        }
+        if let Some(file) = &held.file {
+            file.unlock();
+        }
+    }
+
+    /// Lets go of every lock that a session has taken.
+    pub(crate) fn unlock_all_of(&self, session: &Session) {
+        let of: Vec<_> = {
+            let _state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            let all = lock(&self.locks.held);
+            all.iter().filter(|held| held.session == address(session)).cloned().collect()
+        };
+        of.iter().for_each(|held| self.unlock(held));
+    }
+
+    /// The pids that list a lock which stands in the way of this one.
+    fn lock_holders(&self, id: u64, mode: LockMode) -> Result<Vec<u32>> {
+        let inside = self.enter()?;
+        // A writer is in everybody's way, readers in a writer's.
+        let least = match mode {
+            LockMode::Read => LockMode::Write,
+            LockMode::Write => LockMode::Read,
+        };
+        let mut peers = lock(&self.peers);
+        let epoch = inside.catalog().growth().lease_epoch();
+        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
+        let mut pids = peers.lockers(id, least.number());
+        let stands = |held: &Arc<Held>| {
+            held.taken.load(Ordering::Acquire) && held.id == id && held.mode >= least
+        };
+        if lock(&self.locks.held).iter().any(stands) {
+            pids.push(std::process::id());
+        }
+        Ok(pids)
+    }
+}

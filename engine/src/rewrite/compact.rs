@@ -1,0 +1,211 @@
+//! Compaction: a catalog without holes, an arena without empty spans.
+//!
+//! A catalog keeps the pages that it once needed, an arena the spans. Both are given back while
+//! nobody has the realm open: (1) the gate is shut, and nobody is there (see `gate`); (2) all rows
+//! go into a new catalog, `catalog.new`, in which spans that hold nothing have no rows, and what
+//! lies behind them has moved up: its records say so, its bytes stay in their files; (3) it is
+//! synced; (4) the two catalogs change places in one step, which is the one moment at which
+//! anything changes for anybody; (5) the old catalog goes, and then the files of spans that no row
+//! names any more; (6) the gate is opened. A death before (4) leaves the old realm, one after it
+//! the new one; whoever opens it next clears away what is left. So no page is ever mapped whose
+//! file has gone, and no file goes that a row names.
+//!
+//! A reader of another process would see two catalogs, whose transactions count anew: that is why
+//! nobody may have the realm open, this process neither.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use super::gate::{Gate, fresh};
+use super::{Value, rewrite_rows, rewrite_space, settle, values};
+use crate::catalog::Catalog;
+use crate::error::{Error, Kind, Result};
+use crate::extent::{Extent, PAGE, Span};
+use crate::fail;
+use crate::faults::step;
+use crate::lease::Peers;
+use crate::media::exchange::exchange;
+use crate::media::filesystem;
+use crate::namespace;
+use crate::pool::{Pool, PoolFile};
+use crate::process;
+use crate::realm::{Purpose, Setup, sweep_spans};
+use crate::rows::Snapshot;
+use crate::turn::Turn;
+
+/// What compacting has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactReport {
+    /// Realms: namespaces, and private ones of users in them.
+    pub realms: u64,
+    /// Bytes that the catalogs had, and have.
+    pub catalog: [u64; 2],
+    /// Bytes that spans had, and have.
+    pub arena: [u64; 2],
+    /// What this user may not open.
+    pub skipped: Vec<String>,
+}
+
+impl Pool {
+    /// Gives back what the catalogs and arenas of the pool at `path` do not need any more, in every
+    /// realm that this user may open, if nobody has one of them open; this process neither.
+    ///
+    /// On error a realm is as it was; those before it are compacted.
+    pub fn compact(path: &Path) -> Result<CompactReport> {
+        let path = &fs::canonicalize(path)
+            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+        let file = PoolFile::read(path)?;
+        let mount = filesystem::admit(path, true)?;
+        let _turn = Turn::take(path)?;
+        let mut report = CompactReport::default();
+        for name in namespace::names(path)? {
+            let shared = namespace::setup(path, &file, mount.clone(), &name);
+            let mut setups = vec![(name.clone(), shared)];
+            for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
+                setups.push((format!("{name} (private of user {user})"), setup));
+            }
+            for (name, setup) in setups {
+                match setup.and_then(|setup| compact(&setup, &mut report)) {
+                    Err(error) if error.kind() == Kind::Access => report.skipped.push(name),
+                    compacted => compacted?,
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+fn refuse_others(setup: &Setup) -> Result<()> {
+    let mut peers = Peers::default();
+    peers.refresh(&setup.leases(), 0, 0)?;
+    let mut pids: Vec<u32> = peers.alive().into_iter().map(|(_, owner)| owner.pid).collect();
+    pids.sort_unstable();
+    if !pids.is_empty() {
+        fail!(
+            Busy,
+            "namespace {:?} of {} is open, or viewed, in process {pids:?}: close it there first",
+            setup.namespace,
+            setup.pool.display()
+        );
+    }
+    Ok(())
+}
+
+fn compact(setup: &Setup, report: &mut CompactReport) -> Result<()> {
+    refuse_others(setup)?;
+    // Opened and closed: it is fit for use, and what the dead had reserved is taken back.
+    process::core_of(setup.clone(), Purpose::Use)?.remove_session();
+    let gate = Gate::shut(setup)?;
+    step!("compact.shut");
+    refuse_others(setup)?;
+    let devices = PoolFile::read(&setup.pool)?.devices;
+    let (before, after) = (setup.catalog(), fresh(&setup.dir));
+    let made = remake(setup, &after, report).and_then(|kept| {
+        step!("compact.filled");
+        exchange(&before, &after)?;
+        step!("compact.exchanged");
+        sync_folder(setup)?;
+        Ok(kept)
+    });
+    let cleared = fs::remove_dir_all(&after);
+    step!("compact.cleared");
+    let kept = made?;
+    cleared.map_err(|e| Error::os(format!("removing {}", after.display()), &e))?;
+    sweep_spans(setup, &devices, &kept)?;
+    step!("compact.swept");
+    drop(gate);
+    report.realms += 1;
+    Ok(())
+}
+
+/// Makes the new catalog; the numbers of the span files that it names.
+fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSet<(u32, u32)>> {
+    let options = setup.catalog_options();
+    let old = Catalog::open(&setup.catalog(), &options)?;
+    let txn = old.read()?;
+    let spans = Span::all(&mut Snapshot(&txn))?;
+    let mut found = values(&txn)?;
+    let kept = move_up(&spans, &mut found)?;
+    make_beside(&setup.catalog(), at)?;
+    Catalog::create(at, &options)?;
+    let new = Catalog::open(at, &options)?;
+    rewrite_rows(&txn, &found, &new)?;
+    step!("compact.rows");
+    rewrite_space(&kept, &found, &new)?;
+    new.growth().set_boot_id(old.growth().boot_id());
+    settle(&new, setup)?;
+    let bytes = |spans: &[Span]| spans.iter().map(|span| span.range.len).sum::<u64>();
+    report.catalog[0] += old.growth().allocated_pages() * PAGE;
+    report.catalog[1] += new.growth().allocated_pages() * PAGE;
+    report.arena[0] += bytes(&spans);
+    report.arena[1] += bytes(&kept);
+    drop(txn);
+    drop((old, new));
+    like(&setup.catalog(), at)?;
+    Ok(kept.iter().map(|span| (span.device, span.file)).collect())
+}
+
+/// The spans that hold something, one behind the other; values are told where they are then.
+fn move_up(spans: &[Span], values: &mut [Value]) -> Result<Vec<Span>> {
+    values.sort_unstable_by_key(|value| value.from.offset);
+    let mut rest = values.iter_mut().peekable();
+    let mut kept: Vec<Span> = Vec::new();
+    let mut reached = 0;
+    for span in spans {
+        let begins = |value: &Value| value.from.offset < span.range.end();
+        let holds = reached > span.range.offset || rest.peek().is_some_and(|value| begins(value));
+        if !holds {
+            continue;
+        }
+        let offset = kept.last().map_or(0, |last| last.range.end());
+        while let Some(value) = rest.next_if(|value| begins(value)) {
+            value.to = value.from.offset - span.range.offset + offset;
+            reached = reached.max(value.from.end());
+        }
+        let range = Extent { offset, ..span.range };
+        kept.push(Span { number: kept.len() as u32, range, ..*span });
+    }
+    if rest.next().is_some() {
+        fail!(Corrupt, "a value lies behind the last span: run verify");
+    }
+    Ok(kept)
+}
+
+/// Makes a folder like another, for what takes its place.
+fn make_beside(old: &Path, new: &Path) -> Result<()> {
+    let refused = |e| Error::os(format!("making {}", new.display()), &e);
+    let mode = fs::metadata(old).map_err(refused)?.permissions().mode() & 0o7777;
+    namespace::make_folder(new, mode)
+}
+
+/// Gives a new catalog to the owner and group of the old one, as far as this user may.
+fn like(old: &Path, new: &Path) -> Result<()> {
+    let refused = |e| Error::os(format!("giving {} to its owner", new.display()), &e);
+    let (there, here) = (fs::metadata(old).map_err(refused)?, fs::metadata(new).map_err(refused)?);
+    if (there.uid(), there.gid()) == (here.uid(), here.gid()) {
+        return Ok(());
+    }
+    let owner = (here.uid() != there.uid()).then(|| there.uid());
+    for name in ["", "data.mdb", "lock.mdb", "growth"] {
+        let path = new.join(name);
+        match chown(&path, owner, Some(there.gid())) {
+            // A member of the group that is not the owner: the group may do all.
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                chown(&path, None, Some(there.gid())).map_err(refused)?;
+            }
+            given => given.map_err(refused)?,
+        }
+    }
+    fs::set_permissions(new, there.permissions()).map_err(refused)
+}
+
+fn sync_folder(setup: &Setup) -> Result<()> {
+    if !setup.mount.durable {
+        return Ok(());
+    }
+    File::open(&setup.dir)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|e| Error::os(format!("syncing {}", setup.dir.display()), &e))
+}

@@ -1,0 +1,106 @@
+//! The gate of a realm: who compacts it shuts it, so that nobody opens it meanwhile.
+//!
+//! It is a file, `compacting`, under a lock that the kernel drops with the process. Who shuts it
+//! makes the file first and looks for leases then; who opens the realm makes its lease first and
+//! looks for the file then. So one of the two sees the other: who compacts gives up, or who opens
+//! waits until the lock is free. A file without a lock was left by somebody who died: whoever opens
+//! next clears away what that one left.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Kind, Result};
+use crate::fail;
+use crate::folder;
+use crate::realm::Setup;
+
+const GATE: &str = "compacting";
+/// What a catalog is called before it takes the old one's place, and the old one after that.
+const FRESH: &str = "catalog.new";
+
+/// The gate, shut; open again when dropped.
+pub(super) struct Gate {
+    file: File,
+    path: PathBuf,
+}
+
+/// Where the new catalog is made.
+pub(super) fn fresh(realm: &Path) -> PathBuf {
+    realm.join(FRESH)
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|e| Error::os(format!("opening {}", path.display()), &e))
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(there)) => place(ours) == place(there),
+        _ => false,
+    }
+}
+
+impl Gate {
+    /// Shuts the gate of a realm that this process does not have open.
+    pub(super) fn shut(setup: &Setup) -> Result<Gate> {
+        let path = setup.dir.join(GATE);
+        let refused = |e| Error::os(format!("making {}", path.display()), &e);
+        let file = File::create_new(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::new(
+                Kind::Busy,
+                format!("{} is being compacted already: try again later", setup.dir.display()),
+            ),
+            _ => refused(e),
+        })?;
+        let gate = Gate { file, path: path.clone() };
+        gate.file.set_permissions(Permissions::from_mode(setup.file_mode)).map_err(refused)?;
+        folder::hand_over(&gate.file, &path)?;
+        // Somebody who found the file before this may hold the lock, and take the file away.
+        if gate.file.try_lock().is_err() || !is_at(&gate.file, &path) {
+            std::mem::forget(gate);
+            fail!(Busy, "{} is being opened: try again later", setup.dir.display());
+        }
+        Ok(gate)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        let _ = self.file.unlock();
+    }
+}
+
+/// Waits at the gate of a realm, for who has made a lease there; whether somebody died who had
+/// shut it, and may have left spans that no row knows.
+pub(crate) fn pass(realm: &Path) -> Result<bool> {
+    let path = realm.join(GATE);
+    let mut died = false;
+    while path.exists() {
+        let file = match open_file(&path) {
+            Err(error) if error.kind() == Kind::NotFound => continue,
+            opened => opened?,
+        };
+        file.lock().map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
+        if is_at(&file, &path) {
+            let left = fresh(realm);
+            match fs::remove_dir_all(&left) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::os(format!("removing {}", left.display()), &e));
+                }
+                _ => {}
+            }
+            died = true;
+            let _ = fs::remove_file(&path);
+        }
+        let _ = file.unlock();
+    }
+    Ok(died)
+}

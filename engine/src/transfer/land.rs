@@ -1,0 +1,232 @@
+//! Landing and departing: the rows that make members be in a realm, and no longer be there.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::attrs::{self, KeyId};
+use crate::catalog::Table;
+use crate::checksum::{NONE, is_checksum};
+use crate::error::Result;
+use crate::fail;
+use crate::group;
+use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
+use crate::index::{Touch, mode_cache};
+use crate::object::{Flags, Record, Stored};
+use crate::protect;
+use crate::realm::Changes;
+use crate::rows::{Reserved, Rows, RowsMut};
+use crate::scope::Scope;
+use crate::transfer::marks::Going;
+use crate::transfer::plan::{Passenger, Plan};
+
+/// The key numbers of the realm that receives, by those of the one that gives.
+pub(crate) type Keys = HashMap<KeyId, KeyId>;
+
+/// Where values have been copied to, by the object's id.
+pub(crate) type Places = HashMap<u64, Reserved>;
+
+/// Makes a plan's members be in a realm of this scope (T2).
+pub(crate) fn land(
+    rows: &mut Changes<'_>,
+    scope: Scope,
+    plan: &Plan,
+    keys: &Keys,
+    places: &Places,
+) -> Result<()> {
+    for (gid, row) in &plan.above {
+        land_group(rows, scope, *gid, row, keys, true)?;
+    }
+    let mut settings = false;
+    for passenger in &plan.passengers {
+        match passenger.going.member {
+            Member::Group(gid) => {
+                land_group(rows, scope, gid, &passenger.row, keys, passenger.going.mirror)?;
+                settings |= land_settings(rows, gid, passenger)?;
+            }
+            Member::Object(oid) => land_object(rows, oid, &passenger.row, keys, places.get(&oid))?,
+        }
+    }
+    if settings { mode_cache::changed(rows) } else { Ok(()) }
+}
+
+fn land_settings(rows: &mut Changes<'_>, gid: Gid, passenger: &Passenger) -> Result<bool> {
+    match &passenger.settings {
+        Some(settings) if !rows.has(Table::IndexSettings, &id_key(gid))? => {
+            rows.put(Table::IndexSettings, &id_key(gid), settings)?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Makes a group be here: for good, or (`mirror`) so that members of it have a place.
+fn land_group(
+    rows: &mut Changes<'_>,
+    scope: Scope,
+    gid: Gid,
+    row: &[u8],
+    keys: &Keys,
+    mirror: bool,
+) -> Result<()> {
+    let record = Record::parse(row)?;
+    let before = rows.get(Table::Groups, &id_key(gid))?.map(std::borrow::Cow::into_owned);
+    if let Some(before) = &before {
+        let before = Record::parse(before)?;
+        if mirror || !before.flags.mirror {
+            return Ok(());
+        }
+        give_name_up(rows, &before, Member::Group(gid))?;
+    }
+    // Where others look, a mirror carries its name only: the group itself is not theirs to see.
+    let attrs = if mirror && scope != Scope::Private {
+        Vec::new()
+    } else {
+        attrs::rekey(record.attrs, keys)?
+    };
+    let origin = if mirror { &[] } else { record.origin };
+    // What says that it is read-only, says so where it is true.
+    let flags = Flags { mirror, read_only: record.flags.read_only && !mirror };
+    let record = Record { attrs: &attrs, origin, flags, ..record };
+    take_name(rows, &record, Member::Group(gid))?;
+    rows.put_record(Table::Groups, &id_key(gid), &record)?;
+    keep_read_only(rows, Member::Group(gid), flags)
+}
+
+fn keep_read_only(rows: &mut Changes<'_>, member: Member, flags: Flags) -> Result<()> {
+    if flags.read_only { protect::note(rows, member, true) } else { Ok(()) }
+}
+
+fn land_object(
+    rows: &mut Changes<'_>,
+    oid: u64,
+    row: &[u8],
+    keys: &Keys,
+    place: Option<&Reserved>,
+) -> Result<()> {
+    let record = Record::parse(row)?;
+    if rows.has(Table::Objects, &id_key(oid))? {
+        fail!(Exists, "object {oid:#x} ({:?}) is there already: run verify", record.name);
+    }
+    let stored = match (record.stored, place) {
+        (Stored::Inline(bytes), _) => Stored::Inline(bytes),
+        (Stored::Contiguous { nbytes, checksum, .. }, Some(place)) => {
+            // One that is just being computed is not of this value any more.
+            let checksum = if is_checksum(checksum) { checksum } else { NONE };
+            Stored::Contiguous { extent: place.extent, nbytes, checksum }
+        }
+        (Stored::Contiguous { .. }, None) => {
+            fail!(Busy, "object {oid:#x} changed while it was copied: try again")
+        }
+    };
+    let attrs = attrs::rekey(record.attrs, keys)?;
+    let record = Record { attrs: &attrs, stored, ..record };
+    take_name(rows, &record, Member::Object(oid))?;
+    rows.put_record(Table::Objects, &id_key(oid), &record)?;
+    keep_read_only(rows, Member::Object(oid), record.flags)?;
+    rows.index(oid, Touch::New(record.index))?;
+    match place {
+        Some(place) => rows.adopt(*place),
+        None => Ok(()),
+    }
+}
+
+/// Gives a member its name, if that is free.
+fn take_name(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Result<()> {
+    let key = NameKey::new(record.parent, record.name);
+    match group::child(rows, record.parent, record.name)? {
+        Some(there) if there == member => Ok(()),
+        Some(there) => fail!(
+            Exists,
+            "the name {:?} is taken there, by another {}: rename or delete one of them first",
+            record.name,
+            if matches!(there, Member::Group(_)) { "group" } else { "object" }
+        ),
+        None => rows.put(Table::Names, key.as_bytes(), &member.to_row()),
+    }
+}
+
+/// Takes a member's name away, if it has it: a mirror may have gone without.
+fn give_name_up(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> Result<()> {
+    match group::child(rows, record.parent, record.name)? {
+        Some(there) if there == member => {
+            rows.remove(Table::Names, NameKey::new(record.parent, record.name).as_bytes())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the names of a plan's members are free in a realm; asked before anything is copied.
+pub(crate) fn check_free(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
+    for passenger in &plan.passengers {
+        let record = Record::parse(&passenger.row)?;
+        if let Some(there) = group::child(rows, record.parent, record.name)?
+            && there != passenger.going.member
+        {
+            fail!(
+                Exists,
+                "the name {:?} is taken there: rename or delete one of the two first",
+                record.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes members no longer be in a realm (T3). Groups in which others have put something stay as
+/// mirrors; mirrors above that hold nothing any more go, too.
+pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Result<()> {
+    let mut emptied = HashSet::new();
+    for going in members.iter().rev() {
+        let (table, key) = group::table_of(going.member);
+        let Some(row) = rows.get(table, &key)?.map(std::borrow::Cow::into_owned) else { continue };
+        let record = Record::parse(&row)?;
+        match going.member {
+            Member::Object(oid) => {
+                rows.remove(table, &key)?;
+                rows.index(oid, Touch::Gone(record.index))?;
+                if record.flags.read_only {
+                    protect::note(rows, going.member, false)?;
+                }
+                if let Some(extent) = record.extent() {
+                    rows.release(extent)?;
+                }
+            }
+            Member::Group(gid) if has_members(rows, gid)? => {
+                let flags = Flags { mirror: true, read_only: false };
+                rows.put_record(table, &key, &Record { flags, origin: &[], ..record })?;
+                if record.flags.read_only {
+                    protect::note(rows, going.member, false)?;
+                }
+                continue;
+            }
+            Member::Group(gid) => group::remove_group(rows, gid)?,
+        }
+        give_name_up(rows, &record, going.member)?;
+        emptied.insert(record.parent);
+    }
+    emptied.into_iter().try_for_each(|gid| clear_mirrors(rows, gid, root))
+}
+
+/// Removes a mirror that holds nothing, and those above it that hold nothing then.
+fn clear_mirrors(rows: &mut Changes<'_>, mut gid: Gid, root: Gid) -> Result<()> {
+    while gid != root && gid != 0 {
+        let Some(row) = rows.get(Table::Groups, &id_key(gid))?.map(std::borrow::Cow::into_owned)
+        else {
+            return Ok(());
+        };
+        let record = Record::parse(&row)?;
+        if !record.flags.mirror || has_members(rows, gid)? {
+            return Ok(());
+        }
+        group::remove_group(rows, gid)?;
+        give_name_up(rows, &record, Member::Group(gid))?;
+        gid = record.parent;
+    }
+    Ok(())
+}
+
+fn has_members(rows: &mut impl Rows, gid: Gid) -> Result<bool> {
+    match rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())? {
+        Some((key, _)) => Ok(split_name_key(&key)?.0 == gid),
+        None => Ok(false),
+    }
+}

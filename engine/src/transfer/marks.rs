@@ -1,0 +1,204 @@
+//! Marks: the rows by which realms know of moves (`transfers`, `leaving`, `received`).
+
+use crate::catalog::{ReadTxn, Table};
+use crate::error::Result;
+use crate::fail;
+use crate::id::{Member, id_key};
+use crate::realm::{ARRIVED, Changes, meta_u64};
+use crate::rows::{Rows, RowsMut};
+use crate::scope::Scope;
+
+const VERSION: u8 = 1;
+const TRANSFER_BYTES: usize = 32;
+const LEAVING_BYTES: usize = 16;
+
+/// How far a move is, as the realm knows that has its row in `transfers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// The members are here, and on their way out.
+    Leaving = 0,
+    /// They are gone from here; the other realm's receipt may still be there.
+    Gone = 1,
+    /// They have come here from a published version, of which a new one without them is due.
+    Arrived = 2,
+}
+
+/// A row of `transfers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    /// Its number: random, the same in every realm that has to do with it.
+    pub number: u64,
+    /// How far it is.
+    pub stage: Stage,
+    /// The other realm: where the members go, or, if they have arrived, come from.
+    pub other: Scope,
+    /// Whose that realm is, if it is private.
+    pub uid: u32,
+    /// The process that does it, for messages.
+    pub pid: u32,
+    /// Its lease in the realm of this row: it is at it as long as that lives.
+    pub lease: u64,
+}
+
+impl Transfer {
+    fn to_row(self) -> [u8; TRANSFER_BYTES] {
+        let mut row = [0; TRANSFER_BYTES];
+        row[..3].copy_from_slice(&[VERSION, self.stage as u8, self.other as u8]);
+        row[4..8].copy_from_slice(&self.uid.to_le_bytes());
+        row[8..12].copy_from_slice(&self.pid.to_le_bytes());
+        row[16..24].copy_from_slice(&self.lease.to_le_bytes());
+        row
+    }
+
+    /// Reads a row of `transfers`.
+    pub(crate) fn parse(key: &[u8], row: &[u8]) -> Result<Self> {
+        let (Ok(key), Ok(row)) = (<[u8; 8]>::try_from(key), <&[u8; TRANSFER_BYTES]>::try_from(row))
+        else {
+            fail!(Corrupt, "a row of `transfers` has {} and {} bytes", key.len(), row.len())
+        };
+        let stage = match row[1] {
+            0 => Stage::Leaving,
+            1 => Stage::Gone,
+            2 => Stage::Arrived,
+            stage => fail!(Corrupt, "a move is at the unknown stage {stage}"),
+        };
+        let other = Scope::ALL.into_iter().find(|scope| *scope as u8 == row[2]);
+        let (VERSION, Some(other)) = (row[0], other) else {
+            fail!(Corrupt, "a move has version {} and scope {}", row[0], row[2])
+        };
+        let word = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four"));
+        let lease = u64::from_le_bytes(row[16..24].try_into().expect("eight bytes"));
+        let number = u64::from_be_bytes(key);
+        Ok(Transfer { number, stage, other, uid: word(4), pid: word(8), lease })
+    }
+
+    /// Writes the row.
+    pub(crate) fn put(self, rows: &mut Changes<'_>) -> Result<()> {
+        rows.put(Table::Transfers, &id_key(self.number), &self.to_row())
+    }
+
+    /// Every move that a realm knows of.
+    pub(crate) fn all(txn: &ReadTxn<'_>) -> Result<Vec<Transfer>> {
+        let mut all = Vec::new();
+        let mut cursor = txn.seek(Table::Transfers, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            all.push(Transfer::parse(key, row)?);
+        }
+        Ok(all)
+    }
+
+    /// The move of this number, as a transaction sees it.
+    pub(crate) fn find(rows: &mut impl Rows, number: u64) -> Result<Option<Transfer>> {
+        let key = id_key(number);
+        let row = rows.get(Table::Transfers, &key)?;
+        row.map(|row| Transfer::parse(&key, &row)).transpose()
+    }
+}
+
+/// A member on its way, as a row of `leaving` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Going {
+    /// What it is.
+    pub member: Member,
+    /// A group that only stands for one of another realm: its members go, it has no record to take.
+    pub mirror: bool,
+    /// How many groups of the move are above it.
+    pub depth: u32,
+}
+
+impl Going {
+    fn to_row(self, number: u64) -> [u8; LEAVING_BYTES] {
+        let mut row = [0; LEAVING_BYTES];
+        row[..8].copy_from_slice(&number.to_le_bytes());
+        row[8] = match (self.member, self.mirror) {
+            (Member::Object(_), _) => b'O',
+            (Member::Group(_), false) => b'G',
+            (Member::Group(_), true) => b'M',
+        };
+        row[12..].copy_from_slice(&self.depth.to_le_bytes());
+        row
+    }
+
+    /// Reads a row of `leaving`: the move's number, and what goes.
+    pub(crate) fn parse(key: &[u8], row: &[u8]) -> Result<(u64, Self)> {
+        let (Ok(key), Ok(row)) = (<[u8; 8]>::try_from(key), <&[u8; LEAVING_BYTES]>::try_from(row))
+        else {
+            fail!(Corrupt, "a row of `leaving` has {} and {} bytes", key.len(), row.len())
+        };
+        let id = u64::from_be_bytes(key);
+        let (member, mirror) = match row[8] {
+            b'O' => (Member::Object(id), false),
+            b'G' => (Member::Group(id), false),
+            b'M' => (Member::Group(id), true),
+            kind => fail!(Corrupt, "a row of `leaving` has the unknown kind {kind:#x}"),
+        };
+        let number = u64::from_le_bytes(row[..8].try_into().expect("eight bytes"));
+        let depth = u32::from_le_bytes(row[12..].try_into().expect("four bytes"));
+        Ok((number, Going { member, mirror, depth }))
+    }
+
+    /// Marks it as on its way, unless it is already.
+    pub(crate) fn mark(self, rows: &mut Changes<'_>, number: u64) -> Result<()> {
+        refuse_leaving(rows, self.member.id())?;
+        rows.put(Table::Leaving, &id_key(self.member.id()), &self.to_row(number))
+    }
+}
+
+/// The members of a move, those that lie deepest last.
+pub(crate) fn members_of(rows: &mut impl Rows, number: u64) -> Result<Vec<Going>> {
+    let mut all = Vec::new();
+    let mut from = Vec::new();
+    while let Some((mut key, row)) = rows.first_from(Table::Leaving, &from)? {
+        let (of, going) = Going::parse(&key, &row)?;
+        if of == number {
+            all.push(going);
+        }
+        key.push(0);
+        from = key;
+    }
+    all.sort_by_key(|going| going.depth);
+    Ok(all)
+}
+
+/// Takes the marks of a move's members away.
+pub(crate) fn unmark(rows: &mut Changes<'_>, members: &[Going]) -> Result<()> {
+    members.iter().try_for_each(|going| rows.remove(Table::Leaving, &id_key(going.member.id())))
+}
+
+/// `BusyError`, if this member is on its way to another realm.
+pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
+    let key = id_key(id);
+    let number = match rows.get(Table::Leaving, &key)? {
+        Some(row) => Going::parse(&key, &row)?.0,
+        None => return Ok(()),
+    };
+    match Transfer::find(rows, number)? {
+        Some(by) => fail!(
+            Busy,
+            "{id:#x} is on its way to or from {}, by process {}: it can be read, and is changed \
+             when that is done; if that process is gone, who opens the pool for writing ends it",
+            by.other.as_str(),
+            by.pid
+        ),
+        None => fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more"),
+    }
+}
+
+/// Tells who looks at several realms that something has come here from another.
+pub(crate) fn arrive(rows: &mut Changes<'_>) -> Result<()> {
+    let arrived = meta_u64(rows.get(Table::Meta, ARRIVED)?.as_deref())?;
+    rows.put(Table::Meta, ARRIVED, &(arrived + 1).to_le_bytes())
+}
+
+/// Notes in the realm that receives that a move has arrived.
+pub(crate) fn receive(rows: &mut Changes<'_>, number: u64) -> Result<()> {
+    arrive(rows)?;
+    rows.put(Table::Received, &id_key(number), &[VERSION])
+}
+
+/// Forgets that.
+pub(crate) fn forget_receipt(rows: &mut Changes<'_>, number: u64) -> Result<()> {
+    let key = id_key(number);
+    if rows.has(Table::Received, &key)? { rows.remove(Table::Received, &key) } else { Ok(()) }
+}

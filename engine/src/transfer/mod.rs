@@ -1,0 +1,406 @@
+//! Moves between the realms of a namespace: share, unshare, publish, unpublish.
+//!
+//! An object, a group with all that is below it, or the hits of a query go from their realms to
+//! another one, all or nothing. What they are is kept: OID, GIDs, attributes, dimensions, origin,
+//! times, owner, index mode, name. No transaction covers two realms, so a move is a few commits, in
+//! an order in which it is never lost, never twice, and never on the wrong side: wherever its
+//! process dies, what has happened says how it ends.
+//!
+//! **T0**, in the source, one commit: a row in `transfers` with the process's lease, and a row in
+//! `leaving` for each member. From here on nobody changes these members (`BusyError`; `Changes`
+//! asks for each row of a member that it changes, if there are moves at all); all may read them.
+//! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
+//! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
+//! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
+//! The same OID in two realms is one object to who sees both.
+//! **T3**, in the source, one commit: records and names gone, extents freed, marks away, and the
+//! move's row says so. A group in which somebody has put something meanwhile stays as a mirror.
+//! **T4**, in the target: the receipt goes. **T5**, in the source: the move's row goes.
+//!
+//! **The receipt decides.** A move whose process is gone (its lease is) is ended by who opens the
+//! source for writing: if the target has the receipt, from T3 on; if not, the marks are taken away,
+//! and what was reserved in the target goes with the dead lease, as always. Not the presence of the
+//! OIDs: they may have been deleted in the target since. Two that end the same move do no harm:
+//! each step looks at the move's row in its own commit, and the receipt goes only after T3.
+//!
+//! **Publishing** has a published version as its target (see `published`): T1 and T2 make a new
+//! version beside the newest, and T2's commit point is one rename. Receipts stay in published
+//! catalogs; nobody can write there, and they say no less later.
+//!
+//! **Unpublishing** has one as its source, in which no mark can stand. So the target has them: T2
+//! puts the members there together with a move's row at stage `Arrived` and marks on the members,
+//! so that nobody changes them yet; T3 is a new version without them; and the marks go. Whoever
+//! finds such a row of a dead lease goes on at T3.
+//!
+//! No byte of one realm is ever another's: each has span files of its own, values are copied into
+//! them, and extents are freed where they lie (P9).
+
+mod land;
+mod marks;
+mod plan;
+mod recover;
+mod view;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+pub(crate) use self::land::depart;
+use self::land::{Keys, Places, check_free, land};
+pub(crate) use self::marks::{Going, Transfer, members_of, refuse_leaving};
+use self::marks::{Stage, arrive, forget_receipt, receive, unmark};
+use self::plan::{Plan, gather};
+use crate::catalog::{Headroom, Table};
+use crate::error::Result;
+use crate::fail;
+use crate::faults::step;
+use crate::id::{Member, id_key};
+use crate::lease;
+use crate::published::Making;
+use crate::realm::{Core, lock};
+use crate::rows::{Reserved, RowsMut, Snapshot};
+use crate::scope::Scope;
+
+/// What a move has taken along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// How many objects.
+    pub objects: u64,
+    /// How many groups.
+    pub groups: u64,
+    /// How many bytes their values have.
+    pub bytes: u64,
+}
+
+/// A realm that members leave, and which.
+pub(crate) struct Source {
+    pub core: Arc<Core>,
+    pub roots: Vec<Member>,
+}
+
+/// Moves that threads of this process are at: others of its lease were given up half-way.
+static RUNNING: Mutex<Option<HashSet<u64>>> = Mutex::new(None);
+
+/// A move that this thread is at.
+struct Running(u64);
+
+impl Running {
+    fn begin() -> Result<Self> {
+        let number = lease::random_id()?;
+        lock(&RUNNING).get_or_insert_default().insert(number);
+        Ok(Running(number))
+    }
+
+    fn has(number: u64) -> bool {
+        lock(&RUNNING).as_ref().is_some_and(|running| running.contains(&number))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        lock(&RUNNING).get_or_insert_default().remove(&self.0);
+    }
+}
+
+/// One source of a move that is under way.
+struct Leg {
+    core: Arc<Core>,
+    running: Running,
+    going: Vec<Going>,
+    plan: Plan,
+}
+
+/// Moves members to a realm that may be written to. On error all is as it was.
+pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
+    let (to, uid) = (target.setup.scope, owner_of(target)?);
+    let leg = leave(source, to, uid)?;
+    let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
+        .and_then(|(keys, places)| {
+            let inside = target.enter()?;
+            let landed = target.commit(&inside, Headroom::Normal, |rows| {
+                receive(rows, leg.running.0)?;
+                land(rows, to, &leg.plan, &keys, &places)
+            });
+            landed.inspect_err(|_| give_back(target, &places))?;
+            target.after_commit(&inside);
+            Ok(())
+        })
+        .inspect_err(|_| stay(&leg));
+    arrived?;
+    step!("transfer.arrived");
+    finish(&leg.core, leg.running.0)?;
+    step!("transfer.gone");
+    clear_receipt(target, leg.running.0)?;
+    step!("transfer.receipt-cleared");
+    forget(&leg.core, leg.running.0)?;
+    step!("transfer.forgotten");
+    moved([&leg.plan].into_iter())
+}
+
+/// Moves members of several realms into a new published version, all in one. On error all is as
+/// it was.
+pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
+    let mut legs = Vec::with_capacity(sources.len());
+    let published = (|| {
+        for source in sources {
+            legs.push(leave(source, Scope::Published, 0)?);
+        }
+        let core = Arc::clone(making.core());
+        for leg in &legs {
+            let (keys, places) = carry(leg, &core, &mut |_, plan| making.place(&values(plan)?))?;
+            let inside = core.enter()?;
+            core.commit(&inside, Headroom::Normal, |rows| {
+                receive(rows, leg.running.0)?;
+                land(rows, Scope::Published, &leg.plan, &keys, &places)
+            })?;
+        }
+        step!("publish.landed");
+        making.finish()
+    })();
+    // If the version is there, and perhaps not on the medium, who comes next goes on from here.
+    published.inspect_err(|_| legs.iter().for_each(stay))??;
+    step!("publish.arrived");
+    for leg in &legs {
+        finish(&leg.core, leg.running.0)?;
+        step!("publish.gone");
+        forget(&leg.core, leg.running.0)?;
+    }
+    step!("publish.forgotten");
+    moved(legs.iter().map(|leg| &leg.plan))
+}
+
+/// Moves members of the newest published version, which `making` is to replace, to a realm that
+/// may be written to. On error all is as it was.
+pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> Result<Moved> {
+    let running = Running::begin()?;
+    let (going, plan) = {
+        let inside = source.core.enter()?;
+        let txn = inside.read()?;
+        let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)?;
+        let plan = Plan::read(&source.core, &txn, &going)?;
+        (going, plan)
+    };
+    let leg = Leg { core: Arc::clone(&source.core), running, going, plan };
+    let (keys, places) = carry(&leg, target, &mut |core, plan| reserve(core, plan))?;
+    let inside = target.enter()?;
+    let lease = inside.lease().id();
+    let transfer = Transfer {
+        number: leg.running.0,
+        stage: Stage::Arrived,
+        other: Scope::Published,
+        uid: 0,
+        pid: std::process::id(),
+        lease,
+    };
+    let landed = target.commit(&inside, Headroom::Normal, |rows| {
+        rows.moves();
+        arrive(rows)?;
+        land(rows, target.setup.scope, &leg.plan, &keys, &places)?;
+        transfer.put(rows)?;
+        leg.going.iter().try_for_each(|going| going.mark(rows, leg.running.0))
+    });
+    landed.inspect_err(|_| give_back(target, &places))?;
+    target.after_commit(&inside);
+    drop(inside);
+    step!("unpublish.arrived");
+    let withdrawn = withdraw(making, &leg.going);
+    withdrawn.inspect_err(|_| drop(retreat(target, leg.running.0)))??;
+    step!("unpublish.withdrawn");
+    settle(target, leg.running.0)?;
+    step!("unpublish.settled");
+    moved([&leg.plan].into_iter())
+}
+
+/// Makes the version without these members, those of them that are there still.
+fn withdraw(making: Making, going: &[Going]) -> Result<Result<()>> {
+    let core = Arc::clone(making.core());
+    {
+        let inside = core.enter()?;
+        core.commit(&inside, Headroom::Normal, |rows| depart(rows, going, core.setup.root()))?;
+    }
+    step!("unpublish.departed");
+    making.finish()
+}
+
+/// The members have come in vain: they are published still.
+fn retreat(target: &Core, number: u64) -> Result<()> {
+    let inside = target.enter()?;
+    target.commit(&inside, Headroom::Relief, |rows| {
+        rows.moves();
+        let members = members_of(rows, number)?;
+        depart(rows, &members, target.setup.root())?;
+        unmark(rows, &members)?;
+        rows.remove(Table::Transfers, &id_key(number))
+    })
+}
+
+/// T0: marks what goes, then reads it.
+fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
+    let core = &source.core;
+    let running = Running::begin()?;
+    let inside = core.enter()?;
+    let transfer = Transfer {
+        number: running.0,
+        stage: Stage::Leaving,
+        other: to,
+        uid,
+        pid: std::process::id(),
+        lease: inside.lease().id(),
+    };
+    let going = core.commit(&inside, Headroom::Normal, |rows| {
+        let going = gather(rows, core.setup.root(), &source.roots)?;
+        transfer.put(rows)?;
+        going.iter().try_for_each(|going| going.mark(rows, running.0))?;
+        Ok(going)
+    })?;
+    step!("transfer.marked");
+    let plan = inside.read().and_then(|txn| Plan::read(core, &txn, &going));
+    drop(inside);
+    match plan {
+        Ok(plan) => Ok(Leg { core: Arc::clone(core), running, going, plan }),
+        Err(error) => {
+            let _ = undo(core, running.0);
+            Err(error)
+        }
+    }
+}
+
+/// The members stay where they are. If even that fails, who opens the realm next sees to it.
+fn stay(leg: &Leg) {
+    let _ = undo(&leg.core, leg.running.0);
+}
+
+/// What finds room for a plan's values in the target.
+type Room<'r> = dyn FnMut(&Arc<Core>, &Plan) -> Result<Vec<Reserved>> + 'r;
+
+/// T1: reserves what the values need, and copies them.
+fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Places)> {
+    {
+        let inside = target.enter()?;
+        check_free(&mut Snapshot(&inside.read()?), &leg.plan)?;
+    }
+    let keys = target.translate(&leg.plan.keys)?;
+    let reserved = room(target, &leg.plan)?;
+    step!("transfer.reserved");
+    let mut places = Places::with_capacity(reserved.len());
+    let with_values = leg.plan.passengers.iter().filter_map(|passenger| {
+        passenger.value().transpose().map(|value| (passenger.going.member.id(), value))
+    });
+    let mut left = reserved.iter();
+    let copied = with_values.zip(left.by_ref()).try_for_each(|((oid, value), place)| {
+        let (extent, nbytes) = value?;
+        places.insert(oid, *place);
+        target.copy_in(&leg.core, extent, *place, nbytes)
+    });
+    if let Err(error) = copied {
+        give_all_back(target, &reserved);
+        return Err(error);
+    }
+    step!("transfer.copied");
+    Ok((keys, places))
+}
+
+/// The lengths of a plan's values that lie in extents.
+fn values(plan: &Plan) -> Result<Vec<u64>> {
+    let lengths = plan.passengers.iter().filter_map(|passenger| passenger.value().transpose());
+    lengths.map(|value| value.map(|(_, nbytes)| nbytes)).collect()
+}
+
+/// Reserves space for the values; on error none is.
+fn reserve(target: &Arc<Core>, plan: &Plan) -> Result<Vec<Reserved>> {
+    let mut reserved: Vec<Reserved> = Vec::new();
+    for nbytes in values(plan)? {
+        match target.reserve(nbytes, None) {
+            Ok((place, _claim)) => reserved.push(place),
+            Err(error) => {
+                give_all_back(target, &reserved);
+                return Err(error);
+            }
+        }
+    }
+    Ok(reserved)
+}
+
+fn give_all_back(target: &Arc<Core>, reserved: &[Reserved]) {
+    for place in reserved {
+        target.give_back(*place);
+    }
+}
+
+fn give_back(target: &Arc<Core>, places: &Places) {
+    for place in places.values() {
+        target.give_back(*place);
+    }
+}
+
+/// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.
+fn finish(core: &Core, number: u64) -> Result<()> {
+    let inside = core.enter()?;
+    core.commit(&inside, Headroom::Relief, |rows| {
+        rows.moves();
+        let transfer = Transfer::find(rows, number)?;
+        let Some(transfer) = transfer.filter(|found| found.stage == Stage::Leaving) else {
+            return Ok(());
+        };
+        let members = members_of(rows, number)?;
+        depart(rows, &members, core.setup.root())?;
+        unmark(rows, &members)?;
+        Transfer { stage: Stage::Gone, ..transfer }.put(rows)
+    })?;
+    core.after_commit(&inside);
+    Ok(())
+}
+
+/// T4: the receipt has served.
+fn clear_receipt(target: &Core, number: u64) -> Result<()> {
+    let inside = target.enter()?;
+    target.commit(&inside, Headroom::Relief, |rows| forget_receipt(rows, number))
+}
+
+/// T5: the move is over.
+fn forget(core: &Core, number: u64) -> Result<()> {
+    end(core, number, Stage::Gone)
+}
+
+/// The members that have come from a published version are here like any others.
+fn settle(core: &Core, number: u64) -> Result<()> {
+    end(core, number, Stage::Arrived)
+}
+
+/// The members stay: marks and row go.
+fn undo(core: &Core, number: u64) -> Result<()> {
+    end(core, number, Stage::Leaving)
+}
+
+/// Takes a move's row and its marks away, if it is at this stage still.
+fn end(core: &Core, number: u64, stage: Stage) -> Result<()> {
+    let inside = core.enter()?;
+    core.commit(&inside, Headroom::Relief, |rows| {
+        if Transfer::find(rows, number)?.is_some_and(|found| found.stage == stage) {
+            let members = members_of(rows, number)?;
+            unmark(rows, &members)?;
+            rows.remove(Table::Transfers, &id_key(number))?;
+        }
+        Ok(())
+    })
+}
+
+fn moved<'p>(plans: impl Iterator<Item = &'p Plan>) -> Result<Moved> {
+    let mut all = Moved::default();
+    for plan in plans {
+        let (objects, groups, bytes) = plan.counts()?;
+        all.objects += objects;
+        all.groups += groups;
+        all.bytes += bytes;
+    }
+    Ok(all)
+}
+
+/// Whose a realm is.
+fn owner_of(core: &Core) -> Result<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let dir = &core.setup.dir;
+    match std::fs::metadata(dir) {
+        Ok(meta) => Ok(meta.uid()),
+        Err(e) => fail!(Access, "cannot look at {}: {e}", dir.display()),
+    }
+}

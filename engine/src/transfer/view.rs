@@ -1,0 +1,238 @@
+//! Moves, as the view of a namespace has them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::recover::{Other, Others, recover};
+use super::{Moved, Source, publish, to_realm, unpublish};
+use crate::batch;
+use crate::catalog::Table;
+use crate::error::{Kind, Result};
+use crate::fail;
+use crate::id::{Gid, Member, Oid};
+use crate::lease;
+use crate::namespace::Namespace;
+use crate::published::Making;
+use crate::realm::{Mode, Realm};
+use crate::scope::Scope;
+
+impl Namespace {
+    /// Moves a member, a group with all that is below it, from the realms of some scopes to that
+    /// of another, all or nothing. Several may be given for publishing; one otherwise.
+    ///
+    /// An object that is there already, or a group of which those realms have nothing, is left as
+    /// it is. On error all is as it was.
+    pub fn transfer(&self, parent: Gid, path: &str, from: &[Scope], to: Scope) -> Result<Moved> {
+        self.check_move(from, to)?;
+        let Some(member) = self.lookup(parent, path)? else {
+            fail!(
+                NotFound,
+                "there is no {path:?} in this group: list its members with keys() or tree()"
+            )
+        };
+        if let Member::Object(_) = member {
+            let scope = self.scope_of(member)?;
+            if scope != to && !from.contains(&scope) {
+                fail!(Argument, "{path:?} is {}, and stays so: {}", scope.as_str(), way_out(scope));
+            }
+        }
+        self.transfer_members(&[member], from, to)
+    }
+
+    /// The same of objects, the hits of a query: those that are in these realms.
+    pub fn transfer_all(&self, oids: &[Oid], from: &[Scope], to: Scope) -> Result<Moved> {
+        self.check_move(from, to)?;
+        let members: Vec<Member> = oids.iter().copied().map(Member::Object).collect();
+        self.transfer_members(&members, from, to)
+    }
+
+    fn check_move(&self, from: &[Scope], to: Scope) -> Result<()> {
+        if self.mode() == Mode::Read {
+            fail!(
+                ReadOnly,
+                "the pool {} is open read-only: open it with mode \"r+\" to write",
+                self.pool_path().display()
+            );
+        }
+        if from.contains(&to) || from.is_empty() || (from.len() > 1 && to != Scope::Published) {
+            fail!(Argument, "nothing moves from {from:?} to {to:?}: name one scope and another");
+        }
+        self.recover()
+    }
+
+    fn transfer_members(&self, members: &[Member], from: &[Scope], to: Scope) -> Result<Moved> {
+        let mut sources = Vec::new();
+        let mut taken = HashSet::new();
+        for scope in from {
+            let Some(realm) = self.realm_of(*scope, false)? else { continue };
+            let mut roots = Vec::new();
+            {
+                let core = realm.core();
+                if batch::runs(core) {
+                    fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
+                }
+                let inside = core.enter()?;
+                let txn = inside.read()?;
+                for member in members {
+                    let (table, key) = crate::group::table_of(*member);
+                    let there = txn.get(table, &key)?.is_some();
+                    // An object is in one realm; a group has members in several.
+                    let first = taken.insert(member.id()) || matches!(member, Member::Group(_));
+                    if there && first {
+                        roots.push(*member);
+                    } else if !there && table == Table::Objects {
+                        taken.remove(&member.id());
+                    }
+                }
+            }
+            if !roots.is_empty() {
+                sources.push(Source { core: Arc::clone(realm.core()), roots });
+            }
+        }
+        if sources.is_empty() {
+            return Ok(Moved::default());
+        }
+        if to == Scope::Published {
+            return publish(&sources, self.begin_publishing()?);
+        }
+        let target = self.realm_of(to, true)?;
+        let Some(target) = target else {
+            fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), to.as_str())
+        };
+        if batch::runs(target.core()) {
+            fail!(Busy, "a batch runs in this thread: end it before moving what is to come there");
+        }
+        let source = &sources[0];
+        if !source.core.setup.immutable {
+            return to_realm(source, target.core());
+        }
+        let making = self.begin_publishing()?;
+        // Under the publisher's turn: what it begins with is the newest version.
+        match self.newest()? {
+            Some(newest) => {
+                let source =
+                    Source { core: Arc::clone(newest.core()), roots: source.roots.clone() };
+                unpublish(&source, target.core(), making)
+            }
+            None => fail!(Busy, "what was published is withdrawn already: list again"),
+        }
+    }
+
+    fn begin_publishing(&self) -> Result<Making> {
+        let Some(shared) = self.realm_of(Scope::Shared, false)? else {
+            fail!(NotFound, "namespace {:?} has no shared realm", self.namespace())
+        };
+        let told = self.clone();
+        Making::begin(shared.core(), move || told.has_come())
+    }
+
+    /// The newest published version.
+    fn newest(&self) -> Result<Option<Realm>> {
+        self.look_for_realms()?;
+        self.realm_of(Scope::Published, false)
+    }
+
+    /// Ends the moves that processes have left half-way which are gone now.
+    pub(crate) fn recover(&self) -> Result<()> {
+        for scope in [Scope::Private, Scope::Shared] {
+            let realm = match self.realm_of(scope, false) {
+                Err(error) if error.kind() == Kind::Access => None,
+                found => found?,
+            };
+            if let Some(realm) = realm {
+                recover(realm.core(), self)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs an operation; again, if it met a move of the dead, which is then ended.
+    pub(crate) fn mending<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+        match operation() {
+            Err(error) if error.kind() == Kind::Busy && self.mend()? => operation(),
+            done => done,
+        }
+    }
+
+    /// The same for who has met a member that is on its way; whether any move was ended.
+    pub(crate) fn mend(&self) -> Result<bool> {
+        let known = || -> Result<u64> {
+            let mut moves = 0;
+            for scope in [Scope::Private, Scope::Shared] {
+                match self.realm_of(scope, false) {
+                    Err(error) if error.kind() == Kind::Access => {}
+                    found => {
+                        if let Some(realm) = found? {
+                            let inside = realm.core().enter()?;
+                            moves += inside.read()?.entries(Table::Transfers)?;
+                        }
+                    }
+                }
+            }
+            Ok(moves)
+        };
+        if self.mode() == Mode::Read {
+            return Ok(false);
+        }
+        let before = known()?;
+        if before == 0 {
+            return Ok(false);
+        }
+        self.recover()?;
+        Ok(known()? < before)
+    }
+
+    /// The objects that are on their way to another realm, or from one; for tests.
+    #[cfg(feature = "faults")]
+    pub fn leaving(&self) -> Result<u64> {
+        let mut count = 0;
+        for scope in [Scope::Private, Scope::Shared] {
+            if let Some(realm) = self.realm_of(scope, false)? {
+                let inside = realm.core().enter()?;
+                let txn = inside.read()?;
+                for table in [Table::Leaving, Table::Transfers, Table::Received] {
+                    count += txn.entries(table)?;
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn way_out(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Private => "share it first",
+        Scope::Shared => "publish, or unshare it",
+        Scope::Published => "unpublish it first",
+    }
+}
+
+impl Others for Namespace {
+    fn realm(&self, scope: Scope, uid: u32) -> Result<Other> {
+        if scope == Scope::Private && uid != lease::user() {
+            return Ok(Other::Closed);
+        }
+        let found = match scope {
+            Scope::Published => self.newest(),
+            scope => self.realm_of(scope, false),
+        };
+        match found {
+            Ok(Some(realm)) => Ok(Other::Open(Arc::clone(realm.core()))),
+            Ok(None) => Ok(Other::Missing),
+            Err(error) if error.kind() == Kind::Access => Ok(Other::Closed),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn making(&self) -> Result<Option<Making>> {
+        match self.begin_publishing() {
+            Ok(making) => Ok(Some(making)),
+            Err(error) if error.kind() == Kind::Access => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn told(&self) {
+        self.has_come();
+    }
+}

@@ -1,0 +1,118 @@
+//! Strangers: who may enter a namespace, and share nothing in it, reads what is published.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+use common::{Line, alone, check, filled, fork, is_root, put};
+use engram_engine::{CreateOptions, Kind, Member, Mode, Payload, Pool, Scope};
+
+const ALICE: u32 = 40_001;
+const BOB: u32 = 40_002;
+const MIB: usize = 1 << 20;
+
+/// Becomes a user, with this group beside its own.
+fn become_user(uid: u32, group: u32) {
+    // SAFETY: this process, which has one thread, gives its rights away.
+    unsafe {
+        assert_eq!(libc::setgroups(1, &raw const group), 0);
+        assert_eq!(libc::setgid(uid), 0);
+        assert_eq!(libc::setuid(uid), 0);
+        libc::umask(0o077);
+        // Becoming another clears it.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+}
+
+/// A folder that is a user's own.
+fn folder_of(uid: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    chown(dir.path(), Some(uid), Some(uid)).unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+/// Reads the object of this name as somebody who may not open the shared realm.
+fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {
+    let pool = Pool::open(path, Mode::Read, false).unwrap();
+    let namespace = pool.namespace("open").unwrap();
+    let refused = namespace.realm_of(Scope::Shared, false).err().expect("it is closed");
+    assert_eq!(refused.kind(), Kind::Access, "{refused}");
+    match namespace.lookup(namespace.root(), name).unwrap()? {
+        Member::Group(_) => panic!("{name} is an array"),
+        Member::Object(oid) => match namespace.payload(oid).unwrap().0 {
+            Payload::Extent(view) => Some(check(&view)),
+            Payload::Inline(_) => panic!("{name} is large"),
+        },
+    }
+}
+
+/// What is published is read by whom the mode admits, and by nobody written or made.
+#[test]
+fn strangers_read_what_is_published_and_write_nothing() {
+    let test = "strangers_read_what_is_published_and_write_nothing";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        let alice = fork(|line: &Line| {
+            become_user(ALICE, ALICE);
+            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            put(&realm, "shown", &filled(1, 1, MIB / 8));
+            put(&realm, "kept", &filled(2, 1, MIB / 8));
+            let namespace = pool.namespace("open").unwrap();
+            let root = namespace.root();
+            namespace.transfer(root, "shown", &[Scope::Shared], Scope::Published).unwrap();
+            line.say(1);
+            line.expect(2);
+            namespace.transfer(root, "shown", &[Scope::Published], Scope::Shared).unwrap();
+            line.say(3);
+            line.expect(4);
+        });
+        alice.line.expect(1);
+        let bob = fork(|line: &Line| {
+            become_user(BOB, BOB);
+            assert_eq!(read_published(&path, "shown"), Some((1, 1)));
+            assert_eq!(read_published(&path, "kept"), None);
+            let mut open = vec![path.join("ns/open/published")];
+            let mut files = 0;
+            while let Some(folder) = open.pop() {
+                std::fs::create_dir(folder.join("mine")).expect_err("a folder of Alice's");
+                for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                    let place = entry.path();
+                    std::fs::remove_file(&place).expect_err("a file of Alice's");
+                    if place.is_dir() {
+                        open.push(place);
+                        continue;
+                    }
+                    files += 1;
+                    std::fs::File::options().write(true).open(&place).expect_err("it is 0444");
+                }
+            }
+            assert_eq!(files, 2, "realm.toml and data.mdb");
+            std::fs::read_dir(path.join("ns/open/shared")).expect_err("what is shared is closed");
+            let pool = Pool::open(&path, Mode::Read, false).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            let shown = namespace.lookup(namespace.root(), "shown").unwrap();
+            let Some(Member::Object(oid)) = shown else { panic!("{shown:?}") };
+            let Payload::Extent(held) = namespace.payload(oid).unwrap().0 else { panic!() };
+            line.say(5);
+            line.expect(6);
+            assert_eq!(namespace.lookup(namespace.root(), "shown").unwrap(), None);
+            assert_eq!(read_published(&path, "shown"), None);
+            assert_eq!(check(&held), (1, 1), "what is in view stays");
+        });
+        bob.line.expect(5);
+        alice.line.say(2);
+        alice.line.expect(3);
+        bob.line.say(6);
+        bob.finish();
+        alice.line.say(4);
+        alice.finish();
+    });
+}

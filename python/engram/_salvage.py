@@ -1,0 +1,47 @@
+"""`python -m engram._salvage POOL [TARGET NAMESPACE START]`: the child of `engram.salvage`.
+
+With the pool alone it says what there is; else it copies a namespace's members from one on. It
+prints a line of JSON for each thing, so that whoever reads them knows what killed it.
+"""
+
+import json
+import sys
+
+from engram import _engram
+from engram.errors import EngramError
+
+
+def _say(**what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def _begin(place: int, path: str) -> None:
+    _say(at=[place, path])
+
+
+def _lose(namespace: str, path: str, what: str) -> None:
+    _say(lost=[namespace, path, what])
+
+
+def main(path: str, target: str = "", namespace: str = "", start: str = "0") -> None:
+    """Survey the pool, or copy a namespace of it."""
+    try:
+        found = _engram.Salvage(path)
+        if not target:
+            _say(
+                losses=found.losses(),
+                namespaces=found.namespaces(),
+                nbytes=found.nbytes(),
+            )
+            return
+        pool = _engram.Pool.open(target, True, True)
+        found.copy(namespace, pool, int(start), _begin, _lose)
+        pool.close()
+        _say(done=namespace)
+    except EngramError as error:
+        _say(error=type(error).__name__, message=str(error))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""`engram share`, `unshare`, `publish`, `unpublish`: who sees a member, or what a query finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engram.cli import completion, terminal
+from engram.cli.app import (
+    NamespaceOption,
+    PoolArgument,
+    app,
+    examples,
+    object_path,
+    opened,
+)
+from engram.cli.terminal import counted
+from engram.errors import ArgumentError
+from engram.size import human
+
+if TYPE_CHECKING:
+    from engram.sharing import Moved, Way
+
+_DONE = {
+    "share": "shared",
+    "unshare": "private",
+    "publish": "published",
+    "unpublish": "shared, and no longer published",
+}
+
+PathArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PATH",
+        help="An object, or a group with all that is below it.",
+        autocompletion=completion.members,
+    ),
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option("--where", metavar="QUERY", help="What a query finds, instead of PATH."),
+]
+
+
+def _move(pool: str, path: str | None, where: str | None, namespace: str, way: Way) -> None:
+    if (path is None) == (where is None):
+        raise ArgumentError(f"engram {way} takes a PATH, or --where QUERY, and one of them")
+    with opened(pool, namespace, "r+") as (_, root):
+        if where is not None:
+            moved: Moved = getattr(root.query(where), way)()
+            what = f"what {where!r} finds"
+        else:
+            what = object_path(path or "")
+            moved = getattr(root, way)(what)
+    if moved.objects + moved.groups == 0:
+        terminal.say(f"{what} is where it is to be: nothing has moved")
+        return
+    objects = counted(moved.objects, "object")
+    groups = f" in {counted(moved.groups, 'group')}" if moved.groups else ""
+    terminal.say(f"{objects}{groups} ({human(moved.nbytes)}): {_DONE[way]}")
+
+
+@app.command(
+    epilog=examples(
+        "engram share /dev/shm/run run-17/T",
+        "engram share /dev/shm/run --where 'quality = 4 and under(\"run-17\")'",
+    )
+)
+def share(
+    pool: PoolArgument,
+    path: PathArgument = None,
+    *,
+    where: WhereOption = None,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Let those who share the namespace see what is private: its owner, and its group."""
+    _move(pool, path, where, namespace, "share")
+
+
+@app.command(epilog=examples("engram unshare /dev/shm/run run-17/T"))
+def unshare(
+    pool: PoolArgument,
+    path: PathArgument = None,
+    *,
+    where: WhereOption = None,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Keep to yourself what is shared: it becomes private, and yours alone to see."""
+    _move(pool, path, where, namespace, "unshare")
+
+
+@app.command(
+    epilog=examples(
+        "engram publish /dev/shm/run run-17",
+        "engram publish /dev/shm/run --where 'reviewed = 1'",
+    )
+)
+def publish(
+    pool: PoolArgument,
+    path: PathArgument = None,
+    *,
+    where: WhereOption = None,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Let all read it whom the namespace's mode admits; nobody changes it any more."""
+    _move(pool, path, where, namespace, "publish")
+
+
+@app.command(epilog=examples("engram unpublish /dev/shm/run run-17"))
+def unpublish(
+    pool: PoolArgument,
+    path: PathArgument = None,
+    *,
+    where: WhereOption = None,
+    namespace: NamespaceOption = "default",
+) -> None:
+    """Withdraw what is published: it is shared again, and may be changed."""
+    _move(pool, path, where, namespace, "unpublish")

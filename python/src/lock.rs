@@ -1,0 +1,103 @@
+//! Locks: with-blocks that keep out who else asks.
+//!
+//! The block's two ends are native, so that no signal's exception comes between the lock and the
+//! interpreter's own begin or end. While one waits, the interpreter is let go of, and looked at
+//! for signals between two steps: Ctrl-C ends the waiting.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use engram_engine::{LockMode, Member};
+use pyo3::prelude::*;
+
+use crate::error::{Failure, Result, argument};
+use crate::group::of;
+use crate::realm::Realm;
+use crate::value::Name;
+
+/// A with-block during which a group, an array or a blob is locked.
+///
+/// "w" excludes all others who lock it, "r" those who lock it with "w". It keeps out nobody who does
+/// not ask: reading and writing go on without. It belongs to its thread, which may take it again
+/// inside (but not "w" inside "r"), and ends with the block, with the pool's closing, and with the
+/// process, however that ends. A forked child has no part in it.
+#[pyclass(frozen, module = "engram")]
+pub struct Lock {
+    realm: engram_engine::Namespace,
+    member: Member,
+    mode: LockMode,
+    within: Option<Duration>,
+    /// Those that were taken and not let go of, innermost last.
+    taken: Mutex<Vec<engram_engine::Lock>>,
+}
+
+#[pymethods]
+impl Lock {
+    #[new]
+    fn new(
+        realm: &Realm,
+        is_group: bool,
+        member: u64,
+        mode: Name<'_>,
+        timeout: Option<f64>,
+    ) -> Result<Self> {
+        let mode = match mode.0 {
+            "r" => LockMode::Read,
+            "w" => LockMode::Write,
+            other => {
+                return Err(argument(format!("mode {other:?} is unknown: use \"r\" or \"w\"")));
+            }
+        };
+        let within = match timeout.map(Duration::try_from_secs_f64) {
+            None => None,
+            Some(Ok(within)) => Some(within),
+            Some(Err(_)) if timeout == Some(f64::INFINITY) => None,
+            Some(Err(_)) => {
+                return Err(argument(format!(
+                    "timeout {} is no time to wait: give seconds from 0 on, or None",
+                    timeout.unwrap_or_default()
+                )));
+            }
+        };
+        let (realm, member) = (realm.engine().clone(), of(is_group, member));
+        Ok(Lock { realm, member, mode, within, taken: Mutex::default() })
+    }
+
+    fn __enter__<'py>(slf: Bound<'py, Self>, py: Python<'py>) -> Result<Bound<'py, Self>> {
+        let own = slf.get();
+        let mut signal = None;
+        let mut pause = |time| {
+            std::thread::sleep(time);
+            Python::attach(|py| py.check_signals()).map_err(|error| {
+                signal = Some(error);
+                engram_engine::Error::new(engram_engine::Kind::Os, "waiting was interrupted")
+            })
+        };
+        let taken = py.detach(|| own.realm.lock(own.member, own.mode, own.within, &mut pause));
+        match (taken, signal) {
+            (Ok(lock), _) => {
+                own.taken.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
+                Ok(slf)
+            }
+            (Err(_), Some(signal)) => Err(Failure::Python(signal)),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    fn __exit__(
+        &self,
+        _kind: Option<&Bound<'_, PyAny>>,
+        _error: Option<&Bound<'_, PyAny>>,
+        _trace: Option<&Bound<'_, PyAny>>,
+    ) {
+        drop(self.taken.lock().unwrap_or_else(PoisonError::into_inner).pop());
+    }
+
+    fn __repr__(&self) -> String {
+        let mode = if self.mode == LockMode::Write { "w" } else { "r" };
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = taken.last().is_some_and(engram_engine::Lock::is_held);
+        let state = if held { "held" } else { "not held" };
+        format!("<engram.Lock {mode:?} of {:#x}, {state}>", self.member.id())
+    }
+}

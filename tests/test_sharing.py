@@ -1,0 +1,109 @@
+"""Sharing and publishing: what moves stays itself, and is where it should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import engram
+from shell import run as shell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA = np.arange(40_000.0)
+ATTRS = {"orbit": 7, "µ": "ß", "vector": np.arange(6, dtype=">i2").reshape(2, 3)}
+
+
+def filled(pool: engram.Pool, scope: str) -> engram.Group:
+    """Return a group of this scope with a large and a small array and a blob in it."""
+    run = pool.create_group("run/deep", attrs=ATTRS, scope=scope)
+    run.create_array("large", data=DATA, attrs=ATTRS, dims=("x",))
+    run.create_array("small", data=np.float32(4), attrs=ATTRS)
+    run.create_blob("bytes", b"abc")
+    return run
+
+
+def told(pool: engram.Pool) -> list[tuple[object, ...]]:
+    """Return all that is to stay as it is."""
+    found: list[tuple[object, ...]] = []
+
+    def visit(path: str, member: engram.Array | engram.Blob | engram.Group) -> None:
+        attrs = {key: np.asarray(value).tolist() for key, value in member.attrs.items()}
+        value = None
+        if not isinstance(member, engram.Group):
+            value = np.asarray(member[...]).tolist()
+        found.append((path, member.path, member.owner, member.created, attrs, value))
+
+    pool.visititems(visit)
+    return found
+
+
+def test_members_move_to_and_fro_and_stay_themselves(pool: engram.Pool) -> None:
+    """Every way, for a group, an object and what a query finds."""
+    run = filled(pool, "private")
+    large = run["large"]
+    before = told(pool)
+    assert pool.share("run") == (3, 2, DATA.nbytes + 4 + 3)
+    assert (run.scope, large.scope) == ("shared", "shared")
+    assert pool.share("run") == (0, 0, 0), "it is there already"
+    assert pool.publish("run/deep/large").objects == 1
+    assert (large.scope, run["small"].scope) == ("published", "shared")
+    assert pool.query("orbit = 7").publish().objects == 1
+    assert pool.query("orbit = 7").unpublish().objects == 2
+    assert pool.query('orbit = 7 and @scope = "shared"').unshare().objects == 2
+    assert (large.scope, run["bytes"].scope) == ("private", "shared")
+    assert told(pool) == before
+    assert large.oid == pool["run/deep/large"].oid
+    assert sorted(pool.query("orbit = 7").names()) == ["large", "small"]
+
+
+def test_what_is_published_is_not_changed(pool: engram.Pool) -> None:
+    """Every change is refused, by name."""
+    run = filled(pool, "shared")
+    pool.publish("run")
+    view = run["large"].view()
+    for change in (
+        lambda: run["large"].attrs.update({"a": 1}),
+        lambda: run["large"].__setitem__(0, 1.0),
+        lambda: run["large"].view("r+"),
+        lambda: run.__delitem__("small"),
+        lambda: pool.move("run/deep", "elsewhere"),
+    ):
+        with pytest.raises(engram.ReadOnlyError, match="published"):
+            change()
+    with pytest.raises(engram.ArgumentError, match="unpublish it first"):
+        pool.unshare("run/deep/large")
+    pool.unpublish("run")
+    run["large"][0] = 5.0
+    assert view[0] == 0.0, "a view shows what was"
+    assert run["large"][0] == 5.0
+
+
+def test_what_cannot_move_stays(pool: engram.Pool) -> None:
+    """A name that is taken, a batch that runs, what is not there."""
+    filled(pool, "private")
+    with pytest.raises(engram.NotFoundError):
+        pool.share("nothing")
+    with pool.batch(), pytest.raises(engram.BusyError, match="batch"):
+        pool["run/deep"].attrs["in"] = "a batch"
+        pool.share("run")
+    assert pool["run"].scope == "private"
+
+
+def test_the_command_line_shares(home: Path) -> None:
+    """Each verb, by path and by query."""
+    pool_path = home / "pool"
+    with engram.create(pool_path, size="64 MiB", force=True) as pool:
+        filled(pool, "private")
+    assert "3 objects in 2 groups" in shell("share", pool_path, "run").out
+    assert "nothing has moved" in shell("share", pool_path, "run").out
+    assert "2 objects" in shell("publish", pool_path, "--where", "orbit = 7").out
+    with engram.open(pool_path) as pool:
+        assert pool["run/deep/large"].scope == "published"
+    shell("unpublish", pool_path, "run/deep/large")
+    shell("unshare", pool_path, "run/deep/large")
+    with engram.open(pool_path) as pool:
+        assert pool["run/deep/large"].scope == "private"
