@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,7 @@ def try_lock(member: Any, mode: str) -> str:
 def holder(pool: engram.Pool, name: str, mode: str, opened: str = "r+") -> subprocess.Popen[str]:
     """Start a process that holds a lock until it is told to end."""
     command = [sys.executable, "-c", HOLDER, pool.path, name, mode, opened]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
@@ -75,7 +72,8 @@ def fill(pool: engram.Pool) -> None:
 
 @pytest.mark.parametrize("name", ["array", "blob", "group", "/"])
 @pytest.mark.parametrize(
-    ("first", "second", "may"), [("w", "w", False), ("w", "r", False), ("r", "w", False), ("r",) * 2 + (True,)]
+    ("first", "second", "may"),
+    [("w", "w", False), ("w", "r", False), ("r", "w", False), ("r", "r", True)],
 )
 def test_who_excludes_whom(
     pool: engram.Pool, name: str, first: str, second: str, may: bool
@@ -95,7 +93,7 @@ def test_who_excludes_whom(
 def test_a_lock_of_another_process_names_it_and_ends_with_it(pool: engram.Pool) -> None:
     fill(pool)
     process = holder(pool, "array", "w")
-    with pytest.raises(engram.BusyError, match=rf"'?\"array\" is locked by process {process.pid}:"):
+    with pytest.raises(engram.BusyError, match=rf"\"array\" is locked by process {process.pid}:"):
         try_lock(pool["array"], "r")
     assert try_lock(pool["blob"], "w") == "held"
     process.kill()
@@ -133,7 +131,7 @@ def test_what_is_gone_read_only_or_nonsense_is_refused(pool: engram.Pool) -> Non
     for timeout in (-1, float("nan")):
         with pytest.raises(engram.ArgumentError, match="no time to wait"):
             array.lock(timeout=timeout)
-    with pytest.raises(engram.ArgumentError, match="mode 'x'|mode \"x\""):
+    with pytest.raises(engram.ArgumentError, match='mode "x" is unknown'):
         array.lock("x")
     with engram.open(pool.path, "r") as reader, pytest.raises(engram.ReadOnlyError):
         try_lock(reader["array"], "w")
@@ -207,9 +205,8 @@ def test_in_place_counting_under_a_lock_loses_nothing(pool: engram.Pool) -> None
     assert pool["count"][()] == 3 * rounds
 
 
-def test_a_pickled_handle_locks_the_same(pool: engram.Pool, home: Path) -> None:
+def test_a_pickled_handle_locks_the_same(pool: engram.Pool) -> None:
     fill(pool)
-    assert home.is_dir()
-    again = pickle.loads(pickle.dumps(pool["array"]))  # noqa: S301 - our own
+    again = pickle.loads(pickle.dumps(pool["array"]))
     with pool["array"].lock():
         assert isinstance(elsewhere(lambda: try_lock(again, "r")), engram.BusyError)

@@ -48,4 +48,6 @@ class Snapshot(Namespace):
             count = len(self)
         except EngramError:
             return f"<engram.Snapshot of {self.namespace!r} (ended)>"
-        return f"<engram.Snapshot of {self.namespace!r} ({count} member{'' if count == 1 else 's'})>"
+        return (
+            f"<engram.Snapshot of {self.namespace!r} ({count} member{'' if count == 1 else 's'})>"
+        )

@@ -37,6 +37,7 @@
 
 mod file;
 pub(crate) mod fork;
+mod held;
 mod locks;
 mod peers;
 #[cfg(test)]
@@ -312,72 +313,6 @@ impl Lease {
         self.change(|local| drop_age(local, age));
     }
 
-    /// Within a look-up of this age: holds it for a snapshot, which writers ask for from this page
-    /// of the catalog on.
-    pub(crate) fn hold_snapshot(&self, age: u64, ask_at: u64) {
-        self.change_snapshots(|held| {
-            if held.is_empty() {
-                self.file.head().asked.store(0, Ordering::Relaxed);
-            }
-            held.push((age, ask_at));
-        });
-    }
-
-    /// Puts off from which page on a snapshot is asked for.
-    pub(crate) fn ask_later(&self, age: u64, before: u64, ask_at: u64) {
-        self.change_snapshots(|held| {
-            if let Some(held) = held.iter_mut().find(|held| **held == (age, before)) {
-                held.1 = ask_at;
-            }
-        });
-    }
-
-    /// Ends what `hold_snapshot` began.
-    pub(crate) fn end_snapshot(&self, age: u64, ask_at: u64) {
-        self.change_snapshots(|held| {
-            if let Some(place) = held.iter().position(|held| *held == (age, ask_at)) {
-                held.swap_remove(place);
-            }
-        });
-    }
-
-    /// Whether a writer has asked for the snapshots here, and waits a moment for an answer.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.file.head().asked.load(Ordering::Acquire) != 0
-    }
-
-    /// Answers whoever has asked.
-    pub(crate) fn answer(&self) {
-        self.file.head().asked.store(0, Ordering::Release);
-    }
-
-    /// Lists a lock, for messages; more than the list has room for are not in it.
-    pub(crate) fn list_lock(&self, id: u64, mode: u64) {
-        let _local = self.lock();
-        let mut locks = self.file.head().locks.iter();
-        if let Some(free) = locks.find(|lock| lock.mode.load(Ordering::Relaxed) == 0) {
-            free.id.store(id, Ordering::Relaxed);
-            free.mode.store(mode, Ordering::Release);
-        }
-    }
-
-    /// Takes a lock from the list.
-    pub(crate) fn unlist_lock(&self, id: u64, mode: u64) {
-        let _local = self.lock();
-        let mut locks = self.file.head().locks.iter();
-        let is_it = |lock: &&file::LockedWords| {
-            lock.id.load(Ordering::Relaxed) == id && lock.mode.load(Ordering::Relaxed) == mode
-        };
-        if let Some(listed) = locks.find(is_it) {
-            listed.mode.store(0, Ordering::Release);
-        }
-    }
-
-    /// Begins a look-up of an age that is held already.
-    pub(crate) fn look_again(&self, age: u64) {
-        self.change(|local| hold_age(local, age));
-    }
-
     /// Keeps an extent from reuse. The caller is within a look-up of this age that shows it, or
     /// has it reserved.
     pub(crate) fn pin(&self, offset: u64, age: u64) -> Hold {
@@ -480,14 +415,6 @@ impl Lease {
     /// next process finds one.
     pub(crate) fn end(self) {
         give_up(&self.path);
-    }
-
-    fn change_snapshots(&self, edit: impl FnOnce(&mut Vec<(u64, u64)>)) {
-        self.change(|local| {
-            edit(&mut local.snapshots);
-            let ask_at = local.snapshots.iter().map(|(_, ask_at)| *ask_at).min();
-            self.file.head().ask_at.store(ask_at.unwrap_or(u64::MAX), Ordering::Release);
-        });
     }
 
     fn change(&self, edit: impl FnOnce(&mut Local)) {

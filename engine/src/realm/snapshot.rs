@@ -268,7 +268,8 @@ impl Core {
         if let Some(place) = keeping.held.iter().position(|known| Arc::ptr_eq(known, held))
             && catalog.let_go(held.number).unwrap_or(true)
         {
-            if let Some(lease) = &state.lease {
+            // A fork may have frozen the lease that it was held by.
+            for lease in state.lease.iter().chain(&state.frozen) {
                 lease.end_snapshot(held.age, held.ask_at.load(Ordering::Relaxed));
             }
             keeping.held.swap_remove(place);
