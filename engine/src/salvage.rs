@@ -142,7 +142,9 @@ impl Salvage {
                 }
                 Err(error) => lose(format!("left out: {}", error.message())),
             }
-            losses.into_iter().for_each(|loss| witness.lose(loss));
+            for loss in losses {
+                witness.lose(loss);
+            }
         }
         Ok(())
     }
