@@ -95,16 +95,13 @@ def test_of_a_sound_pool_nothing_is_lost(home: Path) -> None:
 
 def test_leaves_whose_tree_is_damaged_are_found(home: Path) -> None:
     where = home / "pool"
-    with engram.create(where, size="64 MiB", force=True, checksums=True) as pool:
-        with pool.batch():
-            for n in range(2000):
-                pool.create_array(f"run/{n:04}", data=np.arange(n % 50), attrs={"n": n})
+    with engram.create(where, size="64 MiB", force=True, checksums=True) as pool, pool.batch():
+        for n in range(2000):
+            pool.create_array(f"run/{n:04}", data=np.arange(n % 50), attrs={"n": n})
     (data,) = where.rglob("data.mdb")
     handle = os.open(data, os.O_RDWR)
     branches = [
-        page
-        for page in range(2, 1024)
-        if os.pread(handle, 12, page * _PAGE)[10:12] == b"\x01\x00"
+        page for page in range(2, 1024) if os.pread(handle, 12, page * _PAGE)[10:12] == b"\x01\x00"
     ]
     assert branches
     for page in branches:
@@ -122,7 +119,7 @@ def test_a_member_that_kills_the_reader_costs_itself_alone(
     damaged: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = _child.run
-    deaths = []
+    deaths: list[tuple[str, ...]] = []
 
     def deadly(module: str, *arguments: str) -> _child.Ended:
         ended = real(module, *arguments)

@@ -435,6 +435,96 @@ struct Taken {
     readers_died: u64,
 }
 
+/// A campaign: the pool as it was, what a user saw of it, and what has been found.
+struct Campaign {
+    fixture: Fixture,
+    kept: Vec<Kept>,
+    seen: String,
+    values: Vec<String>,
+    table: BTreeMap<(&'static str, String), Taken>,
+    failures: Vec<String>,
+    saved: u64,
+}
+
+impl Campaign {
+    fn new() -> Self {
+        let fixture = template();
+        let mut kept = Vec::new();
+        keep(&fixture.path, &mut kept);
+        let seen = child(&fixture, "see").unwrap();
+        let values = child(&fixture, "values").unwrap();
+        let values = values.lines().map(str::to_owned).collect();
+        assert_eq!(child(&fixture, "verify").unwrap(), "", "the pool is sound at first");
+        restore(&fixture.path, &kept);
+        let (table, failures) = (BTreeMap::new(), Vec::new());
+        Campaign { fixture, kept, seen, values, table, failures, saved: 0 }
+    }
+
+    /// Damages the pool once, and lets processes read, verify and salvage it.
+    fn round(&mut self, random: &mut Random) {
+        // Most of it to the catalog, where most can go wrong.
+        let wanted = match random.below(10) {
+            0..=5 => "data.mdb",
+            6..=7 => "spans",
+            _ => "",
+        };
+        let of_kind = |one: &&Kept| wanted.is_empty() || kind_of(&one.path) == wanted;
+        let files: Vec<&Kept> = self.kept.iter().filter(of_kind).collect();
+        let one = files[random.below(files.len() as u64) as usize];
+        let mut again = random.clone();
+        let (kind, what) = damage(one, random);
+        let here = format!("{kind}, {what}, of {}", one.path.display());
+        let seen = child(&self.fixture, "see");
+        restore(&self.fixture.path, &self.kept);
+        damage(one, &mut again);
+        let taken = self.table.entry((kind_of(&one.path), kind)).or_default();
+        taken.rounds += 1;
+        taken.readers_died += u64::from(seen.is_err());
+        match child(&self.fixture, "verify") {
+            Ok(said) if !said.is_empty() => taken.found += 1,
+            Ok(_) if seen.as_ref() == Ok(&self.seen) => taken.silent += 1,
+            Ok(_) => {
+                let seen = seen.unwrap_or_else(|error| error);
+                let what = first_difference(&self.seen, &seen);
+                self.failures.push(format!("{here}: verify says nothing; {what}"));
+            }
+            Err(error) => self.failures.push(format!("{here}: {error}")),
+        }
+        match child(&self.fixture, "salvage") {
+            Ok(said) => self.salvaged(&here, &said),
+            Err(error) => self.failures.push(format!("{here}: {error}")),
+        }
+        restore(&self.fixture.path, &self.kept);
+    }
+
+    /// What was salvaged was there before.
+    fn salvaged(&mut self, here: &str, said: &str) {
+        for line in said.lines().filter(|line| line.starts_with("value ")) {
+            self.saved += 1;
+            // What has lost an attribute has said so; its value is as it was.
+            let value = line.rsplit_once(' ').unwrap().0;
+            let same_value = || self.values.iter().any(|known| known.starts_with(value));
+            let known = self.values.iter().any(|known| known == line)
+                || said.contains("attribute") && same_value()
+                || line.contains("lost+found");
+            if !known {
+                self.failures.push(format!("{here}: salvaged {line}"));
+            }
+        }
+    }
+
+    fn print(&self) {
+        let heads = ["file", "damage", "rounds", "found", "silent", "readers died"];
+        let [file, kind, rounds, found, silent, died] = heads;
+        println!("{file:<16}{kind:<22}{rounds:>8}{found:>8}{silent:>8}{died:>14}");
+        for ((file, kind), taken) in &self.table {
+            let Taken { rounds, found, silent, readers_died } = taken;
+            println!("{file:<16}{kind:<22}{rounds:>8}{found:>8}{silent:>8}{readers_died:>14}");
+        }
+        println!("{} values salvaged; {} failures", self.saved, self.failures.len());
+    }
+}
+
 #[test]
 fn whatever_is_damaged_verify_says_so_and_the_rest_is_salvaged() {
     if std::env::var(TASK).is_ok() {
@@ -443,77 +533,12 @@ fn whatever_is_damaged_verify_says_so_and_the_rest_is_salvaged() {
     let (rounds, seed) = (variable("CORRUPTIONS", 30), variable("SEED", common::seed()));
     println!("{rounds} corruptions, SEED={seed}");
     let mut random = Random(seed);
-    let fixture = template();
-    let mut kept = Vec::new();
-    keep(&fixture.path, &mut kept);
-    let before = child(&fixture, "see").unwrap();
-    let values: Vec<String> =
-        child(&fixture, "values").unwrap().lines().map(str::to_owned).collect();
-    assert_eq!(child(&fixture, "verify").unwrap(), "", "the pool is sound at first");
-    restore(&fixture.path, &kept);
-    let mut table: BTreeMap<(&str, String), Taken> = BTreeMap::new();
-    let (mut failures, mut saved, mut salvaged) = (Vec::new(), 0, 0);
-    for round in 0..rounds {
-        // Most of it to the catalog, where most can go wrong.
-        let wanted = match random.below(10) {
-            0..=5 => "data.mdb",
-            6..=7 => "spans",
-            _ => "",
-        };
-        let files: Vec<&Kept> =
-            kept.iter().filter(|one| wanted.is_empty() || kind_of(&one.path) == wanted).collect();
-        let one = files[random.below(files.len() as u64) as usize];
-        let mut again = random.clone();
-        let (kind, what) = damage(one, &mut random);
-        let here = format!("{kind}, {what}, of {}", one.path.display());
-        let taken = table.entry((kind_of(&one.path), kind)).or_default();
-        taken.rounds += 1;
-        let seen = child(&fixture, "see");
-        restore(&fixture.path, &kept);
-        damage(one, &mut again);
-        taken.readers_died += u64::from(seen.is_err());
-        let differs = seen.as_ref() != Ok(&before);
-        match child(&fixture, "verify") {
-            Ok(said) if said.is_empty() && differs => failures.push(format!(
-                "round {round}: {here}: verify says nothing; {}",
-                first_difference(&before, seen.as_deref().unwrap_or("the reader died"))
-            )),
-            Ok(said) if said.is_empty() => taken.silent += 1,
-            Ok(_) => taken.found += 1,
-            Err(error) => failures.push(format!("round {round}: {here}: {error}")),
-        }
-        match child(&fixture, "salvage") {
-            Ok(said) => {
-                salvaged += 1;
-                for line in said.lines().filter(|line| line.starts_with("value ")) {
-                    saved += 1;
-                    // What lost an attribute has said so; its value is as it was.
-                    let value = line.rsplit_once(' ').unwrap().0;
-                    let known = values.iter().any(|known| known == line)
-                        || (values.iter().any(|known| known.starts_with(value))
-                            && said.contains("attribute"))
-                        || line.contains("lost+found");
-                    if !known {
-                        failures.push(format!("round {round}: {here}: salvaged {line}"));
-                    }
-                }
-            }
-            Err(error) => failures.push(format!("round {round}: {here}: {error}")),
-        }
-        restore(&fixture.path, &kept);
+    let mut campaign = Campaign::new();
+    for _ in 0..rounds {
+        campaign.round(&mut random);
     }
-    println!(
-        "{:<16}{:<22}{:>8}{:>8}{:>8}{:>14}",
-        "file", "damage", "rounds", "found", "silent", "readers died"
-    );
-    for ((file, kind), taken) in &table {
-        println!(
-            "{file:<16}{kind:<22}{:>8}{:>8}{:>8}{:>14}",
-            taken.rounds, taken.found, taken.silent, taken.readers_died
-        );
-    }
-    println!("salvaged {salvaged} times: {saved} values, none wrong; {} failures", failures.len());
-    assert!(failures.is_empty(), "SEED={seed}:\n{}", failures.join("\n"));
+    campaign.print();
+    assert!(campaign.failures.is_empty(), "SEED={seed}:\n{}", campaign.failures.join("\n"));
 }
 
 fn first_difference(before: &str, after: &str) -> String {

@@ -46,10 +46,10 @@ from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
 from engram.pool import Pool, create, destroy, open
 from engram.query import QueryResult
+from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.sharing import Moved
 from engram.snapshot import Snapshot
 from engram.tree import Tree
-from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:

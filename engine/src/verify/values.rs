@@ -1,7 +1,8 @@
 //! Values: those that have a checksum are read and compared.
 //!
 //! They are read from the files, not through a mapping: a file that has lost its end is an error
-//! then, and no signal. (A devdax node, which can only be mapped, loses no end.) What is written in place meanwhile has its checksum taken away first (see
+//! then, and no signal. (A devdax node, which can only be mapped, loses no end.) What is written in
+//! place meanwhile has its checksum taken away first (see
 //! `checksum`), so a value that differs counts only if its row is still the same afterwards.
 
 use std::collections::HashMap;

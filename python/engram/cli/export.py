@@ -43,6 +43,15 @@ def _kinds(incomplete: str) -> list[str]:
     return [k for found in writable() for k in found.kinds if k.startswith(incomplete)]
 
 
+_SalvageOption = Annotated[
+    bool,
+    typer.Option(
+        "--salvage",
+        help="Take what is sound out of a damaged pool; `--format pool` makes FILE a new pool.",
+    ),
+]
+
+
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the export as an error does: nothing is left of the file."""
@@ -101,13 +110,7 @@ def export(
         list[str] | None,
         typer.Option("--slice", metavar="DIM=A:B", help="Only these indices; can be repeated."),
     ] = None,
-    salvage: Annotated[
-        bool,
-        typer.Option(
-            "--salvage",
-            help="Take what is sound out of a damaged pool; `--format pool` makes FILE a new pool.",
-        ),
-    ] = False,
+    salvage: _SalvageOption = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -146,7 +149,7 @@ def export(
         _tell(report)
 
 
-def _salvaged(  # noqa: PLR0913 - as the command has them
+def _salvaged(
     pool: Path,
     where: str,
     file: Path,
