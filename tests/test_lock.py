@@ -97,7 +97,7 @@ def test_a_lock_of_another_process_names_it_and_ends_with_it(pool: engram.Pool) 
         try_lock(pool["array"], "r")
     assert try_lock(pool["blob"], "w") == "held"
     process.kill()
-    process.wait()
+    process.communicate()
     assert try_lock(pool["array"], "w") == "held"
     process = holder(pool, "array", "r", "r")
     assert try_lock(pool["array"], "r") == "held"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,11 +47,13 @@ def seen(group: engram.Group) -> list[object]:
     told: list[object] = [list(group), dict(group.attrs), found.paths(), found.oids().tolist()]
     told += [found.count(), found.attribute_keys(), "gone" in group, len(group)]
 
-    def visit(path: str, member: object) -> None:
+    def visit(path: str, member: Any) -> None:
         told.append((path, repr(member)))
-        if not isinstance(member, engram.Group):
-            told.append(member[...] if isinstance(member, engram.Blob) else member[...].tolist())  # type: ignore[index]
-        told.append(dict(member.attrs))  # type: ignore[attr-defined]
+        if isinstance(member, engram.Blob):
+            told.append(member[...])
+        if isinstance(member, engram.Array):
+            told.append(member[...].tolist())
+        told.append(dict(member.attrs))
 
     group.visititems(visit)
     return told
@@ -128,7 +131,8 @@ def test_a_batch_does_not_show_in_it(pool: engram.Pool) -> None:
 
 def test_threads_share_it(pool: engram.Pool) -> None:
     fill(pool)
-    before, wrong = seen(pool), []
+    before = seen(pool)
+    wrong: list[str] = []
     with pool.snapshot() as then:
 
         def look() -> None:

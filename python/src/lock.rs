@@ -17,10 +17,10 @@ use crate::value::Name;
 
 /// A with-block during which a group, an array or a blob is locked.
 ///
-/// "w" excludes all others who lock it, "r" those who lock it with "w". It keeps out nobody who does
-/// not ask: reading and writing go on without. It belongs to its thread, which may take it again
-/// inside (but not "w" inside "r"), and ends with the block, with the pool's closing, and with the
-/// process, however that ends. A forked child has no part in it.
+/// "w" excludes all others who lock it, "r" those who lock it with "w". It keeps out nobody who
+/// does not ask: reading and writing go on without. It belongs to its thread, which may take it
+/// again inside (but not "w" inside "r"), and ends with the block, with the pool's closing, and
+/// with the process, however that ends. A forked child has no part in it.
 #[pyclass(frozen, module = "engram")]
 pub struct Lock {
     realm: engram_engine::Namespace,

@@ -28,7 +28,7 @@ impl Namespace {
             Seen::One(realm) => vec![realm.snapshot(max_growth)?],
             Seen::Many(realms) => snapshot_together(&realms, max_growth)?,
         };
-        Ok(self.of_snapshots(held))
+        Ok(self.of_snapshots(&held))
     }
 
     /// Ends the snapshot that this is of; without one, nothing.

@@ -329,7 +329,7 @@ impl Namespace {
     }
 
     /// A view of these realms, which are snapshots of those seen here, and of no others.
-    pub(super) fn of_snapshots(&self, held: Vec<Realm>) -> Namespace {
+    pub(super) fn of_snapshots(&self, held: &[Realm]) -> Namespace {
         let of = |scope| held.iter().find(|realm| realm.scope() == scope).cloned();
         let others = Others {
             private: of(Scope::Private),

@@ -9,9 +9,9 @@
 //! would see, so who waits asks again and again, in steps that grow to some milliseconds; the
 //! gate (`lease::locks`) sees to it that a writer's turn comes.
 //!
-//! **Ends.** With its last holder here, with the session that took it, and with the process, however
-//! that ends: the kernel drops it. A forked child has no part in it. That an object is replaced or
-//! deleted ends no lock of it: the lock is of the OID.
+//! **Ends.** With its last holder here, with the session that took it, and with the process,
+//! however that ends: the kernel drops it. A forked child has no part in it. That an object is
+//! replaced or deleted ends no lock of it: the lock is of the OID.
 //!
 //! Who has a lock is in the leases, for messages: `BusyError` names pids. The list may be
 //! incomplete or late, and decides nothing.

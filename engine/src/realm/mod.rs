@@ -193,7 +193,8 @@ impl Realm {
         if self.at.is_some() {
             fail!(
                 ReadOnly,
-                "this is of a snapshot of {:?}, which shows what was: write through the pool itself",
+                "this is of a snapshot of {:?}, which shows what was: write through the pool \
+                 itself",
                 core.setup.namespace
             );
         }

@@ -21,9 +21,9 @@
 //!    that were freed since the snapshot began, and ends it, or names a later page; then it
 //!    clears the word. At half the bound it leaves a notice first.
 //!
-//! An owner that does not answer (it was stopped, perhaps) is asked once and waited for no more. Nobody
-//! can end its transaction but the kernel, when it dies. The catalog grows then; a notice names its
-//! pid.
+//! An owner that does not answer (it was stopped, perhaps) is asked once and waited for no more.
+//! Nobody can end its transaction but the kernel, when it dies. The catalog grows then; a notice
+//! names its pid.
 //!
 //! **Ends.** By its last handle's going, by its session's closing, by being given up, and with the
 //! catalog's environment, when that is opened anew after a commit that failed. In a forked child it
@@ -287,7 +287,8 @@ impl Core {
         }
     }
 
-    /// The list as it is; who asks is inside, as is whoever touches it: no child inherits it locked.
+    /// The list as it is. Who asks is inside, as is whoever touches it, so that no child inherits
+    /// it locked.
     fn held_now(&self) -> Vec<Arc<Held>> {
         lock(&self.snapshots.state).held.clone()
     }
