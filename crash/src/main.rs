@@ -8,8 +8,9 @@ fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u64>().ok());
     let kills = numbers.next().unwrap_or(2000);
     let each = numbers.next().unwrap_or(5);
-    match engram_crash::run(Plan { seed: engram_crash::seed(), kills, each }) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if engram_crash::run(Plan { seed: engram_crash::seed(), kills, each }) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

@@ -80,9 +80,10 @@ impl Model {
             }
             O::DeleteGroup { group } => {
                 self.items.retain(|name, _| name.group() != *group);
-                match std::mem::take(&mut self.groups[*group as usize]) {
-                    true => Outcome::Done,
-                    false => Outcome::Refused,
+                if std::mem::take(&mut self.groups[*group as usize]) {
+                    Outcome::Done
+                } else {
+                    Outcome::Refused
                 }
             }
             O::Rename { old, new } => self.rename(*old, *new),

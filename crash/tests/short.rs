@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use engram_crash::campaign::Plan;
 
 fn main() -> ExitCode {
-    match engram_crash::run(Plan { seed: engram_crash::seed(), kills: 150, each: 0 }) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if engram_crash::run(Plan { seed: engram_crash::seed(), kills: 150, each: 0 }) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }

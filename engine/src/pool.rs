@@ -270,7 +270,7 @@ impl Pool {
                     (filesystem::free_bytes(&path)?, Medium::of_folder(&path)?)
                 };
                 let (filesystem, durable) = (mount.name, mount.durable);
-                Ok(DeviceInfo { index, filesystem, medium, durable, free, path })
+                Ok(DeviceInfo { index, path, filesystem, medium, durable, free })
             })
             .collect()
     }

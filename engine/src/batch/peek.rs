@@ -13,6 +13,9 @@ use crate::fail;
 use crate::id::Oid;
 use crate::rows::{Row, Rows};
 
+/// What is called with a key and its row.
+type EachRow<'e> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'e;
+
 /// The id that a row is of, and the row; none where it is removed.
 type ChangedRow<'a> = (Oid, Option<&'a [u8]>);
 
@@ -49,11 +52,7 @@ impl<'a> Peek<'a> {
     }
 
     /// Runs `each` on every row of a table, those that the batch sets among them.
-    pub(crate) fn each(
-        &self,
-        table: Table,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn each(&self, table: Table, each: &mut EachRow<'_>) -> Result<()> {
         let mut cursor = self.txn.seek(table, &[])?;
         while let Some((key, row)) = cursor.next()? {
             if self.over.and_then(|over| over.layers[table as usize].change(key)).is_none() {

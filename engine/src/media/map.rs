@@ -151,10 +151,7 @@ impl Range {
             );
         }
         let meta = file.metadata().map_err(|e| Error::os("cannot look at a span (fstat)", &e))?;
-        let size = match devdax::is_device(&meta) {
-            true => devdax::facts_of(&meta)?.len,
-            false => meta.len(),
-        };
+        let size = if devdax::is_device(&meta) { devdax::facts_of(&meta)?.len } else { meta.len() };
         if size < place.saturating_add(len) {
             fail!(
                 Corrupt,

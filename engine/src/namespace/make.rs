@@ -327,7 +327,9 @@ pub(crate) fn remove(
     }
     // It must not come back, least of all in part.
     sync_names(&folder(pool)).inspect_err(|_| drop(fs::rename(&away, &place)))?;
-    realms.iter().for_each(|realm| process::detach(realm));
+    for realm in &realms {
+        process::detach(realm);
+    }
     // It is gone. What cannot be cleared away now, whoever makes or removes the next one clears.
     let _ = clear_left(pool, file);
     Ok(())

@@ -65,7 +65,9 @@ impl Namespace {
     pub fn query_count(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
         self.fresh(|| match self.seen()? {
             Seen::One(realm) => realm.query_count(query, options),
-            Seen::Many(realms) => self.united(&realms, query, options, |united| united.count()),
+            Seen::Many(realms) => {
+                self.united(&realms, query, options, |united: &mut United<'_, '_>| united.count())
+            }
         })
     }
 
@@ -335,8 +337,8 @@ fn work_out(realms: &[Realm], peeks: &[Peek<'_>], root: Gid) -> Result<Hidden> {
     let objects = vec![HashSet::new(); realms.len()];
     let mut hidden = Hidden { at: Vec::new(), objects, groups: HashSet::new() };
     with_tree(peeks, &scopes, root, |tree| {
-        for at in 0..realms.len().saturating_sub(1) {
-            peeks[at].each(Table::Names, &mut |key, row| {
+        for (at, peek) in peeks.iter().enumerate().take(realms.len().saturating_sub(1)) {
+            peek.each(Table::Names, &mut |key, row| {
                 let ((parent, name), member) = (split_name_key(key)?, Member::from_row(row)?);
                 let counts = tree.counts(at, member)?;
                 for later in at + 1..realms.len() {

@@ -63,6 +63,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// The rows of one realm.
+    #[expect(clippy::mut_mut, reason = "rows are looked at through a trait of sized types")]
     pub(super) fn at(&mut self, at: usize) -> &mut &'r mut dyn Rows {
         &mut self.rows[at]
     }

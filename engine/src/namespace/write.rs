@@ -33,6 +33,9 @@ struct Aim<'p> {
     path: &'p str,
 }
 
+/// What a group says of itself: what is known of it, and its attributes.
+type Original = (GroupInfo, Vec<(String, Value)>);
+
 impl Namespace {
     /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned. The
     /// scope is that of the group it is made in, unless one is given.
@@ -152,11 +155,11 @@ impl Namespace {
         }
         match place.member {
             Member::Object(_) => {
-                self.settle(&realms[place.at], &realms)?;
+                Self::settle(&realms[place.at], &realms)?;
                 realms[place.at].delete(place.parent, parsed.last.as_str())
             }
             Member::Group(gid) => having.iter().try_for_each(|at| {
-                self.settle(&realms[*at], &realms)?;
+                Self::settle(&realms[*at], &realms)?;
                 // What has been moved out of the group must not go with it, and what has been moved
                 // into it must: mirrors say so where they are made new.
                 if at + 1 < realms.len() {
@@ -197,7 +200,7 @@ impl Namespace {
             None => {}
         }
         let realm = &realms[place.at];
-        self.settle(realm, &realms)?;
+        Self::settle(realm, &realms)?;
         self.prepare(realm, &realms, &reach, &new_path)?;
         let rest = rest_of(new, &new_path, reach.missing);
         realm.rename(place.parent, old_path.last.as_str(), reach.group, rest)
@@ -254,7 +257,7 @@ impl Namespace {
         self.write_at_home(Member::Group(group), |r| r.set_index_settings(group, settings))?;
         let having = self.look(&realms, |tree| tree.having(group))?;
         for realm in having.into_iter().map(|at| &realms[at]) {
-            if realm.scope() != Scope::Published && !self.batch_elsewhere(realm, &realms) {
+            if realm.scope() != Scope::Published && !Self::batch_elsewhere(realm, &realms) {
                 realm.set_index_settings(group, settings)?;
             }
         }
@@ -381,7 +384,7 @@ impl Namespace {
                  scope=\"shared\" or \"private\", and publish it then"
             );
         }
-        self.check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
+        Self::check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
         if let Some(home) = reach.home.filter(|home| realms[*home].scope() != target)
             && realms[home].is_read_only(Member::Group(reach.group))?
         {
@@ -398,7 +401,7 @@ impl Namespace {
             // It has just been made: there is nothing in it that could be in the way.
             realms = self.all_seen()?;
         }
-        self.settle(&realm, &realms)?;
+        Self::settle(&realm, &realms)?;
         let reach = Reach { home: home_in(&realms, home), ..reach };
         self.prepare(&realm, &realms, &reach, &parsed)?;
         let rest = rest_of(path, &parsed, reach.missing);
@@ -407,7 +410,6 @@ impl Namespace {
 
     /// Refuses a name that would not lead to what is made under it.
     fn check_name(
-        &self,
         path: &str,
         parsed: &Path<'_>,
         (target, asked): (Scope, bool),
@@ -473,10 +475,7 @@ impl Namespace {
     }
 
     /// What the groups of a chain say of themselves, outermost first.
-    fn originals(
-        chain: Vec<(usize, GroupInfo)>,
-        realms: &[Realm],
-    ) -> Result<Vec<(GroupInfo, Vec<(String, Value)>)>> {
+    fn originals(chain: Vec<(usize, GroupInfo)>, realms: &[Realm]) -> Result<Vec<Original>> {
         let mut all = Vec::with_capacity(chain.len());
         for (home, info) in chain.into_iter().rev() {
             let attrs = realms[home].attrs(Member::Group(info.gid))?;
@@ -499,13 +498,13 @@ impl Namespace {
             Seen::Many(realms) => realms,
         };
         self.at_home(member, |realm| {
-            self.settle(realm, &realms)?;
+            Self::settle(realm, &realms)?;
             operation(realm)
         })
     }
 
     /// Gives the batch that this thread runs to the realm that it writes to first.
-    fn settle(&self, realm: &Realm, realms: &[Realm]) -> Result<()> {
+    fn settle(realm: &Realm, realms: &[Realm]) -> Result<()> {
         match realms.iter().find(|other| other.runs_batch() && !other.is(realm)) {
             Some(other) => other.hand_batch_to(realm),
             None => Ok(()),
@@ -513,7 +512,7 @@ impl Namespace {
     }
 
     /// Whether this thread runs a batch on another realm than this one.
-    fn batch_elsewhere(&self, realm: &Realm, realms: &[Realm]) -> bool {
+    fn batch_elsewhere(realm: &Realm, realms: &[Realm]) -> bool {
         realms.iter().any(|other| other.runs_batch() && !other.is(realm))
     }
 }

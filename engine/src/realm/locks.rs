@@ -241,9 +241,10 @@ impl Core {
     /// one waits does not keep the gate.
     fn begin_lock(self: &Arc<Self>, session: &Session, id: u64, mode: LockMode) -> Result<Lock> {
         let _inside = self.enter()?;
-        let file = match self.setup.immutable {
-            true => None,
-            false => Some(LockFile::open(&self.setup.dir.join(LOCKS), id)?),
+        let file = if self.setup.immutable {
+            None
+        } else {
+            Some(LockFile::open(&self.setup.dir.join(LOCKS), id)?)
         };
         let held = Arc::new(Held {
             id,
@@ -289,7 +290,9 @@ impl Core {
             let all = lock(&self.locks.held);
             all.iter().filter(|held| held.session == address(session)).cloned().collect()
         };
-        of.iter().for_each(|held| self.unlock(held));
+        for held in of.iter() {
+            self.unlock(held);
+        }
     }
 
     /// The pids that list a lock which stands in the way of this one.

@@ -45,13 +45,10 @@ impl Realm {
         let in_batch = batch::with(core, |overlay| {
             mirror::delete(&mut overlay.on(inside.catalog()), gid, root)
         })?;
-        match in_batch {
-            Some(()) => Ok(()),
-            None => {
-                core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
-                core.after_commit(inside);
-                Ok(())
-            }
+        if in_batch.is_none() {
+            core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
+            core.after_commit(inside);
         }
+        Ok(())
     }
 }
