@@ -17,6 +17,8 @@ from shell import run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from engram.scope import Scope
+
 
 def test_new_members_have_the_scope_of_their_group(pool: engram.Pool) -> None:
     pool.create_group("open")
@@ -50,7 +52,7 @@ def test_a_private_name_shadows_a_shared_one(pool: engram.Pool) -> None:
 def test_queries_unite_what_is_seen(pool: engram.Pool) -> None:
     group = pool.create_group("g", attrs={"site": "north"})
     for number in range(10):
-        scope = "private" if number % 2 else "shared"
+        scope: Scope = "private" if number % 2 else "shared"
         group.create_array(f"a{number}", np.zeros(2), attrs={"n": number}, scope=scope)
     assert pool.query("n >= 0").count() == 10
     assert pool.query('@scope = "private"', order_by="n desc", limit=2).names() == ["a9", "a7"]
@@ -64,7 +66,7 @@ def test_queries_unite_what_is_seen(pool: engram.Pool) -> None:
         "shared",
         "private",
     ]
-    assert pool.query("n > 0").attribute_keys() == ["n"]
+    assert pool.query("n > 0").attribute_keys() == {"n": 9}
 
 
 def test_what_is_refused_says_why(pool: engram.Pool) -> None:
@@ -73,7 +75,7 @@ def test_what_is_refused_says_why(pool: engram.Pool) -> None:
         own.create_array("x", np.zeros(2), scope="shared")
     with pytest.raises(engram.ReadOnlyError, match="publish it then"):
         pool.create_array("x", np.zeros(2), scope="published")
-    with pytest.raises(engram.ArgumentError, match="'?mine'? is unknown|\"mine\" is unknown"):
+    with pytest.raises(engram.ArgumentError, match='scope "mine" is unknown'):
         pool.create_array("x", np.zeros(2), scope="mine")  # type: ignore[arg-type]
     with pytest.raises(engram.BusyError, match="one scope"), pool.batch():
         pool["a"] = np.zeros(2)
@@ -97,9 +99,9 @@ def test_handles_of_private_objects_pickle(pool: engram.Pool) -> None:
 def test_the_command_line_shows_and_sets_the_scope(pool: engram.Pool, tmp_path: Path) -> None:
     path = str(pool.path)
     np.save(tmp_path / "x.npy", np.arange(4))
-    assert run("put", path, "own", str(tmp_path / "x.npy"), "--scope", "private").returncode == 0
-    line = next(row for row in run("ls", "-l", path).stdout.splitlines() if row.endswith(" own"))
+    assert run("put", path, "own", str(tmp_path / "x.npy"), "--scope", "private").code == 0
+    line = next(row for row in run("ls", "-l", path).out.splitlines() if row.endswith(" own"))
     assert "private" in line.split()
-    facts = json.loads(run("info", "--json", path, "own").stdout)
+    facts = json.loads(run("info", "--json", path, "own").out)
     assert facts["scope"] == "private"
-    assert run("put", path, "other", str(tmp_path / "x.npy"), "--scope", "mine").returncode != 0
+    assert run("put", path, "other", str(tmp_path / "x.npy"), "--scope", "mine").code != 0

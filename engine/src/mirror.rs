@@ -109,6 +109,9 @@ pub(crate) fn presence(rows: &mut impl Rows, gid: Gid) -> Result<Option<bool>> {
 /// Deletes a group with all that this realm has below it, whatever it is called by now.
 pub(crate) fn delete(rows: &mut impl RowsMut, gid: Gid, root: Gid) -> Result<()> {
     let group = Member::Group(gid);
+    if presence(rows, gid)?.is_none() {
+        return Ok(()); // gone with another
+    }
     let (parent, name) =
         with_record(rows, group, |record| Ok((record.parent, record.name.to_owned())))?;
     if child(rows, parent, &name)? == Some(group) {

@@ -96,8 +96,9 @@ class Handle:
 
     @property
     def scope(self) -> "Scope":
-        """Who sees it: "private" its user alone, "shared" all who share the namespace, "published"
-        all who may enter it.
+        """Who sees it: its user alone, all who share the namespace, or all who may enter it.
+
+        That is "private", "shared" or "published".
         """
         return self._info().scope
 

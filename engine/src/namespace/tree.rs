@@ -27,6 +27,9 @@ use crate::scope::Scope;
 /// How many names are read at a time where some may not count.
 const PART: usize = 256;
 
+/// A group and those above it but for the root, innermost first, each with its realm.
+pub(super) type Chain = Vec<(usize, GroupInfo)>;
+
 /// The rows of every realm that is seen.
 pub(super) struct Tree<'t, 'r> {
     rows: &'t mut [&'r mut dyn Rows],
@@ -151,20 +154,39 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(false)
     }
 
-    /// The chains of every mirror of a realm that says something else than the true group.
-    pub(super) fn all_behind(&mut self, at: usize) -> Result<Vec<Vec<(usize, GroupInfo)>>> {
-        let (mut behind, mut from) = (Vec::new(), Vec::new());
+    /// The chains of every mirror of a realm, each with whether its name leads to it.
+    fn mirrors(&mut self, at: usize) -> Result<Vec<(Chain, bool)>> {
+        let (mut mirrors, mut from) = (Vec::new(), Vec::new());
         while let Some((mut key, row)) = self.rows[at].first_from(Table::Groups, &from)? {
-            if Record::parse(&row)?.flags.mirror {
-                let chain = self.chain(oid_of(&key)?)?;
-                if self.is_behind(at, &chain)? {
-                    behind.push(chain);
-                }
+            let record = Record::parse(&row)?;
+            if record.flags.mirror {
+                let gid = oid_of(&key)?;
+                let named = group::child(&mut self.rows[at], record.parent, record.name)?;
+                mirrors.push((self.chain(gid)?, named == Some(Member::Group(gid))));
             }
             key.push(0);
             from = key;
         }
+        Ok(mirrors)
+    }
+
+    /// The chains of every mirror of a realm that says something else than the true group.
+    pub(super) fn all_behind(&mut self, at: usize) -> Result<Vec<Chain>> {
+        let mut behind = Vec::new();
+        for (chain, _) in self.mirrors(at)? {
+            if self.is_behind(at, &chain)? {
+                behind.push(chain);
+            }
+        }
         Ok(behind)
+    }
+
+    /// The mirrors of a realm below a group that no name leads to: a member has theirs.
+    pub(super) fn unnamed_below(&mut self, at: usize, gid: Gid) -> Result<Vec<Gid>> {
+        let below = |chain: &Chain| chain.iter().skip(1).any(|(_, above)| above.gid == gid);
+        let mirrors = self.mirrors(at)?.into_iter();
+        let unnamed = mirrors.filter(|(chain, named)| !named && below(chain));
+        Ok(unnamed.filter_map(|(chain, _)| Some(chain.first()?.1.gid)).collect())
     }
 
     fn start(&self, from: Gid, path: &Path<'_>) -> Gid {
@@ -213,7 +235,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// A group, and those above it but for the root, innermost first, each with its realm.
-    pub(super) fn chain(&mut self, gid: Gid) -> Result<Vec<(usize, GroupInfo)>> {
+    pub(super) fn chain(&mut self, gid: Gid) -> Result<Chain> {
         let (mut chain, mut at) = (Vec::new(), gid);
         while at != self.root && at != 0 {
             let Some(home) = self.home_of_group(at)? else {

@@ -166,6 +166,9 @@ impl Namespace {
                     for chain in self.look(&realms, |tree| tree.all_behind(*at))? {
                         realms[*at].reflect(&Self::originals(chain, &realms)?)?;
                     }
+                    for unnamed in self.look(&realms, |tree| tree.unnamed_below(*at, gid))? {
+                        realms[*at].delete_group(unnamed)?;
+                    }
                 }
                 realms[*at].delete_group(gid)
             }),
