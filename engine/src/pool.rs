@@ -279,7 +279,7 @@ impl Pool {
     fn free_on_node(&self, index: u32, path: &Path) -> Result<u64> {
         let len = devdax::look(path)?.len;
         match self.realm(namespace::DEFAULT) {
-            Ok(realm) => Ok(len.saturating_sub(realm.next_on_node(index)?)),
+            Ok(realm) => realm.free_on_node(index, path),
             Err(error) if error.kind() == Kind::Access => Ok(len - devdax::LABEL_LEN.min(len)),
             Err(error) => Err(error),
         }

@@ -216,6 +216,43 @@ fn a_node_serves_the_default_namespace_alone() {
     });
 }
 
+/// Compacting gives ranges back, and they are taken again, by whoever comes.
+#[test]
+fn ranges_that_compacting_gives_back_are_taken_again() {
+    let test = "ranges_that_compacting_gives_back_are_taken_again";
+    alone(test, || {
+        let place = place();
+        if place.real {
+            return println!("{test} is skipped: it takes a node that is small");
+        }
+        let path = place.pool("pool");
+        let put = |realm: &Realm, name: &str, seed: u64, bytes: u64| {
+            let new = floats(&[bytes / 8]);
+            let data = filled(seed, seed, bytes as usize / 8);
+            realm.put(realm.root(), name, &new, &data, ON_NODE).unwrap();
+        };
+        let pool = place.create("pool");
+        let realm = pool.realm("default").unwrap();
+        put(&realm, "a", 1, 15 * MIB);
+        put(&realm, "b", 2, 7 * MIB);
+        assert_eq!(pool.devices().unwrap()[1].free, 0);
+        realm.delete(realm.root(), "a").unwrap();
+        drop(realm);
+        pool.close();
+        Pool::compact(&path).unwrap();
+        sound(&path);
+        let (pool, realm) = attach(&path, Mode::ReadWrite);
+        assert_eq!(pool.devices().unwrap()[1].free, 16 * MIB);
+        put(&realm, "c", 3, 15 * MIB);
+        assert_eq!(check(&view(&realm, "b")), (2, 2));
+        assert_eq!(check(&view(&realm, "c")), (3, 3));
+        drop(realm);
+        pool.close();
+        sound(&path);
+        Pool::destroy(&path).unwrap();
+    });
+}
+
 #[test]
 fn a_pool_begins_in_a_folder() {
     let place = place();

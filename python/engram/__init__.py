@@ -41,6 +41,7 @@ from engram.errors import (
 from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
+from engram.housekeeping import Backup, Compaction, compact
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
@@ -74,9 +75,11 @@ __all__ = [
     "Array",
     "AttributeGroup",
     "Attributes",
+    "Backup",
     "Batch",
     "Blob",
     "BusyError",
+    "Compaction",
     "CorruptError",
     "DeviceInfo",
     "EngramError",
@@ -117,6 +120,7 @@ __all__ = [
     "Tree",
     "UnsupportedError",
     "attr",
+    "compact",
     "create",
     "destroy",
     "export_file",

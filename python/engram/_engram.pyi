@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from engram.housekeeping import Stats
 from engram.scope import Scope
 
 __all__ = [
@@ -34,7 +35,9 @@ __all__ = [
     "attr_names",
     "attr_set",
     "attribute_keys_of",
+    "backup",
     "columns",
+    "compact",
     "contains",
     "count",
     "create_group",
@@ -45,6 +48,7 @@ __all__ = [
     "flush",
     "group_info",
     "handles",
+    "holders",
     "index_settings",
     "index_stats",
     "is_read_only",
@@ -374,6 +378,9 @@ def create_group(
 ) -> int: ...
 def set_origin(realm: Realm, group: int, origin: bytes) -> None: ...
 def group_info(realm: Realm, group: int) -> GroupInfo: ...
+def holders(realm: Realm) -> Stats: ...
+def backup(pool: Pool, dest: _Path, force: bool) -> tuple[Path, int, int, int, list[str]]: ...
+def compact(path: _Path) -> tuple[int, list[int], list[int], list[str]]: ...
 def path_of(realm: Realm, is_group: bool, member: int) -> str: ...
 def is_read_only(realm: Realm, is_group: bool, member: int) -> bool: ...
 def set_read_only(realm: Realm, is_group: bool, member: int, on: bool) -> None: ...

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from engram._engram import NamespaceInfo, Realm, Space
+    from engram.housekeeping import Stats
     from engram.snapshot import Snapshot
 
 
@@ -45,6 +46,16 @@ class Namespace(Group):
     def space(self) -> "Space":
         """All about its space, in bytes: size, arena, used, free, pending, catalog; also pids."""
         return self._realm.space()
+
+    def stats(self) -> "Stats":
+        """Tell who holds what: processes with their views and reservations, readers, the catalog.
+
+        ::
+
+            for lease in pool.stats()["leases"]:
+                print(lease["pid"], lease["views"], lease["reserved"], lease["held"])
+        """
+        return _engram.holders(self._realm)
 
     def __repr__(self) -> str:
         if not self:

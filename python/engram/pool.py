@@ -14,6 +14,7 @@ from engram import _engram, size
 from engram._engram import DeviceInfo
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
+from engram.housekeeping import Backup
 from engram.index import IndexSettings, check_settings
 from engram.namespace import Namespace, Namespaces
 from engram.paths import absolute
@@ -161,6 +162,26 @@ class Pool(Namespace):
 
         """
         self._pool.remove_namespace(name)
+
+    def backup(self, dest: str | os.PathLike[str], *, force: bool = False) -> Backup:
+        """Copy the pool to `dest`, of one moment, while others write and delete.
+
+        The copy is a pool on one device, with a uuid of its own; opening it is restoring it. It has
+        all that this user may read. What is written in place meanwhile may be in it half. With
+        `force`, also onto a filesystem that is not known to carry a pool.
+
+        Raises
+        ------
+        ExistsError
+            If there is something at `dest`.
+        PoolFullError
+            If there is no room for it.
+        CorruptError
+            If a value is not what its checksum says.
+
+        """
+        path, realms, objects, nbytes, skipped = _engram.backup(self._pool, absolute(dest), force)
+        return Backup(str(path), realms, objects, nbytes, tuple(skipped))
 
     def close(self) -> None:
         """Close this opening: its handles end, its views live on. Closing twice is no error."""

@@ -14,6 +14,7 @@ mod dtype;
 mod error;
 mod explanation;
 mod group;
+mod housekeeping;
 mod index;
 mod lock;
 mod machine;
@@ -52,6 +53,8 @@ mod _engram {
         GroupInfo, contains, count, create_group, delete, find, group_info, is_read_only, members,
         names, path_of, rename, set_origin, set_read_only,
     };
+    #[pymodule_export]
+    use crate::housekeeping::{backup, compact, holders};
     #[pymodule_export]
     use crate::index::{
         drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,

@@ -132,6 +132,8 @@ def until_checked(machine: Machine, told: list[int], stop: float | None) -> bool
             break
         if line.startswith("ENGRAM-EXIT"):
             raise GuestError("the pool does not open")
+    else:
+        raise GuestError("the machine did not come up, or the pool was not opened in time")
     for line in machine.lines(seconds):
         found = _CHECKED.match(line)
         if found is not None:

@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalog::Table;
 use crate::error::{Error, Result};
-use crate::extent::Extent;
+use crate::extent::{Extent, HUGE};
 use crate::fail;
+use crate::media::devdax;
 use crate::media::map::Range;
 use crate::media::memory::Memory;
 use crate::rows::Rows;
@@ -93,6 +94,33 @@ impl Span {
             }
             spans.push(span);
         }
+    }
+}
+
+impl Span {
+    /// The pieces of a devdax node of `len` bytes that none of these spans has, in order.
+    pub(crate) fn gaps(spans: &[Span], device: u32, len: u64) -> Result<Vec<Extent>> {
+        let on_node = spans.iter().filter(|span| span.device == device && span.place != 0);
+        let mut taken: Vec<(u64, u64)> =
+            on_node.map(|span| (span.place, span.place.saturating_add(span.range.len))).collect();
+        taken.sort_unstable();
+        let end = len / HUGE * HUGE;
+        taken.push((end, end));
+        let (mut gaps, mut at) = (Vec::new(), devdax::LABEL_LEN);
+        for (from, to) in taken {
+            if from < at || !from.is_multiple_of(HUGE) || !to.is_multiple_of(HUGE) {
+                fail!(
+                    Corrupt,
+                    "a span on device {device} lies at {from} to {to} of {len}, where none can be \
+                     after {at}"
+                );
+            }
+            if from > at {
+                gaps.push(Extent { offset: at, len: from - at });
+            }
+            at = to;
+        }
+        Ok(gaps)
     }
 }
 
@@ -193,5 +221,39 @@ impl Growing {
             .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
         wait_for(&lock).map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
         Ok(Growing { _lock: lock })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, HUGE, Span};
+
+    /// Spans of these (device, place, length), in units of 2 MiB, one behind the other.
+    fn spans(of: &[(u32, u64, u64)]) -> Vec<Span> {
+        let mut offset = 0;
+        let span = |(number, &(device, place, len)): (usize, &(u32, u64, u64))| {
+            let range = Extent { offset, len: len * HUGE };
+            offset += range.len;
+            Span { number: number as u32, file: 0, device, range, place: place * HUGE }
+        };
+        of.iter().enumerate().map(span).collect()
+    }
+
+    /// The gaps on device 1, of 20 units and a bit, in units.
+    fn gaps(of: &[(u32, u64, u64)]) -> Option<Vec<(u64, u64)>> {
+        let gaps = Span::gaps(&spans(of), 1, 20 * HUGE + 4096).ok()?;
+        Some(gaps.into_iter().map(|gap| (gap.offset / HUGE, gap.len / HUGE)).collect())
+    }
+
+    #[test]
+    fn what_no_span_has_of_a_node_is_free_and_nothing_else_is() {
+        assert_eq!(gaps(&[]), Some(vec![(1, 19)]));
+        assert_eq!(gaps(&[(0, 0, 5), (2, 1, 5)]), Some(vec![(1, 19)]), "others' spans");
+        assert_eq!(gaps(&[(1, 1, 4), (1, 5, 2)]), Some(vec![(7, 13)]));
+        assert_eq!(gaps(&[(1, 9, 4), (1, 3, 2)]), Some(vec![(1, 2), (5, 4), (13, 7)]));
+        assert_eq!(gaps(&[(1, 1, 19)]), Some(vec![]));
+        for wrong in [vec![(1, 1, 4), (1, 4, 2)], vec![(1, 19, 2)], vec![(1, u64::MAX / HUGE, 2)]] {
+            assert_eq!(gaps(&wrong), None, "{wrong:?}");
+        }
     }
 }

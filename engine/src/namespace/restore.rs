@@ -72,7 +72,7 @@ pub(crate) fn realm_like(
             group: false,
             root: Some(source.root),
             size: HUGE,
-            devices: &file.devices,
+            devices: &file.folders(),
             mount: mount.clone(),
         };
         build_realm(file, &new)?;

@@ -44,6 +44,7 @@ mod sweep;
 mod together;
 mod write;
 
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
@@ -157,9 +158,9 @@ impl Realm {
         core.space()
     }
 
-    /// Where the next span on a devdax node begins.
-    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
-        self.readable()?.next_on_node(device)
+    /// The bytes of a devdax node that no span has.
+    pub(crate) fn free_on_node(&self, device: u32, path: &Path) -> Result<u64> {
+        self.readable()?.free_on_node(device, path)
     }
 
     /// Sets the bound of the arena, rounded up to 2 MiB.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalog::{Headroom, ReadTxn, Table};
@@ -287,7 +287,7 @@ impl Core {
         device: Option<u32>,
     ) -> Result<u64> {
         let devices = crate::pool::PoolFile::read(&self.setup.pool)?.devices;
-        let mut rooms = Vec::new();
+        let (mut rooms, mut more) = (Vec::new(), 0);
         for (index, path) in devices.iter().enumerate() {
             if device.is_some_and(|wanted| wanted as usize != index) {
                 continue;
@@ -295,8 +295,10 @@ impl Core {
             let free = if !devdax::is_node(path) {
                 filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN)
             } else if self.setup.has_nodes() {
-                let next = next_on(inside, index as u32)?;
-                devdax::look(path)?.len.saturating_sub(next)
+                let gaps = gaps_on(inside, index as u32, path)?;
+                let largest = gaps.iter().map(|gap| gap.len).max().unwrap_or(0);
+                more += gaps.iter().map(|gap| gap.len).sum::<u64>() - largest;
+                largest
             } else if device.is_none() {
                 continue;
             } else {
@@ -310,7 +312,7 @@ impl Core {
             };
             rooms.push((free / HUGE * HUGE, index as u32));
         }
-        let total: u64 = distinct_room(&devices, &rooms)?;
+        let total = distinct_room(&devices, &rooms)?.saturating_add(more);
         let Some(&(room, index)) =
             rooms.iter().max_by_key(|(room, index)| (*room, u32::MAX - index))
         else {
@@ -349,8 +351,13 @@ impl Core {
         };
         let range = Extent { offset: 0, len };
         let mut span = Span { number, device, range, file, place: 0 };
-        if devdax::is_node(&lock(&self.devices)[device as usize]) {
-            span.place = next_on(inside, device)?;
+        let path = lock(&self.devices)[device as usize].clone();
+        if devdax::is_node(&path) {
+            let gap = gaps_on(inside, device, &path)?.into_iter().max_by_key(|gap| gap.len);
+            let Some(gap) = gap.filter(|gap| gap.len >= len) else {
+                fail!(PoolFull, "{} has no {len} bytes in one piece", path.display())
+            };
+            span.place = gap.offset;
             // Nobody else takes ranges of this node: it carries this realm's label, and whoever
             // grows the realm holds its growth lock.
             devdax::zero(&self.open_span(span, true)?, span.place, len)?;
@@ -383,9 +390,10 @@ impl Core {
         Ok(span.range.len)
     }
 
-    /// Where the next span on a node begins.
-    pub(crate) fn next_on_node(&self, device: u32) -> Result<u64> {
-        next_on(&self.enter()?, device)
+    /// The bytes of a node that no span has.
+    pub(crate) fn free_on_node(&self, device: u32, path: &Path) -> Result<u64> {
+        let gaps = gaps_on(&self.enter()?, device, path)?;
+        Ok(gaps.iter().map(|gap| gap.len).sum())
     }
 
     /// Makes the spans now that the realm may have, and maps every page (`prefault`).
@@ -498,16 +506,10 @@ impl Core {
     }
 }
 
-/// Where the next span begins on a node.
-fn next_on(inside: &Inside<'_>, device: u32) -> Result<u64> {
+/// The pieces of a node that no span has.
+fn gaps_on(inside: &Inside<'_>, device: u32, path: &Path) -> Result<Vec<Extent>> {
     let spans = Span::all(&mut Snapshot(&inside.read()?))?;
-    let ends = spans.iter().filter(|span| span.device == device && span.place != 0);
-    let next = ends.map(|span| span.place.saturating_add(span.range.len)).max();
-    let next = next.unwrap_or(devdax::LABEL_LEN);
-    if !next.is_multiple_of(HUGE) {
-        fail!(Corrupt, "the spans on device {device} end at {next}, which is not where spans end");
-    }
-    Ok(next)
+    Span::gaps(&spans, device, devdax::look(path)?.len)
 }
 
 /// The arena's ranges that lie on one device.

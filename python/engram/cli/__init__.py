@@ -22,6 +22,7 @@ from engram.cli import (  # noqa: F401  # isort: skip
     doctor,
     export,
     files,
+    housekeeping,
     index,
     info,
     ls,

@@ -75,7 +75,18 @@ SECTIONS = {
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
-    "Pools": ("create", "destroy", "ns", "index", "reindex", "verify", "doctor", "demo"),
+    "Pools": (
+        "create",
+        "destroy",
+        "ns",
+        "index",
+        "reindex",
+        "verify",
+        "backup",
+        "compact",
+        "doctor",
+        "demo",
+    ),
 }
 """The verbs by section, in the order in which help lists them."""
 

@@ -19,7 +19,7 @@ import typer
 
 import engram
 from engram import machine
-from engram.cli import describe, terminal
+from engram.cli import describe, holders, terminal
 from engram.cli.app import (
     JsonOption,
     NamespaceOption,
@@ -87,6 +87,7 @@ def stats(
         if not where:
             told |= {"space": _space(root), "devices": list(_devices(handle, root))}
             told["index"] = {k: v for k, v in root.index_stats().items() if k != "groups"}
+            told["held"] = holders.told(root)
             told["processes"] = [{"pid": pid, "name": _process(pid)} for pid in root.space.pids]
     if json:
         terminal.print_json({"pool": str(pool), "namespace": namespace, "path": where, **told})
@@ -218,6 +219,7 @@ def _print(told: dict[str, Any]) -> None:
             *("filesystem", "medium", "free", "spans", "nbytes", "path"),
             title="devices",
         )
+        holders.show(told["held"])
         others = [each for each in told["processes"] if each["pid"] != os.getpid()]
         names = [f"{each['pid']} ({each['name'] or 'not seen'})" for each in others]
         terminal.print_title("open in")

@@ -1,0 +1,83 @@
+//! Housekeeping: who holds what, copies of a pool, and what it can give back.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{Result, of_pool};
+use crate::pool::Pool;
+use crate::realm::Realm;
+
+/// What a backup has copied: where, realms, objects, bytes, what was left out.
+type Copied = (PathBuf, u64, u64, u64, Vec<String>);
+
+/// What compacting did: realms; bytes of catalogs and of arenas, before and after; what was left
+/// out.
+type Compacted = (u64, [u64; 2], [u64; 2], Vec<String>);
+
+/// Who holds what in a namespace, as plain values.
+#[pyfunction]
+pub fn holders<'py>(py: Python<'py>, realm: &Realm) -> Result<Bound<'py, PyDict>> {
+    let engine = realm.engine();
+    let holders = py.detach(|| engine.holders())?;
+    let told = PyDict::new(py);
+    told.set_item("commits", holders.commits)?;
+    let mut leases = Vec::new();
+    for lease in &holders.leases {
+        let one = PyDict::new(py);
+        one.set_item("lease", format!("{:016x}", lease.id))?;
+        one.set_item("pid", lease.pid)?;
+        one.set_item("user", lease.user)?;
+        one.set_item("alive", lease.alive)?;
+        one.set_item("own", lease.own)?;
+        one.set_item("since", lease.since)?;
+        one.set_item("behind", lease.behind)?;
+        one.set_item("views", lease.pins)?;
+        one.set_item("reserved", lease.reserved)?;
+        one.set_item("held", lease.held)?;
+        leases.push(one);
+    }
+    told.set_item("leases", leases)?;
+    let mut readers = Vec::new();
+    for reader in &holders.readers {
+        let one = PyDict::new(py);
+        one.set_item("pid", reader.pid)?;
+        one.set_item("slots", reader.slots)?;
+        one.set_item("behind", reader.behind)?;
+        readers.push(one);
+    }
+    told.set_item("readers", readers)?;
+    let oldest = PyDict::new(py);
+    if let Some((pid, behind)) = holders.oldest() {
+        oldest.set_item("pid", pid)?;
+        oldest.set_item("behind", behind)?;
+    }
+    told.set_item("oldest", if oldest.is_empty() { None } else { Some(oldest) })?;
+    let catalog = PyDict::new(py);
+    catalog.set_item("allocated", holders.catalog.allocated)?;
+    catalog.set_item("used", holders.catalog.used)?;
+    catalog.set_item("free", holders.catalog.free)?;
+    catalog.set_item("held", holders.catalog.held)?;
+    told.set_item("catalog", catalog)?;
+    told.set_item("reserved", holders.reserved)?;
+    told.set_item("held", holders.held)?;
+    told.set_item("reclaimable", holders.reclaimable)?;
+    Ok(told)
+}
+
+/// Copies a pool to a place where there is nothing.
+#[pyfunction]
+pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: bool) -> Result<Copied> {
+    let engine = pool.engine();
+    let report = py.detach(|| engine.backup(&dest, force))?;
+    Ok((report.path, report.realms, report.objects, report.bytes, report.skipped))
+}
+
+/// Gives back what a pool that nobody has open does not need.
+#[pyfunction]
+pub fn compact(py: Python<'_>, path: PathBuf) -> Result<Compacted> {
+    let report =
+        py.detach(move || engram_engine::Pool::compact(&path)).map_err(|e| of_pool(py, e))?;
+    Ok((report.realms, report.catalog, report.arena, report.skipped))
+}

@@ -1,0 +1,148 @@
+"""No room: the pool's own bound, and a mount that is really full, in the middle of everything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+import pytest
+
+import engram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def mount() -> Iterator[Path]:
+    """Mount a tmpfs of 64 MiB; gone after the test."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs takes root")
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["-t", "tmpfs", "-o", "size=64m", "tmpfs", folder]
+        if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
+            pytest.skip("this machine mounts no tmpfs here")
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(mount: Path, leave: int) -> Path:
+    """Take all of a mount but `leave` bytes."""
+    about = os.statvfs(mount)
+    free = about.f_bavail * about.f_frsize
+    path = mount / "filler"
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(free - leave, 4096))
+    return path
+
+
+def hdf5(folder: Path, nbytes: int) -> Path:
+    """Write an HDF5 file of a few datasets, so many bytes in all."""
+    path = folder / "some.h5"
+    with h5py.File(path, "w") as file:
+        for i in range(8):
+            data = file.create_dataset(f"group{i}/data", data=np.full(nbytes // 64, i, "f8"))
+            data.attrs["units"] = "K"
+    return path
+
+
+def acts(pool: engram.Pool, file: Path) -> dict[str, Callable[[], Any]]:
+    """Everything that takes room: more of it than there is."""
+
+    def batch() -> None:
+        with pool.batch():
+            for i in range(40):
+                pool[f"batch/{i}"] = np.full(MIB // 8, i, "f8")
+
+    def allocate() -> None:
+        with pool.allocate("allocated", shape=40 * MIB // 8) as buf:
+            buf[...] = 1
+
+    def strings() -> None:
+        pool["strings"] = np.array(["word" * 1000] * 20_000, np.dtypes.StringDType())
+
+    return {
+        "put": lambda: pool.__setitem__("put", np.ones(40 * MIB // 8)),
+        "replace": lambda: pool.__setitem__("kept/0", np.ones(40 * MIB // 8)),
+        "zeros": lambda: pool.create_array("zeros", shape=40 * MIB // 8),
+        "allocate": allocate,
+        "batch": batch,
+        "strings": strings,
+        "blob": lambda: pool.create_blob("blob", bytes(40 * MIB)),
+        "import": lambda: engram.import_file(file, pool.require_group("imported")),
+    }
+
+
+def check_all(pool: engram.Pool, kept: int) -> None:
+    """Check that all earlier data is there with its contents."""
+    assert len(pool["kept"]) == kept
+    for i in range(kept):
+        assert (pool[f"kept/{i}"][...] == i).all(), i
+
+
+def refused_and_recovered(pool: engram.Pool, file: Path) -> None:
+    """Try everything in a full pool; delete; go on."""
+    kept = len(pool["kept"])
+    used = pool.used
+    old = pool["kept/1"].view()
+    for what, act in acts(pool, file).items():
+        with pytest.raises(engram.PoolFullError) as caught:
+            act()
+        assert str(caught.value), what
+        check_all(pool, kept)
+        assert pool.used == used, f"{what} leaked"
+        assert not len(pool.get("imported", {}))
+    del pool[f"kept/{kept - 1}"]
+    other = (
+        "import sys, engram\n"
+        "with engram.open(sys.argv[1], force=True) as pool:\n"
+        "    del pool[sys.argv[2]]\n"
+    )
+    arguments = [sys.executable, "-c", other, pool.path, f"kept/{kept - 2}"]
+    subprocess.run(arguments, check=True)
+    check_all(pool, kept - 2)
+    assert (old == 1).all()
+    pool[f"kept/{kept - 2}"] = np.full(pool["kept/0"].size, kept - 2, "f8")
+    check_all(pool, kept - 1)
+    pool["again/small"] = 1
+    del pool["again"]
+
+
+@pytest.mark.parametrize("room", [0, 64 << 10, 1 * MIB, 3 * MIB])
+def test_a_pool_at_its_bound_refuses_and_goes_on(home: Path, room: int) -> None:
+    file = hdf5(home, 40 * MIB)
+    with engram.create(home / "p", size=32 * MIB) as pool:
+        for i in range(14):
+            pool[f"kept/{i}"] = np.full(2 * MIB // 8, i, "f8")
+        left = pool.size - pool.used - room
+        filler = pool.scratch(left, "u1")
+        refused_and_recovered(pool, file)
+        del filler
+    assert engram.verify(home / "p")
+
+
+@pytest.mark.parametrize("room", [0, 64 << 10, 1 * MIB, 5 * MIB])
+def test_a_full_mount_refuses_and_goes_on(mount: Path, home: Path, room: int) -> None:
+    file = hdf5(home, 40 * MIB)
+    with engram.create(mount / "p", size="1 GiB", force=True) as pool:
+        for i in range(6):
+            pool[f"kept/{i}"] = np.full(2 * MIB // 8, i, "f8")
+        filler = fill(mount, room)
+        scratch = []
+        while pool.space.largest_free >= 4 * MIB:
+            scratch.append(pool.scratch(2 * MIB, "u1"))
+        refused_and_recovered(pool, file)
+        del scratch
+        filler.unlink()
+        pool["after"] = np.ones(4 * MIB // 8)
+    assert engram.verify(mount / "p")
