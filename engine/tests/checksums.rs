@@ -71,7 +71,7 @@ fn each_way_of_writing_keeps_a_checksum() {
     realm.put(root, "replaced", &floats(&[700]), &[7; 5600], OVER).unwrap();
     let zeros = realm.create_zeroed(root, "zeros", &floats(&[9000]), KEEP).unwrap();
     let allocation = realm.allocate(root, "g/allocated", &floats(&[9000]), 72_000, KEEP).unwrap();
-    allocation.write(&[3; 72_000]);
+    allocation.write(&vec![3; 72_000]);
     allocation.publish().unwrap();
     let inline = put(&realm, "inline", &[5; 64]);
     let (_, generation) = realm.payload(inline).unwrap();
@@ -93,7 +93,7 @@ fn each_way_of_writing_keeps_a_checksum() {
 fn a_turned_bit_of_a_value_is_found_and_named() {
     let fixture = checked(32 << 20);
     let realm = fixture.realm();
-    let value: Vec<u8> = (0..40_000u32).flat_map(|n| n.to_le_bytes()).collect();
+    let value: Vec<u8> = (0..40_000u32).flat_map(u32::to_le_bytes).collect();
     put(&realm, "run/T", &value);
     put(&realm, "sound", &filled(1, 1, 5000));
     drop(realm);
@@ -124,7 +124,7 @@ fn a_turned_bit_of_a_record_is_found_by_verify_and_by_who_reads_it() {
 fn without_the_option_nothing_is_summed() {
     let fixture = Fixture::new(32 << 20);
     let realm = fixture.realm();
-    let value: Vec<u8> = (0..4000u32).flat_map(|n| n.to_le_bytes()).collect();
+    let value: Vec<u8> = (0..4000u32).flat_map(u32::to_le_bytes).collect();
     put(&realm, "T", &value);
     drop(realm);
     fixture.pool.close();

@@ -79,7 +79,10 @@ fn fill(realm: &Realm, count: u64) {
     for n in 0..count {
         let mut attrs = vec![
             ("n".to_owned(), number(b'i', n.to_le_bytes())),
-            ("x".to_owned(), number(b'f', (n as f64 / count as f64).to_le_bytes())),
+            (
+                "x".to_owned(),
+                number(b'f', (f64::from(n as u32) / f64::from(count as u32)).to_le_bytes()),
+            ),
             ("kind".to_owned(), Value::text(["a", "b", "c"][n as usize % 3])),
             ("serial".to_owned(), number(b'i', (n * 7919 % 1000).to_le_bytes())),
         ];
@@ -242,15 +245,15 @@ fn a_child_of_the_campaign() {
     let said = match task.as_str() {
         "see" => seen(&path),
         "verify" => match Pool::verify(&path) {
-            Ok(report) => report.problems.iter().map(|what| format!("problem {what}\n")).collect(),
+            Ok(report) => report.problems.join("\n"),
             Err(error) => format!("problem {error}\n"),
         },
         "salvage" => salvage(&path),
         "values" => {
-            let (_pool, realm) = attach(&path, Mode::Read);
+            let (pool, realm) = attach(&path, Mode::Read);
             let mut said = String::new();
             values("default", &realm, &mut said);
-            values("other", &_pool.realm("other").unwrap(), &mut said);
+            values("other", &pool.realm("other").unwrap(), &mut said);
             said
         }
         other => panic!("unknown task {other}"),
