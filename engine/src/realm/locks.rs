@@ -290,7 +290,7 @@ impl Core {
             let all = lock(&self.locks.held);
             all.iter().filter(|held| held.session == address(session)).cloned().collect()
         };
-        for held in of.iter() {
+        for held in &of {
             self.unlock(held);
         }
     }
