@@ -13,6 +13,9 @@
 //! | `crew` | who lives, and what they have acknowledged |
 //! | `campaign`, `table` | who is killed, when and where; what came of it |
 
+#![allow(clippy::missing_panics_doc, reason = "a panic is a campaign's verdict")]
+#![allow(clippy::cast_precision_loss, reason = "figures for people")]
+
 pub mod board;
 pub mod campaign;
 pub mod check;

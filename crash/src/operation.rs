@@ -144,16 +144,14 @@ impl Urge {
     pub fn towards(step: &str) -> Urge {
         let (protocol, what) = step.split_once('.').unwrap_or((step, ""));
         match (protocol, what) {
-            ("lease" | "spare" | "open" | "dead" | "close", _) => Urge::Reopen,
-            ("ids", _) => Urge::Reopen,
+            ("lease" | "spare" | "open" | "dead" | "close" | "ids", _) => Urge::Reopen,
             ("fork", _) => Urge::Fork,
             ("grow", _) => Urge::Grow,
             ("catalog", _) | ("commit", "short") => Urge::Pad,
             ("keys", _) => Urge::NewKey,
-            ("reclaim" | "reserve", _) => Urge::Large,
             ("give_back", _) => Urge::Abandon,
             ("put", "zeroed") => Urge::Zeroed,
-            ("put", _) => Urge::Large,
+            ("put" | "reclaim" | "reserve", _) => Urge::Large,
             ("replace", _) => Urge::Replace,
             ("inplace", _) => Urge::InPlace,
             ("view", _) => Urge::View,
@@ -212,7 +210,6 @@ impl Choice {
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
         match self.random.below(100) {
-            0..15 => self.put(),
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },

@@ -91,6 +91,7 @@ pub fn count(realm: &Realm, group: Gid) -> Result<u64> {
 /// Creates a group, and the groups above it; the GID.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, attrs, origin, exist_ok, scope = None))]
+#[expect(clippy::too_many_arguments, reason = "the arguments of the Python call")]
 pub fn create_group(
     py: Python<'_>,
     realm: &Realm,

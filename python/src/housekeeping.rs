@@ -68,6 +68,7 @@ pub fn holders<'py>(py: Python<'py>, realm: &Realm) -> Result<Bound<'py, PyDict>
 
 /// Copies a pool to a place where there is nothing.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
 pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: bool) -> Result<Copied> {
     let engine = pool.engine();
     let report = py.detach(|| engine.backup(&dest, force))?;

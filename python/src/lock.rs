@@ -68,7 +68,7 @@ impl Lock {
         let mut signal = None;
         let mut pause = |time| {
             std::thread::sleep(time);
-            Python::attach(|py| py.check_signals()).map_err(|error| {
+            Python::attach(pyo3::Python::check_signals).map_err(|error| {
                 signal = Some(error);
                 engram_engine::Error::new(engram_engine::Kind::Os, "waiting was interrupted")
             })

@@ -55,6 +55,7 @@ impl Witness for Teller<'_> {
 #[pymethods]
 impl Salvage {
     #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
     fn new(py: Python<'_>, path: PathBuf) -> Result<Self> {
         let opened = py.detach(|| engram_engine::Salvage::open(&path, &mut crate::pool::pulse));
         Ok(Salvage { engine: opened.map_err(|e| of_pool(py, e))? })
