@@ -63,12 +63,13 @@ impl Lock {
         Ok(Lock { realm, member, mode, within, taken: Mutex::default() })
     }
 
+    #[allow(clippy::redundant_closure_for_method_calls)] // a method is of one lifetime
     fn __enter__<'py>(slf: Bound<'py, Self>, py: Python<'py>) -> Result<Bound<'py, Self>> {
         let own = slf.get();
         let mut signal = None;
         let mut pause = |time| {
             std::thread::sleep(time);
-            Python::attach(pyo3::Python::check_signals).map_err(|error| {
+            Python::attach(|py| py.check_signals()).map_err(|error| {
                 signal = Some(error);
                 engram_engine::Error::new(engram_engine::Kind::Os, "waiting was interrupted")
             })
