@@ -2,7 +2,7 @@
 
 use engram_engine::faults::ALL;
 
-use crate::campaign::{Outcome, Plan};
+use crate::campaign::{Outcome, Plan, is_ours};
 
 /// Milliseconds of nanoseconds.
 fn millis(ns: u64) -> String {
@@ -15,7 +15,9 @@ pub fn table(plan: &Plan, outcome: &Outcome) -> String {
         format!("{:<28} {:>8} {:>8} {:>12}", "step", "died at", "held at", "passed"),
         format!("{:-<28} {:->8} {:->8} {:->12}", "", "", "", ""),
     ];
-    for (step, name) in ALL.iter().enumerate() {
+    let ours: Vec<usize> = (0..ALL.len()).filter(|step| is_ours(ALL[*step])).collect();
+    for &step in &ours {
+        let name = ALL[step];
         let [at, held] = [outcome.at_step[step], outcome.held[step]];
         lines.push(format!("{name:<28} {at:>8} {held:>8} {:>12}", outcome.passed[step]));
     }
@@ -28,8 +30,8 @@ pub fn table(plan: &Plan, outcome: &Outcome) -> String {
     lines.extend([
         String::new(),
         format!("kills                          {}", outcome.kills()),
-        format!("  at a step                    {at_steps}, each of {} at least {}", ALL.len(), {
-            outcome.at_step.iter().min().copied().unwrap_or(0)
+        format!("  at a step                    {at_steps}, each of {} at least {}", ours.len(), {
+            ours.iter().map(|step| outcome.at_step[*step]).min().unwrap_or(0)
         }),
         format!("  standing at a step           {held}, others waiting"),
         format!("  at any instant, alone        {}", outcome.alone),
