@@ -70,7 +70,8 @@ lint: $(BIN)/.built ## Formatting, lints, types and house rules
 	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
 	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
 	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/stubtest engram._engram)
-	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && $(BIN)/python -m pytest -q tests/test_tidy.py)
+	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && \
+		$(BIN)/python -m pytest -q tests/test_tidy.py)
 
 fmt: $(BIN)/.installed ## Format everything
 	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)

@@ -31,9 +31,9 @@ pub(crate) fn hand_over(file: &File, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes what a namespace has on a device: its folder, which admits whom the namespace's own admits,
-/// and in it the one for private realms. They are made with the namespace, by its owner: a group
-/// that may write in the realm need not be allowed to make folders on the device.
+/// Makes what a namespace has on a device: its folder, which admits whom the namespace's own
+/// admits, and in it the one for private realms. They are made with the namespace, by its owner: a
+/// group that may write in the realm need not be allowed to make folders on the device.
 pub(crate) fn make_for_namespace(namespace: &Path, outer: &Path) -> Result<()> {
     let private = outer.join(Scope::Private.as_str());
     let above = outer.parent().expect("<device>/<uuid>/<namespace>");
@@ -130,8 +130,8 @@ pub(crate) fn check_own(folder: &Path, user: u32) -> Result<bool> {
     if meta.mode() & 0o077 != 0 {
         fail!(
             Access,
-            "{shown} is open to others (mode {:#o}), and must be private: close it (chmod 700), and \
-             think of who may have looked or written there",
+            "{shown} is open to others (mode {:#o}), and must be private: close it (chmod 700), \
+             and think of who may have looked or written there",
             meta.mode() & 0o7777
         );
     }

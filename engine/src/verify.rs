@@ -8,8 +8,8 @@
 //! agrees with the records (see `index`), and so does the list of what is read-only; checksums,
 //! where there are any (see `values`).
 //!
-//! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where it
-//! finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
+//! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where
+//! it finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
 //! walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Others may write meanwhile: all is of one snapshot, which a look-up keeps. Before LMDB is open

@@ -156,6 +156,63 @@ fn the_group_of_a_namespace_uses_it_like_its_owner() {
     });
 }
 
+/// In private.
+const OWN: Placement = Placement { scope: Some(Scope::Private), ..KEEP };
+
+/// Keeps something in private; the pool, and what is seen then.
+fn keep(path: &Path, tag: u64) -> (Pool, Vec<String>) {
+    let pool = Pool::open(path, Mode::ReadWrite, false).unwrap();
+    let team = pool.namespace("team").unwrap();
+    let (new, data) = (floats(&[MIB as u64 / 8]), filled(tag, 1, MIB / 8));
+    team.put(team.root(), &format!("mine{tag}"), &new, &data, OWN).unwrap();
+    let names = team.list(team.root(), None, 9).unwrap();
+    drop(team);
+    (pool, names.into_iter().map(|(name, _)| name).collect())
+}
+
+/// What users do who may enter the namespace, and not its shared realm.
+fn strangers(path: &Path) {
+    fork(|_| {
+        become_user(CAROL, CAROL);
+        let (pool, names) = keep(path, 3);
+        assert_eq!(names, ["mine3"], "the shared realm is not hers to see");
+        assert_eq!(pool.realm("team").err().expect("a refusal").kind(), Kind::Access);
+        let team = pool.namespace("team").unwrap();
+        let shared = Placement { scope: Some(Scope::Shared), ..KEEP };
+        let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], shared).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Access, "{refused}");
+        let plain = team.put(team.root(), "y", &floats(&[1]), &[0; 8], KEEP).unwrap();
+        assert_eq!(team.object(plain).unwrap().scope, Scope::Private);
+        drop((team, pool));
+        let pool = Pool::open(path, Mode::Read, false).unwrap();
+        let team = pool.namespace("team").unwrap();
+        assert_eq!(team.count(team.root()).unwrap(), 2);
+    })
+    .finish();
+    fork(|_| {
+        become_user(DAVE, DAVE);
+        let pool = Pool::open(path, Mode::ReadWrite, false).unwrap();
+        let team = pool.namespace("team").unwrap();
+        assert_eq!(team.list(team.root(), None, 9).unwrap(), []);
+        let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], OWN).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Access, "{refused}");
+        assert!(refused.message().contains(&BOB.to_string()), "{refused}");
+        // Nor does a link lead the engine elsewhere.
+        let link = path.join(format!("ns/team/private/{ERIN}"));
+        std::os::unix::fs::symlink(path.join("ns"), &link).unwrap();
+    })
+    .finish();
+    fork(|_| {
+        become_user(ERIN, ERIN);
+        let pool = Pool::open(path, Mode::ReadWrite, false).unwrap();
+        let team = pool.namespace("team").unwrap();
+        let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], OWN).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Access, "{refused}");
+        assert!(refused.message().contains("symbolic link"), "{refused}");
+    })
+    .finish();
+}
+
 /// A private realm is its user's: the others of the group see nothing of it, by the engine or by its
 /// files; who shares nothing else keeps things in private all the same.
 #[test]
@@ -168,27 +225,18 @@ fn a_private_realm_is_open_to_its_user_alone() {
         let dir = folder_of(ALICE);
         let path = dir.path().join("pool");
         let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
-        let own = Placement { scope: Some(Scope::Private), ..KEEP };
-        let keep = |tag: u64| {
-            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
-            let team = pool.namespace("team").unwrap();
-            let (new, data) = (floats(&[MIB as u64 / 8]), filled(tag, 1, MIB / 8));
-            team.put(team.root(), &format!("mine{tag}"), &new, &data, own).unwrap();
-            let names = team.list(team.root(), None, 9).unwrap();
-            (pool, names.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
-        };
         fork(|_| {
             become_user(ALICE, TEAM);
             let pool = Pool::create(&path, &options).unwrap();
             let team = pool.create_namespace("team", 0o775, Some(TEAM), None).unwrap();
             put(&team, "ours", &filled(0, 1, 100));
             drop((team, pool));
-            assert_eq!(keep(1).1, ["mine1", "ours"]);
+            assert_eq!(keep(&path, 1).1, ["mine1", "ours"]);
         })
         .finish();
         fork(|_| {
             become_user(BOB, TEAM);
-            assert_eq!(keep(2).1, ["mine2", "ours"]);
+            assert_eq!(keep(&path, 2).1, ["mine2", "ours"]);
             for folder in [path.join("ns/team/private"), spans(&path).join("private")] {
                 let alices = folder.join(ALICE.to_string());
                 let refused = std::fs::read_dir(&alices).unwrap_err();
@@ -204,45 +252,7 @@ fn a_private_realm_is_open_to_its_user_alone() {
             assert_eq!(refused.kind(), Kind::Access, "{refused}");
         })
         .finish();
-        fork(|_| {
-            become_user(CAROL, CAROL);
-            let (pool, names) = keep(3);
-            assert_eq!(names, ["mine3"], "the shared realm is not hers to see");
-            assert_eq!(pool.realm("team").err().expect("a refusal").kind(), Kind::Access);
-            let team = pool.namespace("team").unwrap();
-            let shared = Placement { scope: Some(Scope::Shared), ..KEEP };
-            let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], shared).unwrap_err();
-            assert_eq!(refused.kind(), Kind::Access, "{refused}");
-            let plain = team.put(team.root(), "y", &floats(&[1]), &[0; 8], KEEP).unwrap();
-            assert_eq!(team.object(plain).unwrap().scope, Scope::Private);
-            drop((team, pool));
-            let pool = Pool::open(&path, Mode::Read, false).unwrap();
-            let team = pool.namespace("team").unwrap();
-            assert_eq!(team.count(team.root()).unwrap(), 2);
-        })
-        .finish();
-        fork(|_| {
-            become_user(DAVE, DAVE);
-            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
-            let team = pool.namespace("team").unwrap();
-            assert_eq!(team.list(team.root(), None, 9).unwrap(), []);
-            let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], own).unwrap_err();
-            assert_eq!(refused.kind(), Kind::Access, "{refused}");
-            assert!(refused.message().contains(&BOB.to_string()), "{refused}");
-            // Nor does a link lead the engine elsewhere.
-            let link = path.join(format!("ns/team/private/{ERIN}"));
-            std::os::unix::fs::symlink(path.join("ns"), &link).unwrap();
-        })
-        .finish();
-        fork(|_| {
-            become_user(ERIN, ERIN);
-            let pool = Pool::open(&path, Mode::ReadWrite, false).unwrap();
-            let team = pool.namespace("team").unwrap();
-            let refused = team.put(team.root(), "x", &floats(&[1]), &[0; 8], own).unwrap_err();
-            assert_eq!(refused.kind(), Kind::Access, "{refused}");
-            assert!(refused.message().contains("symbolic link"), "{refused}");
-        })
-        .finish();
+        strangers(&path);
         // The owner verifies what is hers and says what is not; root verifies and removes all.
         fork(|_| {
             become_user(ALICE, TEAM);

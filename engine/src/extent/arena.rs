@@ -1,10 +1,10 @@
 //! The arena: one reserved address range, filled by spans of device files.
 //!
 //! A span is a file `span-<n>` on one device, `fallocate`d whole before its row in `spans` commits,
-//! or a range of a devdax node, zeroed before; it never changes afterwards. Spans are appended: span n begins where span n-1 ends. So an
-//! offset means the same bytes in every process and for ever, and an extent may run over from one
-//! device to the next and still be one numpy array. A process attaches a span the first time that
-//! it meets an offset in it.
+//! or a range of a devdax node, zeroed before; it never changes afterwards. Spans are appended:
+//! span n begins where span n-1 ends. So an offset means the same bytes in every process and for
+//! ever, and an extent may run over from one device to the next and still be one numpy array. A
+//! process attaches a span the first time that it meets an offset in it.
 //!
 //! **Growing** (outside the writer lock: allocating blocks takes time): (1) take the growth lock;
 //! (2) `fallocate` the file; (3) one transaction adds the span's row and its free extent. A file

@@ -26,10 +26,10 @@
 //! **Persistent memory** (fsdax, devdax) has what the processor's caches have let go of. Two calls
 //! make it so, and every durable byte of such a medium went through them: [`flush_lines`] asks for
 //! lines to be written back, [`fence`] waits until all that were asked for are in the domain that
-//! survives power loss. Of the instructions that write back, the best there is serves: `clwb`, which
-//! keeps the line in the cache; else `clflushopt`, which drops it; else `clflush`, which also waits
-//! for each line. Stores that passed the cache by need the fence alone, so [`copy_through`] leaves
-//! nothing to write back.
+//! survives power loss. Of the instructions that write back, the best there is serves: `clwb`,
+//! which keeps the line in the cache; else `clflushopt`, which drops it; else `clflush`, which also
+//! waits for each line. Stores that passed the cache by need the fence alone, so [`copy_through`]
+//! leaves nothing to write back.
 
 /// A cache line: what is written back at once.
 pub const LINE: usize = 64;

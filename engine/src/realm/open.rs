@@ -3,7 +3,8 @@
 //! **Order of opening**: (1) the lease, so that whoever looks can see us; (2) look at the other
 //! leases: one of another PID namespace, or one of this very process that our registry does not
 //! know (a second copy of the engine), refuses; then wait while somebody compacts the realm
-//! (`rewrite::gate`); (3) LMDB, whose locks such a copy would break by closing; (4) raise the epoch: from here on look-ups may begin; (5) take back what the dead left.
+//! (`rewrite::gate`); (3) LMDB, whose locks such a copy would break by closing; (4) raise the
+//! epoch: from here on look-ups may begin; (5) take back what the dead left.
 //!
 //! **Order of shutting**: reservations back, the synced-close mark (under the writer lock, and
 //! only if no other lease lives), LMDB closed, lease and spare unlinked.

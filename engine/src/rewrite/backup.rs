@@ -1,4 +1,5 @@
-//! Backup: a whole pool at one path, of what there was at one moment, while others write and delete.
+//! Backup: a whole pool at one path, of what there was at one moment, while others write and
+//! delete.
 //!
 //! For each namespace: (1) the writer locks of its realms together, for as long as it takes to
 //! begin a look-up in each: a move between two of them has either not arrived, or is in both, or
@@ -9,9 +10,9 @@
 //! `pool.toml`. Until then, and after a death, the copy is a half-created pool, refused by name.
 //!
 //! Values are laid out longest first, so that large ones keep their alignment and no hole is left.
-//! What is written *in place* meanwhile is not isolated: such a value may be of several moments. Its
-//! checksum was taken away before the first write (see `checksum`), so a value whose bytes are not
-//! those of its checksum, and whose record has changed since, is one of these, and is copied
+//! What is written *in place* meanwhile is not isolated: such a value may be of several moments.
+//! Its checksum was taken away before the first write (see `checksum`), so a value whose bytes are
+//! not those of its checksum, and whose record has changed since, is one of these, and is copied
 //! without a checksum; if its record is as it was, the bytes have changed by themselves, and that
 //! is an error.
 //!
