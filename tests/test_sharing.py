@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ DATA = np.arange(40_000.0)
 ATTRS = {"orbit": 7, "µ": "ß", "vector": np.arange(6, dtype=">i2").reshape(2, 3)}
 
 
-def filled(pool: engram.Pool, scope: str) -> engram.Group:
+def filled(pool: engram.Pool, scope: Literal["private", "shared", "published"]) -> engram.Group:
     """Return a group of this scope with a large and a small array and a blob in it."""
     run = pool.create_group("run/deep", attrs=ATTRS, scope=scope)
     run.create_array("large", data=DATA, attrs=ATTRS, dims=("x",))

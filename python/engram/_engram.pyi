@@ -75,6 +75,8 @@ __all__ = [
     "set_read_only",
     "standing",
     "tend",
+    "transfer",
+    "transfer_all",
     "verify",
     "view",
 ]

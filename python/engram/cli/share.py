@@ -20,6 +20,8 @@ from engram.errors import ArgumentError
 from engram.size import human
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from engram.sharing import Moved, Way
 
 _DONE = {
@@ -43,7 +45,7 @@ WhereOption = Annotated[
 ]
 
 
-def _move(pool: str, path: str | None, where: str | None, namespace: str, way: Way) -> None:
+def _move(pool: Path, path: str | None, where: str | None, namespace: str, way: Way) -> None:
     if (path is None) == (where is None):
         raise ArgumentError(f"engram {way} takes a PATH, or --where QUERY, and one of them")
     with opened(pool, namespace, "r+") as (_, root):

@@ -182,7 +182,8 @@ def _devices(pool: Pool, root: Namespace) -> Iterator[dict[str, Any]]:
         sizes = []
         with contextlib.suppress(OSError):
             sizes = [span.stat().st_size for span in folder.glob("span-*")]
-        nbytes, spans = sum(sizes), len(sizes)
+        nbytes = sum(sizes)
+        spans: int | None = len(sizes)
         if device.filesystem == "devdax":  # ranges of one node, which has no files
             nbytes, spans = machine.standing(device.path).free - device.free, None
         yield {
