@@ -213,8 +213,8 @@ fn strangers(path: &Path) {
     .finish();
 }
 
-/// A private realm is its user's: the others of the group see nothing of it, by the engine or by its
-/// files; who shares nothing else keeps things in private all the same.
+/// A private realm is its user's: the others of the group see nothing of it, by the engine or by
+/// its files; who shares nothing else keeps things in private all the same.
 #[test]
 fn a_private_realm_is_open_to_its_user_alone() {
     let test = "a_private_realm_is_open_to_its_user_alone";

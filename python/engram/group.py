@@ -183,8 +183,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
     ) -> "Group":
         """Give the group at `name`, created if it is not there.
 
-        `scope` and `index` are as for `create_group`, for a group that is made; one that is there keeps its own
-        settings.
+        `scope` and `index` are as for `create_group`, for a group that is made; one that is there
+        keeps its own settings.
 
         Raises
         ------

@@ -108,7 +108,8 @@ class Namespace(Group):
         """Index what waits in the queue of async indexing, at most so many; give how many it were.
 
         With the queue empty, segments and runs that wait to be united, split or merged are, so that
-        queries after a large load are as fast as they get. A thread of each process that has the pool open for writing does so anyway, a little later.
+        queries after a large load are as fast as they get. A thread of each process that has the
+        pool open for writing does so anyway, a little later.
 
         Raises
         ------

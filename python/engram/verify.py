@@ -21,7 +21,7 @@ class Report:
     """The pool's."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    """What was walked: namespaces, groups, objects, attributes, extents; values that have a checksum
+    """What was walked: namespaces, groups, objects, attributes, extents; values with a checksum
     (and were compared with it), and those that have none though the pool keeps some; and, in bytes,
     checked_bytes, used, free, pending and arena."""
 
@@ -44,7 +44,8 @@ class Report:
 def verify(path: str | os.PathLike[str]) -> Report:
     """Walk a pool: every row decodes, no extents overlap, nothing is lost, names and parents agree.
 
-    In a pool with checksums every record and value is compared with its own. A child process does it; if it dies, that is a problem of the report, not of this process.
+    In a pool with checksums every record and value is compared with its own. A child process does
+    it; if it dies, that is a problem of the report, not of this process.
 
     Raises
     ------
