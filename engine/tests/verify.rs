@@ -233,6 +233,7 @@ const DAMAGES: &[(&str, &str, Damage)] = &[
         let (_, mut span) = first(txn, Table::Spans);
         let end = u64_at(&span, 0) + u64_at(&span, 8);
         span[..8].copy_from_slice(&end.to_le_bytes());
+        span[28..].copy_from_slice(&1_u32.to_le_bytes());
         txn.put(Table::Spans, &1_u32.to_be_bytes(), &span).unwrap();
     }),
     ("a span on no device", "device 5", |txn, _| {
