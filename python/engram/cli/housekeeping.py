@@ -48,7 +48,8 @@ def backup(
         return
     terminal.say(f"copied {counted(done.objects, 'object')}, {human(done.nbytes)}, to {done.path}")
     for name in done.skipped:
-        terminal.say(f"  not copied: {name}, which this user may not read")
+        why = "which backups leave out" if name.endswith("(published)") else "not this user's"
+        terminal.say(f"  not copied: {name}, {why}")
 
 
 @app.command(epilog=examples("engram compact /dev/shm/run", "engram compact /dev/shm/run --json"))
