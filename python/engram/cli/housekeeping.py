@@ -17,7 +17,7 @@ from engram.size import human
 @app.command(
     epilog=examples(
         "engram backup /dev/shm/run /scratch/run-of-monday",
-        "engram ls /scratch/run-of-monday    # a pool as any other",
+        "engram backup /dev/shm/run /scratch/run-of-monday --json",
     )
 )
 def backup(

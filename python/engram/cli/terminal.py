@@ -33,7 +33,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from rich.console import RenderableType
@@ -257,7 +257,21 @@ def _print_records(rows: list[list[str]], names: list[str], place: int, indent: 
         told = [f"{name} {word}".lstrip() for name, word in zip(names, row, strict=True)]
         others = [told[i] for i, word in enumerate(row) if i != place and word not in ("", "-")]
         show(Padding(Text(row[place], style=HEADING), (0, 0, 0, indent)))
-        show(Padding(Text(_GAP.join(others)), (0, 0, 0, indent + len(_GAP))))
+        for line in _packed(others, out().width - indent - len(_GAP)):
+            show(Padding(Text(line), (0, 0, 0, indent + len(_GAP))))
+
+
+def _packed(words: list[str], width: int) -> Iterator[str]:
+    """Yield lines of as many words as fit; a name and its number stay together."""
+    line = ""
+    for word in words:
+        longer = f"{line}{_GAP}{word}" if line else word
+        if line and len(longer) > width:
+            yield line
+            longer = word
+        line = longer
+    if line:
+        yield line
 
 
 def print_title(text: str) -> None:
