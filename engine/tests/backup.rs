@@ -99,7 +99,9 @@ fn pairs_of_one_batch_are_never_torn_in_a_copy() {
                 }
             })
         });
-        writers.iter().for_each(|writer| writer.line.expect(0));
+        for writer in &writers {
+            writer.line.expect(0);
+        }
         for round in 0..12 {
             let report = fixture.pool.backup(&dest, true).unwrap();
             assert_eq!(sound(&dest).used, report.bytes);

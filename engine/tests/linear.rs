@@ -209,7 +209,9 @@ fn one_order_of_all_calls_explains_what_several_processes_have_seen() {
                     call_often(&realm, line, process - 1, Random(seed));
                 })
             });
-            peers.iter().for_each(|peer| peer.line.say(1));
+            for peer in &peers {
+                peer.line.say(1);
+            }
             // In every other round one process is killed somewhere.
             let mut after = (round % 2 == 1).then(|| 1 + random.below(CALLS));
             let mut history = Vec::new();

@@ -351,7 +351,9 @@ fn a_snapshot_never_mixes_two_commits() {
                 })
             })
             .collect();
-        writers.iter().for_each(|writer| writer.line.expect(0));
+        for writer in &writers {
+            writer.line.expect(0);
+        }
         let mut versions = std::collections::BTreeSet::new();
         while !writers.iter().all(|writer| writer.line.is_ready()) {
             let at = realm.snapshot(None).unwrap();

@@ -332,7 +332,9 @@ fn who_looks_while_it_moves_finds_it_once() {
                 })
             })
             .collect();
-        readers.iter().for_each(|reader| reader.line.expect(0));
+        for reader in &readers {
+            reader.line.expect(0);
+        }
         let (pool, _) = attach(path, Mode::ReadWrite);
         let namespace = view(&pool);
         let (mut moves, mut at) = (0, Scope::Shared);
