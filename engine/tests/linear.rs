@@ -141,7 +141,6 @@ fn call_often(realm: &Realm, line: &Line, process: u64, mut random: Random) {
         let (name, value) = (random.below(NAMES), 1 + process + PROCESSES * number);
         let call = match random.below(9) {
             0 | 1 => Call::Put { name, value },
-            2 => Call::Find { name },
             3 if oid != 0 => Call::Read { oid },
             4 | 5 if oid != 0 => Call::Replace { oid, generation, value },
             6 => Call::Delete { name },
@@ -149,7 +148,9 @@ fn call_often(realm: &Realm, line: &Line, process: u64, mut random: Random) {
             8 => Call::List,
             _ => Call::Find { name },
         };
-        call_words(&call).into_iter().for_each(|word| line.say(word));
+        for word in call_words(&call) {
+            line.say(word);
+        }
         line.say(now());
         let answer = perform(realm, &call);
         let ended = now();
@@ -161,7 +162,9 @@ fn call_often(realm: &Realm, line: &Line, process: u64, mut random: Random) {
         let words = answer_words(&answer);
         line.say(ended);
         line.say(words.len() as u64);
-        words.into_iter().for_each(|word| line.say(word));
+        for word in words {
+            line.say(word);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ fn member(realm: &Realm, path: &str) -> Member {
     realm.lookup(realm.root(), path).unwrap().unwrap()
 }
 
+#[allow(clippy::unnecessary_wraps)] // as locks take it
 fn wait(time: Duration) -> Result<()> {
     std::thread::sleep(time);
     Ok(())

@@ -119,6 +119,7 @@ fn new_members_have_the_scope_of_their_group() {
     sound_after(fixture, view);
 }
 
+#[allow(clippy::needless_pass_by_value)] // both end here
 fn sound_after(fixture: Fixture, view: Namespace) {
     drop(view);
     fixture.pool.close();

@@ -11,6 +11,9 @@ use engram_engine::{
     DType, Found, Gid, Member, Namespace, NewObject, Payload, Placement, QueryOptions, Scope, Value,
 };
 
+/// What a query asks of a hit: its number, path, scope and id.
+type Test = dyn Fn(&(i64, String, Scope, u64)) -> bool;
+
 /// A member, as the model has it; hidden ones too.
 #[derive(Clone, Debug)]
 struct Node {
@@ -93,7 +96,9 @@ impl Model {
     fn delete(&mut self, id: u64) {
         let below: Vec<u64> =
             self.nodes.iter().filter(|(_, n)| n.parent == id).map(|(id, _)| *id).collect();
-        below.into_iter().for_each(|id| self.delete(id));
+        for id in below {
+            self.delete(id);
+        }
         self.nodes.remove(&id);
     }
 }
@@ -220,7 +225,7 @@ fn agree(view: &Namespace, model: &Model, random: &mut Random) {
     }
     let options = QueryOptions::default();
     let paths = |query: &str| view.query_paths(&parse(query).unwrap(), &options).unwrap();
-    let wanted = |test: &dyn Fn(&(i64, String, Scope, u64)) -> bool| {
+    let wanted = |test: &Test| {
         let mut all: Vec<_> = hits.iter().filter(|hit| test(hit)).collect();
         all.sort_by_key(|hit| -hit.0);
         all.iter().map(|hit| hit.1.clone()).collect::<Vec<_>>()

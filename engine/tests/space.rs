@@ -198,7 +198,7 @@ fn recover(fixture: &Fixture, realm: &Realm, random: &mut Random, there: &mut Th
 fn extent_bytes(nbytes: u64) -> u64 {
     match nbytes {
         0..=1024 => 0,
-        ..0x1_0000 => nbytes.div_ceil(64) * 64,
+        1025..0x1_0000 => nbytes.div_ceil(64) * 64,
         _ => nbytes.div_ceil(4096) * 4096,
     }
 }
@@ -332,7 +332,9 @@ fn who_dies_in_a_full_pool_leaves_nothing_behind() {
             let realm = fixture.realm();
             let (root, names) = (realm.root(), realm.list(realm.root(), None, 99).unwrap());
             assert!(names.iter().all(|(_, member)| matches!(member, Member::Group(_))));
-            names.iter().for_each(|(name, _)| realm.delete(root, name).unwrap());
+            for (name, _) in &names {
+                realm.delete(root, name).unwrap();
+            }
             drop(realm.scratch(4 << 20, None).expect("all of it can be had"));
             sound(&fixture.path);
         }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use common::{Fixture, KEEP, attach, filled, floats, put, sound};
@@ -32,14 +33,15 @@ fn all(namespace: &Namespace) -> Vec<String> {
             match member {
                 Member::Group(inner) => {
                     let info = namespace.group(inner).unwrap();
-                    attrs += &format!("{:?}", (info.gid, info.owner, info.created, info.modified));
-                    attrs += &format!("{:?}", info.origin);
+                    write!(attrs, "{:?}", (info.gid, info.owner, info.created, info.modified))
+                        .unwrap();
+                    write!(attrs, "{:?}", info.origin).unwrap();
                     open.push(inner);
                 }
                 Member::Object(oid) => {
                     let mut info = namespace.object(oid).unwrap();
                     info.scope = Scope::Shared;
-                    attrs += &format!("{info:?} {:?}", digest(&bytes(namespace, oid)));
+                    write!(attrs, "{info:?} {:?}", digest(&bytes(namespace, oid))).unwrap();
                 }
             }
             found.push(format!("{path} {attrs}"));
