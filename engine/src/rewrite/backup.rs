@@ -347,7 +347,9 @@ fn enter_all(found: &[Found]) -> Result<Vec<Inside<'_>>> {
 fn together<'a>(found: &[Found], insides: &'a [Inside<'a>]) -> Result<Vec<Look<'a>>> {
     let changing = found.iter().zip(insides).filter(|(found, _)| !found.core.0.setup.immutable);
     let writers = if found.len() > 1 {
-        changing.map(|(_, inside)| inside.catalog().write(Headroom::Relief)).collect::<Result<_>>()?
+        changing
+            .map(|(_, inside)| inside.catalog().write(Headroom::Relief))
+            .collect::<Result<_>>()?
     } else {
         Vec::new()
     };

@@ -46,11 +46,11 @@ pub(crate) fn leaves_out<'t, 'e: 't>(
 fn any_there(txn: &ReadTxn<'_>, members: &[Going]) -> Result<bool> {
     for going in members {
         let (table, key) = table_of(going.member);
-        match (going.member, txn.get(table, &key)?) {
-            (_, None) => {}
-            (Member::Object(_), Some(_)) => return Ok(true),
-            (Member::Group(_), Some(row)) if Record::parse(row)?.flags.mirror => {}
-            (Member::Group(_), Some(_)) => return Ok(true),
+        let Some(row) = txn.get(table, &key)? else { continue };
+        let stands_in =
+            matches!(going.member, Member::Group(_)) && Record::parse(row)?.flags.mirror;
+        if !stands_in {
+            return Ok(true);
         }
     }
     Ok(false)

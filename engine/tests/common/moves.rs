@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engram_engine::{
-    Member, Mode, Namespace, NewObject, Oid, Payload, Pool, QueryOptions, Scope, Value, query,
+    Kind, Member, Mode, Namespace, NewObject, Oid, Payload, Pool, QueryOptions, Scope, Value, query,
 };
 
-use super::{KEEP, attach, contents, filled, floats, fork};
+use super::{KEEP, Line, Random, attach, contents, filled, floats, fork, put};
 
 /// A member as it is seen: path, identity, digest of its value (0 for groups).
 pub type Seen = (String, u64, u64);
@@ -124,4 +124,79 @@ pub fn steps() -> impl Iterator<Item = &'static str> {
     let moves = ["transfer.", "publish.", "unpublish."];
     let all = engram_engine::faults::ALL.iter().copied();
     all.filter(move |step| moves.iter().any(|of| step.starts_with(of)))
+}
+
+/// How many objects `play` plays with.
+pub const OBJECTS: u64 = 6;
+const WORDS: usize = 5000;
+
+/// Puts them, in what is shared, beside an empty private realm; their ids.
+pub fn toys(pool: &Pool) -> Vec<Oid> {
+    let namespace = names(pool);
+    let shared = namespace.realm_of(Scope::Shared, false).expect("a realm").expect("there");
+    namespace.realm_of(Scope::Private, true).expect("a realm");
+    (0..OBJECTS).map(|at| put(&shared, &name(at), &filled(at, 1, WORDS))).collect()
+}
+
+fn name(at: u64) -> String {
+    format!("g{}/o{at}", at % 2)
+}
+
+/// Moves objects about, and renames them, until told to end or killed.
+pub fn play(path: &Path, line: &Line, mut random: Random) {
+    let pool = Pool::open(path, Mode::ReadWrite, true).expect("it does");
+    let namespace = names(&pool);
+    let root = namespace.root();
+    line.say(0);
+    while !line.is_ready() {
+        let path = match random.below(4) {
+            0 => format!("g{}", random.below(2)),
+            _ => name(random.below(OBJECTS)),
+        };
+        let to = Scope::ALL[random.below(3) as usize];
+        let from: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| *scope != to).collect();
+        let from = if to == Scope::Published { from } else { vec![from[random.below(2) as usize]] };
+        let done = match random.below(5) {
+            0 => {
+                let (there, away) = (name(random.below(OBJECTS)), "away");
+                namespace
+                    .rename(root, &there, root, away)
+                    .and_then(|()| namespace.rename(root, away, root, &there))
+            }
+            _ => namespace.transfer(root, &path, &from, to).map(drop),
+        };
+        // Others move and rename the same objects.
+        if let Err(error) = done {
+            let others = [Kind::Busy, Kind::NotFound, Kind::Argument, Kind::ReadOnly, Kind::Exists];
+            assert!(others.contains(&error.kind()), "{error}");
+        }
+    }
+}
+
+/// Every object is in one realm, with its value; whatever it is called just then.
+pub fn whole(namespace: &Namespace, oids: &[Oid]) -> BTreeMap<Oid, Scope> {
+    let homes = homes(namespace);
+    assert_eq!(homes.keys().copied().collect::<Vec<_>>(), oids);
+    assert_eq!(seen_once(namespace, oids), homes);
+    homes
+}
+
+/// Every object is seen once, by each way of looking, with its value. One that is just arriving may
+/// be in two realms, as one object.
+pub fn seen_once(namespace: &Namespace, oids: &[Oid]) -> BTreeMap<Oid, Scope> {
+    let seen = all(namespace).into_iter().filter(|(.., digest)| *digest != 0);
+    let mut seen: Vec<(Oid, String)> = seen.map(|(path, oid, _)| (oid, path)).collect();
+    seen.sort();
+    assert_eq!(seen.iter().map(|(oid, _)| *oid).collect::<Vec<_>>(), oids, "{seen:?}");
+    let every = query::parse("order by @path").expect("a query");
+    let mut found = namespace.query(&every, &QueryOptions::default()).expect("an answer").oids;
+    found.sort_unstable();
+    assert_eq!(found, oids);
+    let scope = |(at, (oid, path)): (usize, &(Oid, String))| {
+        assert!(value_of(namespace, *oid) == filled(at as u64, 1, WORDS), "{path}");
+        let member = namespace.lookup(namespace.root(), path).expect("a look-up");
+        assert_eq!(member, Some(Member::Object(*oid)), "{path}");
+        (*oid, namespace.scope_of(Member::Object(*oid)).expect("a scope"))
+    };
+    seen.iter().enumerate().map(scope).collect()
 }
