@@ -24,10 +24,11 @@ impl Namespace {
         if self.is_snapshot() {
             fail!(Argument, "this is of a snapshot already: take another from the pool itself");
         }
-        let held = match self.seen()? {
-            Seen::One(realm) => vec![realm.snapshot(max_growth)?],
-            Seen::Many(realms) => snapshot_together(&realms, max_growth)?,
-        };
+        // Again, if a version was published meanwhile: what went there would be missed.
+        let held = self.fresh(|| match self.seen()? {
+            Seen::One(realm) => Ok(vec![realm.snapshot(max_growth)?]),
+            Seen::Many(realms) => snapshot_together(&realms, max_growth),
+        })?;
         Ok(self.of_snapshots(&held))
     }
 

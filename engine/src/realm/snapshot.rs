@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use crate::batch;
 use crate::catalog::{Catalog, ReadTxn, forks};
 use crate::error::{Error, Kind, Result};
+use crate::extent::Span;
 use crate::fail;
 use crate::lease::Peers;
 use crate::process::spawn_quietly;
@@ -44,6 +45,7 @@ use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside, State, lock};
+use crate::rows::Snapshot;
 use crate::session::Session;
 
 /// The bound of a snapshot without one of its own, in bytes: this, or so many times the catalog.
@@ -166,6 +168,9 @@ impl Drop for At {
         if self.forks == forks() {
             self.core.end_snapshot(&self.held, Ending::Closed);
         }
+        if self.core.setup.immutable {
+            self.core.remove_user();
+        }
     }
 }
 
@@ -183,6 +188,11 @@ impl Realm {
         }
         let inside = core.enter()?;
         let catalog = inside.catalog();
+        if core.setup.immutable {
+            // Who publishes may withdraw what this version shows: what is mapped stays.
+            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+            core.reach(&inside, spans.last().map_or(0, |last| last.range.end()))?;
+        }
         let (page_bytes, last) = (catalog.page_bytes(), catalog.last_page()?);
         let bound = max_growth.unwrap_or(GROWTH_MIN.max(GROWTH_PER_SIZE * last * page_bytes));
         let pages_max = bound.div_ceil(page_bytes).max(1);
@@ -207,6 +217,10 @@ impl Realm {
             ended: OnceLock::new(),
         });
         keeping.held.push(Arc::clone(&held));
+        if core.setup.immutable {
+            // The namespace lets go of old versions; this one is needed still.
+            core.add_user();
+        }
         let at = At {
             core: Arc::clone(core),
             held,
