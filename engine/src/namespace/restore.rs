@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::births::{BIRTHS, name_of};
 use super::make::{NewNamespace, NewRealm, build_realm, create};
-use super::setup::{namespace_file, realm_file, setup_at};
+use super::setup::{namespace_file, realm_file, setup, setup_at};
 use super::text::write_toml;
 use super::{
     DEFAULT, NAMESPACE_FILE, PRIVATE, REALM_FILE, SHARED, modes, on_device, place, within,
@@ -20,6 +20,7 @@ use crate::extent::HUGE;
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
+use crate::published;
 use crate::realm::Setup;
 use crate::scope::Scope;
 
@@ -31,7 +32,8 @@ pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &st
     let meta = fs::metadata(place(source, name))
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
     let group = (there.mode & 0o070 != 0).then_some(meta.gid());
-    let new = |group| NewNamespace { name, mode: there.mode, group, size: there.size };
+    let (mode, root, size) = (there.mode, Some(there.root), there.size);
+    let new = |group| NewNamespace { name, mode, group, root, size };
     match create(pool, file, &new(group)) {
         // This user is not in that group.
         Err(error) if error.kind() == Kind::Access && group.is_some() => {
@@ -39,12 +41,22 @@ pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &st
         }
         made => made?,
     }
-    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)
+    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)?;
+    // Also of realms that are not copied: what was born there may have been shared since.
+    let births = place(source, name).join(BIRTHS);
+    let entries = fs::read_dir(&births)
+        .map_err(|e| Error::os(format!("listing {}", births.display()), &e))?;
+    let to = place(pool, name).join(BIRTHS);
+    entries.flatten().try_for_each(|birth| reserve(&to.join(birth.file_name())))
+}
+
+fn reserve(birth: &Path) -> Result<()> {
+    fs::write(birth, []).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))
 }
 
 /// Makes an empty default namespace, which every pool has.
 pub(crate) fn create_default(pool: &Path, file: &PoolFile) -> Result<()> {
-    let new = NewNamespace { name: DEFAULT, mode: 0o700, group: None, size: file.size };
+    let new = NewNamespace { name: DEFAULT, mode: 0o700, group: None, root: None, size: file.size };
     create(pool, file, &new)
 }
 
@@ -55,6 +67,11 @@ pub(crate) fn realm_like(
     (name, scope, user): (&str, Scope, u32),
 ) -> Result<Setup> {
     let namespace = place(pool, name);
+    if scope == Scope::Published {
+        let shared = setup(pool, file, mount.clone(), name)?;
+        super::scopes::open(&namespace)?.raise();
+        return published::begin_like(&shared, source.root);
+    }
     let dir = namespace.join(within(scope, user));
     let modes = match scope {
         Scope::Private => (0o700, 0o600),
@@ -80,16 +97,15 @@ pub(crate) fn realm_like(
     }
     let toml = realm_file(&source.dir)?;
     write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
-    let birth = namespace.join(BIRTHS).join(name_of(toml.birth));
-    fs::write(&birth, []).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))?;
-    let setup = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
-    for made in ["data.mdb", "lock.mdb", "growth"] {
-        let path = setup.catalog().join(made);
+    reserve(&namespace.join(BIRTHS).join(name_of(toml.birth)))?;
+    let made = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
+    for file in ["data.mdb", "lock.mdb", "growth"] {
+        let path = made.catalog().join(file);
         fs::remove_file(&path)
             .map_err(|e| Error::os(format!("removing {}", path.display()), &e))?;
     }
-    Catalog::create(&setup.catalog(), &setup.catalog_options())?;
-    Ok(setup)
+    Catalog::create(&made.catalog(), &made.catalog_options())?;
+    Ok(made)
 }
 
 /// Gives a namespace of the copy, if root has made it, to whom it belongs in the pool `source`.

@@ -187,12 +187,13 @@ impl Realm {
             fail!(Busy, "a snapshot shows what is committed: take it outside of the batch");
         }
         let inside = core.enter()?;
-        let catalog = inside.catalog();
         if core.setup.immutable {
-            // Who publishes may withdraw what this version shows: what is mapped stays.
-            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
-            core.reach(&inside, spans.last().map_or(0, |last| last.range.end()))?;
+            // Mapped, values stay when a newer version takes the names of their files away.
+            let txn = inside.read()?;
+            let end = Span::all(&mut Snapshot(&txn))?.last().map_or(0, |last| last.range.end());
+            core.reach_in(&inside, end, &txn)?;
         }
+        let catalog = inside.catalog();
         let (page_bytes, last) = (catalog.page_bytes(), catalog.last_page()?);
         let bound = max_growth.unwrap_or(GROWTH_MIN.max(GROWTH_PER_SIZE * last * page_bytes));
         let pages_max = bound.div_ceil(page_bytes).max(1);
@@ -218,7 +219,7 @@ impl Realm {
         });
         keeping.held.push(Arc::clone(&held));
         if core.setup.immutable {
-            // The namespace lets go of old versions; this one is needed still.
+            // Its session lets go of a version that is outdated. (It has no lease to hold on to.)
             core.add_user();
         }
         let at = At {
