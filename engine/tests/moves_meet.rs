@@ -1,5 +1,5 @@
 //! Who changes what a dead mover has left half moved ends the move first, and goes on: as who reads
-//! it does. And who is met by a mover that lives is refused, in whatever realm the member is by now.
+//! it does. Who meets a mover that lives is refused, in whatever realm the member is by now.
 #![cfg(feature = "faults")]
 
 mod common;
