@@ -59,7 +59,7 @@ const FILE_MODE: u32 = 0o444;
 /// which is beyond the 24 bits of births: compact catalogs all count their commits from one.
 const NO_BIRTH: u64 = 1 << 40;
 /// How often the newest version is looked for again, if it goes while it is opened.
-const TRIES_MAX: u32 = 100;
+pub(crate) const TRIES_MAX: u32 = 100;
 
 /// `realm.toml` of a version.
 #[derive(Serialize, Deserialize)]
