@@ -23,7 +23,7 @@ use crate::lease;
 use crate::media::word::Word;
 use crate::pool::Pool;
 use crate::process::between_forks;
-use crate::published::TRIES_MAX;
+use crate::published::with_newest;
 use crate::realm::{Mode, Realm, lock};
 use crate::scope::Scope;
 
@@ -396,22 +396,10 @@ impl Pool {
             // user wants to make the realm, and keeps nobody from the others.
             return Ok(None);
         }
-        let mut tries = 0;
-        loop {
-            let Some(setup) = realm_setup(path, file, mount.clone(), name, scope)? else {
-                return Ok(None);
-            };
-            match self.open_realm(setup) {
-                // A newer version has come, and this one has gone before it was open.
-                Err(error)
-                    if scope == Scope::Published
-                        && error.kind() == Kind::NotFound
-                        && tries < TRIES_MAX =>
-                {
-                    tries += 1;
-                }
-                opened => return opened.map(Some),
-            }
+        let find = || realm_setup(path, file, mount.clone(), name, scope);
+        if scope == Scope::Published {
+            return with_newest(find, |setup| self.open_realm(setup));
         }
+        find()?.map(|setup| self.open_realm(setup)).transpose()
     }
 }

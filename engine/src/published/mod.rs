@@ -59,7 +59,7 @@ const FILE_MODE: u32 = 0o444;
 /// which is beyond the 24 bits of births: compact catalogs all count their commits from one.
 const NO_BIRTH: u64 = 1 << 40;
 /// How often the newest version is looked for again, if it goes while it is opened.
-pub(crate) const TRIES_MAX: u32 = 100;
+const TRIES_MAX: u32 = 100;
 
 /// `realm.toml` of a version.
 #[derive(Serialize, Deserialize)]
@@ -144,6 +144,25 @@ pub(crate) fn setup(
         }));
     }
     fail!(Busy, "the newest published version in {} goes again and again", published.display())
+}
+
+/// Does something with the newest version; where that fails because it has gone meanwhile (who
+/// publishes a newer one removes the others), with the one that is the newest then. `None` where
+/// there is none.
+pub(crate) fn with_newest<T>(
+    mut find: impl FnMut() -> Result<Option<Setup>>,
+    mut work: impl FnMut(Setup) -> Result<T>,
+) -> Result<Option<T>> {
+    let mut tries = 0;
+    loop {
+        let Some(setup) = find()? else { return Ok(None) };
+        let dir = setup.dir.clone();
+        let done = work(setup);
+        tries += 1;
+        if done.is_ok() || dir.is_dir() || tries == TRIES_MAX {
+            return done.map(Some);
+        }
+    }
 }
 
 /// Sees to it that a version's name is on the medium: whoever gave it may have died before.
