@@ -2,36 +2,12 @@
 
 mod common;
 
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use common::{Line, alone, check, filled, fork, is_root, put};
+use common::{ALICE, BOB, Line, alone, become_user, check, filled, folder_of, fork, is_root, put};
 use engram_engine::{CreateOptions, Kind, Member, Mode, Payload, Pool, Scope};
 
-const ALICE: u32 = 40_001;
-const BOB: u32 = 40_002;
 const MIB: usize = 1 << 20;
-
-/// Becomes a user, with this group beside its own.
-fn become_user(uid: u32, group: u32) {
-    // SAFETY: this process, which has one thread, gives its rights away.
-    unsafe {
-        assert_eq!(libc::setgroups(1, &raw const group), 0);
-        assert_eq!(libc::setgid(uid), 0);
-        assert_eq!(libc::setuid(uid), 0);
-        libc::umask(0o077);
-        // Becoming another clears it.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-    }
-}
-
-/// A folder that is a user's own.
-fn folder_of(uid: u32) -> tempfile::TempDir {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    chown(dir.path(), Some(uid), Some(uid)).unwrap();
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    dir
-}
 
 /// Reads the object of this name as somebody who may not open the shared realm.
 fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {

@@ -4,10 +4,10 @@
 //! The pool is one that is being made: nobody else looks at it yet.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-use super::births::{BIRTHS, name_of};
+use super::births::{BIRTHS, name_of, reserve};
 use super::make::{NewNamespace, NewRealm, build_realm, create};
 use super::setup::{namespace_file, realm_file, setup_at};
 use super::text::write_toml;
@@ -17,6 +17,7 @@ use super::{
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
 use crate::extent::HUGE;
+use crate::folder::own;
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
@@ -81,7 +82,11 @@ pub(crate) fn realm_like(
     let toml = realm_file(&source.dir)?;
     write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
     let birth = namespace.join(BIRTHS).join(name_of(toml.birth));
-    fs::write(&birth, []).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))?;
+    match reserve(&birth) {
+        // The shared realm's, which its namespace was made with; or somebody else's, who keeps it.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        made => drop(made.map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))?),
+    }
     let setup = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
     for made in ["data.mdb", "lock.mdb", "growth"] {
         let path = setup.catalog().join(made);
@@ -123,14 +128,16 @@ fn pool_device(file: &PoolFile) -> std::path::PathBuf {
 }
 
 /// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
-/// (`*`: under any).
+/// (`*`: under any). What is in it goes first: the new owner could put other things in its place.
+/// What root has not made here is left as it is.
 fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
     let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
-    let meta = fs::symlink_metadata(at).map_err(refused)?;
-    lchown(at, Some(to.0), Some(to.1)).map_err(refused)?;
+    if fs::symlink_metadata(at).map_err(refused)?.uid() != ROOT {
+        return Ok(());
+    }
+    let made = own(at)?;
+    let meta = made.metadata().map_err(refused)?;
     if meta.is_dir() {
-        // Giving takes the bits away that say whose group new files have.
-        fs::set_permissions(at, meta.permissions()).map_err(refused)?;
         for entry in fs::read_dir(at).map_err(refused)? {
             let entry = entry.map_err(refused)?;
             let name = entry.file_name();
@@ -139,5 +146,7 @@ fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    fchown(&made, Some(to.0), Some(to.1)).map_err(refused)?;
+    // Giving takes the bits away that say whose group new files have.
+    if meta.is_dir() { made.set_permissions(meta.permissions()).map_err(refused) } else { Ok(()) }
 }

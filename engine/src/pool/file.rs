@@ -79,9 +79,8 @@ impl PoolFile {
             Err(error) => return Err(error),
         }
         let pool = Self::load(path, POOL_FILE)?;
-        let sound = pool.uuid.len() == 32 && pool.uuid.bytes().all(|b| b.is_ascii_hexdigit());
-        if !sound || !matches!(pool.durability.as_str(), "process" | "system") {
-            fail!(Format, "{} is damaged: uuid or durability cannot be", file.display());
+        if !matches!(pool.durability.as_str(), "process" | "system") {
+            fail!(Format, "{} is damaged: its durability cannot be", file.display());
         }
         if !pool.incompatible.is_empty() {
             fail!(
@@ -95,9 +94,19 @@ impl PoolFile {
     }
 
     /// Reads the description under this name. The first device is the pool's own folder, wherever
-    /// that has been moved or copied to.
+    /// that has been moved or copied to; the others are called by their real paths.
     pub(super) fn load(path: &Path, name: &str) -> Result<Self> {
         let mut file: PoolFile = read_toml(&path.join(name))?;
+        // It names a folder on each device, which is removed with the pool: so it is no path.
+        if file.uuid.len() != 32 || !file.uuid.bytes().all(|b| b.is_ascii_hexdigit()) {
+            let shown = path.join(name);
+            fail!(Format, "{} is damaged: its uuid cannot be {:?}", shown.display(), file.uuid);
+        }
+        for device in file.devices.iter_mut().skip(1) {
+            if let Ok(real) = fs::canonicalize(&*device) {
+                *device = real;
+            }
+        }
         match file.devices.first_mut() {
             Some(own) => path.clone_into(own),
             None => fail!(Format, "{} is damaged: it lists no device", path.join(name).display()),
