@@ -103,8 +103,12 @@ def repeated(name: str, ask: Callable[[], int]) -> Contestant:
 
 
 def growth(setting: Setting) -> Iterator[Line]:
-    """Ask for up to ten objects among very many and among few; then what memory a query takes."""
-    answers = {}
+    """Ask for up to ten objects among very many and among few; then what memory a query takes.
+
+    Both right after loading, while what the load has left to unite and split still waits, and when
+    that is done, which a thread of any process that has the pool open does by itself.
+    """
+    loaded, tended = {}, {}
     for count in (setting.scaled(MANY), FEW):
         made = generate(max(count // 2167, 1), SIXTEEN)
         there = stage(setting, made, f"growth-{count}")
@@ -112,17 +116,26 @@ def growth(setting: Setting) -> Iterator[Line]:
         there.questions = [
             q for q in questions.more(made) if q.name.startswith(("point", "range, d_utc"))
         ]
-        answers[count] = there.ask(setting.rounds, "engram")
+        loaded[count] = there.ask(setting.rounds, "engram")
+        with engram.open(there.pool) as pool:
+            taken_s = timed(pool.drain_index)
+        tended[count] = there.ask(setting.rounds, "engram")
         if count != FEW:
+            title = f"maintenance that {len(made):,} objects leave to be done, one thread"
+            yield Line(title, "ms", [], {"engram": [taken_s]})
             yield from scans(setting, there)
         there.clear()
+    yield from beside(tended, "", Bound("engram, many", "engram, few", "time", SELECTIVE_LIMIT))
+    yield from beside(loaded, ", right after loading", Bound("engram, many", "engram, few", "show"))
+
+
+def beside(answers: dict[int, dict[str, Any]], when: str, bound: Bound) -> Iterator[Line]:
+    """Put the answers among many objects beside those among few."""
     many, few = answers
     for name, samples in answers[many].items():
-        line = Line(f"{name}: {many:,} objects against {few:,}", "us", [])
-        line.samples.update(
-            {"engram, many": samples["engram"], "engram, few": answers[few][name]["engram"]}
-        )
-        line.bounds.append(Bound("engram, many", "engram, few", "time", SELECTIVE_LIMIT))
+        line = Line(f"{name}: {many:,} objects against {few:,}{when}", "us", [bound])
+        line.samples["engram, many"] = samples["engram"]
+        line.samples["engram, few"] = answers[few][name]["engram"]
         yield line
 
 

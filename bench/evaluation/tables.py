@@ -22,7 +22,7 @@ TOPICS = {
     "Queries": r".* of [\d,]+ objects, Rust",
     "Through Python": r".*, Python$(?<!end to end, Python)",
     "End to end": r".* end to end",
-    "One million objects": r".* against [\d,]+$|scan of|memory of a query",
+    "One million objects": r".* against [\d,]+|scan of|memory of a query",
     "Bytes of the index": r"bytes of the index|index beside storage",
     "Time to index": r"index an object|store an object",
     "Fixed against dynamic": r".*fixed against dynamic",

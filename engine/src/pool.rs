@@ -154,8 +154,13 @@ impl Pool {
             read_only: Vec::new(),
         };
         file.begin(path)?;
-        let default =
-            NewNamespace { name: namespace::DEFAULT, mode: 0o700, group: None, size: options.size };
+        let default = NewNamespace {
+            name: namespace::DEFAULT,
+            mode: 0o700,
+            group: None,
+            root: None,
+            size: options.size,
+        };
         namespace::create(path, &file, &default)?;
         for node in file.nodes() {
             devdax::claim(node, &file.label(), options.force)?;
@@ -351,7 +356,8 @@ impl Pool {
         check_size(size)?;
         let _turn = Turn::take(&self.path)?;
         let file = PoolFile::read(&self.path)?;
-        namespace::create(&self.path, &file, &NewNamespace { name, mode, group, size })?;
+        let new = NewNamespace { name, mode, group, root: None, size };
+        namespace::create(&self.path, &file, &new)?;
         self.realm(name)
             .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, |_| Ok(()))))
     }

@@ -197,6 +197,50 @@ fn private_realms_are_in_the_copy() {
     assert_eq!(mine.root(), fixture.realm().root());
 }
 
+#[test]
+fn what_is_published_is_in_the_copy() {
+    let fixture = Fixture::new(64 << 20);
+    let shared = fixture.realm();
+    for at in 0..6 {
+        put(&shared, &format!("g/{at}"), &filled(at, 1, 20_000));
+        put(&shared, &format!("small/{at}"), &filled(at, 2, 10));
+    }
+    let all = fixture.pool.namespace("default").unwrap();
+    for path in ["g/1", "g/3", "g/5", "small"] {
+        all.transfer(all.root(), path, &[Scope::Shared], Scope::Published).unwrap();
+    }
+    all.transfer(all.root(), "g/3", &[Scope::Published], Scope::Shared).unwrap();
+    let oid = |pool: &Pool, path: &str| {
+        let all = pool.namespace("default").unwrap();
+        let member = all.lookup(all.root(), path).unwrap().unwrap();
+        (member, all.scope_of(member).unwrap())
+    };
+    let dest = fixture.dir.path().join("copy");
+    let report = fixture.pool.backup(&dest, true).unwrap();
+    assert_eq!((report.realms, report.objects, report.skipped.len()), (2, 12, 0));
+    // Spans that several versions have are copied once: what is published takes its own bytes.
+    assert_eq!(report.bytes, sound(&fixture.path).used);
+    assert_eq!(sound(&dest).used, report.bytes);
+    let pool = Pool::open(&dest, Mode::ReadWrite, true).unwrap();
+    let copy = pool.namespace("default").unwrap();
+    for at in 0..6 {
+        for (path, version, words) in [("g", 1, 20_000), ("small", 2, 10)] {
+            let path = format!("{path}/{at}");
+            let (member, scope) = oid(&pool, &path);
+            assert_eq!((member, scope), oid(&fixture.pool, &path), "{path}");
+            let found = common::moves::value_of(&copy, member.id());
+            assert!(found == filled(at, version, words), "{path}");
+        }
+    }
+    assert_eq!(oid(&pool, "g/1").1, Scope::Published);
+    assert_eq!(oid(&pool, "g/3").1, Scope::Shared);
+    // The copy goes on publishing.
+    copy.transfer(copy.root(), "g/0", &[Scope::Shared], Scope::Published).unwrap();
+    copy.transfer(copy.root(), "g/1", &[Scope::Published], Scope::Shared).unwrap();
+    assert_eq!(oid(&pool, "g/1").1, Scope::Shared);
+    sound(&dest);
+}
+
 /// Killed at every step: until the last there is no pool there, and nobody takes it for one.
 #[test]
 fn a_backup_that_is_killed_is_no_pool() {

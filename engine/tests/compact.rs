@@ -109,6 +109,7 @@ fn an_open_pool_is_not_compacted() {
         let refused = Pool::compact(&fixture.path).unwrap_err();
         assert_eq!(refused.kind(), Kind::Busy);
         assert!(refused.message().contains(&std::process::id().to_string()), "{refused}");
+        assert!(refused.message().contains("this process itself"), "{refused}");
         let kept = view(&fixture.realm(), "x");
         fixture.pool.close();
         assert_eq!(Pool::compact(&fixture.path).unwrap_err().kind(), Kind::Busy, "a view is there");

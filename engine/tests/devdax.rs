@@ -9,8 +9,9 @@ mod common;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use common::moves::{homes, names, value_of};
 use common::{KEEP, alone, attach, check, filled, floats, fork, put, sound, view};
-use engram_engine::{CreateOptions, Kind, Mode, NewObject, Placement, Pool, Realm};
+use engram_engine::{CreateOptions, Kind, Mode, NewObject, Placement, Pool, Realm, Scope};
 
 const WORDS: usize = 300_000;
 const MIB: u64 = 1 << 20;
@@ -289,4 +290,70 @@ fn a_full_node_is_an_error_and_another_device_helps() {
         pool.close();
         sound(&place.pool("pool"));
     });
+}
+
+/// What lies on a node is published, shared again, copied and restored, and the pool compacted.
+#[test]
+fn what_lies_on_a_node_is_published_copied_and_restored() {
+    let test = "what_lies_on_a_node_is_published_copied_and_restored";
+    alone(test, || {
+        let place = place();
+        let path = place.pool("pool");
+        let pool = place.create("pool");
+        let realm = pool.realm("default").unwrap();
+        for (name, seed) in [("a", 1), ("b", 2), ("c", 3)] {
+            put_on_node(&realm, name, seed);
+        }
+        drop(realm);
+        let namespace = names(&pool);
+        let root = namespace.root();
+        let all = |namespace: &engram_engine::Namespace| {
+            [("a", 1), ("b", 2), ("c", 3)].map(|(name, seed)| {
+                let member = namespace.lookup(root, name).unwrap().unwrap();
+                assert!(value_of(namespace, member.id()) == filled(seed, seed, WORDS), "{name}");
+                namespace.scope_of(member).unwrap()
+            })
+        };
+        let free = pool.devices().unwrap()[1].free;
+        namespace.transfer(root, "a", &[Scope::Shared], Scope::Published).unwrap();
+        namespace.transfer(root, "b", &[Scope::Shared], Scope::Private).unwrap();
+        let scopes = [Scope::Published, Scope::Private, Scope::Shared];
+        assert_eq!(all(&namespace), scopes);
+        // A node has one mode and one owner: what is of another scope lies in a folder.
+        let spans = path.join(pool.uuid()).join("default");
+        for folder in ["published".to_owned(), format!("private/{}", user())] {
+            assert_eq!(std::fs::read_dir(spans.join(folder)).unwrap().count(), 1);
+        }
+        let copy = place.pool("copy");
+        let report = pool.backup(&copy, true).unwrap();
+        assert_eq!((report.realms, report.objects, report.skipped.len()), (3, 3, 0));
+        assert_eq!(sound(&copy).used, report.bytes);
+        let (restored, _) = attach(&copy, Mode::ReadWrite);
+        assert_eq!(restored.devices().unwrap().len(), 1);
+        let there = names(&restored);
+        assert_eq!((all(&there), homes(&there)), (scopes, homes(&namespace)));
+        there.transfer(root, "a", &[Scope::Published], Scope::Shared).unwrap();
+        there.transfer(root, "c", &[Scope::Shared], Scope::Published).unwrap();
+        assert_eq!(all(&there), [Scope::Shared, Scope::Private, Scope::Published]);
+        drop(there);
+        restored.close();
+        sound(&copy);
+        Pool::destroy(&copy).unwrap();
+        // Back onto the node, and compacted, with all of it there.
+        namespace.transfer(root, "a", &[Scope::Published], Scope::Shared).unwrap();
+        assert!(pool.devices().unwrap()[1].free <= free);
+        drop(namespace);
+        pool.close();
+        Pool::compact(&path).unwrap();
+        sound(&path);
+        let (pool, _) = attach(&path, Mode::ReadWrite);
+        assert_eq!(all(&names(&pool)), [Scope::Shared, Scope::Private, Scope::Shared]);
+        pool.close();
+        Pool::destroy(&path).unwrap();
+    });
+}
+
+fn user() -> u32 {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() }
 }

@@ -5,17 +5,29 @@ mod common;
 
 use common::{Fixture, KEEP, alone, fill_up, floats, small_tmpfs, sound};
 use engram_engine::query::parse;
-use engram_engine::{DType, IndexSettings, Kind, NewObject, QueryOptions, Realm, Value};
+use engram_engine::{
+    DType, IndexMode, IndexSettings, Kind, NewObject, Placement, QueryOptions, Realm, Value,
+};
 
 fn put(realm: &Realm, name: &str, at: i64) -> engram_engine::Result<()> {
+    put_as(realm, name, at, (1, None))
+}
+
+fn put_as(
+    realm: &Realm,
+    name: &str,
+    at: i64,
+    (words, index): (usize, Option<IndexMode>),
+) -> engram_engine::Result<()> {
     let value = |data: i64| Value {
         dtype: DType::scalar(b'i', b'<', 8),
         shape: Vec::new(),
         data: data.to_le_bytes().to_vec(),
     };
     let attrs = vec![("few".into(), value(at % 7)), ("unique".into(), value(at * 7919))];
-    let new = NewObject { attrs, ..floats(&[1]) };
-    realm.put(realm.root(), name, &new, &[7; 8], KEEP).map(drop)
+    let new = NewObject { attrs, ..floats(&[words as u64]) };
+    let data = vec![7; 8 * words];
+    realm.put(realm.root(), name, &new, &data, Placement { index, ..KEEP }).map(drop)
 }
 
 fn count(realm: &Realm, text: &str) -> u64 {
@@ -85,5 +97,77 @@ fn sealed_objects_can_be_deleted_from_a_full_pool() {
         assert!(stats.dead * 2 <= stats.sealed, "{stats:?}");
         put(&realm, "again", 1).unwrap();
         sound(&fixture.path);
+    });
+}
+
+/// Whatever room a full mount has left: sealing, splitting and draining are done or refused, never
+/// half done, and are done once there is room.
+#[test]
+fn the_index_is_sealed_split_and_drained_as_far_as_there_is_room() {
+    let test = "the_index_is_sealed_split_and_drained_as_far_as_there_is_room";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 32 << 20) else { return };
+        let (mut refused, mut done) = (0, 0);
+        for left in [0, 64 << 10, 512 << 10, 2 << 20] {
+            let inner = tempfile::tempdir_in(dir.path()).unwrap();
+            let fixture = Fixture::within(inner, 1 << 30);
+            let realm = fixture.realm();
+            let settings = IndexSettings {
+                segment_rows: Some(64),
+                tail_rows: Some(100_000),
+                ..IndexSettings::default()
+            };
+            realm.set_index_settings(realm.root(), &settings).unwrap();
+            for at in 0..1500 {
+                let mode = if at % 2 == 0 { IndexMode::Async } else { IndexMode::Sync };
+                put_as(&realm, &format!("o{at}"), at, (1, Some(mode))).unwrap();
+            }
+            let filler = fill_up(dir.path());
+            let full = std::fs::metadata(&filler).unwrap().len();
+            let file = std::fs::File::options().write(true).open(&filler).unwrap();
+            file.set_len(full.saturating_sub(left)).unwrap();
+            drop(file);
+            let mut objects = 1500;
+            while objects < 30_000 {
+                let large = (120, Some(IndexMode::Async));
+                match put_as(&realm, &format!("o{objects}"), objects, large) {
+                    Ok(()) => objects += 1,
+                    Err(error) => {
+                        assert_eq!(error.kind(), Kind::PoolFull, "{error}");
+                        break;
+                    }
+                }
+            }
+            // Now the tail is long by a hundred times, and the queue full: all work is due.
+            let settings = IndexSettings { tail_rows: Some(16), ..settings };
+            let works: [&dyn Fn() -> engram_engine::Result<u64>; 4] = [
+                &|| realm.set_index_settings(realm.root(), &settings).map(|()| 0),
+                &|| realm.drain_queue(9),
+                &|| realm.drain_queue(u64::MAX),
+                &|| realm.tend(),
+            ];
+            for work in works {
+                match work() {
+                    Ok(_) => done += 1,
+                    Err(error) => {
+                        assert_eq!(error.kind(), Kind::PoolFull, "{error}");
+                        refused += 1;
+                    }
+                }
+                assert_eq!(count(&realm, "unique >= 0"), objects as u64);
+                assert_eq!(count(&realm, "few = 3"), (objects as u64 + 3) / 7);
+            }
+            sound(&fixture.path);
+            std::fs::remove_file(filler).unwrap();
+            realm.set_index_settings(realm.root(), &settings).unwrap();
+            realm.drain_queue(u64::MAX).unwrap();
+            realm.tend().unwrap();
+            let stats = realm.index_stats().unwrap();
+            assert_eq!((stats.queued, stats.tail + stats.sealed), (0, objects as u64), "{stats:?}");
+            assert_eq!(count(&realm, "few = 3"), (objects as u64 + 3) / 7);
+            sound(&fixture.path);
+        }
+        println!("{refused} refused, {done} done");
+        assert!(refused > 0 && done > 0);
     });
 }

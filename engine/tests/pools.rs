@@ -126,6 +126,45 @@ fn a_half_created_pool_is_refused_and_cleared_away() {
     Pool::destroy(dir.path()).unwrap();
 }
 
+/// What an older engine has left can be taken away; a newer one may have kept things elsewhere.
+#[test]
+fn a_pool_of_an_earlier_format_can_be_removed() {
+    let fixture = closed();
+    edit(fixture.path.join("pool.toml"), "format = 3", "format = 2");
+    edit(fixture.path.join("ns/default/shared/realm.toml"), "format = 3", "format = 2");
+    let (kind, message) = refusal(&fixture.path);
+    assert!(kind == Kind::Format && message.contains("engram destroy"), "{message}");
+    Pool::destroy(&fixture.path).unwrap();
+    assert!(!fixture.path.exists());
+    let fixture = closed();
+    edit(fixture.path.join("pool.toml"), "format = 3", "format = 4");
+    assert_eq!(Pool::destroy(&fixture.path).unwrap_err().kind(), Kind::Format);
+}
+
+/// A description that somebody has planted leads `destroy` to no folder outside the pool.
+#[test]
+fn nothing_outside_a_pool_is_removed_with_it() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, victim) = (dir.path().join("pool"), dir.path().join("victim"));
+    for marker in ["creating.toml", "destroying.toml", "pool.toml"] {
+        for uuid in ["../victim".to_owned(), victim.display().to_string(), String::new()] {
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::create_dir_all(&victim).unwrap();
+            let text = format!(
+                "format = 3\nuuid = \"{uuid}\"\ndurability = \"process\"\nsize = 1048576\n\
+                 devices = [\".\"]\n"
+            );
+            std::fs::write(path.join(marker), text).unwrap();
+            assert_eq!(Pool::destroy(&path).unwrap_err().kind(), Kind::Format, "{marker}");
+            assert!(victim.is_dir() && path.join(marker).exists(), "{marker} {uuid:?}");
+            let options = CreateOptions { size: 1 << 20, ..CreateOptions::default() };
+            Pool::create(&path, &options).err().expect("a refusal");
+            assert!(victim.is_dir(), "{marker} {uuid:?}");
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+    }
+}
+
 #[test]
 fn another_version_is_refused_by_name() {
     type Edit = (&'static str, &'static str, &'static str, Kind, &'static str);

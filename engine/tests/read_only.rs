@@ -2,8 +2,9 @@
 
 mod common;
 
+use common::moves::{names, value_of};
 use common::{Fixture, KEEP, OVER, alone, attach, filled, floats, fork, lookup, put, read, sound};
-use engram_engine::{Kind, Member, Mode, Placement, Realm, Result, Value};
+use engram_engine::{Kind, Member, Mode, Placement, Realm, Result, Scope, Value};
 
 const READ_ONLY: Placement = Placement { read_only: true, ..KEEP };
 
@@ -169,4 +170,54 @@ fn a_batch_sees_its_own_and_meets_others() {
         all_refused(&realm, "the group \"g\" is read-only");
         sound(&fixture.path);
     });
+}
+
+/// A group with members of two scopes goes with all of them, or with none.
+#[test]
+fn what_is_read_only_in_one_realm_keeps_its_group_in_the_others() {
+    let fixture = Fixture::new(64 << 20);
+    let (shared, all) = (fixture.realm(), names(&fixture.pool));
+    let (root, data) = (all.root(), filled(2, 1, 5000));
+    put(&shared, "g/ours", &filled(1, 1, 5000));
+    let own = Placement { scope: Some(Scope::Private), ..KEEP };
+    let mine = Member::Object(all.put(root, "g/mine", &floats(&[5000]), &data, own).unwrap());
+    let ours = object(&shared, "g/ours");
+    let group = all.lookup(root, "g").unwrap().unwrap();
+    let refused = |what: &str, done: Result<()>| {
+        let error = done.expect_err(what);
+        assert_eq!(error.kind(), Kind::ReadOnly, "{what}: {error}");
+        assert!(value_of(&all, mine.id()) == data, "{what}");
+        assert!(value_of(&all, ours.id()) == filled(1, 1, 5000), "{what}");
+    };
+    for (what, member) in [("ours", ours), ("mine", mine), ("g", group)] {
+        all.set_read_only(member, true).unwrap();
+        assert!(all.is_read_only(member).unwrap());
+        refused(what, all.delete(root, "g"));
+        refused(what, all.set_attrs(member, &attr()));
+        if what != "g" {
+            refused(what, all.rename(root, &format!("g/{what}"), root, "away"));
+            // The group above may be called otherwise, in each realm that has it.
+            all.rename(root, "g", root, "h").unwrap();
+            assert_eq!(all.path_of(member).unwrap(), format!("h/{what}"));
+            all.rename(root, "h", root, "g").unwrap();
+        }
+        all.set_read_only(member, false).unwrap();
+    }
+    // A shared group that is read-only gets no new members, of any scope; what is there of its
+    // user's own stays the user's.
+    all.set_read_only(group, true).unwrap();
+    refused("rename", all.rename(root, "g", root, "h"));
+    for path in ["g/new", "g/deep/new"] {
+        refused(path, all.put(root, path, &floats(&[5000]), &data, own).map(drop));
+        refused(path, all.put(root, path, &floats(&[5000]), &data, KEEP).map(drop));
+        let group = all.create_group(root, path, &[], b"", false, Some(Scope::Private));
+        refused(path, group.map(drop));
+    }
+    all.set_attrs(mine, &attr()).unwrap();
+    all.delete(root, "g/mine").unwrap();
+    all.set_read_only(group, false).unwrap();
+    all.delete(root, "g").unwrap();
+    drop((all, shared));
+    fixture.pool.close();
+    assert_eq!(sound(&fixture.path).used, 0);
 }

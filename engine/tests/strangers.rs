@@ -24,6 +24,42 @@ fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {
     }
 }
 
+/// Who is not root publishes again beside what is published, and withdraws one of both.
+#[test]
+fn a_user_publishes_again_and_again() {
+    let test = "a_user_publishes_again_and_again";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        fork(|_| {
+            become_user(ALICE, ALICE);
+            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            let moved = |name: &str, from: Scope, to: Scope| {
+                namespace.transfer(namespace.root(), name, &[from], to).unwrap();
+            };
+            for (tag, name) in (1..).zip(["one", "two", "three"]) {
+                put(&realm, name, &filled(tag, 1, MIB / 8));
+                moved(name, Scope::Shared, Scope::Published);
+            }
+            moved("two", Scope::Published, Scope::Shared);
+        })
+        .finish();
+        fork(|_| {
+            become_user(BOB, BOB);
+            assert_eq!(read_published(&path, "one"), Some((1, 1)));
+            assert_eq!(read_published(&path, "two"), None);
+            assert_eq!(read_published(&path, "three"), Some((3, 1)));
+        })
+        .finish();
+    });
+}
+
 /// What is published is read by whom the mode admits, and by nobody written or made.
 #[test]
 fn strangers_read_what_is_published_and_write_nothing() {

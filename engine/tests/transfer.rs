@@ -342,3 +342,45 @@ fn who_reads_an_older_version_goes_on() {
     fixture.pool.close();
     sound(&fixture.path);
 }
+
+/// A mirror whose name a member has is a member still of the group that it lies in.
+#[test]
+fn a_group_that_holds_a_mirror_without_a_name_stays() {
+    let fixture = Fixture::new(64 << 20);
+    let namespace = view(&fixture.pool);
+    let (root, shared) = (namespace.root(), realm(&namespace, Scope::Shared));
+    let h = shared.create_group(root, "g/h", &[], b"", false).unwrap();
+    let own = engram_engine::Placement { scope: Some(Scope::Private), ..KEEP };
+    let put_own = |parent, path: &str| {
+        namespace.put(parent, path, &floats(&[9]), &filled(1, 1, 9), own).unwrap()
+    };
+    let (p, _k) = (put_own(root, "g/h/p"), put_own(root, "g/k"));
+    // Somebody else gives the shared group the name that a private object has beside it.
+    shared.rename(root, "g/h", root, "g/k").unwrap();
+    let q = put_own(h, "q");
+    for to in [Scope::Published, Scope::Private, Scope::Published] {
+        let from = if to == Scope::Private { Scope::Published } else { Scope::Private };
+        if to == Scope::Private {
+            // It hides the shared group again, whose name it has.
+            shared.rename(root, "g/k", root, "g/h").unwrap();
+        }
+        move_it(&namespace, "g/k", from, to);
+        if to == Scope::Private {
+            shared.rename(root, "g/h", root, "g/k").unwrap();
+        }
+        for (oid, name) in [(p, "p"), (q, "q")] {
+            let path = namespace.path_of(Member::Object(oid)).unwrap();
+            assert_eq!(path, format!("g/k/{name}"), "{to:?}");
+        }
+        assert_eq!(sound(&fixture.path).objects, 3, "{to:?}");
+    }
+    // Emptied, it goes, and what held it.
+    let private = realm(&namespace, Scope::Private);
+    move_it(&namespace, "g/k/p", Scope::Private, Scope::Shared);
+    assert!(private.lookup(root, "g").unwrap().is_some());
+    move_it(&namespace, "g/k/q", Scope::Private, Scope::Shared);
+    assert_eq!(private.lookup(root, "g").unwrap(), None, "mirrors of nothing");
+    drop((namespace, shared, private));
+    fixture.pool.close();
+    sound(&fixture.path);
+}

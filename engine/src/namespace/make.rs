@@ -44,6 +44,8 @@ pub(crate) struct NewNamespace<'a> {
     pub mode: u32,
     /// Its group's number.
     pub group: Option<u32>,
+    /// Its root group, if it is like another namespace.
+    pub root: Option<Gid>,
     /// The bound of its arena.
     pub size: u64,
 }
@@ -163,7 +165,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
         scope: Scope::Shared,
         modes,
         group: new.group.is_some(),
-        root: None,
+        root: new.root,
         size: new.size,
         devices: &file.folders(),
         mount: pool_mount(pool)?,

@@ -14,6 +14,7 @@
 //! | `text` | TOML files, written whole |
 //! | `tree` | one tree out of the rows of several realms |
 //! | `write` | writing through the view |
+//! | `change` | deleting and renaming through it |
 //! | `view` | [`Namespace`]: what one user sees of all realms as one tree |
 //!
 //! On media: `ns/<name>/` with `namespace.toml`, `scopes`, `births/`, and the realms `shared/`,
@@ -25,6 +26,7 @@
 //! name.
 
 mod births;
+mod change;
 mod look;
 mod make;
 mod private;

@@ -7,9 +7,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-use super::births::{BIRTHS, name_of, reserve};
+use super::births::{self, BIRTHS, name_of};
 use super::make::{NewNamespace, NewRealm, build_realm, create};
-use super::setup::{namespace_file, realm_file, setup_at};
+use super::setup::{namespace_file, realm_file, setup, setup_at};
 use super::text::write_toml;
 use super::{
     DEFAULT, NAMESPACE_FILE, PRIVATE, REALM_FILE, SHARED, modes, on_device, place, within,
@@ -21,6 +21,7 @@ use crate::folder::own;
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
+use crate::published;
 use crate::realm::Setup;
 use crate::scope::Scope;
 
@@ -32,7 +33,8 @@ pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &st
     let meta = fs::metadata(place(source, name))
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
     let group = (there.mode & 0o070 != 0).then_some(meta.gid());
-    let new = |group| NewNamespace { name, mode: there.mode, group, size: there.size };
+    let (mode, root, size) = (there.mode, Some(there.root), there.size);
+    let new = |group| NewNamespace { name, mode, group, root, size };
     match create(pool, file, &new(group)) {
         // This user is not in that group.
         Err(error) if error.kind() == Kind::Access && group.is_some() => {
@@ -40,12 +42,29 @@ pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &st
         }
         made => made?,
     }
-    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)
+    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)?;
+    // Also of realms that are not copied: what was born there may have been shared since.
+    let births = place(source, name).join(BIRTHS);
+    let entries = fs::read_dir(&births)
+        .map_err(|e| Error::os(format!("listing {}", births.display()), &e))?;
+    let to = place(pool, name).join(BIRTHS);
+    // Anybody may have put anything else there.
+    let is_birth = |name: &str| name.len() == 6 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_birth(name)).try_for_each(|name| reserve(&to.join(name)))
+}
+
+fn reserve(birth: &Path) -> Result<()> {
+    match births::reserve(birth) {
+        // It is kept already; or somebody else has come, who keeps it too.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e)),
+    }
 }
 
 /// Makes an empty default namespace, which every pool has.
 pub(crate) fn create_default(pool: &Path, file: &PoolFile) -> Result<()> {
-    let new = NewNamespace { name: DEFAULT, mode: 0o700, group: None, size: file.size };
+    let new = NewNamespace { name: DEFAULT, mode: 0o700, group: None, root: None, size: file.size };
     create(pool, file, &new)
 }
 
@@ -56,6 +75,11 @@ pub(crate) fn realm_like(
     (name, scope, user): (&str, Scope, u32),
 ) -> Result<Setup> {
     let namespace = place(pool, name);
+    if scope == Scope::Published {
+        let shared = setup(pool, file, mount.clone(), name)?;
+        super::scopes::open(&namespace)?.raise();
+        return published::begin_like(&shared, source.root);
+    }
     let dir = namespace.join(within(scope, user));
     let modes = match scope {
         Scope::Private => (0o700, 0o600),
@@ -81,20 +105,15 @@ pub(crate) fn realm_like(
     }
     let toml = realm_file(&source.dir)?;
     write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
-    let birth = namespace.join(BIRTHS).join(name_of(toml.birth));
-    match reserve(&birth) {
-        // The shared realm's, which its namespace was made with; or somebody else's, who keeps it.
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => drop(made.map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))?),
-    }
-    let setup = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
-    for made in ["data.mdb", "lock.mdb", "growth"] {
-        let path = setup.catalog().join(made);
+    reserve(&namespace.join(BIRTHS).join(name_of(toml.birth)))?;
+    let made = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
+    for file in ["data.mdb", "lock.mdb", "growth"] {
+        let path = made.catalog().join(file);
         fs::remove_file(&path)
             .map_err(|e| Error::os(format!("removing {}", path.display()), &e))?;
     }
-    Catalog::create(&setup.catalog(), &setup.catalog_options())?;
-    Ok(setup)
+    Catalog::create(&made.catalog(), &made.catalog_options())?;
+    Ok(made)
 }
 
 /// Gives a namespace of the copy, if root has made it, to whom it belongs in the pool `source`.

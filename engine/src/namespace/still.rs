@@ -2,14 +2,15 @@
 //!
 //! A snapshot of a namespace is one of each realm that the user sees, taken together
 //! (`realm::together`), and a view of its own on them: nothing moves in it, and no realm comes to
-//! it.
+//! it. If one has come, or a published version, while they were taken, they are taken again: what
+//! had moved there could be in none of them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::view::{Namespace, Seen};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::fail;
 use crate::id::Member;
 use crate::lease::LockMode;
@@ -24,9 +25,16 @@ impl Namespace {
         if self.is_snapshot() {
             fail!(Argument, "this is of a snapshot already: take another from the pool itself");
         }
-        let held = match self.seen()? {
-            Seen::One(realm) => vec![realm.snapshot(max_growth)?],
-            Seen::Many(realms) => snapshot_together(&realms, max_growth)?,
+        let take = || {
+            self.fresh(|| match self.seen()? {
+                Seen::One(realm) => Ok(vec![realm.snapshot(max_growth)?]),
+                Seen::Many(realms) => snapshot_together(&realms, max_growth),
+            })
+        };
+        let held = match take() {
+            // Published values that went as they were looked for: there is a newer version.
+            Err(error) if error.kind() == Kind::NotFound => take()?,
+            taken => taken?,
         };
         Ok(self.of_snapshots(&held))
     }

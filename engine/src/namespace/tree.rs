@@ -23,6 +23,7 @@ use crate::object::Record;
 use crate::query::run::oid_of;
 use crate::rows::Rows;
 use crate::scope::Scope;
+use crate::transfer::{Going, refuse_leaving};
 
 /// How many names are read at a time where some may not count.
 const PART: usize = 256;
@@ -187,6 +188,43 @@ impl<'t, 'r> Tree<'t, 'r> {
         let mirrors = self.mirrors(at)?.into_iter();
         let unnamed = mirrors.filter(|(chain, named)| !named && below(chain));
         Ok(unnamed.filter_map(|(chain, _)| Some(chain.first()?.1.gid)).collect())
+    }
+
+    /// `BusyError` where a member is on its way from one realm to another, or, if asked, anything
+    /// that is below it. Its row in the one realm would outlive a change in the other.
+    pub(super) fn refuse_moving(&mut self, member: Member, below: bool) -> Result<()> {
+        for at in 0..self.rows.len() {
+            let mut from = Vec::new();
+            while let Some((mut key, row)) = self.rows[at].first_from(Table::Leaving, &from)? {
+                let (_, going) = Going::parse(&key, &row)?;
+                let met = going.member == member
+                    || (below && self.is_below(at, going.member, member.id())?);
+                if met {
+                    refuse_leaving(&mut self.rows[at], going.member.id())?;
+                }
+                key.push(0);
+                from = key;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a group is on its way from one realm to another.
+    pub(super) fn is_moving(&mut self, gid: Gid) -> Result<bool> {
+        for rows in self.rows.iter_mut() {
+            if rows.has(Table::Leaving, &id_key(gid))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a member of a realm lies below a group.
+    fn is_below(&mut self, at: usize, member: Member, gid: Gid) -> Result<bool> {
+        let (table, key) = group::table_of(member);
+        let Some(row) = self.rows[at].get(table, &key)? else { return Ok(false) };
+        let parent = Record::parse(&row)?.parent;
+        Ok(parent == gid || self.chain(parent)?.iter().any(|(_, above)| above.gid == gid))
     }
 
     fn start(&self, from: Gid, path: &Path<'_>) -> Gid {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::query::Hidden;
-use super::setup::namespace_file;
+use super::setup::{namespace_file, private_setup};
 use super::{place, private, realm_setup, scopes, within};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -278,6 +278,13 @@ impl Namespace {
         inner.alone.store(alone, Ordering::Release);
         inner.looked_at.store(at, Ordering::Release);
         Ok(())
+    }
+
+    /// The private realm of another user, for root, who may end what that one has left half moved.
+    pub(crate) fn private_of(&self, user: u32) -> Result<Option<Realm>> {
+        let (path, file, mount) = self.inner.pool.parts();
+        let setup = private_setup(path, file, mount.clone(), &self.inner.name, user)?;
+        setup.map(|setup| self.inner.pool.open_realm(setup)).transpose()
     }
 
     fn make_private(&self) -> Result<Realm> {

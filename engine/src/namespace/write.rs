@@ -7,6 +7,9 @@
 //! **What may lie where.** A group is seen by all who see what is in it: private members may lie
 //! in any group, shared ones in shared and published groups, never in private ones.
 //!
+//! **What is on its way** to another realm by a process that is gone is met by a change of it, or of
+//! its name: the move is ended first, and the change begins again (`Namespace::mending`).
+//!
 //! **Batches** cover one realm: the one that the first write falls into.
 
 use super::tree::{Place, Reach};
@@ -48,14 +51,16 @@ impl Namespace {
         exist_ok: bool,
         scope: Option<Scope>,
     ) -> Result<Gid> {
-        if let Some(realm) = self.only(scope)? {
-            return realm.create_group(parent, path, attrs, origin, exist_ok);
-        }
-        if exist_ok && let Some(Member::Group(gid)) = self.lookup(parent, path)? {
-            return Ok(gid);
-        }
-        let aim = self.aim(parent, path, scope, false)?;
-        aim.realm.create_group(aim.group, aim.path, attrs, origin, exist_ok)
+        self.mending(|| {
+            if let Some(realm) = self.only(scope)? {
+                return realm.create_group(parent, path, attrs, origin, exist_ok);
+            }
+            if exist_ok && let Some(Member::Group(gid)) = self.lookup(parent, path)? {
+                return Ok(gid);
+            }
+            let aim = self.aim(parent, path, scope, false)?;
+            aim.realm.create_group(aim.group, aim.path, attrs, origin, exist_ok)
+        })
     }
 
     /// Stores a value under a name; visible to everyone of the scope, whole, when this returns.
@@ -69,11 +74,13 @@ impl Namespace {
         data: &[u8],
         placement: Placement,
     ) -> Result<Oid> {
-        if let Some(realm) = self.only(placement.scope)? {
-            return realm.put(parent, path, new, data, placement);
-        }
-        let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
-        aim.realm.put(aim.group, aim.path, new, data, placement)
+        self.mending(|| {
+            if let Some(realm) = self.only(placement.scope)? {
+                return realm.put(parent, path, new, data, placement);
+            }
+            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            aim.realm.put(aim.group, aim.path, new, data, placement)
+        })
     }
 
     /// Stores zeros: space now, contents later, in place.
@@ -84,11 +91,13 @@ impl Namespace {
         new: &NewObject,
         placement: Placement,
     ) -> Result<Oid> {
-        if let Some(realm) = self.only(placement.scope)? {
-            return realm.create_zeroed(parent, path, new, placement);
-        }
-        let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
-        aim.realm.create_zeroed(aim.group, aim.path, new, placement)
+        self.mending(|| {
+            if let Some(realm) = self.only(placement.scope)? {
+                return realm.create_zeroed(parent, path, new, placement);
+            }
+            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            aim.realm.create_zeroed(aim.group, aim.path, new, placement)
+        })
     }
 
     /// Reserves space for an object that becomes visible on `Allocation::publish`. It holds
@@ -101,11 +110,13 @@ impl Namespace {
         nbytes: u64,
         placement: Placement,
     ) -> Result<Allocation> {
-        if let Some(realm) = self.only(placement.scope)? {
-            return realm.allocate(parent, path, new, nbytes, placement);
-        }
-        let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
-        aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
+        self.mending(|| {
+            if let Some(realm) = self.only(placement.scope)? {
+                return realm.allocate(parent, path, new, nbytes, placement);
+            }
+            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
+        })
     }
 
     /// Unnamed memory of the pool, gone with its last reference or its process.
@@ -119,94 +130,6 @@ impl Namespace {
     pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
         let write = |realm: &Realm| realm.replace_payload(oid, generation, data);
         self.write_at_home(Member::Object(oid), write)
-    }
-
-    /// Deletes a member, a group with all that is in it that this user may delete. What others keep
-    /// to themselves below a group stays theirs.
-    pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.delete(parent, path),
-            Seen::Many(realms) => realms,
-        };
-        let parsed = Path::new(path)?;
-        let (place, having) = self.look(&realms, |tree| {
-            let Some(place) = tree.resolve(parent, &parsed)? else {
-                fail!(
-                    NotFound,
-                    "there is no {path:?} in this group: list its members with keys() or tree()"
-                )
-            };
-            let having = match place.member {
-                Member::Group(gid) => tree.having(gid)?,
-                Member::Object(_) => vec![place.at],
-            };
-            Ok((place, having))
-        })?;
-        if let Some(at) = having.iter().find(|at| realms[**at].scope() == Scope::Published) {
-            let what = if *at == place.at { "is published" } else { "has published members" };
-            fail!(ReadOnly, "{path:?} {what}, which nobody changes: unpublish it first");
-        }
-        if having.len() > 1 && realms.iter().any(Realm::runs_batch) {
-            fail!(
-                Busy,
-                "{path:?} has members of several scopes, and a batch covers one: delete it outside \
-                 of the batch"
-            );
-        }
-        match place.member {
-            Member::Object(_) => {
-                Self::settle(&realms[place.at], &realms)?;
-                realms[place.at].delete(place.parent, parsed.last.as_str())
-            }
-            Member::Group(gid) => having.iter().try_for_each(|at| {
-                Self::settle(&realms[*at], &realms)?;
-                // What has been moved out of the group must not go with it, and what has been moved
-                // into it must: mirrors say so where they are made new.
-                if at + 1 < realms.len() {
-                    for chain in self.look(&realms, |tree| tree.all_behind(*at))? {
-                        realms[*at].reflect(&Self::originals(chain, &realms)?)?;
-                    }
-                    for unnamed in self.look(&realms, |tree| tree.unnamed_below(*at, gid))? {
-                        realms[*at].delete_group(unnamed)?;
-                    }
-                }
-                realms[*at].delete_group(gid)
-            }),
-        }
-    }
-
-    /// Gives a member another name or group; missing parents are made.
-    pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.rename(parent, old, new_parent, new),
-            Seen::Many(realms) => realms,
-        };
-        let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
-        let (place, reach) = self.look(&realms, |tree| {
-            let Some(place) = tree.resolve(parent, &old_path)? else {
-                fail!(
-                    NotFound,
-                    "there is no {old:?} in this group: list its members with keys() or tree()"
-                )
-            };
-            let reach = tree.reach(new_parent, &new_path)?;
-            if let Member::Group(gid) = place.member
-                && tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid)
-            {
-                fail!(Argument, "{old:?} cannot be moved into itself");
-            }
-            Ok((place, reach))
-        })?;
-        match reach.taken {
-            Some(there) if there.member == place.member => return Ok(()),
-            Some(there) => return crate::group::taken(new_path.last.as_str(), there.member),
-            None => {}
-        }
-        let realm = &realms[place.at];
-        Self::settle(realm, &realms)?;
-        self.prepare(realm, &realms, &reach, &new_path)?;
-        let rest = rest_of(new, &new_path, reach.missing);
-        realm.rename(place.parent, old_path.last.as_str(), reach.group, rest)
     }
 
     /// Replaces what is kept beside a group for export (an import into an existing group).
@@ -367,7 +290,17 @@ impl Namespace {
     ) -> Result<Aim<'p>> {
         let parsed = Path::new(path)?;
         let mut realms = self.all_seen()?;
-        let reach = self.look(&realms, |tree| tree.reach(parent, &parsed))?;
+        let (reach, moving) = self.look(&realms, |tree| {
+            let reach = tree.reach(parent, &parsed)?;
+            if let Some(place) = reach.taken.filter(|_| replace) {
+                tree.refuse_moving(place.member, false)?;
+            }
+            Ok((reach.clone(), tree.is_moving(reach.group)?))
+        })?;
+        // What comes into a group that moves stays where it was put; but who moves it may be gone.
+        if moving && self.mend()? {
+            return self.aim(parent, path, scope, replace);
+        }
         let home = reach.home.map(|at| realms[at].scope());
         let target = match (scope, reach.taken) {
             (Some(scope), _) => scope,
@@ -438,7 +371,7 @@ impl Namespace {
 
     /// Has a realm know the group in which something is to be made, and gets mirrors of groups that
     /// are elsewhere by now out of the way.
-    fn prepare(
+    pub(super) fn prepare(
         &self,
         realm: &Realm,
         realms: &[Realm],
@@ -478,7 +411,10 @@ impl Namespace {
     }
 
     /// What the groups of a chain say of themselves, outermost first.
-    fn originals(chain: Vec<(usize, GroupInfo)>, realms: &[Realm]) -> Result<Vec<Original>> {
+    pub(super) fn originals(
+        chain: Vec<(usize, GroupInfo)>,
+        realms: &[Realm],
+    ) -> Result<Vec<Original>> {
         let mut all = Vec::with_capacity(chain.len());
         for (home, info) in chain.into_iter().rev() {
             let attrs = realms[home].attrs(Member::Group(info.gid))?;
@@ -507,7 +443,7 @@ impl Namespace {
     }
 
     /// Gives the batch that this thread runs to the realm that it writes to first.
-    fn settle(realm: &Realm, realms: &[Realm]) -> Result<()> {
+    pub(super) fn settle(realm: &Realm, realms: &[Realm]) -> Result<()> {
         match realms.iter().find(|other| other.runs_batch() && !other.is(realm)) {
             Some(other) => other.hand_batch_to(realm),
             None => Ok(()),
@@ -525,7 +461,7 @@ fn home_in(realms: &[Realm], scope: Option<Scope>) -> Option<usize> {
 }
 
 /// The end of a path: its last component, and the missing ones before it.
-fn rest_of<'p>(path: &'p str, parsed: &Path<'_>, missing: usize) -> &'p str {
+pub(super) fn rest_of<'p>(path: &'p str, parsed: &Path<'_>, missing: usize) -> &'p str {
     let components = missing + 1;
     debug_assert!(components <= parsed.parents.len() + 1);
     match path.rmatch_indices('/').nth(components - 1) {

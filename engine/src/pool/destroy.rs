@@ -16,12 +16,13 @@ use crate::process;
 use crate::turn::Turn;
 
 impl Pool {
-    /// Removes the pool with all that is in it, unless somebody has it open.
+    /// Removes the pool with all that is in it, unless somebody has it open. A pool of an earlier
+    /// format can be removed, too.
     pub fn destroy(path: &Path) -> Result<()> {
         let path = &absolute(path)?;
         let there = |error| if path.is_dir() { error } else { what_is_there(path) };
         let _turn = Turn::take(path).map_err(there)?;
-        let (file, marker) = match PoolFile::read(path) {
+        let (file, marker) = match PoolFile::read_to_destroy(path) {
             Ok(file) => (file, POOL_FILE),
             Err(error) => {
                 let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());

@@ -61,7 +61,8 @@ impl PoolFile {
         match read_toml::<Versioned>(&file) {
             Ok(found) if found.format < FORMAT => fail!(
                 Format,
-                "{} has format {}, this engine reads {FORMAT} alone: use the engram that made it",
+                "{} has format {}, this engine reads {FORMAT} alone: use the engram that made it, \
+                 or remove it with `engram destroy`",
                 path.display(),
                 found.format
             ),
@@ -79,9 +80,6 @@ impl PoolFile {
             Err(error) => return Err(error),
         }
         let pool = Self::load(path, POOL_FILE)?;
-        if !matches!(pool.durability.as_str(), "process" | "system") {
-            fail!(Format, "{} is damaged: its durability cannot be", file.display());
-        }
         if !pool.incompatible.is_empty() {
             fail!(
                 Format,
@@ -93,15 +91,19 @@ impl PoolFile {
         Ok(pool)
     }
 
+    /// Reads the description of a pool of this format, or of an earlier one: enough to take it
+    /// away, not to open it.
+    pub(super) fn read_to_destroy(path: &Path) -> Result<Self> {
+        match read_toml::<Versioned>(&path.join(POOL_FILE)) {
+            Ok(found) if found.format < FORMAT => Self::load(path, POOL_FILE),
+            _ => Self::read(path),
+        }
+    }
+
     /// Reads the description under this name. The first device is the pool's own folder, wherever
     /// that has been moved or copied to; the others are called by their real paths.
     pub(super) fn load(path: &Path, name: &str) -> Result<Self> {
         let mut file: PoolFile = read_toml(&path.join(name))?;
-        // It names a folder on each device, which is removed with the pool: so it is no path.
-        if file.uuid.len() != 32 || !file.uuid.bytes().all(|b| b.is_ascii_hexdigit()) {
-            let shown = path.join(name);
-            fail!(Format, "{} is damaged: its uuid cannot be {:?}", shown.display(), file.uuid);
-        }
         for device in file.devices.iter_mut().skip(1) {
             if let Ok(real) = fs::canonicalize(&*device) {
                 *device = real;
@@ -110,6 +112,12 @@ impl PoolFile {
         match file.devices.first_mut() {
             Some(own) => path.clone_into(own),
             None => fail!(Format, "{} is damaged: it lists no device", path.join(name).display()),
+        }
+        // The uuid names a folder that may be removed: it leads nowhere else.
+        let sound = file.uuid.len() == 32 && file.uuid.bytes().all(|b| b.is_ascii_hexdigit());
+        if !sound || !matches!(file.durability.as_str(), "process" | "system") {
+            let file = path.join(name);
+            fail!(Format, "{} is damaged: uuid or durability cannot be", file.display());
         }
         Ok(file)
     }

@@ -25,7 +25,7 @@ use crate::rows::{Reserved, RowsMut, Snapshot};
 use crate::scope::Scope;
 
 /// No span is longer, so that memory comes back in pieces as values are withdrawn.
-const SPAN_MAX: u64 = 256 << 20;
+pub(crate) const SPAN_MAX: u64 = 256 << 20;
 /// Left on a device for catalogs and leases.
 const DEVICE_MARGIN: u64 = 1 << 20;
 
@@ -353,7 +353,7 @@ fn clear_left(shared: &Setup, published: &Path, file: &PoolFile) -> Result<Optio
 }
 
 /// Syncs a file, and takes the right to write it away.
-fn close_file(path: &Path) -> Result<()> {
+pub(super) fn close_file(path: &Path) -> Result<()> {
     let file = folder::own(path)?;
     let closed = file
         .sync_all()
@@ -367,7 +367,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     synced.map_err(|e| Error::os(format!("syncing {}", folder.display()), &e))
 }
 
-fn mode_of(folder: &Path) -> Result<u32> {
+pub(super) fn mode_of(folder: &Path) -> Result<u32> {
     let meta = fs::metadata(folder);
     let meta = meta.map_err(|e| Error::os(format!("looking at {}", folder.display()), &e))?;
     Ok(meta.mode() & 0o7777)

@@ -33,13 +33,15 @@
 //! keeps its bytes when its name goes.
 
 mod making;
+mod restore;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::making::Making;
+pub(crate) use self::making::{Making, SPAN_MAX};
+pub(crate) use self::restore::{begin_like, finish_like};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::folder::check_real;

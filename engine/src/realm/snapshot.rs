@@ -37,6 +37,7 @@ use std::time::{Duration, Instant};
 use crate::batch;
 use crate::catalog::{Catalog, ReadTxn, forks};
 use crate::error::{Error, Kind, Result};
+use crate::extent::Span;
 use crate::fail;
 use crate::lease::Peers;
 use crate::process::spawn_quietly;
@@ -44,6 +45,7 @@ use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside, State, lock};
+use crate::rows::Snapshot;
 use crate::session::Session;
 
 /// The bound of a snapshot without one of its own, in bytes: this, or so many times the catalog.
@@ -166,6 +168,9 @@ impl Drop for At {
         if self.forks == forks() {
             self.core.end_snapshot(&self.held, Ending::Closed);
         }
+        if self.core.setup.immutable {
+            self.core.remove_user();
+        }
     }
 }
 
@@ -182,6 +187,12 @@ impl Realm {
             fail!(Busy, "a snapshot shows what is committed: take it outside of the batch");
         }
         let inside = core.enter()?;
+        if core.setup.immutable {
+            // Mapped, values stay when a newer version takes the names of their files away.
+            let txn = inside.read()?;
+            let end = Span::all(&mut Snapshot(&txn))?.last().map_or(0, |last| last.range.end());
+            core.reach_in(&inside, end, &txn)?;
+        }
         let catalog = inside.catalog();
         let (page_bytes, last) = (catalog.page_bytes(), catalog.last_page()?);
         let bound = max_growth.unwrap_or(GROWTH_MIN.max(GROWTH_PER_SIZE * last * page_bytes));
@@ -207,6 +218,10 @@ impl Realm {
             ended: OnceLock::new(),
         });
         keeping.held.push(Arc::clone(&held));
+        if core.setup.immutable {
+            // Its session lets go of a version that is outdated. (It has no lease to hold on to.)
+            core.add_user();
+        }
         let at = At {
             core: Arc::clone(core),
             held,

@@ -2,12 +2,15 @@
 //! delete.
 //!
 //! For each namespace: (1) the writer locks of its realms together, for as long as it takes to
-//! begin a look-up in each: a move between two of them has either not arrived, or is in both, or
-//! has left, and is never in none; (2) the rows of these snapshots into new catalogs; the snapshots
-//! end there, so that the catalogs need not grow, and the look-ups' ages go on: nothing that the
-//! rows point to is used again meanwhile (P2); (3) the values, one after another, into one span;
-//! (4) everything synced; and when all namespaces are there, (5) `creating.toml` is renamed to
-//! `pool.toml`. Until then, and after a death, the copy is a half-created pool, refused by name.
+//! begin a look-up in each (what is published has no such lock: if a version has come since that
+//! one was found, all looks begin again), so that the copy is of one moment, and what it says of
+//! moves between two realms tells in which of them their members are (`transfer::copied`); (2) the
+//! rows of these snapshots into new catalogs; the snapshots end there, so that the catalogs need
+//! not grow, and the look-ups' ages go on: nothing that the rows point to is used again meanwhile
+//! (P2); (3) the values, one after another, into one span, those of what is published into as many
+//! as a publisher would make; (4) everything synced; and when all namespaces are there, (5)
+//! `creating.toml` is renamed to `pool.toml`. Until then, and after a death, the copy is a
+//! half-created pool, refused by name.
 //!
 //! Values are laid out longest first, so that large ones keep their alignment and no hole is left.
 //! What is written *in place* meanwhile is not isolated: such a value may be of several moments.
@@ -24,7 +27,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Value, rewrite_rows, rewrite_space, settle, values};
+use super::{MOVES, Value, rewrite_rows, rewrite_space, settle, values};
 use crate::catalog::{Catalog, Headroom, Table};
 use crate::checksum::{self, Running};
 use crate::error::{Error, Kind, Result};
@@ -39,9 +42,14 @@ use crate::namespace;
 use crate::object::{Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
-use crate::realm::{Core, Inside, LIMIT, Look, Purpose, Setup, boot_id, meta_u64};
+use crate::published;
+use crate::realm::{Core, Inside, LIMIT, Look, Purpose, Setup, USED, boot_id, meta_u64};
+use crate::rows::Snapshot;
 use crate::scope::Scope;
+use crate::transfer::{self, Going};
 
+/// How often looks are begun again because something was published meanwhile.
+const TRIES_MAX: u32 = 1000;
 /// So many bytes are copied at a time.
 const PIECE: usize = 1 << 20;
 
@@ -50,7 +58,7 @@ const PIECE: usize = 1 << 20;
 pub struct BackupReport {
     /// Where the copy is.
     pub path: PathBuf,
-    /// Realms: namespaces, and private ones of users in them.
+    /// Realms: namespaces, private ones of users in them, and published ones.
     pub realms: u64,
     /// Objects.
     pub objects: u64,
@@ -110,118 +118,240 @@ struct Copy<'a> {
 }
 
 /// A realm to be copied: of whom, and how it is opened here.
-type Found = (Scope, u32, Opened);
+struct Found {
+    scope: Scope,
+    user: u32,
+    core: Opened,
+}
 
 impl Copy<'_> {
     fn namespace(&self, name: &str, report: &mut BackupReport) -> Result<()> {
-        let found = self.find(name, report)?;
         match namespace::create_like(self.dest, self.file, self.pool.path(), name) {
-            Err(error) if error.kind() == Kind::Access && found.is_empty() => {
-                return if name == namespace::DEFAULT {
-                    namespace::create_default(self.dest, self.file)
-                } else {
-                    Ok(())
-                };
+            // This user may not even know what it is like.
+            Err(error) if error.kind() == Kind::Access => {
+                report.skipped.push(name.to_owned());
+                if name == namespace::DEFAULT {
+                    namespace::create_default(self.dest, self.file)?;
+                }
+                return Ok(());
             }
             made => made?,
         }
-        let insides: Vec<Inside<'_>> =
-            found.iter().map(|(.., core)| core.0.enter()).collect::<Result<_>>()?;
-        let looks = together(&insides)?;
-        for (((scope, user, core), inside), look) in found.iter().zip(&insides).zip(looks) {
-            let setup = namespace::realm_like(
-                (self.dest, self.file, self.mount),
-                &core.0.setup,
-                (name, *scope, *user),
-            )?;
-            self.realm((&core.0, inside), look, &setup, report)?;
-            report.realms += 1;
+        for _ in 0..TRIES_MAX {
+            if self.try_realms(name, report)? {
+                return namespace::hand_over(self.pool.path(), self.dest, self.file, name);
+            }
         }
-        drop(insides);
-        namespace::hand_over(self.pool.path(), self.dest, self.file, name)
+        fail!(
+            Busy,
+            "something is published in namespace {name:?} again and again, faster than a copy can \
+             begin: try again later"
+        )
     }
 
-    /// The realms of a namespace that this user may read.
-    fn find(&self, name: &str, report: &mut BackupReport) -> Result<Vec<Found>> {
+    /// Copies the realms of a namespace as of one moment; `false` if something was published just
+    /// as that was to be.
+    fn try_realms(&self, name: &str, report: &mut BackupReport) -> Result<bool> {
+        let (found, skipped) = self.find(name)?;
+        let insides = enter_all(&found)?;
+        let looks = together(&found, &insides)?;
+        if !self.is_newest(name, &found, (&insides, &looks))? {
+            return Ok(false);
+        }
+        report.skipped.extend(skipped);
+        let mut out = Vec::with_capacity(found.len());
+        for look in &looks {
+            out.push(transfer::leaves_out(look.txn(), |scope, user| {
+                let same = |found: &Found| {
+                    found.scope == scope && (scope != Scope::Private || found.user == user)
+                };
+                Some(looks[found.iter().position(same)?].txn())
+            })?);
+        }
+        for (((found, inside), look), out) in found.iter().zip(&insides).zip(looks).zip(out) {
+            let setup = namespace::realm_like(
+                (self.dest, self.file, self.mount),
+                &found.core.0.setup,
+                (name, found.scope, found.user),
+            )?;
+            let spans = self.realm((&found.core.0, inside), look, &setup, (&out, report))?;
+            if found.scope == Scope::Published {
+                published::finish_like(&setup, &spans)?;
+            }
+            report.realms += 1;
+        }
+        Ok(true)
+    }
+
+    /// The realms of a namespace that this user may read, and the names of the others.
+    fn find(&self, name: &str) -> Result<(Vec<Found>, Vec<String>)> {
         let (path, mount) = (self.pool.path(), filesystem::admit(self.pool.path(), true)?);
         let shared = namespace::setup(path, self.source, mount.clone(), name);
         let mut setups = vec![(Scope::Shared, 0, shared)];
         for (user, setup) in namespace::private_setups(path, self.source, &mount, name)? {
             setups.push((Scope::Private, user, setup));
         }
-        let mut found = Vec::new();
+        let published = Scope::Published;
+        let newest = namespace::realm_setup(path, self.source, mount, name, published);
+        setups.extend(newest.transpose().map(|setup| (published, 0, setup)));
+        let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (scope, user, setup) in setups {
             let shown = match scope {
+                Scope::Shared => name.to_owned(),
                 Scope::Private => format!("{name} (private of user {user})"),
-                _ => name.to_owned(),
+                Scope::Published => format!("{name} (published)"),
             };
             match setup.and_then(|setup| process::core_of(setup, Purpose::Look)) {
-                Ok(core) => found.push((scope, user, Opened(core))),
-                Err(error) if error.kind() == Kind::Access => report.skipped.push(shown),
+                Ok(core) => found.push(Found { scope, user, core: Opened(core) }),
+                Err(error) if error.kind() == Kind::Access => skipped.push(shown),
+                // A version that went as soon as it was found: there is a newer one.
+                Err(error) if error.kind() == Kind::NotFound && scope == published => {}
                 Err(error) => return Err(error),
             }
         }
-        let published = namespace::place(path, name).join(namespace::within(Scope::Published, 0));
-        if fs::read_dir(published).is_ok_and(|mut versions| versions.next().is_some()) {
-            report.skipped.push(format!("{name} (published)"));
-        }
-        Ok(found)
+        Ok((found, skipped))
     }
 
+    /// Whether what was found of the published versions is the newest one still, after all looks
+    /// have begun. Its spans are mapped first: a newer one takes those away that it does not need.
+    fn is_newest(
+        &self,
+        name: &str,
+        found: &[Found],
+        (insides, looks): (&[Inside<'_>], &[Look<'_>]),
+    ) -> Result<bool> {
+        let (path, mount) = (self.pool.path(), filesystem::admit(self.pool.path(), true)?);
+        let at = found.iter().position(|found| found.scope == Scope::Published);
+        if let Some(at) = at {
+            let txn = looks[at].txn();
+            let end = Span::all(&mut Snapshot(txn))?.last().map_or(0, |last| last.range.end());
+            match found[at].core.0.reach_in(&insides[at], end, txn) {
+                Err(error) if error.kind() == Kind::NotFound => return Ok(false),
+                reached => reached?,
+            }
+        }
+        let newest = match namespace::realm_setup(path, self.source, mount, name, Scope::Published)
+        {
+            Err(error) if error.kind() == Kind::Access => None,
+            newest => newest?,
+        };
+        let before = at.map(|at| &found[at].core.0.setup.dir);
+        Ok(newest.as_ref().map(|setup| &setup.dir) == before)
+    }
+
+    /// Copies a realm but for what is `out` of it; the files of its values.
     fn realm(
         &self,
         (core, inside): (&Arc<Core>, &Inside<'_>),
         mut look: Look<'_>,
         setup: &Setup,
-        report: &mut BackupReport,
-    ) -> Result<()> {
+        (out, report): (&[Vec<Going>], &mut BackupReport),
+    ) -> Result<Vec<PathBuf>> {
         let mut found = values(look.txn())?;
         let limit = meta_u64(look.txn().get(Table::Meta, LIMIT)?)?;
         let end = lay_out(&mut found, limit);
-        let catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
-        rewrite_rows(look.txn(), &found, &catalog)?;
-        report.objects += look.txn().entries(Table::Objects)?;
+        let mut catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
+        rewrite_rows(look.txn(), &found, &MOVES, &catalog)?;
         step!("backup.rows");
         look.rest();
-        let mut spans = Vec::new();
+        let mut spans = Spans::default();
         if end > 0 {
-            let range = Extent { offset: 0, len: end };
-            spans.push(Span { number: 0, device: 0, range, file: 0, place: 0 });
-            let file = self.span_file(setup, end)?;
-            let changed = copy_values((core, inside), &found, &file)?;
+            spans = self.spans(setup, end)?;
+            let changed = copy_values((core, inside), &found, &spans)?;
             forget_checksums(&catalog, &changed)?;
             if self.mount.durable {
-                file.sync_all().map_err(|e| Error::os("syncing the copy's values", &e))?;
+                spans.sync()?;
             }
         }
-        rewrite_space(&spans, &found, &catalog)?;
+        rewrite_space(&spans.rows, &found, &catalog)?;
         step!("backup.values");
         catalog.growth().set_boot_id(boot_id());
+        if !out.is_empty() {
+            drop(catalog);
+            transfer::take_out(setup, out)?;
+            catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
+        }
         settle(&catalog, setup)?;
-        report.bytes += found.iter().map(|value| value.from.len).sum::<u64>();
-        Ok(())
+        let txn = catalog.read()?;
+        report.objects += txn.entries(Table::Objects)?;
+        report.bytes += meta_u64(txn.get(Table::Meta, USED)?)?;
+        Ok(spans.files.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// The file of the copy's one span.
-    fn span_file(&self, setup: &Setup, len: u64) -> Result<File> {
-        let within = setup.dir.strip_prefix(namespace::place(self.dest, &setup.namespace));
-        let within = within.expect("a realm lies in its namespace");
-        let place = namespace::on_device(self.dest, self.file, &setup.namespace).join(within);
-        let path = place.join("span-0");
-        let file = span::create(&path, len, setup.file_mode, self.mount)?;
-        folder::hand_over(&file, &path)?;
-        Ok(file)
+    /// Makes the files of the copy's values: one, or, of what is published, as many as a publisher
+    /// would make.
+    fn spans(&self, setup: &Setup, end: u64) -> Result<Spans> {
+        let folder = setup.spans_on(self.dest);
+        let published = setup.scope == Scope::Published;
+        let most = if published { published::SPAN_MAX } else { end };
+        let mut spans = Spans::default();
+        let mut offset = 0;
+        while offset < end {
+            let number = spans.rows.len() as u32;
+            let range = Extent { offset, len: most.min(end - offset) };
+            let path = folder.join(format!("span-{number}"));
+            let file = span::create(&path, range.len, setup.file_mode, self.mount)?;
+            folder::hand_over(&file, &path)?;
+            spans.rows.push(Span { number, device: 0, range, file: number, place: 0 });
+            spans.files.push((path, file));
+            offset = range.end();
+        }
+        Ok(spans)
     }
 }
 
-/// Begins a look-up in each realm, all at one moment.
-fn together<'a>(insides: &'a [Inside<'a>]) -> Result<Vec<Look<'a>>> {
-    let writers = match insides {
-        [_] => Vec::new(),
-        several => several
-            .iter()
-            .map(|inside| inside.catalog().write(Headroom::Relief))
-            .collect::<Result<Vec<_>>>()?,
+/// The spans of a copy, and their files.
+#[derive(Default)]
+struct Spans {
+    rows: Vec<Span>,
+    files: Vec<(PathBuf, File)>,
+}
+
+impl Spans {
+    fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> Result<()> {
+        let first = self.rows.partition_point(|span| span.range.end() <= offset);
+        for (span, (path, file)) in self.rows.iter().zip(&self.files).skip(first) {
+            let (now, rest) = bytes.split_at(bytes.len().min((span.range.end() - offset) as usize));
+            file.write_all_at(now, offset - span.range.offset)
+                .map_err(|e| Error::os(format!("writing {}", path.display()), &e))?;
+            offset += now.len() as u64;
+            bytes = rest;
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.files.iter().try_for_each(|(path, file)| {
+            file.sync_all().map_err(|e| Error::os(format!("syncing {}", path.display()), &e))
+        })
+    }
+}
+
+/// Enters several cores in the order in which a fork takes them (see `realm::together`).
+fn enter_all(found: &[Found]) -> Result<Vec<Inside<'_>>> {
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by_key(|place| Arc::as_ptr(&found[*place].core.0));
+    let mut insides = Vec::with_capacity(order.len());
+    for place in order {
+        insides.push((place, found[place].core.0.enter()?));
+    }
+    insides.sort_by_key(|(place, _)| *place);
+    Ok(insides.into_iter().map(|(_, inside)| inside).collect())
+}
+
+/// Begins a look-up in each realm, all at one moment. What is published has no writer lock: that
+/// nothing has come there meanwhile is looked at afterwards.
+fn together<'a>(found: &[Found], insides: &'a [Inside<'a>]) -> Result<Vec<Look<'a>>> {
+    let changing = found.iter().zip(insides).filter(|(found, _)| !found.core.0.setup.immutable);
+    let writers = if found.len() > 1 {
+        changing
+            .map(|(_, inside)| inside.catalog().write(Headroom::Relief))
+            .collect::<Result<_>>()?
+    } else {
+        Vec::new()
     };
     let looks = insides.iter().map(Inside::look).collect();
     // In turn, the last first: each belongs to this thread.
@@ -251,7 +381,7 @@ fn lay_out(values: &mut [Value], limit: u64) -> u64 {
 fn copy_values(
     (core, inside): (&Arc<Core>, &Inside<'_>),
     values: &[Value],
-    to: &File,
+    to: &Spans,
 ) -> Result<Vec<Value>> {
     let end = values.iter().map(|value| value.from.end()).max().unwrap_or(0);
     core.reach(inside, end)?;
@@ -267,8 +397,7 @@ fn copy_values(
             if checksum::is_checksum(value.word) {
                 running.add(&piece[..now]);
             }
-            to.write_all_at(&piece[..now], value.to + done)
-                .map_err(|e| Error::os("writing the copy's values", &e))?;
+            to.write_at(&piece[..now], value.to + done)?;
             done += now as u64;
         }
         if checksum::is_checksum(value.word) && running.word() != value.word {

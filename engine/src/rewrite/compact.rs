@@ -10,6 +10,10 @@
 //! the new one; whoever opens it next clears away what is left. So no page is ever mapped whose
 //! file has gone, and no file goes that a row names.
 //!
+//! What is published is left as it is: a publisher writes each version without holes, and takes
+//! spans without values away. Its readers have no leases, so nobody could tell when bytes that lie
+//! between values may move; a backup has them packed.
+//!
 //! A reader of another process would see two catalogs, whose transactions count anew: that is why
 //! nobody may have the realm open, this process neither.
 
@@ -83,6 +87,16 @@ fn refuse_others(setup: &Setup) -> Result<()> {
     peers.refresh(&setup.leases(), 0, 0)?;
     let mut pids: Vec<u32> = peers.alive().into_iter().map(|(_, owner)| owner.pid).collect();
     pids.sort_unstable();
+    let ours = std::process::id();
+    if pids.contains(&ours) {
+        fail!(
+            Busy,
+            "namespace {:?} of {} is open, or viewed, in this process itself ({ours}), among \
+             {pids:?}: close the pool and let go of its views before compacting it",
+            setup.namespace,
+            setup.pool.display()
+        );
+    }
     if !pids.is_empty() {
         fail!(
             Busy,
@@ -132,7 +146,8 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
     make_beside(&setup.catalog(), at)?;
     Catalog::create(at, &options)?;
     let new = Catalog::open(at, &options)?;
-    rewrite_rows(&txn, &found, &new)?;
+    // Who was moving members is gone: the next to open the namespace ends that, by these rows.
+    rewrite_rows(&txn, &found, &[], &new)?;
     step!("compact.rows");
     rewrite_space(&kept, &found, &new)?;
     new.growth().set_boot_id(old.growth().boot_id());

@@ -2,8 +2,9 @@
 //!
 //! Backup and compaction are one thing: all rows of one snapshot go, in the order of their keys,
 //! into a catalog that nobody knows yet. What is of the moment stays behind: reservations, what
-//! was freed and waits, moves between realms that are under way. Where values change their places,
-//! records are told the new ones, and the free tables are made anew from what is left between.
+//! was freed and waits; and of a copy also moves between realms that are under way, which have
+//! ended there (see `transfer::copied`). Where values change their places, records are told the
+//! new ones, and the free tables are made anew from what is left between.
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -30,15 +31,11 @@ use crate::object::{Record, Stored};
 use crate::realm::{Setup, USED};
 
 /// Tables whose rows are of the moment, or follow from the others.
-const LEFT_OUT: [Table; 7] = [
-    Table::Spans,
-    Table::ExtentsByOffset,
-    Table::ExtentsBySize,
-    Table::ExtentsPending,
-    Table::Transfers,
-    Table::Leaving,
-    Table::Received,
-];
+const LEFT_OUT: [Table; 4] =
+    [Table::Spans, Table::ExtentsByOffset, Table::ExtentsBySize, Table::ExtentsPending];
+
+/// What a realm knows of moves that are under way.
+const MOVES: [Table; 3] = [Table::Transfers, Table::Leaving, Table::Received];
 
 /// A value in an extent, and where it goes.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +75,18 @@ fn values(txn: &ReadTxn<'_>) -> Result<Vec<Value>> {
     Ok(found)
 }
 
-/// Puts every row of a snapshot that lasts, each record with the place that its value goes to.
-fn rewrite_rows(txn: &ReadTxn<'_>, values: &[Value], into: &Catalog) -> Result<()> {
+/// Puts every row of a snapshot that lasts but for those of `without`, each record with the place
+/// that its value goes to.
+fn rewrite_rows(
+    txn: &ReadTxn<'_>,
+    values: &[Value],
+    without: &[Table],
+    into: &Catalog,
+) -> Result<()> {
     let places: HashMap<Oid, u64> = values.iter().map(|value| (value.oid, value.to)).collect();
     let mut filling = Filling::new(into);
     for table in Table::ALL {
-        if LEFT_OUT.contains(&table) {
+        if LEFT_OUT.contains(&table) || without.contains(&table) {
             continue;
         }
         let mut cursor = txn.seek(table, &[])?;

@@ -12,6 +12,7 @@ use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
 use crate::index::{Touch, mode_cache};
 use crate::object::{Flags, Record, Stored};
 use crate::protect;
+use crate::query::run::oid_of;
 use crate::realm::Changes;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
@@ -175,6 +176,7 @@ pub(crate) fn check_free(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
 /// mirrors; mirrors above that hold nothing any more go, too.
 pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Result<()> {
     let mut emptied = HashSet::new();
+    let mut unnamed = Unnamed::default();
     for going in members.iter().rev() {
         let (table, key) = group::table_of(going.member);
         let Some(row) = rows.get(table, &key)?.map(std::borrow::Cow::into_owned) else { continue };
@@ -190,7 +192,7 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
                     rows.release(extent)?;
                 }
             }
-            Member::Group(gid) if has_members(rows, gid)? => {
+            Member::Group(gid) if unnamed.has_members(rows, gid)? => {
                 let flags = Flags { mirror: true, read_only: false };
                 rows.put_record(table, &key, &Record { flags, origin: &[], ..record })?;
                 if record.flags.read_only {
@@ -198,35 +200,81 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
                 }
                 continue;
             }
-            Member::Group(gid) => group::remove_group(rows, gid)?,
+            Member::Group(gid) => {
+                group::remove_group(rows, gid)?;
+                unnamed.gone(gid);
+            }
         }
         give_name_up(rows, &record, going.member)?;
         emptied.insert(record.parent);
     }
-    emptied.into_iter().try_for_each(|gid| clear_mirrors(rows, gid, root))
+    emptied.into_iter().try_for_each(|gid| clear_mirrors(rows, gid, root, &mut unnamed))
 }
 
 /// Removes a mirror that holds nothing, and those above it that hold nothing then.
-fn clear_mirrors(rows: &mut Changes<'_>, mut gid: Gid, root: Gid) -> Result<()> {
+fn clear_mirrors(
+    rows: &mut Changes<'_>,
+    mut gid: Gid,
+    root: Gid,
+    unnamed: &mut Unnamed,
+) -> Result<()> {
     while gid != root && gid != 0 {
         let Some(row) = rows.get(Table::Groups, &id_key(gid))?.map(std::borrow::Cow::into_owned)
         else {
             return Ok(());
         };
         let record = Record::parse(&row)?;
-        if !record.flags.mirror || has_members(rows, gid)? {
+        if !record.flags.mirror || unnamed.has_members(rows, gid)? {
             return Ok(());
         }
         group::remove_group(rows, gid)?;
         give_name_up(rows, &record, Member::Group(gid))?;
+        unnamed.gone(gid);
         gid = record.parent;
     }
     Ok(())
 }
 
-fn has_members(rows: &mut impl Rows, gid: Gid) -> Result<bool> {
-    match rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())? {
-        Some((key, _)) => Ok(split_name_key(&key)?.0 == gid),
-        None => Ok(false),
+/// Mirrors that no name leads to, since a member has theirs: where they lie. Looked for when it is
+/// first asked, for it takes a walk over all groups.
+#[derive(Default)]
+struct Unnamed {
+    above: Option<HashMap<Gid, Gid>>,
+}
+
+impl Unnamed {
+    /// Whether a group has members, named or not.
+    fn has_members(&mut self, rows: &mut impl Rows, gid: Gid) -> Result<bool> {
+        if let Some((key, _)) = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?
+            && split_name_key(&key)?.0 == gid
+        {
+            return Ok(true);
+        }
+        if self.above.is_none() {
+            self.above = Some(Self::find(rows)?);
+        }
+        Ok(self.above.iter().flatten().any(|(_, above)| *above == gid))
+    }
+
+    fn find(rows: &mut impl Rows) -> Result<HashMap<Gid, Gid>> {
+        let (mut found, mut from) = (HashMap::new(), Vec::new());
+        while let Some((mut key, row)) = rows.first_from(Table::Groups, &from)? {
+            let record = Record::parse(&row)?;
+            if record.flags.mirror {
+                let gid = oid_of(&key)?;
+                if group::child(rows, record.parent, record.name)? != Some(Member::Group(gid)) {
+                    found.insert(gid, record.parent);
+                }
+            }
+            key.push(0);
+            from = key;
+        }
+        Ok(found)
+    }
+
+    fn gone(&mut self, gid: Gid) {
+        if let Some(above) = &mut self.above {
+            above.remove(&gid);
+        }
     }
 }

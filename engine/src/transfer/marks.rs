@@ -173,16 +173,24 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
         Some(row) => Going::parse(&key, &row)?.0,
         None => return Ok(()),
     };
-    match Transfer::find(rows, number)? {
-        Some(by) => fail!(
-            Busy,
-            "{id:#x} is on its way to or from {}, by process {}: it can be read, and is changed \
-             when that is done; if that process is gone, who opens the pool for writing ends it",
-            by.other.as_str(),
-            by.pid
+    let Some(by) = Transfer::find(rows, number)? else {
+        fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more")
+    };
+    let (what, who) = match by.other {
+        Scope::Private => (
+            format!("the private realm of user {}", by.uid),
+            format!("user {} or root ends it, by opening the pool for writing", by.uid),
         ),
-        None => fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more"),
-    }
+        other => {
+            (format!("what is {}", other.as_str()), "who opens the pool for writing ends it".into())
+        }
+    };
+    fail!(
+        Busy,
+        "{id:#x} is on its way to or from {what}, by process {}: it can be read, and is changed \
+         when that is done; if that process is gone, {who}",
+        by.pid
+    )
 }
 
 /// Tells who looks at several realms that something has come here from another.

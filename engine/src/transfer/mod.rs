@@ -35,6 +35,7 @@
 //! No byte of one realm is ever another's: each has span files of its own, values are copied into
 //! them, and extents are freed where they lie (P9).
 
+mod copied;
 mod land;
 mod marks;
 mod plan;
@@ -44,6 +45,7 @@ mod view;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
+pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
 pub(crate) use self::marks::{Going, Transfer, members_of, refuse_leaving};

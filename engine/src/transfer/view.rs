@@ -209,10 +209,11 @@ fn way_out(scope: Scope) -> &'static str {
 
 impl Others for Namespace {
     fn realm(&self, scope: Scope, uid: u32) -> Result<Other> {
-        if scope == Scope::Private && uid != lease::user() {
-            return Ok(Other::Closed);
-        }
         let found = match scope {
+            Scope::Private if uid != lease::user() => match lease::user() {
+                0 => self.private_of(uid),
+                _ => return Ok(Other::Closed),
+            },
             Scope::Published => self.newest(),
             scope => self.realm_of(scope, false),
         };

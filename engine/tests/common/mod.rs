@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 mod data;
+pub mod moves;
 mod peer;
 mod pool;
 mod users;

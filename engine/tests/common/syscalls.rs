@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// One call, as far as hooks care.
 #[derive(Clone, Copy, Debug)]
@@ -182,9 +182,41 @@ pub unsafe extern "C" fn mmap(
     // Without the flag tmpfs maps as well, and the engine takes it for persistent memory.
     let flags = if DAX.load(Ordering::SeqCst) { flags & !libc::MAP_SYNC } else { flags };
     let call = Call { name: "mmap", fd, at: offset as usize, len, flags, path: None };
-    // SAFETY: the caller's contract.
-    let kernel = || unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) };
-    meet(&call, kernel) as *mut c_void
+    let mut reached = false;
+    let kernel = || {
+        reached = true;
+        // SAFETY: the caller's contract.
+        unsafe { libc::syscall(libc::SYS_mmap, at, len, prot, flags, fd, offset) }
+    };
+    let mapped = meet(&call, kernel) as *mut c_void;
+    if !reached && flags & libc::MAP_FIXED != 0 {
+        // As some kernels fail: what was there is gone.
+        // SAFETY: the caller gives these addresses up.
+        unsafe { libc::syscall(libc::SYS_munmap, at, len) };
+        HOLE[0].store(at as usize, Ordering::SeqCst);
+        HOLE[1].store(len, Ordering::SeqCst);
+    } else if mapped == at && at as usize == HOLE[0].load(Ordering::SeqCst) {
+        HOLE[1].store(0, Ordering::SeqCst);
+    }
+    mapped
+}
+
+/// Addresses that a mapping which failed has given up, and that nobody has mapped since.
+static HOLE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// Whether anybody could map something there now. From now on there are none.
+pub fn left_open() -> bool {
+    let at = HOLE[0].swap(0, Ordering::SeqCst) as *mut c_void;
+    let len = HOLE[1].swap(0, Ordering::SeqCst);
+    if len == 0 {
+        return false;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a mapping that replaces none, and goes again.
+    unsafe {
+        let mapped = libc::syscall(libc::SYS_mmap, at, len, libc::PROT_NONE, flags, -1, 0i64);
+        mapped == at as i64 && libc::syscall(libc::SYS_munmap, at, len) == 0
+    }
 }
 
 /// As `mmap`.

@@ -131,7 +131,7 @@ struct Of {
     pool: PathBuf,
 }
 
-const WORDS: usize = 40_000;
+const WORDS: usize = 9_000;
 
 impl Of {
     /// Makes the pool. Its folder, and that of its namespaces, are open to all, and sticky.
@@ -231,7 +231,7 @@ fn use_pool(path: &Path) -> Vec<Error> {
         for name in ["ours", "shown"] {
             let Some(member) = team.lookup(team.root(), name)? else { continue };
             team.payload(member.id())?;
-            team.lock(member, LockMode::Write, Some(Duration::ZERO), &mut |_| Ok(()))?;
+            team.lock(member, LockMode::Read, Some(Duration::ZERO), &mut |_| Ok(()))?;
         }
         Ok(())
     };
@@ -288,6 +288,7 @@ fn tried(of: &Of, then: Then, own: &Path) -> Option<u64> {
             become_user(of.user, TEAM);
         }
         let refused = try_then(then, &of.pool, own);
+        refused.iter().for_each(|error| println!("{error}"));
         // Nobody else is here: an error that says so is wrong.
         let busy: Vec<&Error> = refused.iter().filter(|e| e.kind() == Kind::Busy).collect();
         assert!(busy.is_empty(), "{busy:?}");
@@ -309,12 +310,15 @@ fn try_row(row: &Row, of: &Of, twin: &Of, wrong: &mut Vec<String>) -> (u64, u64)
         }
         for then in row.1 {
             let own = folder_of(of.user);
-            // An arena grows once; and who publishes where nothing is published clears spans away.
-            let once = *then == Then::Grow || row.0.ends_with("/published");
+            // An arena grows once; who publishes where nothing is published clears spans away; and
+            // another description makes another pool of it.
+            let once = *then == Then::Grow
+                || row.0.contains("published")
+                || Path::new(row.0).extension().is_some_and(|suffix| suffix == "toml");
             let fresh = once.then(|| Of::new(of.user));
             let of = fresh.as_ref().unwrap_or(of);
             let at = of.place(row.0);
-            let aside = at.with_extension("aside");
+            let aside = of.dir.path().join("aside");
             let had = fs::rename(&at, &aside).is_ok();
             plant(thing, &at, &target).unwrap();
             let before = twin.state();

@@ -1,0 +1,119 @@
+//! Deleting and renaming through the view.
+
+use super::view::{Namespace, Seen};
+use super::write::rest_of;
+use crate::error::Result;
+use crate::fail;
+use crate::id::{Gid, Member};
+use crate::name::Path;
+use crate::protect;
+use crate::realm::Realm;
+use crate::scope::Scope;
+
+impl Namespace {
+    /// Deletes a member, a group with all that is in it that this user may delete. What others keep
+    /// to themselves below a group stays theirs.
+    pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
+        self.mending(|| self.delete_now(parent, path))
+    }
+
+    fn delete_now(&self, parent: Gid, path: &str) -> Result<()> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return realm.delete(parent, path),
+            Seen::Many(realms) => realms,
+        };
+        let parsed = Path::new(path)?;
+        let (place, having) = self.look(&realms, |tree| {
+            let Some(place) = tree.resolve(parent, &parsed)? else {
+                fail!(
+                    NotFound,
+                    "there is no {path:?} in this group: list its members with keys() or tree()"
+                )
+            };
+            let having = match place.member {
+                Member::Group(gid) => tree.having(gid)?,
+                Member::Object(_) => vec![place.at],
+            };
+            tree.refuse_moving(place.member, true)?;
+            // What one of the realms refuses is refused before another has changed.
+            having
+                .iter()
+                .try_for_each(|at| protect::refuse_deletion(tree.at(*at), place.member))?;
+            Ok((place, having))
+        })?;
+        if let Some(at) = having.iter().find(|at| realms[**at].scope() == Scope::Published) {
+            let what = if *at == place.at { "is published" } else { "has published members" };
+            fail!(ReadOnly, "{path:?} {what}, which nobody changes: unpublish it first");
+        }
+        if having.len() > 1 && realms.iter().any(Realm::runs_batch) {
+            fail!(
+                Busy,
+                "{path:?} has members of several scopes, and a batch covers one: delete it outside \
+                 of the batch"
+            );
+        }
+        match place.member {
+            Member::Object(_) => {
+                Self::settle(&realms[place.at], &realms)?;
+                realms[place.at].delete(place.parent, parsed.last.as_str())
+            }
+            Member::Group(gid) => {
+                having.iter().try_for_each(|at| self.delete_group_at(*at, gid, &realms))
+            }
+        }
+    }
+
+    fn delete_group_at(&self, at: usize, gid: Gid, realms: &[Realm]) -> Result<()> {
+        Self::settle(&realms[at], realms)?;
+        // What has been moved out of the group must not go with it, and what has been moved into it
+        // must: mirrors say so where they are made new.
+        if at + 1 < realms.len() {
+            for chain in self.look(realms, |tree| tree.all_behind(at))? {
+                realms[at].reflect(&Self::originals(chain, realms)?)?;
+            }
+            for unnamed in self.look(realms, |tree| tree.unnamed_below(at, gid))? {
+                realms[at].delete_group(unnamed)?;
+            }
+        }
+        realms[at].delete_group(gid)
+    }
+
+    /// Gives a member another name or group; missing parents are made.
+    pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
+        self.mending(|| self.rename_now(parent, old, new_parent, new))
+    }
+
+    fn rename_now(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
+        let realms = match self.seen()? {
+            Seen::One(realm) => return realm.rename(parent, old, new_parent, new),
+            Seen::Many(realms) => realms,
+        };
+        let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
+        let (place, reach) = self.look(&realms, |tree| {
+            let Some(place) = tree.resolve(parent, &old_path)? else {
+                fail!(
+                    NotFound,
+                    "there is no {old:?} in this group: list its members with keys() or tree()"
+                )
+            };
+            tree.refuse_moving(place.member, false)?;
+            let reach = tree.reach(new_parent, &new_path)?;
+            if let Member::Group(gid) = place.member
+                && tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid)
+            {
+                fail!(Argument, "{old:?} cannot be moved into itself");
+            }
+            Ok((place, reach))
+        })?;
+        match reach.taken {
+            Some(there) if there.member == place.member => return Ok(()),
+            Some(there) => return crate::group::taken(new_path.last.as_str(), there.member),
+            None => {}
+        }
+        let realm = &realms[place.at];
+        Self::settle(realm, &realms)?;
+        self.prepare(realm, &realms, &reach, &new_path)?;
+        let rest = rest_of(new, &new_path, reach.missing);
+        realm.rename(place.parent, old_path.last.as_str(), reach.group, rest)
+    }
+}
