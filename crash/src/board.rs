@@ -16,10 +16,14 @@ pub const WRITERS: usize = 3;
 pub const WRITING: usize = 2 * WRITERS;
 /// Processes that read.
 pub const READERS: usize = 2;
+/// The slot of the reader that is a stranger to the namespace, where this is root's campaign.
+pub const STRANGER: usize = WRITING + READERS - 1;
 /// All slots.
 pub const SLOTS: usize = WRITING + READERS;
 /// How many operations one life may have.
 pub const LOG: usize = 1 << 14;
+/// How many objects are locked.
+pub const LOCKS: usize = 2;
 /// How many steps there may be.
 pub const STEPS: usize = 512;
 
@@ -82,6 +86,8 @@ pub struct Board {
     pub pause: AtomicU32,
     /// How often each step was passed.
     pub passed: [AtomicU64; STEPS],
+    /// Who has each lock for writing, or had it last: a number of its own.
+    pub locks: [AtomicU64; LOCKS],
     /// One for each worker.
     pub slots: [Slot; SLOTS],
 }

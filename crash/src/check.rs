@@ -5,13 +5,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use engram_engine::catalog::{self, Catalog, Table};
-use engram_engine::{Found, IndexMode, Member, Mode, ObjectInfo, Oid, Payload, Pool, Realm};
+use engram_engine::{
+    Found, IndexMode, Member, Mode, Namespace, ObjectInfo, Oid, Payload, Pool, Realm, Scope,
+};
 
+use crate::board::WRITING;
 use crate::common::{check_together, check_values};
 use crate::machine::{Atomics, Shared, fork, leave, now, wait};
 use crate::model::Model;
 use crate::operation::{Name, Operation};
-use crate::pool::{ask, group, number_of, open, with_words};
+use crate::pool::{ask, group, number_of, open, view, with_words};
+use crate::{locks, travel};
 
 /// Values up to this lie in the catalog.
 const INLINE: u64 = engram_engine::INLINE_BYTES_MAX;
@@ -32,6 +36,8 @@ pub struct Findings {
     pub applied: AtomicU64,
     /// How long opening took.
     pub open_ns: AtomicU64,
+    /// The same until the namespace was open, and the moves of the dead were ended.
+    pub view_ns: AtomicU64,
     /// How many single checks were made.
     pub checks: AtomicU64,
 }
@@ -70,18 +76,24 @@ pub fn after_kill(path: &Path, gone: &[Gone], findings: &Findings) {
     let before = now();
     let (pool, realm) = open(path, Mode::ReadWrite);
     findings.open_ns.store(now() - before, SeqCst);
+    let namespace = view(&pool);
+    findings.view_ns.store(now() - before, SeqCst);
     for one in gone {
-        if settled(&realm, one, findings) {
+        if settled(&realm, &namespace, one, findings) {
             findings.applied.fetch_or(1 << one.slot, SeqCst);
         }
     }
     check_together(&realm);
-    findings.add(2 + check_values(&realm));
+    findings.add(2 + check_values(&realm) + locks::check_all(&namespace));
     pool.close();
 }
 
 /// Whether what was pending was done; it was so wholly, or not at all.
-fn settled(realm: &Realm, one: &Gone, findings: &Findings) -> bool {
+fn settled(realm: &Realm, namespace: &Namespace, one: &Gone, findings: &Findings) -> bool {
+    let compare = |model: &Model| {
+        let own = compare(realm, one.slot, model)?;
+        Ok::<u64, String>(own + travel::compare(namespace, one.slot, model)?)
+    };
     let (mut after, mut before) = (one.model.clone(), one.model.clone());
     if let Some(operation) = &one.pending {
         before.tear(operation);
@@ -91,12 +103,12 @@ fn settled(realm: &Realm, one: &Gone, findings: &Findings) -> bool {
             after = before.clone();
         }
     }
-    let looked = compare(realm, one.slot, &before);
+    let looked = compare(&before);
     if looked.is_ok() || before == after {
         findings.add(looked.unwrap_or_else(|why| panic!("w{}: {why}", one.slot)));
         return false;
     }
-    let again = compare(realm, one.slot, &after);
+    let again = compare(&after);
     let (without, with) = (looked.unwrap_err(), again.as_ref().err());
     findings.add(again.clone().unwrap_or_else(|_| {
         panic!(
@@ -186,6 +198,7 @@ fn compare_index(
 /// If anything is wrong.
 pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
     let (pool, realm) = open(path, Mode::ReadWrite);
+    let namespace = view(&pool);
     // Takes back what the dead have reserved.
     let space = realm.space().expect("figures");
     assert_eq!(space.used + space.pending + space.free, space.arena, "{space:?}");
@@ -193,26 +206,55 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
     for one in all {
         assert!(one.pending.is_none());
         let checks = compare(&realm, one.slot, &one.model);
-        findings.add(checks.unwrap_or_else(|why| panic!("w{} at rest: {why}", one.slot)));
+        let travelling = travel::compare(&namespace, one.slot, &one.model);
+        for checks in [checks, travelling] {
+            findings.add(checks.unwrap_or_else(|why| panic!("w{} at rest: {why}", one.slot)));
+        }
     }
+    assert_eq!(namespace.leaving().expect("marks"), 0, "something is on its way, by nobody");
     check_together(&realm);
     findings.add(4 + check_values(&realm));
-    let used = extents(&realm);
-    drop(realm);
+    let realms = Scope::ALL.map(|scope| namespace.realm_of(scope, false).expect("a realm"));
+    // What is reserved by the dead of the private realm goes, too.
+    realms.iter().flatten().for_each(|realm| drop(realm.space().expect("figures")));
+    let used = realms.iter().flatten().map(extents).sum::<u64>();
+    let alone = realms[Scope::Private as usize].is_none();
+    drop((realm, namespace, realms));
     pool.close();
-    let leases = path.join("ns/default/shared/leases");
-    let names = std::fs::read_dir(leases).expect("leases").flatten();
-    let named = names.filter(|entry| {
-        entry.file_name().to_str().is_some_and(|name| u64::from_str_radix(name, 16).is_ok())
-    });
-    assert_eq!(named.count(), alive, "there are other leases than those of the living");
-    let reserved = reserved(path);
-    assert_eq!(reserved, 0, "bytes are reserved, and nobody is within an operation");
+    assert_eq!(leases(path, SHARED), alive, "there are other leases than those of the living");
+    let private = if alone { None } else { Some(PRIVATE.to_owned() + &user(path)) };
+    if let Some(private) = &private {
+        // Who was there before it came opens it when it looks for it.
+        assert!(leases(path, private) <= alive, "the dead have leases in the private realm");
+    }
+    for realm in [SHARED].into_iter().chain(private.as_deref()) {
+        let reserved = reserved(path, realm);
+        assert_eq!(reserved, 0, "bytes of {realm} are reserved, and nobody is in an operation");
+    }
     let report = Pool::verify(path).expect("a walk");
     assert_eq!(report.problems, Vec::<String>::new());
     assert_eq!(report.used, used, "the account, and what the objects by name take");
     assert_eq!(report.used + report.pending + report.free, report.arena);
     findings.add(3 + report.objects + report.groups + report.attributes + report.extents);
+}
+
+/// Where realms lie.
+const SHARED: &str = "ns/open/shared";
+const PRIVATE: &str = "ns/open/private/";
+
+/// The name of the folder of this user's own realm.
+fn user(path: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+    path.metadata().expect("the pool's folder").uid().to_string()
+}
+
+/// How many leases there are in a realm.
+fn leases(path: &Path, realm: &str) -> usize {
+    let names = std::fs::read_dir(path.join(realm).join("leases")).expect("leases").flatten();
+    let named = names.filter(|entry| {
+        entry.file_name().to_str().is_some_and(|name| u64::from_str_radix(name, 16).is_ok())
+    });
+    named.count()
 }
 
 /// The bytes of all extents of objects that have a name.
@@ -241,9 +283,9 @@ fn extent_len(nbytes: u64) -> u64 {
 }
 
 /// The bytes that any lease has reserved, read in the catalog itself.
-fn reserved(path: &Path) -> u64 {
+fn reserved(path: &Path, realm: &str) -> u64 {
     let options = catalog::Options { file_mode: 0o600, ..catalog::Options::default() };
-    let catalog = Catalog::open(&path.join("ns/default/shared/catalog"), &options);
+    let catalog = Catalog::open(&path.join(realm).join("catalog"), &options);
     let catalog = catalog.expect("the catalog");
     let read = catalog.read().expect("a snapshot");
     let mut rows = read.seek(Table::ExtentsPending, &[1]).expect("rows");
@@ -264,20 +306,26 @@ fn reserved(path: &Path) -> u64 {
 /// If it does not.
 pub fn nothing_leaks(path: &Path, findings: &Findings) {
     let (pool, realm) = open(path, Mode::ReadWrite);
-    let root = realm.root();
-    for (name, _) in realm.list(root, None, usize::MAX).expect("a listing") {
-        realm.delete(root, &name).expect("deleting");
+    let (root, namespace) = (realm.root(), view(&pool));
+    travel::withdraw_all(&namespace, WRITING);
+    for (name, _) in namespace.list(root, None, usize::MAX).expect("a listing") {
+        namespace.delete(root, &name).expect("deleting");
     }
-    while realm.tend().expect("maintenance") > 0 {}
-    realm.drain_queue(u64::MAX).expect("draining");
-    let size = realm.space().expect("figures").arena;
-    if size > 0 {
-        drop(realm.scratch(size, None).expect("the whole arena in one piece"));
+    while namespace.tend().expect("maintenance") > 0 {}
+    namespace.drain_queue(u64::MAX).expect("draining");
+    for scope in [Scope::Private, Scope::Shared] {
+        let Some(realm) = namespace.realm_of(scope, false).expect("a realm") else { continue };
+        let size = realm.space().expect("figures").arena;
+        if size > 0 {
+            drop(realm.scratch(size, None).expect("the whole arena in one piece"));
+        }
     }
+    let realms = namespace.scopes().expect("realms").len() as u64;
     pool.close();
     let report = Pool::verify(path).expect("a walk");
     assert_eq!(report.problems, Vec::<String>::new());
-    assert_eq!((report.used, report.objects, report.groups), (0, 0, 1));
+    // Beside them, the namespace that every pool has.
+    assert_eq!((report.used, report.objects, report.groups), (0, 0, realms + 1));
     assert_eq!(report.pending + report.free, report.arena);
     findings.add(4);
 }

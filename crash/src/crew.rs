@@ -32,6 +32,8 @@ pub struct Figures {
     pub lives: u64,
     /// How long each first opening after a death took.
     pub opens: Vec<u64>,
+    /// The same until the moves of the dead were ended, too.
+    pub views: Vec<u64>,
 }
 
 /// The workers, and what is known of them.
@@ -44,6 +46,7 @@ pub struct Crew {
     seen: [u64; SLOTS],
     handles: [Option<Handle>; SLOTS],
     killed: [bool; SLOTS],
+    pools: u64,
     /// What happened.
     pub figures: Figures,
 }
@@ -65,6 +68,7 @@ impl Crew {
             seen: [0; SLOTS],
             handles: std::array::from_fn(|_| None),
             killed: [false; SLOTS],
+            pools: 0,
             figures: Figures::default(),
         }
     }
@@ -72,7 +76,10 @@ impl Crew {
     /// Makes a pool, and fills every slot.
     pub fn begin(&mut self) -> Result<(), Fault> {
         let path = self.path.clone();
-        if !Findings::of(&self.findings, |_| pool::make(&path)) {
+        // Every other one keeps checksums.
+        let checksums = self.pools % 2 == 1;
+        self.pools += 1;
+        if !Findings::of(&self.findings, |_| pool::make(&path, checksums)) {
             return Err("the pool could not be made".to_owned());
         }
         self.models = vec![Model::default(); SLOTS];
@@ -184,7 +191,7 @@ impl Crew {
         if !Findings::of(&self.findings, |findings| after_kill(&path, &gone, findings)) {
             return Err(format!("after the death of {dead:?}, something is wrong"));
         }
-        self.figures.opens.push(self.findings.open_ns.load(SeqCst));
+        self.note_opening();
         let applied = self.findings.applied.load(SeqCst);
         for one in gone {
             let Some(operation) = one.pending else { continue };
@@ -200,6 +207,11 @@ impl Crew {
             self.start(slot);
         }
         Ok(kills)
+    }
+
+    fn note_opening(&mut self) {
+        self.figures.opens.push(self.findings.open_ns.load(SeqCst));
+        self.figures.views.push(self.findings.view_ns.load(SeqCst));
     }
 
     /// Whether a worker was killed; an error if it died of anything else but its own end.
@@ -288,8 +300,9 @@ impl Crew {
         let living = self.living();
         let all: Vec<Gone> =
             (0..WRITING).map(|slot| self.replay(slot)).collect::<Result<_, _>>()?;
+        let leases = living.iter().filter(|slot| reader::has_lease(**slot)).count();
         let path = self.path.clone();
-        if !Findings::of(&self.findings, |found| at_rest(&path, &all, living.len(), found)) {
+        if !Findings::of(&self.findings, |found| at_rest(&path, &all, leases, found)) {
             return Err("at rest, something is wrong".to_owned());
         }
         Ok(())
@@ -329,7 +342,7 @@ impl Crew {
         if !well {
             return Err("after everybody's death, something is wrong".to_owned());
         }
-        self.figures.opens.push(self.findings.open_ns.load(SeqCst));
+        self.note_opening();
         std::fs::remove_dir_all(&self.path).map_err(|error| format!("removing: {error}"))?;
         Ok(kills)
     }

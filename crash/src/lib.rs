@@ -8,6 +8,9 @@
 //! | `operation` | what workers do, and how it is chosen |
 //! | `model` | what a worker's part of the pool must hold |
 //! | `common` | what everybody writes, and what must hold of it |
+//! | `travel` | what goes from scope to scope, and what must hold of it |
+//! | `still` | snapshots that are held |
+//! | `locks` | locks of objects |
 //! | `worker`, `reader` | who writes, and who reads |
 //! | `check` | what a death has left, looked at in a process of its own |
 //! | `crew` | who lives, and what they have acknowledged |
@@ -22,14 +25,19 @@ pub mod check;
 pub mod common;
 pub mod crew;
 pub mod data;
+pub mod locks;
 pub mod machine;
 pub mod model;
 pub mod operation;
 pub mod pool;
 pub mod reader;
+pub mod still;
 pub mod table;
+pub mod travel;
 pub mod worker;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Where pools are made: memory, if there is a tmpfs.
@@ -47,6 +55,8 @@ pub fn run(plan: campaign::Plan) -> bool {
     println!("SEED={}", plan.seed);
     let dir = tempfile::Builder::new().prefix("engram-crash-").tempdir_in(ground());
     let dir = dir.expect("a folder for pools");
+    // A stranger is to come as far as the pool.
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("a mode");
     match campaign::run(plan, dir.path()) {
         Ok(outcome) => {
             println!("{}", table::table(&plan, &outcome));

@@ -106,6 +106,30 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
+/// Whether this is root, who can become others.
+pub fn is_root() -> bool {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Becomes a user who shares nothing with anybody.
+///
+/// # Panics
+///
+/// If the kernel refuses.
+pub fn become_stranger() {
+    const STRANGER: u32 = 40_077;
+    // SAFETY: this process, which has one thread, gives its rights away.
+    let became = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setgid(STRANGER) == 0
+            && libc::setuid(STRANGER) == 0
+    };
+    assert!(became, "becoming a stranger: {}", std::io::Error::last_os_error());
+    // It has lost that.
+    die_with_parent();
+}
+
 /// Forks: zero in the child, its pid in the parent.
 pub fn fork() -> i32 {
     // SAFETY: the C library's allocator survives a fork of a process with threads, and the engine

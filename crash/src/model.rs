@@ -6,6 +6,7 @@ use engram_engine::IndexMode;
 
 use crate::data::{Words, word_of};
 use crate::operation::{Name, Operation, Outcome, batch, index_mode};
+use crate::travel::Travellers;
 
 /// An object as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Model {
     pub items: BTreeMap<Name, Item>,
     /// Groups that there are.
     pub groups: [bool; 3],
+    /// What goes from scope to scope.
+    pub travellers: Travellers,
 }
 
 impl Model {
@@ -93,6 +96,9 @@ impl Model {
                 }
                 Outcome::Done
             }
+            O::Arrive { .. } | O::Leave { .. } | O::Move { .. } | O::MoveRun { .. } => {
+                if self.travellers.imagine(operation) { Outcome::Refused } else { Outcome::Done }
+            }
             O::Abandon { .. }
             | O::Scratch { .. }
             | O::Grow
@@ -102,6 +108,8 @@ impl Model {
             | O::Drain
             | O::Hold { .. }
             | O::Fork
+            | O::Snap
+            | O::Lock { .. }
             | O::Reopen { .. } => Outcome::Done,
         }
     }

@@ -3,6 +3,7 @@
 use engram_engine::{IndexMode, Kind};
 
 use crate::data::Random;
+use crate::travel;
 
 /// Groups that a worker has, and names in each.
 pub const GROUPS: u64 = 3;
@@ -76,6 +77,18 @@ pub enum Operation {
     Fork,
     /// Closes the pool and opens it again.
     Reopen { drop_views: bool },
+    /// Stores something that travels, in private if there was nothing.
+    Arrive { place: u8, version: u64, words: u32, private: bool },
+    /// Deletes something that travels.
+    Leave { place: u8 },
+    /// Moves what lies at these places to another scope, all in one.
+    Move { places: u8, from: u8, to: u8 },
+    /// Moves a group with all that is in it.
+    MoveRun { to: u8 },
+    /// Takes a snapshot, or looks at the one that is held.
+    Snap,
+    /// Locks something that everybody locks.
+    Lock { seed: u64 },
 }
 
 /// How an operation ended.
@@ -137,6 +150,8 @@ pub enum Urge {
     Batch,
     Queue,
     Index,
+    Move,
+    Publish,
 }
 
 impl Urge {
@@ -160,6 +175,8 @@ impl Urge {
             ("batch", _) => Urge::Batch,
             ("queue", _) => Urge::Queue,
             ("index", _) => Urge::Index,
+            ("transfer", _) => Urge::Move,
+            ("publish" | "unpublish", _) => Urge::Publish,
             _ => Urge::None,
         }
     }
@@ -167,12 +184,12 @@ impl Urge {
     /// What stands on the board.
     pub fn from_word(word: u32) -> Urge {
         use Urge::{
-            Abandon, Batch, Delete, Fork, Grow, InPlace, Index, Large, NewKey, None, Pad, Queue,
-            Rename, Reopen, Replace, View, Zeroed,
+            Abandon, Batch, Delete, Fork, Grow, InPlace, Index, Large, Move, NewKey, None, Pad,
+            Publish, Queue, Rename, Reopen, Replace, View, Zeroed,
         };
         let all = [
             None, Reopen, Fork, Grow, Pad, NewKey, Large, Abandon, Zeroed, Replace, InPlace, View,
-            Delete, Rename, Batch, Queue, Index,
+            Delete, Rename, Batch, Queue, Index, Move, Publish,
         ];
         all.into_iter().find(|urge| *urge as u32 == word).unwrap_or(None)
     }
@@ -209,7 +226,7 @@ impl Choice {
             return self.urged(urge);
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
-        match self.random.below(100) {
+        match self.random.below(114) {
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },
@@ -229,6 +246,9 @@ impl Choice {
             94..96 => Operation::Fork,
             96 => Operation::Reopen { drop_views: self.random.percent(50) },
             97 => Operation::NewKey { name, version },
+            98..106 => travel::any(&mut self.random, version, false),
+            106..110 => Operation::Snap,
+            110..114 => Operation::Lock { seed: self.random.any() },
             _ => self.put(),
         }
     }
@@ -270,6 +290,9 @@ impl Choice {
             Urge::Delete => Operation::Delete { name },
             Urge::Rename => Operation::Rename { old: name, new: Name::any(&mut self.random) },
             Urge::Batch => self.batch(),
+            Urge::Move | Urge::Publish => {
+                travel::any(&mut self.random, version, urge == Urge::Publish)
+            }
             Urge::Queue if self.random.percent(30) => Operation::Drain,
             Urge::Queue => Operation::Put { name, version, words: 9, index: 7 },
             // By turns the worker's segments become many and few.
@@ -341,6 +364,16 @@ impl Operation {
             O::Hold { seed } => [20, 0, 0, *seed],
             O::Fork => [21, 0, 0, 0],
             O::Reopen { drop_views } => [22, (*drop_views).into(), 0, 0],
+            O::Arrive { place, version, words, private } => {
+                [23, sized(&Name(*place), words, (*private).into()), *version, 0]
+            }
+            O::Leave { place } => [24, (*place).into(), 0, 0],
+            O::Move { places, from, to } => {
+                [25, (*places).into(), u64::from(*from) | u64::from(*to) << 8, 0]
+            }
+            O::MoveRun { to } => [26, 0, u64::from(*to) << 8, 0],
+            O::Snap => [27, 0, 0, 0],
+            O::Lock { seed } => [28, 0, 0, *seed],
         }
     }
 
@@ -372,6 +405,12 @@ impl Operation {
             20 => O::Hold { seed },
             21 => O::Fork,
             22 => O::Reopen { drop_views: first != 0 },
+            23 => O::Arrive { place: first as u8, version, words, private: index != 0 },
+            24 => O::Leave { place: first as u8 },
+            25 => O::Move { places: first as u8, from: second as u8, to: (second >> 8) as u8 },
+            26 => O::MoveRun { to: (second >> 8) as u8 },
+            27 => O::Snap,
+            28 => O::Lock { seed },
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

@@ -4,15 +4,18 @@ use std::path::Path;
 
 use engram_engine::query::parse;
 use engram_engine::{
-    Class, CreateOptions, DType, Gid, IndexMode, IndexSettings, Member, Mode, NewObject, Oid,
-    Payload, Placement, Pool, QueryOptions, Realm, Result, Value,
+    Class, CreateOptions, DType, Gid, IndexMode, IndexSettings, Member, Mode, Namespace, NewObject,
+    Oid, Payload, Placement, Pool, QueryOptions, Realm, Result, Value,
 };
 
 use crate::board::WRITING;
 use crate::data::Words;
+use crate::{locks, travel};
 
 /// The bound of the pool's arena.
 pub const SIZE: u64 = 256 << 20;
+/// The namespace: what is published in it is everybody's to read.
+const NAMESPACE: &str = "open";
 /// Two objects that are always written in one batch, with one shape.
 pub const PAIR: &str = "common/pair";
 /// Objects that are always written in one batch, with one shape.
@@ -27,10 +30,10 @@ pub const LOOSE: &str = "common/loose";
 /// # Panics
 ///
 /// If it cannot be made.
-pub fn make(path: &Path) {
-    let options = CreateOptions { size: SIZE, force: true, ..CreateOptions::default() };
+pub fn make(path: &Path, checksums: bool) {
+    let options = CreateOptions { size: SIZE, force: true, checksums, ..CreateOptions::default() };
     let pool = Pool::create(path, &options).expect("a new pool");
-    let realm = pool.realm("default").expect("the default namespace");
+    let realm = pool.create_namespace(NAMESPACE, 0o755, None, None).expect("a new namespace");
     let settings = IndexSettings {
         tail_rows: Some(8),
         segment_rows: Some(16),
@@ -47,11 +50,22 @@ pub fn make(path: &Path) {
     for slot in 0..WRITING {
         let gid = realm.create_group(realm.root(), &format!("w{slot}"), &[], &[], false);
         realm.set_index_settings(gid.expect("a group"), &own).expect("settings");
+        travel::make(&realm, slot);
     }
     for group in ["common/pair", "common/loose"] {
         realm.create_group(realm.root(), group, &[], &[], false).expect("a group");
     }
+    locks::make(&realm);
     pool.close();
+}
+
+/// What this user sees of the pool's namespace; what the dead were moving is settled.
+///
+/// # Panics
+///
+/// If that fails.
+pub fn view(pool: &Pool) -> Namespace {
+    pool.namespace(NAMESPACE).expect("the view of the namespace")
 }
 
 /// Opens the pool and its namespace.
@@ -61,7 +75,7 @@ pub fn make(path: &Path) {
 /// If that fails: whatever died before, opening needs no repair.
 pub fn open(path: &Path, mode: Mode) -> (Pool, Realm) {
     let pool = Pool::open(path, mode, true).expect("an open pool");
-    let realm = pool.realm("default").expect("the default namespace");
+    let realm = pool.realm(NAMESPACE).expect("the namespace");
     (pool, realm)
 }
 

@@ -9,6 +9,13 @@ fn millis(ns: u64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
 }
 
+/// How long things took, of times in ascending order.
+fn spread(times: &[u64]) -> String {
+    let at = |hundredth: usize| times.get(times.len() * hundredth / 100).copied().unwrap_or(0);
+    let (median, late, worst) = (at(50), at(99), times.last().copied().unwrap_or(0));
+    format!("median {}, 99 % {}, worst {}", millis(median), millis(late), millis(worst))
+}
+
 /// What happened, as text.
 pub fn table(plan: &Plan, outcome: &Outcome) -> String {
     let mut lines = vec![
@@ -24,9 +31,6 @@ pub fn table(plan: &Plan, outcome: &Outcome) -> String {
     let at_steps: u64 = outcome.at_step.iter().sum();
     let held: u64 = outcome.held.iter().sum();
     let minutes = outcome.time.as_secs_f64() / 60.0;
-    let median = outcome.opens.get(outcome.opens.len() / 2).copied().unwrap_or(0);
-    let late = outcome.opens.get(outcome.opens.len() * 99 / 100).copied().unwrap_or(0);
-    let worst = outcome.opens.last().copied().unwrap_or(0);
     lines.extend([
         String::new(),
         format!("kills                          {}", outcome.kills()),
@@ -46,12 +50,8 @@ pub fn table(plan: &Plan, outcome: &Outcome) -> String {
         ),
         format!("looks at everything (verify)   {}", outcome.looks),
         format!("single checks                  {}", outcome.checks),
-        format!(
-            "first opening after a death    median {}, 99 % {}, worst {}",
-            millis(median),
-            millis(late),
-            millis(worst)
-        ),
+        format!("first opening after a death    {}", spread(&outcome.opens)),
+        format!("  with what the dead moved     {}", spread(&outcome.views)),
         "losses                         0".to_owned(),
         format!("seed                           {}", plan.seed),
     ]);

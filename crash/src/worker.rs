@@ -9,20 +9,27 @@ use std::time::Duration;
 use engram_engine::faults::{ALL, on_step};
 use engram_engine::query::parse;
 use engram_engine::{
-    Error, Kind, Member, Mode, Oid, Payload, Pool, QueryOptions, Realm, Result, View,
+    Error, Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Realm, Result, View,
 };
 
 use crate::board::{Board, Slot, Trap, WRITERS};
 use crate::common::{self, Held};
 use crate::data::{Random, Words, filled, word_of};
+use crate::locks::Locked;
 use crate::machine::{die, fork, leave, me, rest, set_word};
 use crate::operation::{Choice, Name, Operation, Outcome, Urge, batch, index_mode};
-use crate::pool::{array, ask, group, member, number, object, open, over};
+use crate::pool::{array, ask, group, member, number, object, open, over, view};
+use crate::still::Still;
+use crate::travel;
 
 /// How many views a worker keeps.
 const HELD_MAX: usize = 12;
 /// How often it looks at one of them.
 const LOOK_EVERY: u64 = 6;
+/// For how many operations it keeps a lock.
+const LOCKED_FOR: u64 = 3;
+/// How many times it looks at a snapshot.
+const SNAPSHOT_LOOKS: u32 = 3;
 /// Attributes `x0`, `x1`, … of each object.
 const EXTRA: u64 = 6;
 /// The longest attribute that makes the catalog grow.
@@ -124,7 +131,10 @@ pub struct Worker {
     place: Place,
     pool: Pool,
     realm: Realm,
+    namespace: Namespace,
     held: Vec<Held>,
+    still: Option<(Still, u32)>,
+    locked: Option<Locked>,
     choice: Choice,
 }
 
@@ -133,14 +143,20 @@ impl Worker {
     pub fn live(place: &Place) -> ! {
         place.settle();
         let (pool, realm) = open(&place.path, Mode::ReadWrite);
-        let choice = choice_of(place);
-        Worker { place: place.clone(), pool, realm, held: Vec::new(), choice }.run()
+        let namespace = view(&pool);
+        Self::new(place.clone(), pool, realm, namespace).run()
+    }
+
+    fn new(place: Place, pool: Pool, realm: Realm, namespace: Namespace) -> Self {
+        let choice = choice_of(&place);
+        let (still, locked) = (None, None);
+        Worker { place, pool, realm, namespace, held: Vec::new(), still, locked, choice }
     }
 
     fn run(mut self) -> ! {
         let own = self.place.own();
         let mut number = 0_u64;
-        while !self.place.is_over() {
+        while !self.is_over(number) {
             number += 1;
             let operation = self.choice.next(Urge::from_word(own.urge.load(SeqCst)));
             own.begin(&operation);
@@ -157,9 +173,34 @@ impl Worker {
         }
         self.held.iter().for_each(Held::check);
         drop(std::mem::take(&mut self.held));
-        self.pool.close();
+        self.close();
         own.ended.store(1, SeqCst);
         leave(0);
+    }
+
+    /// Whether to end. A lock is held for some operations, and never while one stands still: the
+    /// others are to get it.
+    fn is_over(&mut self, number: u64) -> bool {
+        let board = self.place.board;
+        let long = |locked: &Locked| number > locked.since + LOCKED_FOR;
+        if self.locked.as_ref().is_some_and(long) || board.pause.load(SeqCst) != 0 {
+            if let Some(locked) = self.locked.take() {
+                locked.let_go(board);
+            }
+        } else if let Some(locked) = &self.locked {
+            locked.check(board);
+            self.place.own().checks.fetch_add(1, Relaxed);
+        }
+        self.place.is_over()
+    }
+
+    /// Closes the pool: with it end the lock and the snapshot, if there are any.
+    fn close(&mut self) {
+        self.pool.close();
+        if let Some(locked) = self.locked.take() {
+            locked.is_over();
+        }
+        self.still = None;
     }
 
     fn path(&self, name: Name) -> String {
@@ -194,6 +235,17 @@ impl Worker {
             }
             O::Reopen { drop_views } => {
                 self.reopen(*drop_views);
+                Ok(())
+            }
+            O::Arrive { .. } | O::Leave { .. } | O::Move { .. } | O::MoveRun { .. } => {
+                travel::perform(&self.namespace, self.place.slot, operation)
+            }
+            O::Snap => {
+                self.snap();
+                Ok(())
+            }
+            O::Lock { seed } => {
+                self.lock(*seed);
                 Ok(())
             }
             _ => self.write(operation),
@@ -349,6 +401,26 @@ impl Worker {
         Ok(())
     }
 
+    /// Takes a snapshot, or looks at the one that is held.
+    fn snap(&mut self) {
+        self.still = match self.still.take() {
+            None => Some((Still::take(&self.namespace, self.place.slot, true), SNAPSHOT_LOOKS)),
+            Some((still, looks)) => {
+                let looks = if still.check() { looks - 1 } else { 0 };
+                (looks > 0).then_some((still, looks))
+            }
+        };
+        self.place.own().checks.fetch_add(1, Relaxed);
+    }
+
+    /// Locks something, if nothing is locked.
+    fn lock(&mut self, seed: u64) {
+        if self.locked.is_none() {
+            let since = self.place.own().acked.load(SeqCst);
+            self.locked = Locked::take(&self.namespace, self.place.board, seed, since);
+        }
+    }
+
     /// Forks a worker that goes on with what this one has, in the slot for its child.
     fn fork(&mut self) {
         let place = Place { slot: self.place.slot + WRITERS, ..self.place.clone() };
@@ -364,9 +436,16 @@ impl Worker {
             HERE.store(place.slot, SeqCst);
             let held = std::mem::take(&mut self.held);
             held.iter().for_each(Held::check);
+            if let Some(locked) = self.locked.take() {
+                locked.is_over();
+            }
+            if let Some((still, _)) = self.still.take() {
+                still.forget();
+            }
             let (pool, realm) = (self.pool.clone(), self.realm.clone());
-            let choice = choice_of(&place);
-            Worker { place, pool, realm, held, choice }.run();
+            let mut child = Worker::new(place, pool, realm, self.namespace.clone());
+            child.held = held;
+            child.run();
         }
     }
 
@@ -375,13 +454,14 @@ impl Worker {
             self.held.iter().for_each(Held::check);
             self.held.clear();
         }
-        self.pool.close();
-        let leases = self.place.path.join("ns/default/shared/leases");
+        self.close();
+        let leases = self.place.path.join("ns/open/shared/leases");
         if self.choice.random.percent(25) {
             // Whoever opens the pool next makes the realm's spare anew.
             let _ = std::fs::remove_file(leases.join("spare"));
         }
         (self.pool, self.realm) = open(&self.place.path, Mode::ReadWrite);
+        self.namespace = view(&self.pool);
     }
 }
 

@@ -42,7 +42,9 @@ use crate::namespace;
 use crate::object::{Class, Record, Stored};
 use crate::pool::{Pool, PoolFile};
 use crate::process;
+use crate::published::with_newest;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
+use crate::scope::Scope;
 #[cfg(feature = "faults")]
 pub(crate) use nodes::decode as decode_page;
 pub(crate) use pages::Pages;
@@ -115,18 +117,36 @@ impl Pool {
             for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
                 report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
             }
-            let published = namespace::realm_setup(
-                path,
-                &file,
-                mount.clone(),
-                &name,
-                crate::scope::Scope::Published,
-            );
-            if let Some(setup) = published.transpose() {
-                report.realm(format!("{name} (published)"), setup, pulse)?;
-            }
+            let find =
+                || namespace::realm_setup(path, &file, mount.clone(), &name, Scope::Published);
+            report.published(&format!("{name} (published)"), find, pulse)?;
         }
         Ok(report)
+    }
+}
+
+impl Report {
+    /// Walks the newest published version; if it goes meanwhile, the one that is the newest then.
+    fn published(
+        &mut self,
+        name: &str,
+        find: impl Fn() -> Result<Option<Setup>>,
+        pulse: &mut dyn FnMut(),
+    ) -> Result<()> {
+        if let Err(error) = find() {
+            return self.realm(name.to_owned(), Err(error), pulse).map(drop);
+        }
+        let before = self.clone();
+        with_newest(find, |setup| {
+            self.clone_from(&before);
+            let dir = setup.dir.clone();
+            self.realm(name.to_owned(), Ok(setup), pulse)?;
+            if self.problems.len() > before.problems.len() && !dir.is_dir() {
+                fail!(Busy, "versions in {} go while they are verified: try again", dir.display());
+            }
+            Ok(())
+        })
+        .map(drop)
     }
 }
 

@@ -7,7 +7,7 @@ use common::{
     put, read, sound, view,
 };
 use engram_engine::query::parse;
-use engram_engine::{Kind, Mode, QueryOptions, Realm};
+use engram_engine::{Kind, Member, Mode, Payload, QueryOptions, Realm, Scope};
 
 const WORDS: usize = 1 << 14;
 
@@ -378,4 +378,32 @@ fn a_snapshot_never_mixes_two_commits() {
         }
         sound(&fixture.path);
     });
+}
+
+#[test]
+fn a_snapshot_shows_what_was_published_though_it_is_withdrawn() {
+    let fixture = Fixture::new(64 << 20);
+    let namespace = fixture.pool.namespace("default").unwrap();
+    let (root, shared, published) = (namespace.root(), [Scope::Shared], [Scope::Published]);
+    for name in ["shown", "other"] {
+        put(&fixture.realm(), name, &filled(1, 1, WORDS));
+    }
+    namespace.transfer(root, "shown", &shared, Scope::Published).unwrap();
+    fixture.pool.close();
+    let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
+    let namespace = pool.namespace("default").unwrap();
+    let still = namespace.snapshot(None).unwrap();
+    // No version that is kept open has it any more, and its space is given back.
+    namespace.transfer(root, "shown", &published, Scope::Shared).unwrap();
+    namespace.delete(root, "shown").unwrap();
+    for _ in 0..4 {
+        namespace.transfer(root, "other", &shared, Scope::Published).unwrap();
+        assert!(namespace.lookup(root, "shown").unwrap().is_none());
+        namespace.transfer(root, "other", &published, Scope::Shared).unwrap();
+    }
+    let Some(Member::Object(oid)) = still.lookup(still.root(), "shown").unwrap() else {
+        panic!("the snapshot has lost it");
+    };
+    let Payload::Extent(view) = still.payload(oid).unwrap().0 else { panic!("it is large") };
+    assert_eq!(contents(&view), filled(1, 1, WORDS));
 }

@@ -306,6 +306,10 @@ fn poll(namespace: &Namespace, oid: Oid) {
     let query = query::parse("orbit = \"seven\" and @name = \"large\"").unwrap();
     let answer = namespace.query(&query, &QueryOptions::default()).unwrap();
     assert_eq!(answer.oids, [oid], "by a query");
+    let still = namespace.snapshot(None).unwrap();
+    let found = still.lookup(root, "run/large").unwrap();
+    assert_eq!(found, Some(Member::Object(oid)), "in a snapshot");
+    assert_eq!(sum(&contents(&still, oid)), sum(&filled(9000, 1, 9000)), "in a snapshot");
 }
 
 #[test]
@@ -355,5 +359,38 @@ fn who_looks_while_it_moves_finds_it_once() {
         drop(namespace);
         pool.close();
         sound(path);
+    });
+}
+
+#[test]
+fn who_opens_or_verifies_while_versions_come_and_go_finds_one() {
+    alone("who_opens_or_verifies_while_versions_come_and_go_finds_one", || {
+        const OPENINGS: u64 = 60;
+        let fixture = Fixture::new(64 << 20);
+        fixture.pool.close();
+        let path = &fixture.path;
+        let there = begin(path, Scope::Published);
+        let publisher = fork(|line| {
+            let (pool, realm) = attach(path, Mode::ReadWrite);
+            let namespace = view(&pool);
+            while !line.is_ready() {
+                put(&realm, "more", &filled(3, 1, 300));
+                for (from, to) in [(1, 2), (2, 1)] {
+                    let (root, from) = (namespace.root(), [SCOPES[from]]);
+                    namespace.transfer(root, "more", &from, SCOPES[to]).unwrap();
+                }
+            }
+        });
+        for _ in 0..OPENINGS {
+            let (pool, _) = attach(path, Mode::Read);
+            let mut found = all(&view(&pool));
+            found.retain(|(path, ..)| path != "more");
+            assert_eq!(found, there);
+            pool.close();
+            let report = Pool::verify(path).unwrap();
+            assert_eq!(report.problems, Vec::<String>::new());
+        }
+        publisher.line.say(0);
+        publisher.finish();
     });
 }

@@ -7,6 +7,7 @@
 //! | 16 | 8 | inode of the owner's PID namespace |
 //! | 24 | 8 | start time of the owner, in clock ticks since boot |
 //! | 32 | 4 | the owner's pid, for messages only: no pid decides anything |
+//! | 36 | 4 | 1 once somebody has the lock because the owner is dead |
 //! | 40 | 8 | since when the owner has it, in ns since 1970 |
 //! | 64 | 8 | age |
 //! | 128 | 8 | pin slots in use: only this many need be read |
@@ -55,7 +56,8 @@ pub(crate) struct Head {
     pub pid_namespace: AtomicU64,
     pub start_time: AtomicU64,
     pub pid: AtomicU32,
-    _pad: u32,
+    /// Whether whoever has the lock only buries the owner.
+    pub dead: AtomicU32,
     pub since: AtomicI64,
     _pad_owner: [u64; 2],
     pub age: AtomicU64,
@@ -173,6 +175,7 @@ impl LeaseFile {
         head.age.store(super::IDLE, Ordering::Relaxed);
         head.ask_at.store(u64::MAX, Ordering::Relaxed);
         head.asked.store(0, Ordering::Relaxed);
+        head.dead.store(0, Ordering::Relaxed);
         for lock in &head.locks {
             lock.mode.store(0, Ordering::Relaxed);
         }
@@ -236,7 +239,12 @@ impl LeaseFile {
         }
     }
 
-    /// Whether somebody else's open file description holds the lock: whether its process lives.
+    /// Whether its process lives: somebody else has the lock, and not in order to bury it.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.is_locked_elsewhere() && self.head().dead.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether somebody else's open file description holds the lock.
     pub(crate) fn is_locked_elsewhere(&self) -> bool {
         let mut lock = whole_file(libc::F_WRLCK);
         // SAFETY: a plain fcntl on our own descriptor with a valid struct, which it fills in.

@@ -53,7 +53,7 @@ use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
 pub(crate) use locks::LockFile;
 pub use locks::LockMode;
-pub(crate) use peers::Peers;
+pub(crate) use peers::{Dead, Peers};
 pub(crate) use user::{user, user_name};
 
 use crate::error::{Error, Kind, Result};

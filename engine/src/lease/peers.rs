@@ -112,7 +112,7 @@ impl Peers {
         for peer in &self.list {
             let quiet = peer.file.head().age.load(Ordering::Acquire) == IDLE
                 && peer.file.head().pins_used.load(Ordering::Acquire) == 0;
-            if !quiet && peer.file.is_locked_elsewhere() {
+            if !quiet && peer.file.is_alive() {
                 add(&mut floor, &peer.file);
             }
         }
@@ -132,7 +132,7 @@ impl Peers {
         loop {
             let before = epoch();
             self.refresh(dir, before, own)?;
-            let mut live = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
+            let mut live = self.list.iter().filter(|peer| peer.file.is_alive());
             if live.any(|peer| writes(&peer.file, offset)) {
                 return Ok(true);
             }
@@ -149,6 +149,8 @@ impl Peers {
             let peer = &self.list[place];
             if !peer.file.is_locked_elsewhere() && peer.file.try_lock().unwrap_or(false) {
                 let peer = self.list.swap_remove(place);
+                // It may take a while to bury it, and nobody is to take that for life.
+                peer.file.head().dead.store(1, Ordering::Release);
                 // Somebody may have buried it before, and another taken the file for its own.
                 if peer.file.is_at(&peer.path) {
                     dead.push(Dead { id: peer.id, path: peer.path, _lock: peer.file });
@@ -160,7 +162,7 @@ impl Peers {
 
     /// Every known lease, the dead ones' too.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Seen, &LeaseFile)> {
-        let seen = |peer: &Peer| Seen::of(peer.id, &peer.file, peer.file.is_locked_elsewhere());
+        let seen = |peer: &Peer| Seen::of(peer.id, &peer.file, peer.file.is_alive());
         self.list.iter().map(move |peer| (seen(peer), &peer.file))
     }
 
@@ -174,18 +176,13 @@ impl Peers {
     pub(crate) fn ask(&self, last_page: u64) -> usize {
         let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) <= last_page;
         let asked = |peer: &&Peer| peer.file.head().asked.swap(1, Ordering::AcqRel) == 0;
-        self.list
-            .iter()
-            .filter(due)
-            .filter(|peer| peer.file.is_locked_elsewhere())
-            .filter(asked)
-            .count()
+        self.list.iter().filter(due).filter(|peer| peer.file.is_alive()).filter(asked).count()
     }
 
     /// Whether anybody who was asked has not answered.
     pub(crate) fn are_asked(&self) -> bool {
         let unanswered = |peer: &Peer| peer.file.head().asked.load(Ordering::Acquire) != 0;
-        self.list.iter().any(|peer| unanswered(peer) && peer.file.is_locked_elsewhere())
+        self.list.iter().any(|peer| unanswered(peer) && peer.file.is_alive())
     }
 
     /// The oldest snapshot that another process looks at, and its pid: of look-ups and of
@@ -193,7 +190,7 @@ impl Peers {
     pub(crate) fn oldest(&self) -> Option<(u64, u32)> {
         let aged = self.list.iter().filter_map(|peer| {
             let age = peer.file.head().age.load(Ordering::Acquire);
-            let live = age != IDLE && age != super::PIN && peer.file.is_locked_elsewhere();
+            let live = age != IDLE && age != super::PIN && peer.file.is_alive();
             live.then(|| (age, Owner::of(&peer.file).pid))
         });
         aged.min()
@@ -206,7 +203,7 @@ impl Peers {
                 lock.mode.load(Ordering::Acquire) >= least && lock.id.load(Ordering::Relaxed) == id
             })
         };
-        let live = self.list.iter().filter(lists).filter(|peer| peer.file.is_locked_elsewhere());
+        let live = self.list.iter().filter(lists).filter(|peer| peer.file.is_alive());
         live.map(|peer| Owner::of(&peer.file).pid).collect()
     }
 
@@ -217,7 +214,7 @@ impl Peers {
 
     /// The live leases' ids and owners.
     pub(crate) fn alive(&self) -> Vec<(u64, Owner)> {
-        let live = self.list.iter().filter(|peer| peer.file.is_locked_elsewhere());
+        let live = self.list.iter().filter(|peer| peer.file.is_alive());
         live.map(|peer| (peer.id, Owner::of(&peer.file))).collect()
     }
 }

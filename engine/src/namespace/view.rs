@@ -23,6 +23,7 @@ use crate::lease;
 use crate::media::word::Word;
 use crate::pool::Pool;
 use crate::process::between_forks;
+use crate::published::with_newest;
 use crate::realm::{Mode, Realm, lock};
 use crate::scope::Scope;
 
@@ -395,9 +396,10 @@ impl Pool {
             // user wants to make the realm, and keeps nobody from the others.
             return Ok(None);
         }
-        match realm_setup(path, file, mount.clone(), name, scope)? {
-            Some(setup) => self.open_realm(setup).map(Some),
-            None => Ok(None),
+        let find = || realm_setup(path, file, mount.clone(), name, scope);
+        if scope == Scope::Published {
+            return with_newest(find, |setup| self.open_realm(setup));
         }
+        find()?.map(|setup| self.open_realm(setup)).transpose()
     }
 }

@@ -159,6 +159,25 @@ pub(crate) fn setup(
     fail!(Busy, "the newest published version in {} goes again and again", published.display())
 }
 
+/// Does something with the newest version; where that fails because it has gone meanwhile (who
+/// publishes a newer one removes the others), with the one that is the newest then. `None` where
+/// there is none.
+pub(crate) fn with_newest<T>(
+    mut find: impl FnMut() -> Result<Option<Setup>>,
+    mut work: impl FnMut(Setup) -> Result<T>,
+) -> Result<Option<T>> {
+    let mut tries = 0;
+    loop {
+        let Some(setup) = find()? else { return Ok(None) };
+        let dir = setup.dir.clone();
+        let done = work(setup);
+        tries += 1;
+        if done.is_ok() || dir.is_dir() || tries == TRIES_MAX {
+            return done.map(Some);
+        }
+    }
+}
+
 /// Sees to it that a version's name is on the medium: whoever gave it may have died before.
 pub(crate) fn sync_name(setup: &Setup) -> Result<()> {
     making::sync_folder(setup.dir.parent().expect("a version lies in a folder"))

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use hashbrown::DefaultHashBuilder;
@@ -210,6 +210,8 @@ pub(crate) struct Core {
     /// This core, once it is shared.
     pub(crate) me: OnceLock<Weak<Core>>,
     warm: Mutex<VecDeque<Extent>>,
+    /// Whether the dead may have left something reserved when the realm was opened.
+    pub(crate) dead_left: AtomicBool,
     /// What was flushed while writable views were about: offset of the extent → object.
     pub(crate) owed: Mutex<HashMap<u64, Oid>>,
     users: AtomicUsize,
@@ -362,6 +364,7 @@ impl Core {
             notices: Notices::default(),
             me: OnceLock::new(),
             warm: Mutex::default(),
+            dead_left: AtomicBool::new(false),
             owed: Mutex::default(),
             users: AtomicUsize::new(1),
             sessions: AtomicUsize::new(1),

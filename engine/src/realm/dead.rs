@@ -1,41 +1,99 @@
 //! What the dead have left: their reservations come back, their leases go.
+//!
+//! Most have nothing reserved when they die: a reservation lives as long as one put. Their leases
+//! go without a commit. For the others one commit takes back all; it waits for the writer lock like
+//! any commit, so who opens a realm does not begin with it: it is done before the first reservation
+//! of this process, and when somebody asks where the space is.
+
+use std::sync::atomic::Ordering;
 
 use crate::catalog::Headroom;
 use crate::error::Result;
-use crate::extent::{reserving, take_back};
+use crate::extent::{has_reserved, reserving, take_back};
 use crate::faults::step;
+use crate::lease::Dead;
 use crate::realm::core::{Core, Inside, lock};
 
 impl Core {
     /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
     /// which may not be written to, they stay as they are.
     pub(crate) fn take_back_dead(&self, inside: &Inside<'_>) -> Result<()> {
-        if inside.catalog().poisoned() || self.setup.immutable {
+        self.dead_left.store(false, Ordering::Relaxed);
+        let Some(dead) = self.find_dead(inside)? else { return Ok(()) };
+        self.take_back_lost(inside)?;
+        let left = self.bury_idle(inside, dead)?;
+        if left.is_empty() {
             return Ok(());
         }
-        let dead = {
-            let mut peers = lock(&self.peers);
-            let epoch = inside.catalog().growth().lease_epoch();
-            peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
-            peers.dead()
-        };
-        self.take_back_lost(inside)?;
+        let taken = self.commit(inside, Headroom::Relief, |rows| {
+            left.iter().try_for_each(|lease| take_back(rows.txn(), lease.id).map(drop))
+        });
+        step!("dead.committed");
+        if let Err(error) = taken {
+            lock(&self.peers).forget();
+            return Err(error);
+        }
+        self.bury(inside, left)
+    }
+
+    /// The same as far as it needs no writer lock, which others may have: who opens waits for
+    /// nobody. What is left is taken back when this process first needs space.
+    pub(crate) fn bury_dead(&self, inside: &Inside<'_>) -> Result<()> {
+        let Some(dead) = self.find_dead(inside)? else { return Ok(()) };
+        let left = self.bury_idle(inside, dead)?;
+        if !left.is_empty() {
+            // Unlocked again, they are the dead ones that they were.
+            lock(&self.peers).forget();
+        }
+        let some = !left.is_empty() || !reserving(&inside.read()?)?.is_empty();
+        self.dead_left.store(some, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes back what was left when the realm was opened.
+    pub(crate) fn take_back_left(&self, inside: &Inside<'_>) -> Result<()> {
+        if self.dead_left.load(Ordering::Relaxed) { self.take_back_dead(inside) } else { Ok(()) }
+    }
+
+    /// The dead, each locked now by us; `None` where nothing may be written.
+    fn find_dead(&self, inside: &Inside<'_>) -> Result<Option<Vec<Dead>>> {
+        if inside.catalog().poisoned() || self.setup.immutable {
+            return Ok(None);
+        }
+        let mut peers = lock(&self.peers);
+        let epoch = inside.catalog().growth().lease_epoch();
+        peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
+        Ok(Some(peers.dead()))
+    }
+
+    /// Buries those who have nothing reserved, which takes no commit; gives the others.
+    ///
+    /// A process that died between writing a commit and showing it has left one that snapshots do
+    /// not see before the next writer has begun. Then nobody knows what it has reserved.
+    fn bury_idle(&self, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<Vec<Dead>> {
+        if dead.is_empty() {
+            return Ok(dead);
+        }
+        step!("dead.locked");
+        let txn = inside.read()?;
+        if inside.catalog().last_id()? != txn.id() {
+            return Ok(dead);
+        }
+        let (mut idle, mut left) = (Vec::new(), Vec::new());
+        for lease in dead {
+            let reserved = has_reserved(&txn, lease.id)?;
+            if reserved { &mut left } else { &mut idle }.push(lease);
+        }
+        drop(txn);
+        self.bury(inside, idle)?;
+        Ok(left)
+    }
+
+    fn bury(&self, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<()> {
         if dead.is_empty() {
             return Ok(());
         }
-        step!("dead.locked");
-        for lease in dead {
-            let taken =
-                self.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease.id));
-            step!("dead.committed");
-            match taken {
-                Ok(_) => lease.bury(),
-                Err(error) => {
-                    lock(&self.peers).forget();
-                    return Err(error);
-                }
-            }
-        }
+        dead.into_iter().for_each(Dead::bury);
         step!("dead.buried");
         // Listing the folder anew removes the spares of the dead.
         let mut peers = lock(&self.peers);

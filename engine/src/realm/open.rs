@@ -4,7 +4,8 @@
 //! leases: one of another PID namespace, or one of this very process that our registry does not
 //! know (a second copy of the engine), refuses; then wait while somebody compacts the realm
 //! (`rewrite::gate`); (3) LMDB, whose locks such a copy would break by closing; (4) raise the
-//! epoch: from here on look-ups may begin; (5) take back what the dead left.
+//! epoch: from here on look-ups may begin; (5) bury the dead, as
+//! far as that waits for nobody (`dead`).
 //!
 //! **Order of shutting**: reservations back, the synced-close mark (under the writer lock, and
 //! only if no other lease lives), LMDB closed, lease and spare unlinked.
@@ -72,7 +73,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
             if !inside.catalog().poisoned() {
                 give_all_back(&core, &inside)?;
             }
-            core.take_back_dead(&inside)
+            core.bury_dead(&inside)
         })?;
         step!("open.ready");
     }

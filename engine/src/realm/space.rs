@@ -103,6 +103,7 @@ impl Core {
             let limit = read_limit(&inside.read()?)?;
             return Err(self.full(&inside, nbytes, limit));
         }
+        self.take_back_left(&inside)?;
         let len = extent_len(nbytes);
         let mut waits = 0;
         let mut dead_asked = false;
