@@ -2,7 +2,8 @@
 //!
 //! They lie in folders where others may have put something under the same name. So the new text
 //! goes into a file that this process makes, whatever was there under its passing name; and what is
-//! read is a plain file of a sane size, not what a link leads to, nor a FIFO that keeps one waiting.
+//! read is a plain file of a sane size, not what a link leads to, nor a FIFO that keeps one
+//! waiting.
 
 use std::fs;
 use std::io::Read;

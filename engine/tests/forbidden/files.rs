@@ -246,7 +246,8 @@ fn allowed(world: &World) {
     .finish();
 }
 
-/// No file of another's is read, written, taken away or made one's own but by whom its scope admits.
+/// No file of another's is read, written, taken away or made one's own but by whom its scope
+/// admits.
 #[test]
 fn files_of_others_are_closed() {
     let test = "files::files_of_others_are_closed";

@@ -33,8 +33,8 @@ impl Who {
     }
 }
 
-/// The pool, on two devices. Namespaces: `default` (0700), `open` (0775), `closed` (0770). In `open`
-/// Alice shares `ours` and `word`, has published `shown/large` and `shown/small`, and keeps
+/// The pool, on two devices. Namespaces: `default` (0700), `open` (0775), `closed` (0770). In
+/// `open` Alice shares `ours` and `word`, has published `shown/large` and `shown/small`, and keeps
 /// `alices`; Dave keeps a group, three objects on both devices, and attributes.
 pub struct World {
     pub dirs: [tempfile::TempDir; 2],
@@ -75,7 +75,8 @@ pub fn open(path: &Path, namespace: &str) -> (Pool, Namespace) {
     (pool, namespace)
 }
 
-const WORDS: usize = 40_000;
+/// The length of large arrays.
+pub const WORDS: usize = 40_000;
 
 fn alice(path: &Path, second: &Path) -> [u64; 2] {
     let devices = vec![second.to_owned()];
@@ -156,12 +157,13 @@ impl World {
     }
 }
 
-/// This and everything below it.
+/// This and everything below it, as far as one may look.
 pub fn all_below(top: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
     while let Some(next) = open.pop() {
         if std::fs::symlink_metadata(&next).is_ok_and(|meta| meta.is_dir()) {
-            open.extend(std::fs::read_dir(&next).unwrap().map(|entry| entry.unwrap().path()));
+            let entries = std::fs::read_dir(&next).into_iter().flatten();
+            open.extend(entries.map(|entry| entry.unwrap().path()));
         }
         found.push(next);
     }
