@@ -355,11 +355,12 @@ fn what_is_damaged_is_an_error_where_it_is_used() {
     }
 }
 
+type Harm = fn(&Path, &str);
+
 /// A file without which nobody can open the pool is missed, even if all catalogs are sound.
 #[test]
 fn verify_finds_what_a_namespace_has_lost() {
     let scopes = "ns/default/scopes";
-    type Harm = fn(&Path, &str);
     let harms: [(&str, Harm, &str); 4] = [
         (scopes, |pool, file| fs::remove_file(pool.join(file)).unwrap(), "is gone"),
         (
