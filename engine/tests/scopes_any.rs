@@ -261,11 +261,8 @@ fn the_view_is_what_a_naive_model_says() {
         let mut model = Model { root: view.root(), ..Model::default() };
         for count in 0..120 {
             done += u64::from(step(&view, &mut model, &mut random, count));
-            if count % 4 == 0 {
-                agree(&view, &model, &mut random);
-            }
+            agree(&view, &model, &mut random);
         }
-        agree(&view, &model, &mut random);
         drop(view);
         fixture.pool.close();
         sound(&fixture.path);

@@ -30,16 +30,19 @@ impl Namespace {
                     "there is no {path:?} in this group: list its members with keys() or tree()"
                 )
             };
-            let having = match place.member {
-                Member::Group(gid) => tree.having(gid)?,
-                Member::Object(_) => vec![place.at],
-            };
             tree.refuse_moving(place.member, true)?;
+            let Member::Group(gid) = place.member else {
+                protect::refuse_deletion(tree.at(place.at), place.member)?;
+                return Ok((place, vec![place.at]));
+            };
             // What one of the realms refuses is refused before another has changed.
-            having
-                .iter()
-                .try_for_each(|at| protect::refuse_deletion(tree.at(*at), place.member))?;
-            Ok((place, having))
+            let reaching = tree.reaching(gid)?;
+            for (at, by) in &reaching {
+                by.iter().try_for_each(|group| {
+                    protect::refuse_deletion(tree.at(*at), Member::Group(*group))
+                })?;
+            }
+            Ok((place, reaching.into_iter().map(|(at, _)| at).collect::<Vec<_>>()))
         })?;
         if let Some(at) = having.iter().find(|at| realms[**at].scope() == Scope::Published) {
             let what = if *at == place.at { "is published" } else { "has published members" };
@@ -67,7 +70,8 @@ impl Namespace {
         Self::settle(&realms[at], realms)?;
         // What has been moved out of the group must not go with it, and what has been moved into it
         // must: mirrors say so where they are made new.
-        if at + 1 < realms.len() {
+        let lacks = self.look(realms, |tree| Ok(!tree.having(gid)?.contains(&at)))?;
+        if at + 1 < realms.len() || lacks {
             for chain in self.look(realms, |tree| tree.all_behind(at))? {
                 realms[at].reflect(&Self::originals(chain, realms)?)?;
             }

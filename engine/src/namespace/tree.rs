@@ -139,6 +139,29 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(having)
     }
 
+    /// The realms that have something below a group: those that have the group, and those that have
+    /// the mirror of another which was moved into it since, whatever that mirror says; each with
+    /// the groups by which it has it.
+    pub(super) fn reaching(&mut self, gid: Gid) -> Result<Vec<(usize, Vec<Gid>)>> {
+        let mut reaching = Vec::new();
+        for at in 0..self.rows.len() {
+            let mut by = Vec::new();
+            if presence(&mut self.rows[at], gid)?.is_some() {
+                by.push(gid);
+            } else {
+                for (chain, _) in self.mirrors(at)? {
+                    if chain.iter().skip(1).any(|(_, above)| above.gid == gid) {
+                        by.extend(chain.first().map(|(_, mirror)| mirror.gid));
+                    }
+                }
+            }
+            if !by.is_empty() {
+                reaching.push((at, by));
+            }
+        }
+        Ok(reaching)
+    }
+
     /// Whether a realm lacks a group of a chain, or has a mirror of it that says something else.
     pub(super) fn is_behind(&mut self, at: usize, chain: &[(usize, GroupInfo)]) -> Result<bool> {
         for (home, info) in chain {
