@@ -219,6 +219,12 @@ impl Growth {
         self.persistent
     }
 
+    /// For tests where there is no persistent memory: takes the page for it, or not.
+    #[cfg(test)]
+    pub(super) fn pretend_persistent(&mut self, persistent: bool) {
+        self.persistent = persistent;
+    }
+
     /// The greatest transaction that is sealed; 0 for none.
     pub(super) fn sealed(&self) -> u64 {
         self.page().sealed.load(Ordering::Acquire)

@@ -72,6 +72,7 @@ pub(crate) use fill::Filling;
 pub use growth::Growth;
 pub use lmdb::Cursor;
 pub(crate) use lmdb::forks;
+pub(crate) use seal::settle_closed;
 pub use stats::{CatalogStats, TableStats};
 pub use table::Table;
 #[cfg(test)]
@@ -476,14 +477,6 @@ impl Catalog {
 pub(crate) fn raise_lease_epoch(dir: &Path, options: &Options) -> Result<()> {
     open_growth(dir, options)?.raise_lease_epoch();
     Ok(())
-}
-
-/// After a restart of the machine, takes back what was not sealed of a catalog that nobody has open
-/// yet: for who reads its pages without opening it.
-pub(crate) fn settle(dir: &Path, options: &Options) -> Result<()> {
-    let path = dir.join("data.mdb");
-    let (data, _) = growth::open_file(&path)?;
-    seal::settle(&data, &path, &open_growth(dir, options)?, boot_id())
 }
 
 fn open_growth(dir: &Path, options: &Options) -> Result<Growth> {

@@ -36,9 +36,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::growth::Growth;
-use super::{Catalog, sync_file};
+use super::growth::{Growth, open_file};
+use super::{Catalog, Options, open_growth, sync_file};
 use crate::error::{Error, Result};
+use crate::media::boot_id;
 
 /// Where a meta page says its number, its transaction, and what lies between.
 const BODY: std::ops::Range<usize> = 16..152;
@@ -69,6 +70,14 @@ pub(super) fn settle(data: &File, path: &Path, growth: &Growth, boot: [u8; 16]) 
     }
     growth.set_boot_id(boot);
     growth.sync()
+}
+
+/// After a restart of the machine, takes back what was not sealed of a catalog that nobody has open
+/// yet: for who reads its pages without opening it.
+pub(crate) fn settle_closed(dir: &Path, options: &Options) -> Result<()> {
+    let path = dir.join("data.mdb");
+    let (data, _) = open_file(&path)?;
+    settle(&data, &path, &open_growth(dir, options)?, boot_id())
 }
 
 /// Makes the other meta page say what the one of the sealed transaction says.

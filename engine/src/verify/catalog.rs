@@ -45,7 +45,7 @@ pub(super) fn file_problem(pool: &Path, setup: &Setup) -> Option<String> {
 pub(super) fn pages(setup: &Setup, pulse: &mut dyn FnMut()) -> Result<Pages> {
     if !setup.immutable {
         // What is wrong with these files, opening them says.
-        let _ = crate::catalog::settle(&setup.catalog(), &setup.catalog_options());
+        let _ = crate::catalog::settle_closed(&setup.catalog(), &setup.catalog_options());
     }
     let file = setup.catalog().join("data.mdb");
     for _ in 0..TRIES {
