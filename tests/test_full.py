@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 
@@ -56,7 +58,20 @@ def hdf5(folder: Path, nbytes: int) -> Path:
     return path
 
 
-def acts(pool: engram.Pool, file: Path) -> dict[str, Callable[[], Any]]:
+def netcdf(folder: Path, nbytes: int) -> Path:
+    """Write a netCDF file of a few variables, so many bytes in all."""
+    path = folder / "some.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", nbytes // 64)
+        for i in range(8):
+            inner = file.createGroup(f"group{i}")
+            variable = inner.createVariable("data", "f8", ("x",))
+            variable.units = "K"
+            variable[:] = np.full(nbytes // 64, i, "f8")
+    return path
+
+
+def acts(pool: engram.Pool, files: list[Path]) -> dict[str, Callable[[], Any]]:
     """Everything that takes room: more of it than there is."""
 
     def batch() -> None:
@@ -79,8 +94,18 @@ def acts(pool: engram.Pool, file: Path) -> dict[str, Callable[[], Any]]:
         "batch": batch,
         "strings": strings,
         "blob": lambda: pool.create_blob("blob", bytes(40 * MIB)),
-        "import": lambda: engram.import_file(file, pool.require_group("imported")),
+        **{file.suffix: partial(bring_in, pool, file) for file in files},
     }
+
+
+def bring_in(pool: engram.Pool, file: Path) -> None:
+    """Import a file into a group of its own."""
+    engram.import_file(file, pool.require_group("imported"))
+
+
+def both(folder: Path, nbytes: int) -> list[Path]:
+    """Write the same as HDF5 and as netCDF."""
+    return [hdf5(folder, nbytes), netcdf(folder, nbytes)]
 
 
 def check_all(pool: engram.Pool, kept: int) -> None:
@@ -90,12 +115,12 @@ def check_all(pool: engram.Pool, kept: int) -> None:
         assert (pool[f"kept/{i}"][...] == i).all(), i
 
 
-def refused_and_recovered(pool: engram.Pool, file: Path) -> None:
+def refused_and_recovered(pool: engram.Pool, files: list[Path]) -> None:
     """Try everything in a full pool; delete; go on."""
     kept = len(pool["kept"])
     used = pool.used
     old = pool["kept/1"].view()
-    for what, act in acts(pool, file).items():
+    for what, act in acts(pool, files).items():
         with pytest.raises(engram.PoolFullError) as caught:
             act()
         assert str(caught.value), what
@@ -120,20 +145,20 @@ def refused_and_recovered(pool: engram.Pool, file: Path) -> None:
 
 @pytest.mark.parametrize("room", [0, 64 << 10, 1 * MIB, 3 * MIB])
 def test_a_pool_at_its_bound_refuses_and_goes_on(home: Path, room: int) -> None:
-    file = hdf5(home, 40 * MIB)
+    files = both(home, 40 * MIB)
     with engram.create(home / "p", size=32 * MIB) as pool:
         for i in range(14):
             pool[f"kept/{i}"] = np.full(2 * MIB // 8, i, "f8")
         left = pool.size - pool.used - room
         filler = pool.scratch(left, "u1")
-        refused_and_recovered(pool, file)
+        refused_and_recovered(pool, files)
         del filler
     assert engram.verify(home / "p")
 
 
 @pytest.mark.parametrize("room", [0, 64 << 10, 1 * MIB, 5 * MIB])
 def test_a_full_mount_refuses_and_goes_on(mount: Path, home: Path, room: int) -> None:
-    file = hdf5(home, 40 * MIB)
+    files = both(home, 40 * MIB)
     with engram.create(mount / "p", size="1 GiB", force=True) as pool:
         for i in range(6):
             pool[f"kept/{i}"] = np.full(2 * MIB // 8, i, "f8")
@@ -141,7 +166,7 @@ def test_a_full_mount_refuses_and_goes_on(mount: Path, home: Path, room: int) ->
         scratch = []
         while pool.space.largest_free >= 4 * MIB:
             scratch.append(pool.scratch(2 * MIB, "u1"))
-        refused_and_recovered(pool, file)
+        refused_and_recovered(pool, files)
         del scratch
         filler.unlink()
         pool["after"] = np.ones(4 * MIB // 8)

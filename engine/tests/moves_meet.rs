@@ -1,5 +1,5 @@
 //! Who changes what a dead mover has left half moved ends the move first, and goes on: as who reads
-//! it does. And who is met by a mover that lives is refused, in whatever realm the member is by now.
+//! it does. Who meets a mover that lives is refused, in whatever realm the member is by now.
 #![cfg(feature = "faults")]
 
 mod common;
@@ -230,5 +230,60 @@ fn what_a_living_mover_has_in_two_realms_is_not_changed_in_one() {
         drop(namespace);
         pool.close();
         assert_eq!(sound(path).used, 0);
+    });
+}
+
+/// Whether a process waits for a lock of a file.
+fn waits(pid: i32) -> bool {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| line.contains("->") && line.contains(&format!(" {pid} ")))
+}
+
+/// Of two who withdraw the same, one dies having the publisher's turn, when the members have come
+/// to the one realm and are published still; the other has waited, and takes them to another.
+#[test]
+fn what_two_withdraw_of_whom_one_dies_is_there_once() {
+    alone("what_two_withdraw_of_whom_one_dies_is_there_once", || {
+        let fixture = Fixture::new(64 << 20);
+        fixture.pool.close();
+        let path = &fixture.path;
+        let before = begin(path, Scope::Published);
+        for step in ["unpublish.arrived", "unpublish.departed", "publish.copied"] {
+            let at = fixture.dir.path().join(step);
+            let dying = fork(|_| {
+                let at = at.clone();
+                faults::on_step(move |now| {
+                    if now == step {
+                        std::fs::write(&at, b"").unwrap();
+                        std::thread::sleep(deadline() - std::time::Instant::now());
+                    }
+                });
+                let (pool, _) = attach(path, Mode::ReadWrite);
+                move_run(&names(&pool), Scope::Published, Scope::Private);
+            });
+            wait_for(&at);
+            let waiting = fork(|_| {
+                let (pool, _) = attach(path, Mode::ReadWrite);
+                let namespace = names(&pool);
+                let root = namespace.root();
+                let moved = namespace.transfer(root, "run", &[Scope::Published], Scope::Shared);
+                // The first withdrawal has been ended: there is nothing left to withdraw.
+                assert_eq!(moved.unwrap_err().kind(), Kind::NotFound);
+            });
+            while !waits(waiting.pid) {
+                std::thread::yield_now();
+            }
+            dying.kill();
+            waiting.finish();
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            let namespace = names(&pool);
+            assert_eq!((namespace.leaving().unwrap(), all(&namespace)), (0, before.clone()));
+            let homes = homes(&namespace);
+            assert!(homes.values().all(|home| *home == Scope::Private), "{step}: {homes:?}");
+            move_run(&namespace, Scope::Private, Scope::Published);
+            drop(namespace);
+            pool.close();
+        }
+        sound(path);
     });
 }

@@ -94,7 +94,7 @@ class Backup:
     path: str
     """Where the copy is."""
     realms: int
-    """Namespaces, and private parts of users in them."""
+    """Namespaces, private parts of users in them, and what is published in them."""
     objects: int
     """Arrays and blobs."""
     nbytes: int

@@ -7,8 +7,8 @@
 //! **What may lie where.** A group is seen by all who see what is in it: private members may lie
 //! in any group, shared ones in shared and published groups, never in private ones.
 //!
-//! **What is on its way** to another realm by a process that is gone is met by a change of it, or of
-//! its name: the move is ended first, and the change begins again (`Namespace::mending`).
+//! **What is on its way** to another realm by a process that is gone is met by a change of it, or
+//! of its name: the move is ended first, and the change begins again (`Namespace::mending`).
 //!
 //! **Batches** cover one realm: the one that the first write falls into.
 

@@ -228,7 +228,9 @@ impl Making {
         for path in dead {
             let _ = fs::remove_file(path);
         }
-        let older = versions(&self.published)?.0.into_iter().filter(|n| *n < self.version);
+        // Whoever publishes next clears away what cannot be cleared now: this version is there.
+        let known = versions(&self.published).map(|(known, _)| known).unwrap_or_default();
+        let older = known.into_iter().filter(|version| *version < self.version);
         older.for_each(|older| drop(fs::remove_dir_all(self.published.join(version_name(older)))));
         step!("publish.cleared");
         Ok(synced)

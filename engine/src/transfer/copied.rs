@@ -30,9 +30,11 @@ pub(crate) fn leaves_out<'t, 'e: 't>(
     for transfer in Transfer::all(here)? {
         let Some(other) = other(transfer.other, transfer.uid) else { continue };
         let members = || members_of(&mut Snapshot(here), transfer.number);
+        let received = Snapshot(other).has(Table::Received, &id_key(transfer.number))?;
         let gone = match transfer.stage {
-            Stage::Leaving => Snapshot(other).has(Table::Received, &id_key(transfer.number))?,
-            Stage::Arrived => any_there(other, &members()?)?,
+            Stage::Leaving => received,
+            // Published still, or taken from there by another.
+            Stage::Arrived => !received,
             Stage::Gone => false,
         };
         if gone {
@@ -43,7 +45,7 @@ pub(crate) fn leaves_out<'t, 'e: 't>(
 }
 
 /// Whether one of these members is there, for itself.
-fn any_there(txn: &ReadTxn<'_>, members: &[Going]) -> Result<bool> {
+pub(super) fn any_there(txn: &ReadTxn<'_>, members: &[Going]) -> Result<bool> {
     for going in members {
         let (table, key) = table_of(going.member);
         let Some(row) = txn.get(table, &key)? else { continue };

@@ -29,8 +29,10 @@
 //!
 //! **Unpublishing** has one as its source, in which no mark can stand. So the target has them: T2
 //! puts the members there together with a move's row at stage `Arrived` and marks on the members,
-//! so that nobody changes them yet; T3 is a new version without them; and the marks go. Whoever
-//! finds such a row of a dead lease goes on at T3.
+//! so that nobody changes them yet; T3 is a new version without them, and with a receipt; and the
+//! marks go. Whoever finds such a row of a dead lease goes on at T3, if its members are published
+//! still. If they are not, the receipt says whether it was this move that took them; or another
+//! has, and then they go again from where they had come in vain.
 //!
 //! No byte of one realm is ever another's: each has span files of its own, values are copied into
 //! them, and extents are freed where they lie (P9).
@@ -204,7 +206,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     target.after_commit(&inside);
     drop(inside);
     step!("unpublish.arrived");
-    let withdrawn = withdraw(making, &leg.going);
+    let withdrawn = withdraw(making, leg.running.0, &leg.going);
     withdrawn.inspect_err(|_| drop(retreat(target, leg.running.0)))??;
     step!("unpublish.withdrawn");
     settle(target, leg.running.0)?;
@@ -213,21 +215,28 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
 }
 
 /// Makes the version without these members, those of them that are there still.
-fn withdraw(making: Making, going: &[Going]) -> Result<Result<()>> {
+fn withdraw(making: Making, number: u64, going: &[Going]) -> Result<Result<()>> {
     let core = Arc::clone(making.core());
     {
         let inside = core.enter()?;
-        core.commit(&inside, Headroom::Normal, |rows| depart(rows, going, core.setup.root()))?;
+        core.commit(&inside, Headroom::Normal, |rows| {
+            receive(rows, number)?;
+            depart(rows, going, core.setup.root())
+        })?;
     }
     step!("unpublish.departed");
     making.finish()
 }
 
-/// The members have come in vain: they are published still.
+/// The members have come in vain: they are published still, or another has taken them.
 fn retreat(target: &Core, number: u64) -> Result<()> {
     let inside = target.enter()?;
     target.commit(&inside, Headroom::Relief, |rows| {
         rows.moves();
+        let found = Transfer::find(rows, number)?;
+        if found.is_none_or(|found| found.stage != Stage::Arrived) {
+            return Ok(());
+        }
         let members = members_of(rows, number)?;
         depart(rows, &members, target.setup.root())?;
         unmark(rows, &members)?;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::copied::any_there;
 use super::marks::{Stage, Transfer};
-use super::{Running, clear_receipt, finish, forget, members_of, settle, undo, withdraw};
+use super::{Running, clear_receipt, finish, forget, members_of, retreat, settle, undo, withdraw};
 use crate::catalog::Table;
 use crate::error::Result;
 use crate::id::id_key;
@@ -64,7 +65,22 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
                     let txn = inside.read()?;
                     members_of(&mut Snapshot(&txn), transfer.number)?
                 };
-                withdraw(making, &members)??;
+                let (withdrawn, there) = {
+                    let newest = Arc::clone(making.core());
+                    let inside = newest.enter()?;
+                    let txn = inside.read()?;
+                    let number = id_key(transfer.number);
+                    (Snapshot(&txn).has(Table::Received, &number)?, any_there(&txn, &members)?)
+                };
+                if !withdrawn && !there {
+                    // Another has taken them meanwhile.
+                    drop(making);
+                    retreat(core, transfer.number)?;
+                    continue;
+                }
+                if !withdrawn {
+                    withdraw(making, transfer.number, &members)??;
+                }
                 settle(core, transfer.number)?;
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::marks::{Stage, Transfer};
 use super::recover::{Other, Others, recover};
 use super::{Moved, Source, publish, to_realm, unpublish};
 use crate::batch;
@@ -106,7 +107,13 @@ impl Namespace {
         if !source.core.setup.immutable {
             return to_realm(source, target.core());
         }
-        let making = self.begin_publishing()?;
+        let mut making = self.begin_publishing()?;
+        if self.has_arrivals()? {
+            // Who had the turn before may have died of it.
+            drop(making);
+            self.recover()?;
+            making = self.begin_publishing()?;
+        }
         // Under the publisher's turn: what it begins with is the newest version.
         match self.newest()? {
             Some(newest) => {
@@ -116,6 +123,20 @@ impl Namespace {
             }
             None => fail!(Busy, "what was published is withdrawn already: list again"),
         }
+    }
+
+    /// Whether members have come from a published version that may have them still.
+    fn has_arrivals(&self) -> Result<bool> {
+        for scope in [Scope::Private, Scope::Shared] {
+            if let Some(realm) = self.realm_of(scope, false)? {
+                let inside = realm.core().enter()?;
+                let moves = Transfer::all(&inside.read()?)?;
+                if moves.iter().any(|transfer| transfer.stage == Stage::Arrived) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     fn begin_publishing(&self) -> Result<Making> {

@@ -48,8 +48,7 @@ def backup(
         return
     terminal.say(f"copied {counted(done.objects, 'object')}, {human(done.nbytes)}, to {done.path}")
     for name in done.skipped:
-        why = "which backups leave out" if name.endswith("(published)") else "not this user's"
-        terminal.say(f"  not copied: {name}, {why}")
+        terminal.say(f"  not copied: {name}, not this user's")
 
 
 @app.command(epilog=examples("engram compact /dev/shm/run", "engram compact /dev/shm/run --json"))
