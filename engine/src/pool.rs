@@ -465,7 +465,13 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     if let Ok(real) = fs::canonicalize(path) {
         return Ok(real);
     }
-    std::path::absolute(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
+    let path = std::path::absolute(path)
+        .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+    // A new one has a place without links, too.
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(above)), Some(name)) => Ok(above.join(name)),
+        _ => Ok(path),
+    }
 }
 
 fn new_uuid() -> Result<String> {

@@ -2,36 +2,12 @@
 
 mod common;
 
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use common::{Line, alone, check, filled, fork, is_root, put};
+use common::{ALICE, BOB, Line, alone, become_user, check, filled, folder_of, fork, is_root, put};
 use engram_engine::{CreateOptions, Kind, Member, Mode, Payload, Pool, Scope};
 
-const ALICE: u32 = 40_001;
-const BOB: u32 = 40_002;
 const MIB: usize = 1 << 20;
-
-/// Becomes a user, with this group beside its own.
-fn become_user(uid: u32, group: u32) {
-    // SAFETY: this process, which has one thread, gives its rights away.
-    unsafe {
-        assert_eq!(libc::setgroups(1, &raw const group), 0);
-        assert_eq!(libc::setgid(uid), 0);
-        assert_eq!(libc::setuid(uid), 0);
-        libc::umask(0o077);
-        // Becoming another clears it.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-    }
-}
-
-/// A folder that is a user's own.
-fn folder_of(uid: u32) -> tempfile::TempDir {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    chown(dir.path(), Some(uid), Some(uid)).unwrap();
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    dir
-}
 
 /// Reads the object of this name as somebody who may not open the shared realm.
 fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {
@@ -46,6 +22,42 @@ fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {
             Payload::Inline(_) => panic!("{name} is large"),
         },
     }
+}
+
+/// Who is not root publishes again beside what is published, and withdraws one of both.
+#[test]
+fn a_user_publishes_again_and_again() {
+    let test = "a_user_publishes_again_and_again";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        fork(|_| {
+            become_user(ALICE, ALICE);
+            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            let moved = |name: &str, from: Scope, to: Scope| {
+                namespace.transfer(namespace.root(), name, &[from], to).unwrap();
+            };
+            for (tag, name) in (1..).zip(["one", "two", "three"]) {
+                put(&realm, name, &filled(tag, 1, MIB / 8));
+                moved(name, Scope::Shared, Scope::Published);
+            }
+            moved("two", Scope::Published, Scope::Shared);
+        })
+        .finish();
+        fork(|_| {
+            become_user(BOB, BOB);
+            assert_eq!(read_published(&path, "one"), Some((1, 1)));
+            assert_eq!(read_published(&path, "two"), None);
+            assert_eq!(read_published(&path, "three"), Some((3, 1)));
+        })
+        .finish();
+    });
 }
 
 /// What is published is read by whom the mode admits, and by nobody written or made.

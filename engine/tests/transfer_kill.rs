@@ -402,3 +402,48 @@ fn who_opens_or_verifies_while_versions_come_and_go_finds_one() {
         publisher.finish();
     });
 }
+
+#[test]
+fn who_publishes_after_a_death_tells_of_the_version_of_the_dead() {
+    alone("who_publishes_after_a_death_tells_of_the_version_of_the_dead", || {
+        let fixture = Fixture::new(64 << 20);
+        fixture.pool.close();
+        let path = &fixture.path;
+        let there = begin(path, Scope::Published);
+        let (pool, _) = attach(path, Mode::Read);
+        let namespace = view(&pool);
+        let mut dying = fork(|_| {
+            faults::on_step(|step| {
+                if step == "publish.renamed" {
+                    // SAFETY: ends this process, and never returns.
+                    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                }
+            });
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            move_run(&view(&pool), Scope::Published, Scope::Shared);
+        });
+        assert!(libc::WIFSIGNALED(dying.wait()));
+        let stands = fixture.dir.path().join("stands");
+        let next = fork(|_| {
+            let stands = stands.clone();
+            faults::on_step(move |step| {
+                if step == "publish.begun" {
+                    std::fs::write(&stands, b"").unwrap();
+                    std::thread::sleep(std::time::Duration::from_secs(3600));
+                }
+            });
+            let (pool, realm) = attach(path, Mode::ReadWrite);
+            put(&realm, "more", &filled(1, 1, 9));
+            let namespace = view(&pool);
+            let (root, from) = (namespace.root(), [Scope::Shared]);
+            namespace.transfer(root, "more", &from, Scope::Published).unwrap();
+        });
+        wait_for(&stands);
+        let mut seen = all(&namespace.snapshot(None).unwrap());
+        seen.retain(|(path, ..)| path != "more");
+        assert_eq!(seen, there);
+        next.kill();
+        pool.close();
+        sound(path);
+    });
+}

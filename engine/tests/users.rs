@@ -2,40 +2,16 @@
 
 mod common;
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use common::{KEEP, Line, alone, check, churn, filled, floats, fork, is_root, put, view};
+use common::{
+    ALICE, BOB, CAROL, DAVE, ERIN, KEEP, Line, TEAM, alone, become_user, check, churn, filled,
+    floats, folder_of, fork, is_root, put, view,
+};
 use engram_engine::{CreateOptions, Kind, Mode, Placement, Pool, Realm, Scope};
 
-const ALICE: u32 = 40_001;
-const BOB: u32 = 40_002;
-const CAROL: u32 = 40_003;
-const DAVE: u32 = 40_004;
-const ERIN: u32 = 40_005;
-const TEAM: u32 = 40_100;
 const MIB: usize = 1 << 20;
-
-/// Becomes a user, with this group beside its own.
-fn become_user(uid: u32, group: u32) {
-    // SAFETY: this process, which has one thread, gives its rights away.
-    unsafe {
-        assert_eq!(libc::setgroups(1, &raw const group), 0);
-        assert_eq!(libc::setgid(uid), 0);
-        assert_eq!(libc::setuid(uid), 0);
-        libc::umask(0o077);
-        // Becoming another clears it.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-    }
-}
-
-/// A folder that is a user's own.
-fn folder_of(uid: u32) -> tempfile::TempDir {
-    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    chown(dir.path(), Some(uid), Some(uid)).unwrap();
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    dir
-}
 
 fn realm_of(path: &Path, namespace: &str) -> (Pool, Realm) {
     let pool = Pool::open(path, Mode::ReadWrite, false).unwrap();

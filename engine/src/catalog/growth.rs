@@ -377,6 +377,14 @@ pub(super) fn open_file_as(path: &Path, writable: bool) -> Result<(File, u64)> {
     if !about.is_file() {
         fail!(Corrupt, "{} is not a regular file; restore the pool from a copy", path.display());
     }
+    if writable && about.nlink() > 1 {
+        fail!(
+            Corrupt,
+            "{} has another name, so what is written here would be in another's file too; copy \
+             pools with `engram backup`, not by links",
+            path.display()
+        );
+    }
     Ok((file, about.len()))
 }
 

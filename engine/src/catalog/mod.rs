@@ -529,6 +529,9 @@ fn check_lock_file(path: &Path, options: &Options) -> Result<()> {
             about.len()
         );
     }
+    if about.nlink() > 1 {
+        fail!(Corrupt, "{} has another name; restore the pool from a copy", path.display());
+    }
     if about.blocks() * 512 < about.len() {
         // A copy of a pool: nobody, so this process neither, has opened it yet.
         let (file, bytes) = growth::open_file(path)?;

@@ -140,12 +140,13 @@ impl Arena {
     }
 
     /// Attaches every span of `rows` that is not attached yet, so that `end` is reachable.
-    /// `file` opens a span's file, which has the span at its `place`.
+    /// `file` opens a span's file, which has the span at its `place`, and says whether it may be
+    /// written to.
     pub(crate) fn reach(
         &self,
         end: u64,
         rows: &mut impl Rows,
-        file: impl Fn(&Span) -> Result<File>,
+        file: impl Fn(&Span) -> Result<(File, bool)>,
     ) -> Result<()> {
         let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
         let mut have = attached.last().map_or(0, |span| span.range.end());
@@ -154,9 +155,10 @@ impl Arena {
         }
         for span in Span::all(rows)?.into_iter().skip(attached.len()) {
             if span.has_file() {
-                let opened = file(&span)?;
+                let (opened, writable) = file(&span)?;
                 let Extent { offset, len } = span.range;
-                self.range.attach(offset, len, &opened, span.place, self.writable)?;
+                let writable = writable && self.writable;
+                self.range.attach(offset, len, &opened, span.place, writable)?;
             } else {
                 self.range.skip(span.range.offset, span.range.len)?;
             }

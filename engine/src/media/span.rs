@@ -118,6 +118,13 @@ pub fn open(path: &Path, len: u64, writable: bool) -> Result<File> {
     if !meta.is_file() {
         fail!(Corrupt, "{shown} is not a plain file");
     }
+    if writable && meta.nlink() > 1 {
+        fail!(
+            Corrupt,
+            "{shown} has another name, so what is written here would be in another's file too; \
+             copy pools with `engram backup`, not by links"
+        );
+    }
     if meta.len() != len {
         fail!(
             Corrupt,

@@ -6,6 +6,7 @@
 //! never finished stays taken, which costs nothing.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::{folder, names, place};
@@ -34,12 +35,17 @@ pub(super) fn draw(pool: &Path, births: &Path) -> Result<u64> {
             continue;
         }
         let path = births.join(&name);
-        match fs::File::create_new(&path) {
+        match reserve(&path) {
             Ok(_) => return Ok(birth),
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(Error::os(format!("reserving {}", path.display()), &e)),
         }
     }
+}
+
+/// Makes the empty file that keeps a birth; nobody has anything to write into it.
+pub(super) fn reserve(path: &Path) -> std::io::Result<fs::File> {
+    fs::File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// The name of the file that reserves a birth.

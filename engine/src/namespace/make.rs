@@ -4,7 +4,7 @@
 //! renaming it away first, so nobody ever opens half of one.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::births::{self, BIRTHS};
@@ -18,7 +18,9 @@ use crate::catalog::{Catalog, Headroom, Table};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{Growing, HUGE};
 use crate::fail;
-use crate::folder::{make_for_namespace, make_for_spans, sync_names};
+use crate::folder::{
+    check_theirs, give_to_group, make_for_namespace, make_for_spans, set_mode, sync_names,
+};
 use crate::group::{Stamp, group_record};
 use crate::id::{COUNTER_BITS, Gid, id_key};
 use crate::lease::{self, Peers};
@@ -115,6 +117,8 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
 
 /// Makes the folders for spans on a device that is being added.
 pub(crate) fn add_device(pool: &Path, file: &PoolFile, device: &Path) -> Result<()> {
+    // Whoever has a folder of the pool's uuid there would have all that is put into it.
+    check_theirs(&place(pool, DEFAULT), &device.join(&file.uuid))?;
     for name in names(pool)? {
         let namespace = place(pool, &name);
         let outer = on_device(device, file, &name);
@@ -135,12 +139,12 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     // The namespace's own folder may be entered by whom the mode admits; the realm may not.
     make_folder(at, 0o700 | (new.mode & 0o055))?;
     if let Some(gid) = new.group {
-        chown(at, None, Some(gid))
-            .map_err(|e| Error::os(format!("giving {:?} to group {gid}", new.name), &e))?;
+        give_to_group(at, gid)
+            .map_err(|error| error.context(format!("giving {:?} to group {gid}", new.name)))?;
         if new.mode & 0o020 != 0 {
-            let setgid = fs::Permissions::from_mode(0o2770 | (new.mode & 0o055));
-            fs::set_permissions(at, setgid)
-                .map_err(|e| Error::os(format!("setting the mode of {:?}", new.name), &e))?;
+            // Sticky: members of the group do not take away, or put something in the place of, what
+            // is the owner's and everybody's here: the description, the private realms.
+            set_mode(at, 0o3770 | (new.mode & 0o055))?;
         }
     }
     for inner in [PRIVATE, BIRTHS] {
@@ -178,10 +182,8 @@ fn make_for_published(at: &Path, new: &NewNamespace<'_>) -> Result<()> {
     let mode = if new.mode & 0o020 == 0 { 0o755 } else { 0o2775 };
     make_folder(&published, 0o700)?;
     let gid = fs::metadata(at).map_err(|e| Error::os("reading a folder", &e))?.gid();
-    chown(&published, None, Some(gid))
-        .map_err(|e| Error::os("giving published versions to their group", &e))?;
-    fs::set_permissions(&published, fs::Permissions::from_mode(mode))
-        .map_err(|e| Error::os("setting the mode of published versions", &e))
+    give_to_group(&published, gid)?;
+    set_mode(&published, mode)
 }
 
 /// Makes a realm, to be renamed into place or not; returns its root group.
@@ -190,9 +192,8 @@ pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
     make_folder(realm, folder_mode)?;
     if new.group {
         let gid = fs::metadata(new.namespace).map_err(|e| Error::os("reading a folder", &e))?.gid();
-        chown(realm, None, Some(gid)).map_err(|e| Error::os("giving a realm to its group", &e))?;
-        fs::set_permissions(realm, fs::Permissions::from_mode(folder_mode))
-            .map_err(|e| Error::os("setting a realm's mode", &e))?;
+        give_to_group(realm, gid)?;
+        set_mode(realm, folder_mode)?;
     }
     for inner in ["catalog", "leases"] {
         make_folder(&realm.join(inner), folder_mode)?;

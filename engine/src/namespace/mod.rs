@@ -41,7 +41,7 @@ mod view;
 mod write;
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,7 @@ pub(crate) use self::setup::{private_setups, realm_setup, setup};
 pub(crate) use self::text::{read_toml, write_toml};
 pub use self::view::Namespace;
 use crate::error::{Error, Kind, Result};
+use crate::folder::set_mode;
 use crate::id::Gid;
 use crate::pool::PoolFile;
 use crate::scope::Scope;
@@ -132,10 +133,11 @@ fn modes(mode: u32) -> (u32, u32) {
 
 /// Makes a folder with exactly this mode, whatever the umask.
 pub(crate) fn make_folder(path: &Path, mode: u32) -> Result<()> {
-    let made = fs::DirBuilder::new().mode(mode & 0o700).create(path);
-    let set = || fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    made.and_then(|()| set().inspect_err(|_| drop(fs::remove_dir(path))))
-        .map_err(|e| Error::os(format!("making {}", path.display()), &e))
+    fs::DirBuilder::new()
+        .mode(mode & 0o700)
+        .create(path)
+        .map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
+    set_mode(path, mode).inspect_err(|_| drop(fs::remove_dir(path)))
 }
 
 /// The names of all namespaces, in byte order.

@@ -8,11 +8,12 @@
 use std::fs;
 use std::path::Path;
 
+use super::births::BIRTHS;
 use super::make::{NewRealm, build_realm};
 use super::setup::{namespace_file, private_setup};
 use super::{PRIVATE, on_device, place, within};
 use crate::error::{Error, Kind, Result};
-use crate::folder::{check_own, make_for_namespace, sync_names_above};
+use crate::folder::{check_own, check_real, make_for_namespace, sync_names_above};
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
@@ -35,6 +36,8 @@ pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> 
     }
     let description = namespace_file(pool, name)?;
     let namespace = place(pool, name);
+    check_real(pool, &namespace.join(PRIVATE))?;
+    check_real(pool, &namespace.join(BIRTHS))?;
     let devices = PoolFile::read(pool)?.folders();
     for device in &devices {
         let outer = on_device(device, file, name);

@@ -4,10 +4,10 @@
 //! The pool is one that is being made: nobody else looks at it yet.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-use super::births::{BIRTHS, name_of};
+use super::births::{self, BIRTHS, name_of};
 use super::make::{NewNamespace, NewRealm, build_realm, create};
 use super::setup::{namespace_file, realm_file, setup, setup_at};
 use super::text::write_toml;
@@ -17,6 +17,7 @@ use super::{
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
 use crate::extent::HUGE;
+use crate::folder::own;
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
@@ -47,11 +48,18 @@ pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &st
     let entries = fs::read_dir(&births)
         .map_err(|e| Error::os(format!("listing {}", births.display()), &e))?;
     let to = place(pool, name).join(BIRTHS);
-    entries.flatten().try_for_each(|birth| reserve(&to.join(birth.file_name())))
+    // Anybody may have put anything else there.
+    let is_birth = |name: &str| name.len() == 6 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_birth(name)).try_for_each(|name| reserve(&to.join(name)))
 }
 
 fn reserve(birth: &Path) -> Result<()> {
-    fs::write(birth, []).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e))
+    match births::reserve(birth) {
+        // It is kept already; or somebody else has come, who keeps it too.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop).map_err(|e| Error::os(format!("reserving {}", birth.display()), &e)),
+    }
 }
 
 /// Makes an empty default namespace, which every pool has.
@@ -139,14 +147,16 @@ fn pool_device(file: &PoolFile) -> std::path::PathBuf {
 }
 
 /// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
-/// (`*`: under any).
+/// (`*`: under any). What is in it goes first: the new owner could put other things in its place.
+/// What root has not made here is left as it is.
 fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
     let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
-    let meta = fs::symlink_metadata(at).map_err(refused)?;
-    lchown(at, Some(to.0), Some(to.1)).map_err(refused)?;
+    if fs::symlink_metadata(at).map_err(refused)?.uid() != ROOT {
+        return Ok(());
+    }
+    let made = own(at)?;
+    let meta = made.metadata().map_err(refused)?;
     if meta.is_dir() {
-        // Giving takes the bits away that say whose group new files have.
-        fs::set_permissions(at, meta.permissions()).map_err(refused)?;
         for entry in fs::read_dir(at).map_err(refused)? {
             let entry = entry.map_err(refused)?;
             let name = entry.file_name();
@@ -155,5 +165,7 @@ fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
             }
         }
     }
-    Ok(())
+    fchown(&made, Some(to.0), Some(to.1)).map_err(refused)?;
+    // Giving takes the bits away that say whose group new files have.
+    if meta.is_dir() { made.set_permissions(meta.permissions()).map_err(refused) } else { Ok(()) }
 }

@@ -11,10 +11,11 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::fail;
 use crate::folder::hand_over;
 use crate::media::word::Word;
 
@@ -44,5 +45,14 @@ pub(super) fn open(namespace: &Path) -> Result<Word> {
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(&path)
         .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
+    let refused = |e| Error::os(format!("looking at {}", path.display()), &e);
+    if file.metadata().map_err(refused)?.nlink() != 1 {
+        fail!(
+            Corrupt,
+            "{} has another name, so what is written here would be in another's file too: take \
+             it away, and restore it from a copy",
+            path.display()
+        );
+    }
     Word::map(&file)
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::folder::check_own;
+use crate::folder::{check_own, check_real};
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
@@ -20,7 +20,8 @@ use crate::scope::Scope;
 /// Refuses a namespace that there is not.
 pub(super) fn check_there(pool: &Path, name: &str) -> Result<()> {
     check_namespace(name)?;
-    if !place(pool, name).is_dir() {
+    // A link is none: it could lead anywhere.
+    if !fs::symlink_metadata(place(pool, name)).is_ok_and(|meta| meta.is_dir()) {
         fail!(
             NotFound,
             "there is no namespace {name:?} in {}: there are {:?}",
@@ -64,6 +65,7 @@ fn closed(name: &str, error: Error) -> Error {
 pub(crate) fn setup(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> Result<Setup> {
     check_there(pool, name)?;
     let dir = place(pool, name).join(within(Scope::Shared, 0));
+    check_folders(pool, &dir)?;
     let toml = realm_file(&dir).map_err(|error| closed(name, error))?;
     let mode = fs::metadata(&dir)
         .map_err(|e| Error::os(format!("looking at {}", dir.display()), &e))?
@@ -104,8 +106,15 @@ pub(super) fn private_setup(
     if !check_own(&dir, user)? {
         return Ok(None);
     }
+    check_folders(pool, &dir)?;
     let toml = realm_file(&dir)?;
     Ok(Some(setup_at(pool, &dir, file, name, (Scope::Private, 0o600), &toml, mount)))
+}
+
+/// Refuses a realm of which a folder is no folder: in a shared one any member could put a link.
+fn check_folders(pool: &Path, dir: &Path) -> Result<()> {
+    check_real(pool, &dir.join("catalog"))?;
+    check_real(dir, &dir.join("leases"))
 }
 
 /// The users who have a private realm in a namespace, ascending, each with what is needed to open

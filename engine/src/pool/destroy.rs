@@ -1,6 +1,7 @@
 //! Taking a pool away: all of it, or with a marker that says what is left to do.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::file::{CREATING, DESTROYING, POOL_FILE, PoolFile, what_is_there};
@@ -8,6 +9,7 @@ use super::{Pool, absolute};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::folder::sync_names;
+use crate::lease;
 use crate::media::devdax;
 use crate::namespace;
 use crate::process;
@@ -31,6 +33,7 @@ impl Pool {
         for name in namespace::names(path).unwrap_or_default() {
             namespace::refuse_others(&namespace::place(path, &name), &name)?;
         }
+        refuse_foreign(path, &file, marker)?;
         refuse_users(path)?;
         let away = path.join(DESTROYING);
         fs::rename(path.join(marker), &away)
@@ -91,9 +94,41 @@ fn refuse_users(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to remove, on the word of the pool's description, what another than its writer has on a
+/// device: anybody can write a description that names others' folders.
+fn refuse_foreign(path: &Path, file: &PoolFile, marker: &str) -> Result<()> {
+    let owner = |path: &Path| {
+        let meta = fs::symlink_metadata(path)?;
+        Ok::<_, std::io::Error>(meta.uid())
+    };
+    let looked = |e| Error::os(format!("looking at {}", path.display()), &e);
+    let writer = owner(&path.join(marker)).map_err(looked)?;
+    for device in file.folders().iter().filter(|device| *device != path) {
+        let spans = device.join(&file.uuid);
+        match owner(&spans) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(looked(e)),
+            Ok(user) if writer == 0 || user == writer => {}
+            Ok(user) => fail!(
+                Access,
+                "{} says that {} is this pool's; but user {writer} has written that, and the \
+                 folder is user {user}'s: nothing was removed; have user {user} take it away first",
+                path.join(marker).display(),
+                spans.display()
+            ),
+        }
+    }
+    Ok(())
+}
+
 /// Removes what is ours in the pool's folder, and the folder itself if nothing else is in it.
+/// Descriptions that others have put there say nothing of what is to go.
 pub(super) fn clear(path: &Path, folder_too: bool) {
     for marker in [CREATING, POOL_FILE] {
+        let ours = fs::symlink_metadata(path.join(marker));
+        if !ours.is_ok_and(|meta| meta.uid() == lease::user()) {
+            continue;
+        }
         let Ok(file) = PoolFile::load(path, marker) else { continue };
         for node in file.nodes() {
             let _ = devdax::disclaim(node, &file.label());

@@ -101,9 +101,14 @@ impl PoolFile {
     }
 
     /// Reads the description under this name. The first device is the pool's own folder, wherever
-    /// that has been moved or copied to.
+    /// that has been moved or copied to; the others are called by their real paths.
     pub(super) fn load(path: &Path, name: &str) -> Result<Self> {
         let mut file: PoolFile = read_toml(&path.join(name))?;
+        for device in file.devices.iter_mut().skip(1) {
+            if let Ok(real) = fs::canonicalize(&*device) {
+                *device = real;
+            }
+        }
         match file.devices.first_mut() {
             Some(own) => path.clone_into(own),
             None => fail!(Format, "{} is damaged: it lists no device", path.join(name).display()),

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use crate::extent::{
 };
 use crate::fail;
 use crate::faults::step;
+use crate::folder;
 use crate::lease;
 use crate::media::{devdax, filesystem, span};
 use crate::namespace::{create_catalog, make_folder, write_toml};
@@ -53,7 +54,13 @@ impl Making {
     pub(crate) fn begin(shared: &Core, told: impl Fn() + 'static) -> Result<Making> {
         let turn = Turn::take(&shared.setup.dir)?;
         let published = shared.setup.dir.with_file_name(Scope::Published.as_str());
+        folder::check_real(&shared.setup.pool, &published)?;
         let file = PoolFile::read(&shared.setup.pool)?;
+        if versions(&published)?.0.len() > 1 {
+            // Whoever has named the newest died before all were told of it, perhaps, and now go the
+            // files of the others.
+            told();
+        }
         let newest = clear_left(&shared.setup, &published, &file)?;
         let limit = {
             let inside = shared.enter()?;
@@ -197,9 +204,12 @@ impl Making {
         }
         step!("publish.copied");
         shut(&self.core);
+        let owner = fs::metadata(&self.published);
+        let owner =
+            owner.map_err(|e| Error::os(format!("looking at {}", self.published.display()), &e))?;
         for path in self.made.iter().chain([&version.join("catalog/data.mdb")]) {
             close_file(path)?;
-            give_to_owner(path, &self.published)?;
+            folder::give(path, owner.uid(), owner.gid())?;
         }
         let toml = VersionFile {
             format: FORMAT,
@@ -214,7 +224,7 @@ impl Making {
             sync_folder(folder)?;
         }
         for made in [version.join(REALM_FILE)].iter().chain(&folders) {
-            give_to_owner(made, &self.published)?;
+            folder::give(made, owner.uid(), owner.gid())?;
         }
         step!("publish.synced");
         let place = self.published.join(version_name(self.version));
@@ -351,27 +361,16 @@ fn clear_left(shared: &Setup, published: &Path, file: &PoolFile) -> Result<Optio
 
 /// Syncs a file, and takes the right to write it away.
 pub(super) fn close_file(path: &Path) -> Result<()> {
-    let closed = File::open(path).and_then(|file| {
-        file.sync_all()?;
-        file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
-        file.sync_all()
-    });
+    let file = folder::own(path)?;
+    let closed = file
+        .sync_all()
+        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(FILE_MODE)))
+        .and_then(|()| file.sync_all());
     closed.map_err(|e| Error::os(format!("closing {}", path.display()), &e))
 }
 
-/// What root publishes for another is that other's.
-fn give_to_owner(path: &Path, published: &Path) -> Result<()> {
-    let owner = fs::metadata(published)
-        .map_err(|e| Error::os(format!("looking at {}", published.display()), &e))?;
-    if lease::user() != 0 || owner.uid() == 0 {
-        return Ok(());
-    }
-    chown(path, Some(owner.uid()), Some(owner.gid()))
-        .map_err(|e| Error::os(format!("giving {} to its owner", path.display()), &e))
-}
-
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    let synced = folder::open_folder(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|e| Error::os(format!("syncing {}", folder.display()), &e))
 }
 

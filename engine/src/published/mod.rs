@@ -44,6 +44,7 @@ pub(crate) use self::making::{Making, SPAN_MAX};
 pub(crate) use self::restore::{begin_like, finish_like};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::folder::check_real;
 use crate::id::Gid;
 use crate::media::filesystem::Mount;
 use crate::pool::{FORMAT, PoolFile};
@@ -108,9 +109,12 @@ pub(crate) fn setup(
     mount: &Mount,
     name: &str,
 ) -> Result<Option<Setup>> {
+    let mut met = Vec::new();
     for _ in 0..TRIES_MAX {
         let Some(version) = versions(published)?.0.pop() else { return Ok(None) };
+        met.push(version);
         let dir = published.join(version_name(version));
+        check_real(pool, &dir.join("catalog"))?;
         let toml: VersionFile = match crate::namespace::read_toml(&dir.join(REALM_FILE)) {
             Ok(toml) => toml,
             // A newer one has come meanwhile, and this one was removed.
@@ -142,6 +146,15 @@ pub(crate) fn setup(
             checksums: file.checksums,
             immutable: true,
         }));
+    }
+    if let [first, .., last] = met[..]
+        && first == last
+    {
+        fail!(
+            Corrupt,
+            "{} has no {REALM_FILE}, so it is no version that was published: take it away",
+            published.join(version_name(last)).display()
+        );
     }
     fail!(Busy, "the newest published version in {} goes again and again", published.display())
 }

@@ -23,7 +23,9 @@ use crate::catalog::{self, Catalog, ReadTxn};
 use crate::error::Result;
 use crate::extent::{Arena, Extent};
 use crate::fail;
-use crate::folder::{check_own, make_for_namespace, make_for_spans, sync_names_above};
+use crate::folder::{
+    check_own, check_real, check_theirs, make_for_namespace, make_for_spans, sync_names_above,
+};
 use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
@@ -124,10 +126,22 @@ impl Setup {
         outer.join(within(self.scope, self.private_user().unwrap_or_default()))
     }
 
-    /// Refuses a folder for spans that is not the user's own, if the realm is. Others may have made
-    /// one in its place on a device that was added later.
+    /// Refuses a folder for spans on a device that is not the pool's, and not the user's own if the
+    /// realm is. Others may have made one in its place on a device that was added later.
     pub(crate) fn check_spans(&self, spans: &Path) -> Result<()> {
+        let namespace = crate::namespace::place(&self.pool, &self.namespace);
+        let (outer, above) = self.around(spans);
+        check_theirs(&namespace, above)?;
+        check_theirs(&namespace, outer)?;
+        check_real(outer, spans)?;
         self.private_user().map_or(Ok(()), |user| check_own(spans, user).map(|_| ()))
+    }
+
+    /// Of the folder for spans on a device, what the namespace has there, and what the pool has.
+    fn around<'p>(&self, spans: &'p Path) -> (&'p Path, &'p Path) {
+        let depth = if self.scope == Scope::Private { 2 } else { 1 };
+        let outer = spans.ancestors().nth(depth).expect("<device>/<uuid>/<namespace>");
+        (outer, outer.parent().expect("<device>/<uuid>"))
     }
 
     /// Makes the folder for spans on a device, if it has none there yet.
@@ -136,9 +150,7 @@ impl Setup {
             return sync_names_above(spans);
         }
         let namespace = crate::namespace::place(&self.pool, &self.namespace);
-        let depth = if self.scope == Scope::Private { 2 } else { 1 };
-        let outer = spans.ancestors().nth(depth).expect("<device>/<uuid>/<namespace>");
-        make_for_namespace(&namespace, outer)?;
+        make_for_namespace(&namespace, self.around(spans).0)?;
         make_for_spans(&self.dir, spans)
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::media::{devdax, filesystem, span};
 use crate::namespace;
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
+use crate::scope::Scope;
 
 /// Keys of `meta`.
 pub(crate) const USED: &[u8] = b"used";
@@ -202,9 +204,22 @@ impl Core {
 
     /// The same, by the rows of a snapshot.
     pub(crate) fn reach_in(&self, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -> Result<()> {
-        inside
-            .arena()
-            .reach(end, &mut Snapshot(txn), |span| self.open_span(*span, !self.setup.immutable))
+        inside.arena().reach(end, &mut Snapshot(txn), |span| {
+            let writable = !self.setup.immutable && !self.is_closed(*span)?;
+            Ok((self.open_span(*span, writable)?, writable))
+        })
+    }
+
+    /// Whether a span's file is published already. Who publishes more makes spans beside those, and
+    /// the kernel lets nobody but root open these for writing.
+    fn is_closed(&self, span: Span) -> Result<bool> {
+        if self.setup.scope != Scope::Published {
+            return Ok(false);
+        }
+        let path = self.span_path(span)?;
+        let meta = std::fs::symlink_metadata(&path)
+            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+        Ok(meta.mode() & 0o222 == 0)
     }
 
     /// Opens what has the bytes of a span: its file, or the node that it is a range of.

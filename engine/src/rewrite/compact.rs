@@ -18,8 +18,8 @@
 //! nobody may have the realm open, this process neither.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use super::gate::{Gate, fresh};
@@ -29,6 +29,7 @@ use crate::error::{Error, Kind, Result};
 use crate::extent::{Extent, PAGE, Span};
 use crate::fail;
 use crate::faults::step;
+use crate::folder;
 use crate::lease::Peers;
 use crate::media::exchange::exchange;
 use crate::media::filesystem;
@@ -201,22 +202,28 @@ fn make_beside(old: &Path, new: &Path) -> Result<()> {
 /// Gives a new catalog to the owner and group of the old one, as far as this user may.
 fn like(old: &Path, new: &Path) -> Result<()> {
     let refused = |e| Error::os(format!("giving {} to its owner", new.display()), &e);
-    let (there, here) = (fs::metadata(old).map_err(refused)?, fs::metadata(new).map_err(refused)?);
+    let there = fs::metadata(old).map_err(refused)?;
+    let folder = folder::own(new)?;
+    let here = folder.metadata().map_err(refused)?;
     if (there.uid(), there.gid()) == (here.uid(), here.gid()) {
         return Ok(());
     }
-    let owner = (here.uid() != there.uid()).then(|| there.uid());
-    for name in ["", "data.mdb", "lock.mdb", "growth"] {
-        let path = new.join(name);
-        match chown(&path, owner, Some(there.gid())) {
-            // A member of the group that is not the owner: the group may do all.
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
-                chown(&path, None, Some(there.gid())).map_err(refused)?;
-            }
-            given => given.map_err(refused)?,
-        }
+    for name in ["data.mdb", "lock.mdb", "growth"] {
+        give(&folder::own(&new.join(name))?, &there).map_err(refused)?;
     }
-    fs::set_permissions(new, there.permissions()).map_err(refused)
+    give(&folder, &there).map_err(refused)?;
+    folder.set_permissions(there.permissions()).map_err(refused)
+}
+
+fn give(made: &File, there: &Metadata) -> std::io::Result<()> {
+    let owner = (made.metadata()?.uid() != there.uid()).then(|| there.uid());
+    match fchown(made, owner, Some(there.gid())) {
+        // A member of the group that is not the owner: the group may do all.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            fchown(made, None, Some(there.gid()))
+        }
+        given => given,
+    }
 }
 
 fn sync_folder(setup: &Setup) -> Result<()> {

@@ -36,7 +36,13 @@ fn open_file(path: &Path) -> Result<File> {
         .write(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
         .open(path)
-        .map_err(|e| Error::os(format!("opening {}", path.display()), &e))
+        .map_err(|e| match e.raw_os_error() {
+            Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => Error::new(
+                Kind::Corrupt,
+                format!("{} is no plain file, and not ours: take it away", path.display()),
+            ),
+            _ => Error::os(format!("opening {}", path.display()), &e),
+        })
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
@@ -83,7 +89,8 @@ impl Drop for Gate {
 pub(crate) fn pass(realm: &Path) -> Result<bool> {
     let path = realm.join(GATE);
     let mut died = false;
-    while path.exists() {
+    // A link to nothing is there, too.
+    while fs::symlink_metadata(&path).is_ok() {
         let file = match open_file(&path) {
             Err(error) if error.kind() == Kind::NotFound => continue,
             opened => opened?,

@@ -5,6 +5,7 @@ mod data;
 pub mod moves;
 mod peer;
 mod pool;
+mod users;
 
 pub use data::{Random, check, filled, seed, words_of};
 pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn};
@@ -12,6 +13,7 @@ pub use pool::{
     Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, churn, contents, fill_up, floats,
     lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, view,
 };
+pub use users::{ALICE, BOB, CAROL, DAVE, ERIN, TEAM, become_user, folder_of};
 
 /// Whether the tests may mount, enter namespaces and become others; says so if not.
 pub fn is_root(test: &str) -> bool {
