@@ -76,7 +76,10 @@ def test_what_is_published_is_not_changed(pool: engram.Pool) -> None:
             change()
     with pytest.raises(engram.ArgumentError, match="unpublish it first"):
         pool.unshare("run/deep/large")
+    with pytest.raises(engram.ArgumentError, match="unpublish it first"):
+        pool.unshare("run")
     pool.unpublish("run")
+    assert pool.unpublish("run") == (0, 0, 0), "it is shared already"
     run["large"][0] = 5.0
     assert view[0] == 0.0, "a view shows what was"
     assert run["large"][0] == 5.0
@@ -91,6 +94,37 @@ def test_what_cannot_move_stays(pool: engram.Pool) -> None:
         pool["run/deep"].attrs["in"] = "a batch"
         pool.share("run")
     assert pool["run"].scope == "private"
+
+
+def test_all_moves_at_once(pool: engram.Pool) -> None:
+    """The root stands for all that is in it."""
+    filled(pool, "shared")
+    pool["beside"] = DATA
+    assert pool.publish("/").objects == 4
+    assert {pool[name].scope for name in pool} == {"published"}
+    assert pool["run"].unpublish("/").objects == 4, "a leading slash is the namespace's root"
+
+
+def test_the_default_namespace_is_open_to_whom_its_mode_says(home: Path) -> None:
+    """It is its owner's alone unless it is made otherwise; the command line says so."""
+    for name, more, mode in (("a", [], 0o700), ("b", ["--mode", "755"], 0o755)):
+        path = home / name
+        shell("create", path, "--size", "64MiB", "--force", *more)
+        with engram.open(path) as pool:
+            pool["x"] = DATA
+            assert pool.namespaces.info("default").mode == mode
+        said = shell("publish", path, "/").out
+        assert ("nobody but its owner enters it" in said) == (mode == 0o700)
+        inside = (path / "ns" / "default").stat().st_mode & 0o777
+        assert inside == mode
+    refused = shell("create", home / "c", "--mode", "rwx")
+    assert refused.code != 0
+    assert "octal" in refused.err
+    with pytest.raises(engram.ArgumentError, match="0o77"):
+        engram.create(home / "d", size="64 MiB", force=True, mode=0o77)
+    assert not (home / "d").exists()
+    with pytest.raises(engram.ArgumentError, match="POSIX mode"):
+        engram.create(home / "d", size="64 MiB", force=True, mode="755")  # type: ignore[arg-type]
 
 
 def test_the_command_line_shares(home: Path) -> None:

@@ -21,6 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "engram-bench"
 FEW, MANY = 10_000, 1_000_000
 CATALOG_BYTES = 160
+WITHOUT = (  # what scopes cost who has none, and what checksums cost
+    Bound("engram", "engram, one realm alone", "time", 1.1),
+    Bound("engram, checksums", "engram", "show"),
+)
 
 
 def build() -> None:
@@ -42,12 +46,12 @@ def small(setting: Setting) -> Iterator[Line]:
     """Create 256 B arrays from Rust, beside bare LMDB putting the same rows."""
     answer = repeated("small", setting.folder, setting.scaled(6_000), setting.rounds)
     for kind, title in (("single", "one commit each"), ("batched", "batches of 1000")):
-        bounds = [Bound("engram", "bare LMDB", "time", 1.5)]
+        bounds = [Bound("engram", "bare LMDB", "time", 1.5), *WITHOUT]
         yield Line(f"from Rust: create a 256 B array, {title}", "us", bounds, answer[kind])
     yield Line(
         "from Rust: read a 256 B array by path",
         "us",
-        [Bound("engram", "bare LMDB", "show")],
+        [Bound("engram", "bare LMDB", "show"), *WITHOUT],
         answer["read"],
     )
 

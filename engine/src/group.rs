@@ -372,6 +372,40 @@ pub(crate) fn delete_tree(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     Ok(())
 }
 
+/// Deletes up to `most` members of a group, the deepest first; how many it were: none if it had
+/// none.
+pub(crate) fn thin(rows: &mut impl RowsMut, gid: Gid, most: usize) -> Result<usize> {
+    let mut open = vec![(gid, Vec::new())];
+    let mut gone = 0;
+    while gone < most
+        && let Some((at, _)) = open.last()
+    {
+        let at = *at;
+        let next = rows.first_from(Table::Names, NameKey::new(at, "").as_bytes())?;
+        let inner = match next {
+            Some((key, row)) if split_name_key(&key)?.0 == at => {
+                Some((key.clone(), Member::from_row(&row)?))
+            }
+            _ => None,
+        };
+        match inner {
+            Some((name, Member::Group(inner))) => open.push((inner, name)),
+            Some((name, Member::Object(oid))) => {
+                rows.remove(Table::Names, &name)?;
+                remove_object(rows, oid)?;
+                gone += 1;
+            }
+            None => {
+                let Some((emptied, name)) = open.pop().filter(|_| !open.is_empty()) else { break };
+                rows.remove(Table::Names, &name)?;
+                remove_group(rows, emptied)?;
+                gone += 1;
+            }
+        }
+    }
+    Ok(gone)
+}
+
 /// Gives a member another name, or another group.
 pub(crate) fn rename(
     rows: &mut impl RowsMut,

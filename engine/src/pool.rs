@@ -65,6 +65,10 @@ pub struct CreateOptions {
     pub force: bool,
     /// Keep a checksum of every value, which `verify` compares.
     pub checksums: bool,
+    /// The default namespace's POSIX mode; `None` is its owner's alone, 0o700.
+    pub mode: Option<u32>,
+    /// The Unix group of the default namespace; `None` is this process's.
+    pub group: Option<u32>,
 }
 
 /// A device, as listings show it.
@@ -156,8 +160,8 @@ impl Pool {
         file.begin(path)?;
         let default = NewNamespace {
             name: namespace::DEFAULT,
-            mode: 0o700,
-            group: None,
+            mode: options.mode.unwrap_or(0o700),
+            group: options.group,
             root: None,
             size: options.size,
         };

@@ -106,10 +106,17 @@ impl Pool {
         let file = PoolFile::read(path)?;
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
-        for name in namespace::names(path)? {
+        let names = namespace::names(path)?;
+        if !names.iter().any(|name| name == namespace::DEFAULT) {
+            let gone = namespace::place(path, namespace::DEFAULT);
+            let what = format!("namespace {:?}: {} is gone", namespace::DEFAULT, gone.display());
+            report.problems.push(what);
+        }
+        for name in names {
             let shared = namespace::setup(path, &file, mount.clone(), &name);
             if let Ok(setup) = &shared {
                 report.problems.extend(catalog::file_problem(path, setup));
+                report.problems.extend(namespace::word_problem(path, &name));
             }
             if report.realm(name.clone(), shared, pulse)? {
                 report.namespaces += 1;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use common::moves::{homes, names, value_of};
+use common::moves::{homes, value_of};
 use common::{
     ALICE, BOB, CAROL, KEEP, TEAM, alone, become_user, filled, floats, folder_of, fork, is_root,
     put, sound,

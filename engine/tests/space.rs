@@ -13,8 +13,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use common::{
-    Fixture, KEEP, OVER, Random, alone, attach, check, filled, floats, fork, map_of, seed,
-    small_tmpfs, sound,
+    Fixture, KEEP, OVER, Random, alone, attach, check, filled, floats, fork, lookup, map_of, put,
+    seed, small_tmpfs, sound, view,
 };
 use engram_engine::{
     DType, Error, IndexSettings, Kind, Member, Mode, NewObject, Pool, Realm, Result, Value,
@@ -337,6 +337,49 @@ fn who_dies_in_a_full_pool_leaves_nothing_behind() {
             }
             drop(realm.scratch(4 << 20, None).expect("all of it can be had"));
             sound(&fixture.path);
+        }
+    });
+}
+
+/// A group of thousands can be deleted where there is not one block for the deletion itself.
+#[test]
+fn a_large_group_is_deleted_from_a_full_mount() {
+    let test = "a_large_group_is_deleted_from_a_full_mount";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        let root = realm.root();
+        put(&realm, "big", &filled(1, 1, 280_000));
+        let mut made = 0_u64;
+        let refusal = loop {
+            let new = object(4, made);
+            let path = format!("i/{}/{made}", made % 3);
+            match realm.put(root, &path, &new, &filled(2, 2, 4), KEEP) {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        refused(&refusal);
+        assert!(made > 5000, "{made} objects alone fill the mount");
+        // Protected, it stays whole: nothing of it goes first.
+        let inner = Member::Group(lookup(&realm, "i/1").unwrap());
+        realm.set_read_only(inner, true).unwrap();
+        assert_eq!(realm.delete(root, "i").unwrap_err().kind(), Kind::ReadOnly);
+        realm.set_read_only(inner, false).unwrap();
+        assert_eq!(Pool::verify(&fixture.path).unwrap().objects, made + 1);
+        // In a batch it is one commit, which finds no room.
+        realm.begin_batch().unwrap();
+        realm.delete(root, "i").unwrap();
+        refused(&realm.commit_batch().unwrap_err());
+        assert_eq!(Pool::verify(&fixture.path).unwrap().objects, made + 1);
+        realm.delete(root, "i").unwrap();
+        assert_eq!(lookup(&realm, "i"), None);
+        sound(&fixture.path);
+        assert_eq!(Pool::verify(&fixture.path).unwrap().objects, 1);
+        assert_eq!(check(&view(&realm, "big")), (1, 1));
+        for n in 0..1000 {
+            put(&realm, &format!("again{n}"), &filled(3, 3, 4));
         }
     });
 }

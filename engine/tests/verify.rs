@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::fs;
+use std::path::Path;
+
 use common::{Fixture, KEEP, catalog_of, filled, floats, put, report_of, sound};
 use engram_engine::catalog::{Headroom, Table, WriteTxn};
-use engram_engine::{Member, Payload, Value};
+use engram_engine::{Member, Mode, Payload, Value};
 
 /// The ids of the members of the pool that is damaged.
 struct Ids {
@@ -349,5 +352,42 @@ fn what_is_damaged_is_an_error_where_it_is_used() {
         let _ = realm.delete(root, "g");
         let _ = realm.delete(root, "small");
         let _ = realm.scratch(12 << 20, None);
+    }
+}
+
+type Harm = fn(&Path, &str);
+
+/// A file without which nobody can open the pool is missed, even if all catalogs are sound.
+#[test]
+fn verify_finds_what_a_namespace_has_lost() {
+    let scopes = "ns/default/scopes";
+    let harms: [(&str, Harm, &str); 4] = [
+        (scopes, |pool, file| fs::remove_file(pool.join(file)).unwrap(), "is gone"),
+        (
+            scopes,
+            |pool, file| {
+                let file = fs::File::options().write(true).open(pool.join(file)).unwrap();
+                file.set_len(2048).unwrap();
+            },
+            "2048",
+        ),
+        ("ns/default", |pool, folder| fs::remove_dir_all(pool.join(folder)).unwrap(), "is gone"),
+        (
+            "ns/default/namespace.toml",
+            |pool, file| fs::remove_file(pool.join(file)).unwrap(),
+            "namespace.toml",
+        ),
+    ];
+    for (at, harm, word) in harms {
+        let (fixture, _) = planted();
+        harm(&fixture.path, at);
+        let problems = report_of(&fixture.path).problems;
+        assert!(problems.iter().any(|told| told.contains(word)), "{at}: {problems:?}");
+        assert!(problems.iter().any(|told| told.contains(at)), "{at}: {problems:?}");
+        let refused = engram_engine::Pool::open(&fixture.path, Mode::ReadWrite, false)
+            .and_then(|pool| pool.namespace("default").map(drop))
+            .expect_err("a refusal");
+        let named = refused.message().contains(at) || refused.message().contains("\"default\"");
+        assert!(named, "{at}: {refused}");
     }
 }

@@ -101,6 +101,7 @@ class Pool:
         prefault: bool,
         force: bool,
         checksums: bool,
+        who: tuple[int | None, int | None],
     ) -> Pool: ...
     @staticmethod
     def open(path: _Path, write: bool, force: bool) -> Pool: ...

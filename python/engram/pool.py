@@ -135,14 +135,8 @@ class Pool(Namespace):
         """
         bound = None if size is None else _parse_size(size)
         number = _group_number(group)
-        try:
-            bits = operator.index(mode)
-        except TypeError:
-            bits = -1
-        if not 0 <= bits <= _ALL_BITS:
-            raise ArgumentError(f"mode {mode!r} is no POSIX mode: give a number such as 0o770")
         settings = check_settings(index)
-        made = Namespace(self._pool.create_namespace(name, bits, number, bound))
+        made = Namespace(self._pool.create_namespace(name, _mode_bits(mode), number, bound))
         try:
             _set_index(made, settings)
         except EngramError:
@@ -216,6 +210,17 @@ _parse_size = size.parse
 _human = size.human
 
 
+def _mode_bits(mode: int) -> int:
+    """Refuse what is no POSIX mode."""
+    try:
+        bits = operator.index(mode)
+    except TypeError:
+        bits = -1
+    if not 0 <= bits <= _ALL_BITS:
+        raise ArgumentError(f"mode {mode!r} is no POSIX mode: give a number such as 0o770")
+    return bits
+
+
 def _group_number(group: str | int | None) -> int | None:
     """Look up a Unix group's number."""
     if group is None:
@@ -245,6 +250,8 @@ def create(  # noqa: PLR0917 - as the contract has it
     force: bool = False,
     *,
     checksums: bool = False,
+    mode: int = 0o700,
+    group: str | int | None = None,
     **index: Unpack[IndexSettings],
 ) -> Pool:
     """Create a pool at `path`, which is its first device, and open it for writing.
@@ -269,6 +276,12 @@ def create(  # noqa: PLR0917 - as the contract has it
     checksums
         Keep a checksum of every record and of every value, which `engram.verify` compares. A value
         that is written in place has none from then until `flush`.
+    mode
+        The default namespace's POSIX mode: 0o700 is its owner's alone, and what is published in it
+        reaches nobody else; with 0o755 all read what is published, with 0o750 its group does; with
+        0o770 its group writes, too.
+    group
+        The default namespace's Unix group, by name or number (default: this process's).
     **index
         How objects are indexed where their group does not say otherwise: `index="async"`, and what
         else `IndexSettings` has.
@@ -293,7 +306,10 @@ def create(  # noqa: PLR0917 - as the contract has it
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
     settings, full = check_settings(index), absolute(path)
-    made = _engram.Pool.create(full, nbytes, others, durability, prefault, force, bool(checksums))
+    who = (_mode_bits(mode), _group_number(group))
+    made = _engram.Pool.create(
+        full, nbytes, others, durability, prefault, force, bool(checksums), who
+    )
     pool = Pool(made)
     try:
         _set_index(pool, settings)

@@ -87,6 +87,7 @@ impl Pool {
         prefault: bool,
         force: bool,
         checksums: bool,
+        who: (Option<u32>, Option<u32>),
     ) -> Result<Self> {
         let durability = match durability {
             "auto" => None,
@@ -98,7 +99,9 @@ impl Pool {
                 )));
             }
         };
-        let options = CreateOptions { size, devices, durability, prefault, force, checksums };
+        let (mode, group) = who;
+        let options =
+            CreateOptions { size, devices, durability, prefault, force, checksums, mode, group };
         let engine = py
             .detach(move || engram_engine::Pool::create(&path, &options))
             .map_err(|e| of_pool(py, e))?;

@@ -108,6 +108,12 @@ pub(crate) fn folder(pool: &Path) -> PathBuf {
     pool.join(NAMESPACES)
 }
 
+/// What is wrong with the word of a namespace (see `scopes`), if anything.
+pub(crate) fn word_problem(pool: &Path, name: &str) -> Option<String> {
+    let problem = scopes::problem(&place(pool, name))?;
+    Some(format!("namespace {name:?}: {problem}"))
+}
+
 /// The folder of a namespace.
 pub(crate) fn place(pool: &Path, name: &str) -> PathBuf {
     folder(pool).join(name)

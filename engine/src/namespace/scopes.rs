@@ -10,11 +10,12 @@
 //! folders each time.
 
 use std::fs::{self, File};
+use std::io::ErrorKind::NotFound;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::folder::hand_over;
 use crate::media::word::Word;
@@ -36,6 +37,11 @@ pub(super) fn make(namespace: &Path, mode: u32) -> Result<()> {
     hand_over(&file, &path)
 }
 
+/// What is wrong with the file, if anything, as far as this user may look.
+pub(super) fn problem(namespace: &Path) -> Option<Error> {
+    open(namespace).err().filter(|error| error.kind() != Kind::Access)
+}
+
 /// Maps the word, for who may write it.
 pub(super) fn open(namespace: &Path) -> Result<Word> {
     let path = namespace.join(SCOPES);
@@ -44,7 +50,17 @@ pub(super) fn open(namespace: &Path) -> Result<Word> {
         .write(true)
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(&path)
-        .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
+        .map_err(|e| match e.kind() {
+            // A namespace has it from before it has its name.
+            NotFound => Error::new(
+                Kind::Corrupt,
+                format!(
+                    "{} is gone: what the pool holds can be exported with --salvage",
+                    path.display()
+                ),
+            ),
+            _ => Error::os(format!("opening {}", path.display()), &e),
+        })?;
     let refused = |e| Error::os(format!("looking at {}", path.display()), &e);
     if file.metadata().map_err(refused)?.nlink() != 1 {
         fail!(
@@ -54,5 +70,5 @@ pub(super) fn open(namespace: &Path) -> Result<Word> {
             path.display()
         );
     }
-    Word::map(&file)
+    Word::map(&file).map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
 }

@@ -54,8 +54,9 @@ fn closed(name: &str, error: Error) -> Error {
     Error::new(
         Kind::Access,
         format!(
-            "namespace {name:?} is open to its owner and group alone, also for reading: ask its \
-             owner to publish what you need, or to give its group write access ({})",
+            "namespace {name:?} is open to its owner alone, and to its group if its mode lets that \
+             write, also for reading: ask its owner to publish what you need, in a namespace that \
+             you may enter ({})",
             error.message()
         ),
     )

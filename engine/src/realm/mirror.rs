@@ -5,7 +5,7 @@ use crate::batch;
 use crate::catalog::Headroom;
 use crate::error::Result;
 use crate::group::GroupInfo;
-use crate::id::Gid;
+use crate::id::{Gid, Member};
 use crate::mirror::{self, Original};
 use crate::realm::Realm;
 
@@ -45,10 +45,17 @@ impl Realm {
         let in_batch = batch::with(core, |overlay| {
             mirror::delete(&mut overlay.on(inside.catalog()), gid, root)
         })?;
-        if in_batch.is_none() {
-            core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
-            core.after_commit(inside);
+        if in_batch.is_some() {
+            return Ok(());
         }
-        Ok(())
+        self.whole_or_in_parts(
+            inside,
+            || Ok(Some(Member::Group(gid))),
+            || {
+                core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
+                core.after_commit(inside);
+                Ok(())
+            },
+        )
     }
 }

@@ -19,6 +19,7 @@
 //! | `look` | look-ups, views, listings |
 //! | `mirror` | what other realms of the namespace have this one do |
 //! | `notices` | what the program should be told, though nothing has failed |
+//! | `parts` | deleting a group where there is no room to do it at once |
 //! | `query` | queries |
 //! | `snapshot` | snapshots that are held, and when they are given up |
 //! | `together` | looks at several realms at once |
@@ -37,6 +38,7 @@ mod look;
 mod mirror;
 mod notices;
 mod open;
+mod parts;
 mod query;
 mod snapshot;
 mod space;

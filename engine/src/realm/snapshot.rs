@@ -19,7 +19,8 @@
 //!    those that are due, and waits a moment for the answer (`ask_holders`). It holds no lock.
 //! 3. A thread of the owner, there as long as a snapshot is held, sees the word, counts the pages
 //!    that were freed since the snapshot began, and ends it, or names a later page; then it
-//!    clears the word. At half the bound it leaves a notice first.
+//!    clears the word. It compares the last page also when nobody asks, since others extend the
+//!    catalog in large steps: so at half the bound it leaves a notice before that is reached.
 //!
 //! An owner that does not answer (it was stopped, perhaps) is asked once and waited for no more.
 //! Nobody can end its transaction but the kernel, when it dies. The catalog grows then; a notice
@@ -400,9 +401,9 @@ fn watch(core: &Weak<Core>) {
             }
             continue;
         };
+        // A damaged catalog is for who reads it to tell.
+        let _ = core.judge_snapshots(&inside);
         if let Some(lease) = inside.state().lease.as_ref().filter(|lease| lease.was_asked()) {
-            // A damaged catalog is for who reads it to tell.
-            let _ = core.judge_snapshots(&inside);
             lease.answer();
         }
         for held in core.held_now() {

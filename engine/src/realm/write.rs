@@ -173,7 +173,11 @@ impl Realm {
         let parsed = Path::new(path)?;
         let target = Target { from: parent, root: self.root(), path: &parsed };
         let inside = &core.enter()?;
-        change!(core, inside, Headroom::Relief, |rows| group::delete(rows, &target, path))
+        self.whole_or_in_parts(
+            inside,
+            || self.lookup(parent, path),
+            || change!(core, inside, Headroom::Relief, |rows| group::delete(rows, &target, path)),
+        )
     }
 
     /// Gives a member another name or group; missing parents are made.

@@ -21,23 +21,42 @@ impl Namespace {
     /// Moves a member, a group with all that is below it, from the realms of some scopes to that
     /// of another, all or nothing. Several may be given for publishing; one otherwise.
     ///
-    /// An object that is there already, or a group of which those realms have nothing, is left as
-    /// it is. On error all is as it was.
+    /// An object that is there already is left as it is, and so is a group that is there or of
+    /// which nothing is elsewhere. `"/"` is all that the namespace has. On error all is as it was.
     pub fn transfer(&self, parent: Gid, path: &str, from: &[Scope], to: Scope) -> Result<Moved> {
         self.check_move(from, to)?;
+        if path == "/" {
+            return self.transfer_members(&self.members_of_root()?, from, to);
+        }
         let Some(member) = self.lookup(parent, path)? else {
             fail!(
                 NotFound,
                 "there is no {path:?} in this group: list its members with keys() or tree()"
             )
         };
-        if let Member::Object(_) = member {
+        let stays = || {
             let scope = self.scope_of(member)?;
             if scope != to && !from.contains(&scope) {
                 fail!(Argument, "{path:?} is {}, and stays so: {}", scope.as_str(), way_out(scope));
             }
+            Ok(())
+        };
+        if let Member::Object(_) = member {
+            stays()?;
         }
-        self.transfer_members(&[member], from, to)
+        let moved = self.transfer_members(&[member], from, to)?;
+        // A group may be in one realm and have members in another; that nothing of it has moved
+        // is no success if it is not where it was to go.
+        if moved == Moved::default() {
+            stays()?;
+        }
+        Ok(moved)
+    }
+
+    /// All that is in the root, which itself is in every realm.
+    fn members_of_root(&self) -> Result<Vec<Member>> {
+        let members = self.list(self.root(), None, usize::MAX)?;
+        Ok(members.into_iter().map(|(_, member)| member).collect())
     }
 
     /// The same of objects, the hits of a query: those that are in these realms.

@@ -219,6 +219,20 @@ def object_path(path: str) -> str:
     return name
 
 
+def bits_of(octal: str) -> int:
+    """Return the POSIX mode that octal digits name."""
+    try:
+        return int(octal.removeprefix("0o"), 8)
+    except ValueError:
+        message = f"mode {octal!r} is not octal: give three digits such as 770 or 700"
+        raise ArgumentError(message) from None
+
+
+def group_of(group: str | None) -> str | int | None:
+    """Return a Unix group's name or number."""
+    return int(group) if group and group.isdecimal() else group
+
+
 def mode_of(mode: str | None) -> IndexMode | None:
     """Refuse what is no mode of the index."""
     return check_mode(cast("IndexMode | None", mode))

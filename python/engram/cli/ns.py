@@ -11,7 +11,7 @@ import typer
 from engram import owners
 from engram import size as sizes
 from engram.cli import completion, terminal
-from engram.cli.app import JsonOption, PoolArgument, app, examples
+from engram.cli.app import JsonOption, PoolArgument, app, bits_of, examples, group_of
 from engram.cli.terminal import counted
 from engram.errors import AccessError, ArgumentError, NotFoundError
 from engram.pool import open as open_pool
@@ -65,9 +65,8 @@ def ns(
         if name is not None and not create:
             _require(handle, name)
         if name is not None and create:
-            bits = 0o770 if mode is None else _mode(mode)
-            owning = int(group) if group and group.isdecimal() else group
-            handle.create_namespace(name, bits, owning, size)
+            bits = 0o770 if mode is None else bits_of(mode)
+            handle.create_namespace(name, bits, group_of(group), size)
             terminal.say(f"created namespace {name} (mode {bits:o})")
         elif name is not None and remove:
             _remove(handle, name, yes=yes)
@@ -99,15 +98,6 @@ def _require(pool: Pool, name: str) -> None:
     if name not in pool.namespaces:
         message = f"no namespace {name!r} in {pool.path}; there are: {', '.join(pool.namespaces)}"
         raise NotFoundError(message)
-
-
-def _mode(octal: str) -> int:
-    """Return the mode that octal digits name."""
-    try:
-        return int(octal.removeprefix("0o"), 8)
-    except ValueError:
-        message = f"mode {octal!r} is not octal: give three digits such as 770 or 700"
-        raise ArgumentError(message) from None
 
 
 def _remove(pool: Pool, name: str, *, yes: bool) -> None:

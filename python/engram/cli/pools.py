@@ -12,7 +12,16 @@ import typer
 
 import engram
 from engram.cli import terminal
-from engram.cli.app import IndexOption, JsonOption, PoolArgument, app, examples, mode_of
+from engram.cli.app import (
+    IndexOption,
+    JsonOption,
+    PoolArgument,
+    app,
+    bits_of,
+    examples,
+    group_of,
+    mode_of,
+)
 from engram.errors import ArgumentError, NotFoundError, PoolNotFoundError
 from engram.size import human
 
@@ -69,11 +78,21 @@ def create(
     force: Annotated[
         bool, typer.Option("--force", help="Accept a filesystem that has not been tried.")
     ] = False,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OCTAL",
+            help="Who may enter: 700, you; 755, all read what is published; 770, its group writes.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Its Unix group, by name or number.")
+    ] = None,
     index: IndexOption = None,
 ) -> None:
     """Create a pool in a new folder."""
-    mode = mode_of(index)
-    settings: IndexSettings = {} if mode is None else {"index": mode}
+    indexed = mode_of(index)
+    settings: IndexSettings = {} if indexed is None else {"index": indexed}
     with engram.create(
         pool,
         size=size,
@@ -82,6 +101,8 @@ def create(
         prefault=prefault,
         force=force,
         checksums=checksums,
+        mode=0o700 if mode is None else bits_of(mode),
+        group=group_of(group),
         **settings,
     ) as made:
         terminal.say(

@@ -11,8 +11,8 @@ from engram.cli.app import (
     NamespaceOption,
     PoolArgument,
     app,
+    clean,
     examples,
-    object_path,
     opened,
 )
 from engram.cli.terminal import counted
@@ -31,11 +31,14 @@ _DONE = {
     "unpublish": "shared, and no longer published",
 }
 
+_OTHERS = 0o055
+"""What lets others than its owner enter a namespace and read what is published there."""
+
 PathArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PATH",
-        help="An object, or a group with all that is below it.",
+        help="An object, or a group with all that is below it; / is everything.",
         autocompletion=completion.members,
     ),
 ]
@@ -48,12 +51,13 @@ WhereOption = Annotated[
 def _move(pool: Path, path: str | None, where: str | None, namespace: str, way: Way) -> None:
     if (path is None) == (where is None):
         raise ArgumentError(f"engram {way} takes a PATH, or --where QUERY, and one of them")
-    with opened(pool, namespace, "r+") as (_, root):
+    with opened(pool, namespace, "r+") as (handle, root):
+        mode = handle.namespaces.info(namespace).mode
         if where is not None:
             moved: Moved = getattr(root.query(where), way)()
             what = f"what {where!r} finds"
         else:
-            what = object_path(path or "")
+            what = clean(path or "") or "/"
             moved = getattr(root, way)(what)
     if moved.objects + moved.groups == 0:
         terminal.say(f"{what} is where it is to be: nothing has moved")
@@ -61,6 +65,9 @@ def _move(pool: Path, path: str | None, where: str | None, namespace: str, way: 
     objects = counted(moved.objects, "object")
     groups = f" in {counted(moved.groups, 'group')}" if moved.groups else ""
     terminal.say(f"{objects}{groups} ({human(moved.nbytes)}): {_DONE[way]}")
+    if way == "publish" and not mode & _OTHERS:
+        remark = f"namespace {namespace} has mode {mode:o}: nobody but its owner enters it"
+        terminal.say(f"{remark}; one of mode 755 or 750 is for others (engram ns --create)")
 
 
 @app.command(

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::bare::{self, Bare, Rows};
-use crate::store::{NAME_BYTES, Store, VALUE_BYTES, timed};
+use crate::store::{Made, NAME_BYTES, Store, VALUE_BYTES, timed};
 use crate::{Result, json};
 
 /// What to measure: `puts` arrays a round where there are `few`, and where there are `many`.
@@ -30,7 +30,8 @@ struct Stage {
 
 impl Stage {
     fn new(folder: &Path, number: u64, plan: &Plan) -> Result<Self> {
-        let mut store = Store::create(&folder.join(format!("growth-{number}.pool")))?;
+        let mut store =
+            Store::create(&folder.join(format!("growth-{number}.pool")), Made::default())?;
         store.fill(number, plan.random)?;
         let rows = Rows::of(&store.catalog())?;
         let mut bare = Bare::create(&folder.join(format!("growth-{number}.lmdb")), rows)?;

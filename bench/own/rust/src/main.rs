@@ -54,7 +54,7 @@ fn main() -> ExitCode {
                 growth::measure(Path::new(folder), &plan)
             }),
         ["build", pool, count] => numbers([count]).and_then(|[count]| {
-            let mut store = store::Store::create(Path::new(pool))?;
+            let mut store = store::Store::create(Path::new(pool), store::Made::default())?;
             store.fill(count, false)?;
             Ok(format!("{{\"objects\": {count}}}"))
         }),

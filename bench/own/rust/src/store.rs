@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use engram_engine::{Class, CreateOptions, DType, Gid, Member, NewObject, Payload};
+use engram_engine::{Class, CreateOptions, DType, Gid, Member, Namespace, NewObject, Oid, Payload};
 use engram_engine::{Placement, Pool, Realm};
 
 use crate::Result;
@@ -19,19 +19,39 @@ pub const NAME_BYTES: usize = 17;
 pub struct Store {
     path: PathBuf,
     pool: Pool,
-    realm: Realm,
+    door: Door,
     group: Gid,
     new: NewObject,
     /// How many arrays have been put.
     pub count: u64,
 }
 
+/// How a store is used: as programs do, through the view over all realms of the namespace, or its
+/// shared realm alone, as if there were no other kind.
+enum Door {
+    View(Namespace),
+    Realm(Realm),
+}
+
+/// Which store to make.
+#[derive(Clone, Copy, Default)]
+pub struct Made {
+    /// Past the view over all realms of the namespace.
+    pub one_realm: bool,
+    /// Values have checksums.
+    pub checksums: bool,
+}
+
 impl Store {
-    /// A new pool at `path`, with one array in it.
-    pub fn create(path: &Path) -> Result<Self> {
-        let pool = Pool::create(path, &CreateOptions { size: 64 << 20, ..Default::default() })?;
+    /// A new pool at `path`, without arrays.
+    pub fn create(path: &Path, made: Made) -> Result<Self> {
+        let Made { one_realm, checksums } = made;
+        let options = CreateOptions { size: 64 << 20, checksums, ..Default::default() };
+        let pool = Pool::create(path, &options)?;
         let realm = pool.realm("default")?;
         let group = realm.create_group(realm.root(), "g", &[], &[], false)?;
+        let view = || pool.namespace("default").map(Door::View);
+        let door = if one_realm { Door::Realm(realm) } else { view()? };
         let dtype = DType::Scalar { kind: b'f', order: b'<', size: 8, unit: None };
         let new = NewObject {
             class: Class::Array,
@@ -41,7 +61,7 @@ impl Store {
             attrs: Vec::new(),
             origin: Vec::new(),
         };
-        Ok(Store { path: path.to_owned(), pool, realm, group, new, count: 0 })
+        Ok(Store { path: path.to_owned(), pool, door, group, new, count: 0 })
     }
 
     /// Puts arrays up to `count`, in batches.
@@ -56,28 +76,46 @@ impl Store {
     pub fn put(&mut self, random: bool) -> Result<()> {
         let name = name(self.count, random);
         let value = [self.count as u8; VALUE_BYTES];
-        self.realm.put(self.group, &name, &self.new, &value, Placement::default())?;
+        let placement = Placement::default();
+        match &self.door {
+            Door::View(view) => view.put(self.group, &name, &self.new, &value, placement),
+            Door::Realm(realm) => realm.put(self.group, &name, &self.new, &value, placement),
+        }?;
         self.count += 1;
         Ok(())
     }
 
     /// Puts `count` arrays, in one commit.
     pub fn put_batch(&mut self, count: u64, random: bool) -> Result<()> {
-        self.realm.begin_batch()?;
+        let batch = match &self.door {
+            Door::View(view) => Some(view.batch()?),
+            Door::Realm(realm) => realm.begin_batch().map(|()| None)?,
+        };
         for _ in 0..count {
             self.put(random)?;
         }
-        self.realm.commit_batch()?;
+        match (&self.door, batch) {
+            (_, Some(batch)) => batch.commit()?,
+            (Door::Realm(realm), None) => realm.commit_batch()?,
+            (Door::View(_), None) => {}
+        }
         Ok(())
     }
 
     /// Finds array `number` by its path and copies its bytes out.
     pub fn read(&self, number: u64) -> Result<Vec<u8>> {
         let path = format!("g/{}", name(number, false));
-        let Some(Member::Object(oid)) = self.realm.lookup(self.realm.root(), &path)? else {
-            return Err(format!("{path} is not there").into());
+        let payload: Option<(Payload, u32)> = match &self.door {
+            Door::View(view) => {
+                let found = view.lookup(view.root(), &path)?.and_then(object);
+                found.map(|oid| view.payload(oid)).transpose()?
+            }
+            Door::Realm(realm) => {
+                let found = realm.lookup(realm.root(), &path)?.and_then(object);
+                found.map(|oid| realm.payload(oid)).transpose()?
+            }
         };
-        match self.realm.payload(oid)? {
+        match payload.ok_or_else(|| format!("{path} is not there"))? {
             (Payload::Inline(bytes), _) => Ok(bytes),
             (Payload::Extent(_), _) => Err(format!("{path} is not inline").into()),
         }
@@ -90,10 +128,17 @@ impl Store {
 
     /// Closes the pool and removes it.
     pub fn destroy(self) -> Result<()> {
-        let Store { path, pool, realm, .. } = self;
+        let Store { path, pool, door, .. } = self;
         pool.close();
-        drop((pool, realm));
+        drop((pool, door));
         Ok(Pool::destroy(&path)?)
+    }
+}
+
+fn object(member: Member) -> Option<Oid> {
+    match member {
+        Member::Object(oid) => Some(oid),
+        Member::Group(_) => None,
     }
 }
 
