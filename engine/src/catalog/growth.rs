@@ -110,8 +110,8 @@ impl Growth {
         Ok(growth)
     }
 
-    /// Maps the page of a catalog made with these sizes; as persistent memory, if its commits are to
-    /// survive a loss of power (`durable`) and the kernel grants it.
+    /// Maps the page of a catalog made with these sizes; as persistent memory, if its commits are
+    /// to survive a loss of power (`durable`) and the kernel grants it.
     pub(super) fn open(
         path: &Path,
         page_bytes: u64,

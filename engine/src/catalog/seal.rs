@@ -3,8 +3,8 @@
 //! LMDB's commit point is its meta page: one of two, by turns. It writes the page by stores into
 //! its map (three cache lines: the trees' roots, and last the transaction's id) and then calls
 //! `msync`. It has no checksum. A disk writes the sector of those bytes whole or not at all; on
-//! persistent memory each *line* gets there by itself, whenever the processor pleases. So when power
-//! fails between the stores and the end of `msync`, the medium may have the new id beside old
+//! persistent memory each *line* gets there by itself, whenever the processor pleases. So when
+//! power fails between the stores and the end of `msync`, the medium may have the new id beside old
 //! roots, and LMDB, which takes the page of the greater id, would read trees that were never there.
 //!
 //! Where the growth page is persistent memory itself (`MAP_SYNC`; nowhere else is anything of this
