@@ -52,6 +52,8 @@ KILLS ?= 2000
 crash: $(BIN)/.built ## Kill -9 anywhere, then look (5-10 minutes; KILLS=2000 SEED=...)
 	$(call step,Killing writers and readers,cargo run --quiet --profile test \
 		-p engram-crash -- $(KILLS))
+	$(call step,Killing who moves and publishes,ENGRAM_CRASH_ROUNDS=4 cargo test --quiet \
+		-p engram-engine --features faults --test transfer_kill)
 	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \
 		tests/test_crash_import.py)
 

@@ -352,3 +352,49 @@ fn a_process_that_could_give_nothing_back_leaves_its_lease_for_others() {
         sound(&path);
     });
 }
+
+/// Whatever the dead have left, and whoever stands in the middle of a commit.
+#[cfg(feature = "faults")]
+#[test]
+fn who_opens_after_a_death_waits_for_no_writer() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static ARMED: AtomicBool = AtomicBool::new(false);
+    alone("who_opens_after_a_death_waits_for_no_writer", || {
+        let fixture = Fixture::new(8 << 20);
+        fixture.pool.close();
+        let (path, stands) = (&fixture.path, fixture.dir.path().join("stands"));
+        let dying = fork(|line| reserve_and_wait(&attach(path, Mode::ReadWrite).1, line));
+        dying.line.expect(1);
+        let writer = fork(|_| {
+            let (_pool, realm) = attach(path, Mode::ReadWrite);
+            let stands = stands.clone();
+            engram_engine::faults::on_step(move |step| {
+                if step == "commit.begun" && ARMED.load(Ordering::SeqCst) {
+                    std::fs::write(&stands, b"").unwrap();
+                    std::thread::sleep(std::time::Duration::from_secs(3600));
+                }
+            });
+            ARMED.store(true, Ordering::SeqCst);
+            put(&realm, "small", &filled(1, 1, 9));
+        });
+        let until = common::deadline();
+        while !stands.exists() {
+            assert!(std::time::Instant::now() < until, "the writer does not come to its commit");
+            std::thread::yield_now();
+        }
+        dying.kill();
+        let opener = fork(|line| {
+            let (pool, realm) = attach(path, Mode::ReadWrite);
+            line.say(3);
+            line.expect(4);
+            // All the space but what the dead had reserved would not do.
+            put(&realm, "large", &filled(1, 1, 6 * MIB / 8));
+            pool.close();
+        });
+        opener.line.expect(3);
+        writer.kill();
+        opener.line.say(4);
+        opener.finish();
+        sound(path);
+    });
+}

@@ -14,6 +14,12 @@ use engram_engine::{
 
 const SCOPES: [Scope; 3] = Scope::ALL;
 
+/// How often everything is done: `make crash` asks for more.
+fn rounds() -> u64 {
+    let asked = std::env::var("ENGRAM_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or(1)
+}
+
 fn view(pool: &Pool) -> Namespace {
     pool.namespace("default").unwrap()
 }
@@ -103,6 +109,12 @@ fn side(namespace: &Namespace, there: &[(String, u64, u64)]) -> Scope {
 }
 
 fn killed_at_every_step(from: Scope, to: Scope) {
+    for _ in 0..rounds() {
+        killed_once_at_every_step(from, to);
+    }
+}
+
+fn killed_once_at_every_step(from: Scope, to: Scope) {
     let fixture = Fixture::new(64 << 20);
     fixture.pool.close();
     let path = &fixture.path;
@@ -136,13 +148,9 @@ fn killed_at_every_step(from: Scope, to: Scope) {
         }
         drop(namespace);
         pool.close();
-        // It walks all that there is: the other checks see to it that little can hide between.
-        if nth.is_multiple_of(4) {
-            sound(path);
-        }
+        sound(path);
         nth += 1;
     }
-    sound(path);
     println!("{from:?} to {to:?}: {} kills, {stayed} stayed, {went} went", nth - 1);
     assert!(nth > 10 && stayed > 0 && went > 0, "the steps are on both sides of the move");
 }
@@ -315,7 +323,7 @@ fn poll(namespace: &Namespace, oid: Oid) {
 #[test]
 fn who_looks_while_it_moves_finds_it_once() {
     alone("who_looks_while_it_moves_finds_it_once", || {
-        const POLLS: u64 = 800;
+        let polls = 1500 * rounds();
         let fixture = Fixture::new(64 << 20);
         fixture.pool.close();
         let path = &fixture.path;
@@ -328,7 +336,7 @@ fn who_looks_while_it_moves_finds_it_once() {
                     let (pool, _) = attach(path, mode);
                     let namespace = view(&pool);
                     line.say(0);
-                    for _ in 0..POLLS {
+                    for _ in 0..polls {
                         poll(&namespace, oid);
                     }
                     line.say(1);
@@ -350,7 +358,7 @@ fn who_looks_while_it_moves_finds_it_once() {
             }
             moves += 1;
         }
-        println!("{moves} moves under {POLLS} polls of two readers");
+        println!("{moves} moves under {polls} polls of two readers");
         for reader in readers {
             reader.line.expect(1);
             reader.line.say(2);
@@ -392,5 +400,50 @@ fn who_opens_or_verifies_while_versions_come_and_go_finds_one() {
         }
         publisher.line.say(0);
         publisher.finish();
+    });
+}
+
+#[test]
+fn who_publishes_after_a_death_tells_of_the_version_of_the_dead() {
+    alone("who_publishes_after_a_death_tells_of_the_version_of_the_dead", || {
+        let fixture = Fixture::new(64 << 20);
+        fixture.pool.close();
+        let path = &fixture.path;
+        let there = begin(path, Scope::Published);
+        let (pool, _) = attach(path, Mode::Read);
+        let namespace = view(&pool);
+        let mut dying = fork(|_| {
+            faults::on_step(|step| {
+                if step == "publish.renamed" {
+                    // SAFETY: ends this process, and never returns.
+                    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                }
+            });
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            move_run(&view(&pool), Scope::Published, Scope::Shared);
+        });
+        assert!(libc::WIFSIGNALED(dying.wait()));
+        let stands = fixture.dir.path().join("stands");
+        let next = fork(|_| {
+            let stands = stands.clone();
+            faults::on_step(move |step| {
+                if step == "publish.begun" {
+                    std::fs::write(&stands, b"").unwrap();
+                    std::thread::sleep(std::time::Duration::from_secs(3600));
+                }
+            });
+            let (pool, realm) = attach(path, Mode::ReadWrite);
+            put(&realm, "more", &filled(1, 1, 9));
+            let namespace = view(&pool);
+            let (root, from) = (namespace.root(), [Scope::Shared]);
+            namespace.transfer(root, "more", &from, Scope::Published).unwrap();
+        });
+        wait_for(&stands);
+        let mut seen = all(&namespace.snapshot(None).unwrap());
+        seen.retain(|(path, ..)| path != "more");
+        assert_eq!(seen, there);
+        next.kill();
+        pool.close();
+        sound(path);
     });
 }

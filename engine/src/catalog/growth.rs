@@ -10,6 +10,7 @@
 //!   writer, under the writer lock (see `Catalog::write`).
 //! * `clean`: set and cleared under LMDB's writer lock, and read there: it is never stale.
 //! * `boot_id`: as `clean`; read by who opens.
+//! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
 //! * `lease_epoch`: the lease protocol's; see there.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
@@ -26,7 +27,8 @@
 //! | 40 | 16 | `boot_id` |
 //! | 56 | 4 | `poison` |
 //! | 60 | 4 | `clean` |
-//! | 64 | 4032 | zeros |
+//! | 64 | 8 | `sealed` |
+//! | 72 | 4024 | zeros |
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -39,6 +41,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::fail;
+use crate::media::persist;
 
 const MAGIC: [u8; 8] = *b"ENGRGROW";
 const VERSION: u32 = 1;
@@ -56,6 +59,8 @@ struct Layout {
     boot_id: [AtomicU64; 2],
     poison: AtomicU32,
     clean: AtomicU32,
+    /// At the beginning of a cache line, of which it is the only field.
+    sealed: AtomicU64,
 }
 
 const _: () = {
@@ -68,7 +73,8 @@ const _: () = {
     assert!(offset_of!(Layout, boot_id) == 40);
     assert!(offset_of!(Layout, poison) == 56);
     assert!(offset_of!(Layout, clean) == 60);
-    assert!(size_of::<Layout>() == 64);
+    assert!(offset_of!(Layout, sealed) == 64);
+    assert!(size_of::<Layout>() == 72);
 };
 
 /// The mapped growth page of one catalog.
@@ -77,6 +83,10 @@ pub struct Growth {
     file: File,
     path: PathBuf,
     turn: Mutex<()>,
+    /// Whether the page is persistent memory: lines that are written back are durable.
+    persistent: bool,
+    /// The greatest id of whose seal this process has written the line back.
+    flushed: AtomicU64,
 }
 
 // SAFETY: the page is mapped as long as `Growth` lives; fields that change are atomics, the others
@@ -88,7 +98,7 @@ unsafe impl Sync for Growth {}
 impl Growth {
     /// Writes what does not change into a new file that [`allocate_page`] has filled.
     pub(super) fn create(file: File, path: &Path, page_bytes: u64, map_bytes: u64) -> Result<Self> {
-        let growth = Self::map(file, path)?;
+        let growth = Self::map(file, path, false)?;
         let page = growth.page.as_ptr();
         // SAFETY: the page is mapped for writing and aligned; nobody else knows the file yet.
         unsafe {
@@ -100,8 +110,14 @@ impl Growth {
         Ok(growth)
     }
 
-    /// Maps the page of a catalog made with these sizes.
-    pub(super) fn open(path: &Path, page_bytes: u64, map_bytes: u64) -> Result<Self> {
+    /// Maps the page of a catalog made with these sizes; as persistent memory, if its commits are
+    /// to survive a loss of power (`durable`) and the kernel grants it.
+    pub(super) fn open(
+        path: &Path,
+        page_bytes: u64,
+        map_bytes: u64,
+        durable: bool,
+    ) -> Result<Self> {
         let (file, bytes) = open_file(path)?;
         if bytes != FILE_BYTES {
             fail!(
@@ -110,7 +126,7 @@ impl Growth {
                 path.display()
             );
         }
-        let growth = Self::map(file, path)?;
+        let growth = Self::map(file, path, durable)?;
         let page = growth.page();
         if page.magic != MAGIC {
             fail!(Corrupt, "{} is not a growth page; restore the pool from a copy", path.display());
@@ -143,7 +159,14 @@ impl Growth {
         Ok(growth)
     }
 
-    fn map(file: File, path: &Path) -> Result<Self> {
+    fn map(file: File, path: &Path, durable: bool) -> Result<Self> {
+        if durable {
+            let again = file.try_clone().map_err(|e| Error::os(path.display(), &e))?;
+            let synced = Self::map_as(again, path, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC);
+            if let Ok(growth) = synced {
+                return Ok(growth);
+            }
+        }
         Self::map_as(file, path, libc::MAP_SHARED)
     }
 
@@ -161,7 +184,14 @@ impl Growth {
         let Some(page) = NonNull::new(at.cast()) else {
             fail!(Os, "{} was mapped at address 0", path.display());
         };
-        Ok(Growth { page, file, path: path.to_owned(), turn: Mutex::new(()) })
+        Ok(Growth {
+            page,
+            file,
+            path: path.to_owned(),
+            turn: Mutex::new(()),
+            persistent: flags & libc::MAP_SYNC != 0,
+            flushed: AtomicU64::new(0),
+        })
     }
 
     fn page(&self) -> &Layout {
@@ -177,6 +207,47 @@ impl Growth {
 
     pub(super) fn set_allocated_pages(&self, pages: u64) {
         self.page().allocated_pages.store(pages, Ordering::Release);
+    }
+
+    /// The bytes of a page of the catalog.
+    pub(super) fn page_bytes(&self) -> u64 {
+        u64::from(self.page().page_bytes)
+    }
+
+    /// Whether the page is persistent memory, so that commits are sealed.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// For tests where there is no persistent memory: takes the page for it, or not.
+    #[cfg(test)]
+    pub(super) fn pretend_persistent(&mut self, persistent: bool) {
+        self.persistent = persistent;
+    }
+
+    /// The greatest transaction that is sealed; 0 for none.
+    pub(super) fn sealed(&self) -> u64 {
+        self.page().sealed.load(Ordering::Acquire)
+    }
+
+    /// Takes the seal away, where commits are not sealed.
+    pub(super) fn unseal(&self) {
+        self.page().sealed.store(0, Ordering::Release);
+    }
+
+    /// Seals a transaction whose commit is on the medium. When this returns, so is the seal.
+    pub(super) fn seal(&self, id: u64) {
+        let sealed = &raw const self.page().sealed;
+        self.page().sealed.fetch_max(id, Ordering::AcqRel);
+        // SAFETY: the word lies in the mapped page.
+        unsafe { persist::flush_lines(sealed.cast(), size_of::<AtomicU64>()) };
+        persist::fence();
+        self.flushed.fetch_max(id, Ordering::AcqRel);
+    }
+
+    /// Whether this process knows that the seal of a transaction is on the medium.
+    pub(super) fn has_flushed(&self, id: u64) -> bool {
+        self.flushed.load(Ordering::Acquire) >= id
     }
 
     /// The lease epoch.

@@ -39,6 +39,10 @@
 //! a mutex around the whole transaction. Another process has a file of its own, to which the kernel
 //! reports the failure again, at the `msync` of its own commit, over the whole file.
 //!
+//! # Commits on persistent memory
+//!
+//! LMDB's commit page may be torn there. Each commit is *sealed*: see `seal.rs`.
+//!
 //! # The synced-close mark
 //!
 //! A catalog that is not durable is on the medium only while `clean` is set. It is set under the
@@ -50,6 +54,7 @@ mod fill;
 mod growth;
 mod held;
 mod lmdb;
+mod seal;
 mod stats;
 mod table;
 mod txn;
@@ -67,6 +72,7 @@ pub(crate) use fill::Filling;
 pub use growth::Growth;
 pub use lmdb::Cursor;
 pub(crate) use lmdb::forks;
+pub(crate) use seal::settle_closed;
 pub use stats::{CatalogStats, TableStats};
 pub use table::Table;
 #[cfg(test)]
@@ -76,6 +82,7 @@ pub use txn::{Headroom, ReadTxn, WriteTxn};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::faults::step;
+use crate::media::boot_id;
 use bound::{Bound, RESERVE_PAGES};
 use growth::Extent;
 use lmdb::Env;
@@ -181,7 +188,7 @@ impl Catalog {
                 options.map_size
             );
         }
-        let growth = Growth::open(&dir.join("growth"), page_bytes(), options.map_size)?;
+        let growth = open_growth(dir, options)?;
         let map_pages = options.map_size / page_bytes();
         let allocated = growth.allocated_pages();
         if !(FIRST_PAGES..map_pages).contains(&allocated) {
@@ -195,6 +202,7 @@ impl Catalog {
             fill_holes(&data, allocated * page_bytes(), &data_path)?;
         }
         check_lock_file(&dir.join("lock.mdb"), options)?;
+        seal::settle(&data, &data_path, &growth, boot_id())?;
 
         let env = Env::open(dir, options, false)?;
         env.clear_dead_readers()?;
@@ -313,6 +321,9 @@ impl Catalog {
         self.refuse_poisoned()?;
         let raw = self.env.write()?;
         self.refuse_poisoned()?;
+        if self.growth.is_persistent() {
+            self.seal_last()?;
+        }
         let kept_back = match headroom {
             Headroom::Normal => RESERVE_PAGES,
             Headroom::Relief => 0,
@@ -464,9 +475,12 @@ impl Catalog {
 /// Raises the lease epoch of a catalog that this process does not have open: a forked child that
 /// forks before it has used the realm.
 pub(crate) fn raise_lease_epoch(dir: &Path, options: &Options) -> Result<()> {
-    let growth = Growth::open(&dir.join("growth"), page_bytes(), options.map_size)?;
-    growth.raise_lease_epoch();
+    open_growth(dir, options)?.raise_lease_epoch();
     Ok(())
+}
+
+fn open_growth(dir: &Path, options: &Options) -> Result<Growth> {
+    Growth::open(&dir.join("growth"), page_bytes(), options.map_size, options.durable)
 }
 
 /// LMDB's page size in a new environment: the system's, up to LMDB's greatest.

@@ -194,7 +194,7 @@ impl<'c> WriteTxn<'c> {
             fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
         }
         self.catalog.env.check_process()?;
-        let WriteTxn { raw, catalog, _turn, .. } = self;
+        let WriteTxn { raw, catalog, _turn, changed, .. } = self;
         let id = raw.id();
         if !catalog.durable && catalog.growth.clean() {
             catalog.growth.set_clean(false);
@@ -206,6 +206,9 @@ impl<'c> WriteTxn<'c> {
                 catalog.poison();
             }
             return Err(error);
+        }
+        if changed && catalog.growth.is_persistent() {
+            catalog.growth.seal(id);
         }
         Ok(id)
     }

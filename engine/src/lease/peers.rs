@@ -254,6 +254,20 @@ mod tests {
     use crate::lease::{Hold, Lease, LeaseFile, Spare};
 
     #[test]
+    fn who_is_being_buried_is_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        // It goes without giving its lease up, like a process that was killed.
+        drop(Lease::create(dir.path(), 0o600).unwrap());
+        let [mut one, mut other] = [Peers::default(), Peers::default()];
+        for peers in [&mut one, &mut other] {
+            peers.refresh(dir.path(), 1, 0).unwrap();
+        }
+        let burying = one.dead();
+        assert_eq!((burying.len(), other.alive().len()), (1, 0));
+        assert!(other.dead().is_empty(), "it is buried once");
+    }
+
+    #[test]
     fn a_pin_that_a_fork_moves_while_leases_are_read_is_seen() {
         let dir = tempfile::tempdir().unwrap();
         let parent = Lease::create(dir.path(), 0o600).unwrap();

@@ -112,6 +112,20 @@ impl Medium {
     }
 }
 
+/// The kernel's id of this boot; zeros where it does not tell.
+pub(crate) fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut id = [0; 16];
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+            .unwrap_or(0);
+    }
+    id
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;

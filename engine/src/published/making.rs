@@ -56,6 +56,11 @@ impl Making {
         let published = shared.setup.dir.with_file_name(Scope::Published.as_str());
         folder::check_real(&shared.setup.pool, &published)?;
         let file = PoolFile::read(&shared.setup.pool)?;
+        if versions(&published)?.0.len() > 1 {
+            // Whoever has named the newest died before all were told of it, perhaps, and now go the
+            // files of the others.
+            told();
+        }
         let newest = clear_left(&shared.setup, &published, &file)?;
         let limit = {
             let inside = shared.enter()?;

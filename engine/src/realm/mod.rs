@@ -56,7 +56,7 @@ pub(crate) use self::link::Link;
 pub use self::locks::Lock;
 pub(crate) use self::locks::prepare_locks;
 pub use self::look::{Found, Payload};
-pub(crate) use self::open::{Purpose, boot_id, open, shut};
+pub(crate) use self::open::{Purpose, open, shut};
 use self::snapshot::At;
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
@@ -66,6 +66,7 @@ use crate::batch;
 use crate::error::Result;
 use crate::fail;
 use crate::id::Gid;
+pub(crate) use crate::media::boot_id;
 use crate::scope::Scope;
 use crate::session::Session;
 

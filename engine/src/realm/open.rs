@@ -19,6 +19,7 @@ use crate::extent::{Arena, SIZE_MAX, Span, has_reserved, take_back};
 use crate::fail;
 use crate::faults::step;
 use crate::lease::{Lease, Owner, Peers, Spare};
+use crate::media::boot_id;
 use crate::realm::core::{Core, Inside, Setup, State};
 use crate::rewrite;
 use crate::rows::Snapshot;
@@ -173,20 +174,6 @@ fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
         growth.sync()?;
     }
     Ok(())
-}
-
-/// The kernel's id of this boot.
-pub(crate) fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let mut id = [0; 16];
-    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = std::str::from_utf8(pair)
-            .ok()
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-            .unwrap_or(0);
-    }
-    id
 }
 
 fn reserve_arena(catalog: &Catalog) -> Result<Arena> {

@@ -111,7 +111,10 @@ fn refuse_others(setup: &Setup) -> Result<()> {
 fn compact(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     refuse_others(setup)?;
     // Opened and closed: it is fit for use, and what the dead had reserved is taken back.
-    process::core_of(setup.clone(), Purpose::Use)?.remove_session();
+    let core = process::core_of(setup.clone(), Purpose::Use)?;
+    let taken = core.enter().and_then(|inside| core.take_back_dead(&inside));
+    core.remove_session();
+    taken?;
     let gate = Gate::shut(setup)?;
     step!("compact.shut");
     refuse_others(setup)?;

@@ -43,6 +43,10 @@ pub(super) fn file_problem(pool: &Path, setup: &Setup) -> Option<String> {
 
 /// Walks the pages of a realm that is not open.
 pub(super) fn pages(setup: &Setup, pulse: &mut dyn FnMut()) -> Result<Pages> {
+    if !setup.immutable {
+        // What is wrong with these files, opening them says.
+        let _ = crate::catalog::settle_closed(&setup.catalog(), &setup.catalog_options());
+    }
     let file = setup.catalog().join("data.mdb");
     for _ in 0..TRIES {
         let pages = pages::Pages::open(&file)?;

@@ -60,7 +60,7 @@ impl Tree {
 }
 
 /// What a meta page says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub map_bytes: u64,
     pub flags: u16,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
@@ -202,9 +203,26 @@ fn try_one(
     let mixed = recorded.seed ^ (point as u64).rotate_left(40) ^ seed.rotate_left(20);
     medium.image(root, mixed);
     move_devices(&recorded.root, root);
+    restart(root);
     let work = seed.is_multiple_of(3);
     let checked = catch_unwind(AssertUnwindSafe(|| check(&root.join("pool"), expected, work)));
     checked.unwrap_or_else(|_| Err(PANIC.lock().expect("a message").clone()))
+}
+
+/// Whoever opens the image does so in another boot of the machine than the one that failed.
+fn restart(folder: &Path) {
+    const BOOT_ID_AT: u64 = 40;
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            restart(&entry.path());
+        } else if entry.file_name() == "growth" {
+            let opened = fs::File::options().write(true).open(entry.path());
+            let growth = opened.expect("a growth page");
+            if growth.metadata().expect("its length").len() > BOOT_ID_AT {
+                growth.write_all_at(b"another boot", BOOT_ID_AT).expect("a page");
+            }
+        }
+    }
 }
 
 /// Devices are named by their paths, which an image has elsewhere.

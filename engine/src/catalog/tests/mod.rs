@@ -4,6 +4,7 @@ mod bound;
 pub(crate) mod fork;
 mod full;
 mod kill;
+mod seal;
 
 use std::ffi::CString;
 use std::fs;
