@@ -189,7 +189,8 @@ impl Crew {
         }
         let path = self.path.clone();
         if !Findings::of(&self.findings, |findings| after_kill(&path, &gone, findings)) {
-            return Err(format!("after the death of {dead:?}, something is wrong"));
+            let told = self.doings().join("; ");
+            return Err(format!("after the death of {dead:?}, something is wrong; alive: {told}"));
         }
         self.note_opening();
         let applied = self.findings.applied.load(SeqCst);
@@ -275,6 +276,10 @@ impl Crew {
         Ok(Gone { slot, model: self.models[slot].clone(), pending })
     }
 
+    fn doings(&mut self) -> Vec<String> {
+        self.living().into_iter().map(|slot| self.doing(slot)).collect()
+    }
+
     /// What a worker is at, for people: its operation, and where each of its threads waits.
     fn doing(&self, slot: usize) -> String {
         let own = self.slot(slot);
@@ -314,8 +319,8 @@ impl Crew {
                 break;
             }
             if Instant::now() > until {
-                let told: Vec<String> = living.into_iter().map(|slot| self.doing(slot)).collect();
-                return Err(format!("these do not stand still: {}", told.join("; ")));
+                let told = self.doings().join("; ");
+                return Err(format!("some of these do not stand still: {told}"));
             }
             rest(BLINK);
         }

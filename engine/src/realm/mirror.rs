@@ -40,18 +40,18 @@ impl Realm {
     /// Deletes a group with all that this realm has below it, wherever it lies by now.
     pub(crate) fn delete_group(&self, gid: Gid) -> Result<()> {
         let core = self.writable()?;
-        let inside = &core.enter()?;
         let root = self.root();
         let in_batch = batch::with(core, |overlay| {
+            let inside = &core.enter()?;
             mirror::delete(&mut overlay.on(inside.catalog()), gid, root)
         })?;
         if in_batch.is_some() {
             return Ok(());
         }
         self.whole_or_in_parts(
-            inside,
             || Ok(Some(Member::Group(gid))),
             || {
+                let inside = &core.enter()?;
                 core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
                 core.after_commit(inside);
                 Ok(())

@@ -16,7 +16,6 @@ use crate::group;
 use crate::id::{Gid, Member};
 use crate::protect;
 use crate::realm::Realm;
-use crate::realm::core::Inside;
 
 /// So many members go in one commit, if there is room for that.
 const MOST: usize = 256;
@@ -25,7 +24,6 @@ impl Realm {
     /// Deletes a group by `whole`, in one commit; where that finds no room, in parts.
     pub(super) fn whole_or_in_parts(
         &self,
-        inside: &Inside<'_>,
         group: impl FnOnce() -> Result<Option<Member>>,
         whole: impl Fn() -> Result<()>,
     ) -> Result<()> {
@@ -36,7 +34,7 @@ impl Realm {
         let Some(Member::Group(gid)) = group()? else { return Err(refused) };
         let mut most = MOST;
         loop {
-            match self.thin(inside, gid, most) {
+            match self.thin(gid, most) {
                 Ok(0) => return whole(),
                 Ok(_) => most = MOST.min(most * 2),
                 Err(error) if error.kind() == Kind::PoolFull && most > 1 => most /= 2,
@@ -45,7 +43,8 @@ impl Realm {
         }
     }
 
-    fn thin(&self, inside: &Inside<'_>, gid: Gid, most: usize) -> Result<usize> {
+    fn thin(&self, gid: Gid, most: usize) -> Result<usize> {
+        let inside = &self.core.enter()?;
         let gone = self.core.commit(inside, Headroom::Relief, |rows| {
             protect::refuse_deletion(rows, Member::Group(gid))?;
             group::thin(rows, gid, most)

@@ -172,11 +172,12 @@ impl Realm {
         let core = self.writable()?;
         let parsed = Path::new(path)?;
         let target = Target { from: parent, root: self.root(), path: &parsed };
-        let inside = &core.enter()?;
         self.whole_or_in_parts(
-            inside,
             || self.lookup(parent, path),
-            || change!(core, inside, Headroom::Relief, |rows| group::delete(rows, &target, path)),
+            || {
+                let inside = &core.enter()?;
+                change!(core, inside, Headroom::Relief, |rows| group::delete(rows, &target, path))
+            },
         )
     }
 
