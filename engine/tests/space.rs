@@ -98,6 +98,8 @@ fn one(realm: &Realm, random: &mut Random, there: &mut There) -> Result<()> {
             there.insert(name, (tag, 1, words));
         }
         (2, _) => {
+            // A group, of a name that no object gets.
+            let name = name.replace("/o", "/batch");
             realm.begin_batch()?;
             let mut added = There::new();
             let put = (0..30).try_for_each(|place| {
@@ -132,7 +134,6 @@ fn one(realm: &Realm, random: &mut Random, there: &mut There) -> Result<()> {
             realm.tend()?;
         }
         _ => {
-            // A name that a batch has made a group of is not this operation's to take.
             if realm.lookup(root, &name)?.is_none() {
                 realm.put(root, &name, &object(words, tag), &filled(tag, 1, words), KEEP)?;
                 there.insert(name, (tag, 1, words));

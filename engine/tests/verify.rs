@@ -384,9 +384,12 @@ fn verify_finds_what_a_namespace_has_lost() {
         let problems = report_of(&fixture.path).problems;
         assert!(problems.iter().any(|told| told.contains(word)), "{at}: {problems:?}");
         assert!(problems.iter().any(|told| told.contains(at)), "{at}: {problems:?}");
-        let refused = engram_engine::Pool::open(&fixture.path, Mode::ReadWrite, false)
-            .and_then(|pool| pool.namespace("default").map(drop))
-            .expect_err("a refusal");
+        let opened = engram_engine::Pool::open(&fixture.path, Mode::ReadWrite, false)
+            .and_then(|pool| pool.namespace("default").map(drop));
+        let Err(refused) = opened else {
+            assert!(at.ends_with("namespace.toml"), "{at} is needed by all");
+            continue;
+        };
         let named = refused.message().contains(at) || refused.message().contains("\"default\"");
         assert!(named, "{at}: {refused}");
     }
