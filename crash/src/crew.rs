@@ -275,6 +275,27 @@ impl Crew {
         Ok(Gone { slot, model: self.models[slot].clone(), pending })
     }
 
+    /// What a worker is at, for people: its operation, and where each of its threads waits.
+    fn doing(&self, slot: usize) -> String {
+        let own = self.slot(slot);
+        let (pid, acked, started) =
+            (own.pid.load(SeqCst), own.acked.load(SeqCst), own.started.load(SeqCst));
+        let operation = (started > acked).then(|| own.operation(acked));
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let waits: Vec<String> = tasks
+            .map(|task| {
+                let read = |name| std::fs::read_to_string(task.path().join(name));
+                [read("comm"), read("syscall"), read("wchan")]
+                    .map(|text| text.unwrap_or_default().trim().to_owned())
+                    .join(" ")
+            })
+            .collect();
+        format!(
+            "{slot} (process {pid}, parked: {}) is at {operation:?}, its threads wait at {waits:?}",
+            own.parked.load(SeqCst)
+        )
+    }
+
     /// Lets everybody stand still between two operations, and looks at everything.
     pub fn look_at_all(&mut self) -> Result<(), Fault> {
         self.board.pause.store(1, SeqCst);
@@ -293,7 +314,8 @@ impl Crew {
                 break;
             }
             if Instant::now() > until {
-                return Err(format!("some of {living:?} do not stand still"));
+                let told: Vec<String> = living.into_iter().map(|slot| self.doing(slot)).collect();
+                return Err(format!("these do not stand still: {}", told.join("; ")));
             }
             rest(BLINK);
         }

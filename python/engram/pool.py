@@ -276,15 +276,11 @@ def create(  # noqa: PLR0917 - as the contract has it
     checksums
         Keep a checksum of every record and of every value, which `engram.verify` compares. A value
         that is written in place has none from then until `flush`.
-    mode
-        The default namespace's POSIX mode: 0o700 is its owner's alone, and what is published in it
-        reaches nobody else; with 0o755 all read what is published, with 0o750 its group does; with
-        0o770 its group writes, too.
-    group
-        The default namespace's Unix group, by name or number (default: this process's).
+    mode, group
+        Who may enter the default namespace, as in `create_namespace`: with 0o755 all read what is
+        published in it, with 0o700 its owner alone.
     **index
-        How objects are indexed where their group does not say otherwise: `index="async"`, and what
-        else `IndexSettings` has.
+        How objects are indexed where their group does not say otherwise (`IndexSettings`).
 
     Raises
     ------
@@ -300,16 +296,13 @@ def create(  # noqa: PLR0917 - as the contract has it
 
     """
     others = [absolute(device) for device in devices or ()]
-    nbytes = _parse_size(size)
+    nbytes, who = _parse_size(size), (_mode_bits(mode), _group_number(group))
     if not isinstance(durability, str):
         raise ArgumentError(
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
-    settings, full = check_settings(index), absolute(path)
-    who = (_mode_bits(mode), _group_number(group))
-    made = _engram.Pool.create(
-        full, nbytes, others, durability, prefault, force, bool(checksums), who
-    )
+    settings, full, sums = check_settings(index), absolute(path), bool(checksums)
+    made = _engram.Pool.create(full, nbytes, others, durability, prefault, force, sums, who)
     pool = Pool(made)
     try:
         _set_index(pool, settings)
