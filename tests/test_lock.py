@@ -118,6 +118,35 @@ def test_a_thread_joins_its_own_lock_but_not_for_more(pool: engram.Pool) -> None
     assert elsewhere(lambda: try_lock(array, "w")) == "held"
 
 
+def test_what_is_locked_does_not_move(pool: engram.Pool) -> None:
+    fill(pool)
+    process = holder(pool, "array", "r")
+    named = rf"\"array\" is locked by process {process.pid}, and what is locked does not move"
+    for move in (pool.unshare, pool.publish):
+        for path in ("array", "/"):
+            with pytest.raises(engram.BusyError, match=named):
+                move(path)
+    process.communicate("")
+    with pool["array"].lock("w"), pytest.raises(engram.BusyError, match="by this process"):
+        pool.unshare("array")
+    array = pool["array"]
+    assert (pool.unshare("array").objects, array.scope) == (1, "private")
+    process = holder(pool, "array", "w")
+    with pytest.raises(engram.BusyError, match=f"by process {process.pid},"):
+        pool.share("array")
+    process.communicate("")
+    pool.share("array")
+    # A handle locks the object where it is by now.
+    with array.lock("w"):
+        assert isinstance(elsewhere(lambda: try_lock(pool["array"], "r")), engram.BusyError)
+    pool.publish("array")
+    with pytest.raises(engram.ReadOnlyError):
+        try_lock(array, "w")
+    with array.lock("r"):
+        assert pool.unpublish("array").objects == 1
+    assert try_lock(array, "w") == "held"
+
+
 def test_a_block_that_raises_lets_go(pool: engram.Pool) -> None:
     fill(pool)
     with pytest.raises(ZeroDivisionError), pool["array"].lock():

@@ -5,11 +5,8 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::moves::names;
 use common::{Fixture, Line, alone, alone_with, attach, deadline, filled, fork, put, sound, spawn};
-use engram_engine::{
-    Error, Kind, Lock, LockMode, Member, Mode, Namespace, Pool, Realm, Result, Scope,
-};
+use engram_engine::{Error, Kind, Lock, LockMode, Member, Mode, Pool, Realm, Result};
 
 use LockMode::{Read, Write};
 
@@ -340,45 +337,4 @@ fn processes_take_turns_and_the_killed_leave_none_waiting() {
         },
         |line| work(line, &path.clone().unwrap()),
     );
-}
-
-/// A lock is of the realm that has the object. One that moves is locked anew where it comes to;
-/// what was locked where it came from stays so, and keeps nobody out there any more.
-#[test]
-fn a_lock_stays_in_the_scope_in_which_it_was_taken() {
-    let fixture = Fixture::new(16 << 20);
-    put(&fixture.realm(), "a", &filled(1, 1, 5000));
-    let here = names(&fixture.pool);
-    let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
-    let there = names(&pool);
-    let a = here.lookup(here.root(), "a").unwrap().unwrap();
-    let lock =
-        |namespace: &Namespace, mode| namespace.lock(a, mode, Some(Duration::ZERO), &mut wait);
-    let mut at = Scope::Shared;
-    for to in [Scope::Private, Scope::Shared, Scope::Published, Scope::Private] {
-        here.transfer(here.root(), "a", &[at], to).unwrap();
-        at = to;
-        if to == Scope::Published {
-            // Nobody writes there: all may have it for reading, and nobody for writing.
-            assert_eq!(refused(lock(&here, Write)).kind(), Kind::ReadOnly);
-            let _reading = lock(&here, Read).unwrap();
-            assert!(elsewhere(|| lock(&there, Read).is_ok()));
-            continue;
-        }
-        let held = lock(&here, Write).unwrap();
-        let error = elsewhere(|| refused(lock(&there, Read)));
-        assert_eq!(error.kind(), Kind::Busy, "{error}");
-        let back = if to == Scope::Private { Scope::Shared } else { Scope::Private };
-        there.transfer(there.root(), "a", &[to], back).unwrap();
-        assert!(held.is_held(), "nobody takes it away");
-        assert!(elsewhere(|| lock(&there, Write).is_ok()), "it is another's now: {back:?}");
-        there.transfer(there.root(), "a", &[back], to).unwrap();
-        assert_eq!(elsewhere(|| refused(lock(&there, Write))).kind(), Kind::Busy);
-        drop(held);
-        assert!(elsewhere(|| lock(&there, Write).is_ok()));
-    }
-    drop((here, there));
-    pool.close();
-    fixture.pool.close();
-    sound(&fixture.path);
 }

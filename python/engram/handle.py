@@ -136,17 +136,18 @@ class Handle:
 
         "w" excludes all others, "r" those who ask for "w". Nobody else is kept out: a lock binds
         those who ask for one. The kernel drops it with the process, however that ends. `timeout`
-        is in seconds; None waits for ever, until Ctrl-C.
+        is in seconds; None waits for ever, until Ctrl-C. What is locked is not shared, unshared
+        or published until that is let go of.
 
         Raises
         ------
         BusyError
-            If it could not be had in time; the message names who has it. Also for "w" inside this
-            thread's own "r".
+            If it could not be had in time; the message names who has it, or who moves it to
+            another scope. Also for "w" inside this thread's own "r".
         NotFoundError
             If it is gone, or went while one waited.
         ReadOnlyError
-            For "w", if the pool was opened with mode "r".
+            For "w", if the pool was opened with mode "r", or it is published.
 
         """
         return Lock(self._realm, self._is_group, self._id, mode, timeout)

@@ -66,7 +66,8 @@ class Sharing:
     AccessError
         If you may not write there. To publish, you must be allowed to write what is shared.
     BusyError
-        If it is on its way already, or a batch runs.
+        If it is on its way already, or a batch runs; or if somebody has it locked, or anything
+        that would move with it: the message names who has.
     ArgumentError
         If it is of a scope from which this does not lead.
 

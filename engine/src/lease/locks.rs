@@ -6,12 +6,16 @@
 //! be kept waiting by readers that come and go. (Of an id's 64 bits the upper two do not count: two
 //! objects of which all else is alike would share a lock, and wait for each other.)
 //!
+//! Whether anybody has one of many locks is asked of the kernel in a few calls ([`held`]): it tells
+//! one range that is locked, and is asked again beside that. Most often none is.
+//!
 //! Each lock has an open file description of its own. So threads of one process exclude each other
 //! as processes do, and the kernel drops it with its last descriptor, however its holder ends. A
 //! forked child inherits a descriptor; it closes it (`fork`), which takes nothing from the parent.
 
 use std::fs::File;
-use std::os::fd::{IntoRawFd, RawFd};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::path::Path;
 
 use crate::catalog::forks;
@@ -48,15 +52,7 @@ pub(crate) struct LockFile {
 impl LockFile {
     /// Opens the file for a lock of this id.
     pub(crate) fn open(path: &Path, id: u64) -> Result<Self> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(|e| Error::os(format!("opening {} for a lock", path.display()), &e))?;
-        let at = (id << 1 & !(1 << 63)).cast_signed();
-        Ok(LockFile { fd: file.into_raw_fd(), forks: forks(), at })
+        Ok(LockFile { fd: open(path)?.into_raw_fd(), forks: forks(), at: place(id) })
     }
 
     /// In a forked child, once: closes the descriptor, which it will never use.
@@ -87,12 +83,7 @@ impl LockFile {
     }
 
     fn set(&self, at: i64, kind: libc::c_int) -> Result<bool> {
-        // SAFETY: `flock` is plain data, for which zeros are valid (OFD locks ask for pid zero).
-        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-        lock.l_type = kind as libc::c_short;
-        lock.l_whence = libc::SEEK_SET as libc::c_short;
-        lock.l_start = at;
-        lock.l_len = 1;
+        let lock = range(kind, at, 1);
         loop {
             // SAFETY: a plain fcntl on our own descriptor with a valid struct.
             let done = unsafe { libc::fcntl(self.fd, libc::F_OFD_SETLK, &raw const lock) };
@@ -123,4 +114,73 @@ fn kind(mode: LockMode) -> libc::c_int {
         LockMode::Read => libc::F_RDLCK,
         LockMode::Write => libc::F_WRLCK,
     }
+}
+
+/// The byte that is the lock of this id.
+pub(crate) fn place(id: u64) -> i64 {
+    (id << 1 & !(1 << 63)).cast_signed()
+}
+
+fn open(path: &Path) -> Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|e| Error::os(format!("opening {} for a lock", path.display()), &e))
+}
+
+/// What is asked of the kernel; a length of zero is all from there on.
+fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
+    // SAFETY: `flock` is plain data, for which zeros are valid (OFD locks ask for pid zero).
+    let mut range: libc::flock = unsafe { std::mem::zeroed() };
+    range.l_type = kind as libc::c_short;
+    range.l_whence = libc::SEEK_SET as libc::c_short;
+    range.l_start = start;
+    range.l_len = len;
+    range
+}
+
+/// The ranges of the file that are locked by anybody, in this process or another, in any order.
+/// They may overlap, and gates are among them.
+pub(crate) fn held(path: &Path) -> Result<Vec<RangeInclusive<i64>>> {
+    let file = open(path)?;
+    let (mut held, mut unknown) = (Vec::new(), vec![0..=i64::MAX]);
+    while let Some(within) = unknown.pop() {
+        let Some(found) = one_held(&file, &within)? else { continue };
+        if within.start() < found.start() {
+            unknown.push(*within.start()..=found.start() - 1);
+        }
+        if found.end() < within.end() {
+            unknown.push(found.end() + 1..=*within.end());
+        }
+        held.push(found);
+    }
+    Ok(held)
+}
+
+/// A range that is locked within another, if there is any.
+fn one_held(file: &File, within: &RangeInclusive<i64>) -> Result<Option<RangeInclusive<i64>>> {
+    let len = match *within.end() {
+        i64::MAX => 0,
+        end => end - within.start() + 1,
+    };
+    let mut lock = range(libc::F_WRLCK, *within.start(), len);
+    // SAFETY: a plain fcntl on an open file with a valid struct, which it writes to.
+    while unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) } != 0 {
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(Error::os("asking who has locked an object", &error));
+        }
+    }
+    if libc::c_int::from(lock.l_type) == libc::F_UNLCK {
+        return Ok(None);
+    }
+    let end = match lock.l_len {
+        0 => i64::MAX,
+        len => lock.l_start + (len - 1),
+    };
+    // What it tells has a byte in common with what was asked.
+    Ok(Some(lock.l_start.max(*within.start())..=end.min(*within.end())))
 }

@@ -37,7 +37,11 @@ impl Namespace {
         loop {
             let word = self.word();
             let realms = match self.seen()? {
-                Seen::One(realm) => return self.mending(|| operation(realm)),
+                Seen::One(realm) => match self.mending(|| operation(realm)) {
+                    // Perhaps it is where there was no realm before.
+                    Err(error) if error.kind() == Kind::NotFound && word != self.word() => continue,
+                    done => return done,
+                },
                 Seen::Many(realms) => realms,
             };
             let home = self.look(&realms, |tree| tree.home(member))?;

@@ -14,7 +14,7 @@ use crate::error::{Kind, Result};
 use crate::fail;
 use crate::id::Member;
 use crate::lease::LockMode;
-use crate::realm::{Lock, snapshot_together};
+use crate::realm::{Lock, Realm, Wait, snapshot_together};
 
 impl Namespace {
     /// The namespace as the newest commits have left it, until the last handle of what is returned
@@ -52,15 +52,13 @@ impl Namespace {
     pub fn take_notices(&self) -> Vec<String> {
         match self.seen() {
             Ok(Seen::One(realm)) => realm.take_notices(),
-            Ok(Seen::Many(realms)) => {
-                realms.iter().flat_map(crate::realm::Realm::take_notices).collect()
-            }
+            Ok(Seen::Many(realms)) => realms.iter().flat_map(Realm::take_notices).collect(),
             Err(_) => Vec::new(),
         }
     }
 
-    /// Locks a member in the realm that has it: see [`Realm::lock`]. What is moved to another scope
-    /// meanwhile is locked in the old one.
+    /// Locks a member in the realm that has it: see [`Realm::lock`]. While it is on its way to
+    /// another scope nobody has it; who waits gets it where it comes to.
     ///
     /// [`Realm::lock`]: crate::Realm::lock
     pub fn lock(
@@ -70,10 +68,31 @@ impl Namespace {
         within: Option<Duration>,
         pause: &mut dyn FnMut(Duration) -> Result<()>,
     ) -> Result<Lock> {
-        let pause = RefCell::new(pause);
-        self.at_home(member, |realm| {
-            realm.lock(member, mode, within, &mut |time| (*pause.borrow_mut())(time))
-        })
+        let waiting = RefCell::new((Wait::new(within), pause));
+        loop {
+            let taken = self.at_home(member, |realm| {
+                let (wait, pause) = &mut *waiting.borrow_mut();
+                let taken = realm.lock_here(member, mode, wait, pause)?;
+                Ok(taken.map(|lock| (lock, realm.clone())))
+            })?;
+            match taken {
+                Some((lock, realm)) if self.is_home(member, &realm)? => return Ok(lock),
+                // It has moved while one waited.
+                Some(_) => {}
+                // It moves; perhaps by somebody who is gone.
+                None => drop(self.mend()?),
+            }
+        }
+    }
+
+    /// Whether this realm has a member still, or none has.
+    fn is_home(&self, member: Member, realm: &Realm) -> Result<bool> {
+        let realms = match self.seen()? {
+            Seen::One(one) => return Ok(one.is(realm)),
+            Seen::Many(realms) => realms,
+        };
+        let home = self.look(&realms, |tree| tree.home(member))?;
+        Ok(home.is_none_or(|home| realms[home].is(realm)))
     }
 
     /// Whether this is of a snapshot.

@@ -9,6 +9,18 @@
 //! would see, so who waits asks again and again, in steps that grow to some milliseconds; the
 //! gate (`lease::locks`) sees to it that a writer's turn comes.
 //!
+//! **Moves.** An object that moves to another realm is locked there by its next holder, on another
+//! file. So nothing moves that is locked, and nobody has a lock of what moves. Who moves marks the
+//! members that go (`leaving`), and asks the kernel then whether anybody has one of them locked: if
+//! so, the marks go, and that is `BusyError` (`Core::refuse_locked`). Who locks takes the lock, and
+//! looks for marks then: if there is one, it lets go, and tries again where the member is by then.
+//! One of the two sees the other, whoever came first, since the kernel puts the taking and the
+//! asking in an order: an asking that came before the taking came after the marks. The marks stand
+//! until the member is gone from here, and, while it is not to be in two realms, those of one of
+//! them keep everybody out; who finds it gone, or its home elsewhere, tries there. A published
+//! realm has no locks: nobody writes there, and who has one of its members for reading holds
+//! nothing. Gates keep nothing from moving: who waits there looks, once it has the lock.
+//!
 //! **Ends.** With its last holder here, with the session that took it, and with the process,
 //! however that ends: the kernel drops it. A forked child has no part in it. That an object is
 //! replaced or deleted ends no lock of it: the lock is of the OID.
@@ -23,14 +35,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use crate::catalog::forks;
+use crate::catalog::{Table, forks};
 use crate::error::{Error, Result};
-use crate::fail;
 use crate::id::Member;
-use crate::lease::{LockFile, LockMode};
+use crate::lease::{self, LockFile, LockMode};
 use crate::realm::core::{Core, lock};
 use crate::realm::{Mode, Realm};
+use crate::rows::Snapshot;
 use crate::session::Session;
+use crate::{fail, group, transfer};
 
 /// The file of a realm's locks.
 const LOCKS: &str = "locks";
@@ -38,6 +51,10 @@ const LOCKS: &str = "locks";
 /// The steps in which one waits.
 const STEP_MIN: Duration = Duration::from_micros(50);
 const STEP_MAX: Duration = Duration::from_millis(10);
+
+/// How long who moves something waits for those who took a lock of it only to see that it moves.
+const PATIENCE: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
 
 /// Makes the file on whose bytes objects are locked. It stays empty.
 pub(crate) fn prepare_locks(realm: &Path, mode: u32) -> Result<()> {
@@ -121,6 +138,23 @@ impl Realm {
         within: Option<Duration>,
         pause: &mut dyn FnMut(Duration) -> Result<()>,
     ) -> Result<Lock> {
+        let mut wait = Wait::new(within);
+        loop {
+            if let Some(lock) = self.lock_here(member, mode, &mut wait, pause)? {
+                return Ok(lock);
+            }
+        }
+    }
+
+    /// The same, unless the member is on its way to another realm, or from one: then `None`, after
+    /// a step of waiting, and it is for the caller to look where it is.
+    pub(crate) fn lock_here(
+        &self,
+        member: Member,
+        mode: LockMode,
+        wait: &mut Wait,
+        pause: &mut dyn FnMut(Duration) -> Result<()>,
+    ) -> Result<Option<Lock>> {
         let core = self.readable()?;
         if mode == LockMode::Write && (self.mode() == Mode::Read || core.setup.immutable) {
             fail!(
@@ -131,22 +165,48 @@ impl Realm {
         }
         self.check_there(member)?;
         if let Some(joined) = core.join_lock(member.id(), mode)? {
-            return Ok(joined);
+            return Ok(Some(joined));
+        }
+        if let Some(moving) = self.moving(member)? {
+            return wait.step(self, pause, |_| Err(moving)).map(|()| None);
         }
         let taking = core.begin_lock(&self.session, member.id(), mode)?;
         if let Some(file) = &taking.held.file {
-            let mut wait = Wait::new(within);
             while !file.try_gate(mode)? {
-                wait.step(self, member, mode, pause)?;
+                wait.step(self, pause, |waited| self.refused(member, mode, waited))?;
             }
             while !file.try_lock(mode)? {
-                wait.step(self, member, mode, pause)?;
+                wait.step(self, pause, |waited| self.refused(member, mode, waited))?;
             }
             file.leave_gate()?;
         }
         core.enlist(&taking.held)?;
+        // In this order: what is not marked now does not go before the lock does.
+        let moving = self.moving(member)?;
         // The session may have closed, and the object may be gone, while one waited.
-        self.check_there(member).map(|()| taking)
+        self.check_there(member)?;
+        match moving {
+            None => Ok(Some(taking)),
+            Some(moving) => {
+                drop(taking);
+                wait.step(self, pause, |_| Err(moving)).map(|()| None)
+            }
+        }
+    }
+
+    /// What to say of a member that is on its way, as the newest commit has it. In a snapshot
+    /// nothing moves.
+    fn moving(&self, member: Member) -> Result<Option<Error>> {
+        let core = self.readable()?;
+        if self.at().is_some() || core.setup.immutable {
+            return Ok(None);
+        }
+        let inside = core.enter()?;
+        let txn = inside.read()?;
+        match txn.entries(Table::Transfers)? {
+            0 => Ok(None),
+            _ => transfer::on_its_way(&mut Snapshot(&txn), member.id()),
+        }
     }
 
     fn check_there(&self, member: Member) -> Result<()> {
@@ -158,28 +218,27 @@ impl Realm {
 }
 
 /// Waiting for a lock.
-struct Wait {
+pub(crate) struct Wait {
     began: Instant,
     within: Option<Duration>,
     step: Duration,
 }
 
 impl Wait {
-    fn new(within: Option<Duration>) -> Self {
+    pub(crate) fn new(within: Option<Duration>) -> Self {
         Wait { began: Instant::now(), within, step: STEP_MIN }
     }
 
     fn step(
         &mut self,
         realm: &Realm,
-        member: Member,
-        mode: LockMode,
         pause: &mut dyn FnMut(Duration) -> Result<()>,
+        refuse: impl FnOnce(Duration) -> Result<()>,
     ) -> Result<()> {
         let waited = self.began.elapsed();
         let left = self.within.map_or(Duration::MAX, |within| within.saturating_sub(waited));
         if left.is_zero() {
-            return realm.refused(member, mode, waited);
+            return refuse(waited);
         }
         pause(self.step.min(left))?;
         self.step = (self.step * 2).min(STEP_MAX);
@@ -192,26 +251,34 @@ impl Realm {
     fn refused(&self, member: Member, mode: LockMode, waited: Duration) -> Result<()> {
         let core = self.readable()?;
         let holders = core.lock_holders(member.id(), mode)?;
-        let what = match member {
-            Member::Group(_) => "group",
-            Member::Object(_) => "object",
-        };
         let path = self.path_of(member).unwrap_or_default();
-        let by = match (&holders[..], holders.contains(&std::process::id())) {
-            ([], _) => "another process".to_owned(),
-            ([_], true) => "another thread of this process".to_owned(),
-            ([pid], false) => format!("process {pid}"),
-            (pids, _) => {
-                let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-                format!("processes {}", pids.join(", "))
-            }
-        };
+        let (what, by) = (kind_of(member), named(&holders, "another thread of this process"));
         fail!(
             Busy,
             "{what} {path:?} is locked by {by}: waited {:.3} s; try again later, or wait longer \
              (timeout=)",
             waited.as_secs_f64()
         )
+    }
+}
+
+fn kind_of(member: Member) -> &'static str {
+    match member {
+        Member::Group(_) => "group",
+        Member::Object(_) => "object",
+    }
+}
+
+/// Who has a lock, in words.
+fn named(pids: &[u32], ourselves: &str) -> String {
+    match pids {
+        [] => "another process".to_owned(),
+        [pid] if *pid == std::process::id() => ourselves.to_owned(),
+        [pid] => format!("process {pid}"),
+        pids => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            format!("processes {}", pids.join(", "))
+        }
     }
 }
 
@@ -293,6 +360,43 @@ impl Core {
         for held in &of {
             self.unlock(held);
         }
+    }
+
+    /// `BusyError`, if anybody has one of these members locked, which are marked as going.
+    pub(crate) fn refuse_locked(&self, going: &[Member]) -> Result<()> {
+        let mut places: Vec<_> =
+            going.iter().map(|going| (lease::place(going.id()), *going)).collect();
+        places.sort_unstable_by_key(|(at, _)| *at);
+        let mut patience = PATIENCE.into_iter();
+        loop {
+            let Some(member) = self.first_locked(&places)? else { return Ok(()) };
+            if let Some(time) = patience.next() {
+                thread::sleep(time);
+                continue;
+            }
+            let holders = self.lock_holders(member.id(), LockMode::Write)?;
+            let path = {
+                let inside = self.enter()?;
+                group::path_of(&mut Snapshot(&inside.read()?), member).unwrap_or_default()
+            };
+            let (what, by) = (kind_of(member), named(&holders, "this process"));
+            fail!(
+                Busy,
+                "{what} {path:?} is locked by {by}, and what is locked does not move: move it when \
+                 that is let go of"
+            );
+        }
+    }
+
+    /// One that is locked, of members in the order of their places in the file.
+    fn first_locked(&self, places: &[(i64, Member)]) -> Result<Option<Member>> {
+        // Inside, so that no child inherits the descriptor.
+        let _inside = self.enter()?;
+        let held = lease::held(&self.setup.dir.join(LOCKS))?;
+        Ok(held.iter().find_map(|range| {
+            let next = places.partition_point(|(at, _)| at < range.start());
+            places.get(next).filter(|(at, _)| range.contains(at)).map(|(_, member)| *member)
+        }))
     }
 
     /// The pids that list a lock which stands in the way of this one.

@@ -54,7 +54,7 @@ pub(crate) use self::core::{Core, IdBlock, Inside, Look, Setup, State, lock};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::locks::Lock;
-pub(crate) use self::locks::prepare_locks;
+pub(crate) use self::locks::{Wait, prepare_locks};
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, open, shut};
 use self::snapshot::At;

@@ -1,7 +1,7 @@
 //! Marks: the rows by which realms know of moves (`transfers`, `leaving`, `received`).
 
 use crate::catalog::{ReadTxn, Table};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::id::{Member, id_key};
 use crate::realm::{ARRIVED, Changes, meta_u64};
@@ -166,6 +166,18 @@ pub(crate) fn unmark(rows: &mut Changes<'_>, members: &[Going]) -> Result<()> {
     members.iter().try_for_each(|going| rows.remove(Table::Leaving, &id_key(going.member.id())))
 }
 
+/// What to say of a member that is on its way, to who would lock it. A mirror is no member.
+pub(crate) fn on_its_way(rows: &mut impl Rows, id: u64) -> Result<Option<Error>> {
+    let key = id_key(id);
+    match rows.get(Table::Leaving, &key)? {
+        Some(row) if !Going::parse(&key, &row)?.1.mirror => match refuse_leaving(rows, id) {
+            Err(error) if error.kind() == Kind::Busy => Ok(Some(error)),
+            done => done.map(|()| None),
+        },
+        _ => Ok(None),
+    }
+}
+
 /// `BusyError`, if this member is on its way to another realm.
 pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     let key = id_key(id);
@@ -188,7 +200,7 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     fail!(
         Busy,
         "{id:#x} is on its way to or from {what}, by process {}: it can be read, and is changed \
-         when that is done; if that process is gone, {who}",
+         and locked when that is done; if that process is gone, {who}",
         by.pid
     )
 }

@@ -9,6 +9,8 @@
 //! **T0**, in the source, one commit: a row in `transfers` with the process's lease, and a row in
 //! `leaving` for each member. From here on nobody changes these members (`BusyError`; `Changes`
 //! asks for each row of a member that it changes, if there are moves at all); all may read them.
+//! Then, with the marks there for who locks to see, the kernel is asked whether anybody has one of
+//! them locked: what is locked does not move (see `realm::locks`), so the marks go again.
 //! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
 //! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
 //! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
@@ -50,7 +52,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
-pub(crate) use self::marks::{Going, Transfer, members_of, refuse_leaving};
+pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
 use self::marks::{Stage, arrive, forget_receipt, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
@@ -244,7 +246,7 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
     })
 }
 
-/// T0: marks what goes, then reads it.
+/// T0: marks what goes, sees that nobody has it locked, then reads it.
 fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
     let running = Running::begin()?;
@@ -264,8 +266,14 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
         Ok(going)
     })?;
     step!("transfer.marked");
-    let plan = inside.read().and_then(|txn| Plan::read(core, &txn, &going));
     drop(inside);
+    let of_here = going.iter().filter(|going| !going.mirror);
+    let locked = core.refuse_locked(&of_here.map(|going| going.member).collect::<Vec<_>>());
+    let plan = locked.and_then(|()| {
+        let inside = core.enter()?;
+        let txn = inside.read()?;
+        Plan::read(core, &txn, &going)
+    });
     match plan {
         Ok(plan) => Ok(Leg { core: Arc::clone(core), running, going, plan }),
         Err(error) => {
