@@ -92,9 +92,9 @@ fn there(namespace: &Namespace, path: &str) -> bool {
 fn clear(namespace: &Namespace) {
     let root = namespace.root();
     for (name, _) in namespace.list(root, None, usize::MAX).unwrap() {
-        match namespace.transfer(root, &name, &[Scope::Published], Scope::Shared) {
-            Err(error) => assert_eq!(error.kind(), Kind::Argument, "nothing is published: {error}"),
-            Ok(_) => {}
+        let withdrawn = namespace.transfer(root, &name, &[Scope::Published], Scope::Shared);
+        if let Err(error) = withdrawn {
+            assert_eq!(error.kind(), Kind::Argument, "nothing of it is published: {error}");
         }
         namespace.delete(root, &name).unwrap();
     }

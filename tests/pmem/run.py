@@ -88,7 +88,7 @@ def tests_task(programs: dict[str, Path], package: list[str]) -> str:
         lines.append("echo '== package'")
         lines.append(
             f".venv/bin/python -m pytest -q -p no:cacheprovider --basetemp={FSDAX}/package "
-            "-o tmp_path_retention_policy=none "
+            "-o tmp_path_retention_policy=failed "
             f"{' '.join(map(shlex.quote, package))} 2>&1 || failed=1"
         )
     return "\n".join([*lines, "exit $failed", ""])

@@ -159,7 +159,9 @@ impl Namespace {
 
     /// Who holds what in the shared realm; of who may not open that, in what there is.
     pub fn holders(&self) -> Result<Holders> {
-        self.main_realm()?.map_or_else(|| Ok(Holders::default()), |realm| realm.holders())
+        // Who reads what is published holds nothing that anybody could list.
+        let realm = self.main_realm()?.filter(|realm| realm.scope() != Scope::Published);
+        realm.map_or_else(|| Ok(Holders::default()), |realm| realm.holders())
     }
 
     /// Begins a batch in this thread, or joins the one that runs. It covers one realm: that of its
@@ -243,7 +245,11 @@ impl Namespace {
 
     /// Sets the bound of the shared realm's arena, rounded up to 2 MiB.
     pub fn resize(&self, size: u64) -> Result<()> {
-        self.own_realm()?.resize(size)
+        // The bound is for those to say who share the namespace, not for whom it binds in private.
+        match self.realm_of(Scope::Shared, false)? {
+            Some(shared) => shared.resize(size),
+            None => self.own_realm()?.resize(size),
+        }
     }
 
     /// The one realm that there is, if what has this scope is made in it.
