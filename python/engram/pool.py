@@ -212,13 +212,19 @@ _human = size.human
 
 def _mode_bits(mode: int) -> int:
     """Refuse what is no POSIX mode."""
-    try:
-        bits = operator.index(mode)
-    except TypeError:
-        bits = -1
-    if not 0 <= bits <= _ALL_BITS:
+    bits = _whole_number(mode, _ALL_BITS)
+    if bits is None:
         raise ArgumentError(f"mode {mode!r} is no POSIX mode: give a number such as 0o770")
     return bits
+
+
+def _whole_number(value: SupportsIndex, most: int) -> int | None:
+    """Return what is a whole number from 0 to `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        return None
+    return number if 0 <= number <= most else None
 
 
 def _group_number(group: str | int | None) -> int | None:
@@ -226,11 +232,8 @@ def _group_number(group: str | int | None) -> int | None:
     if group is None:
         return None
     if not isinstance(group, str):
-        try:
-            number = operator.index(group)
-        except TypeError:
-            number = -1
-        if not 0 <= number <= _MAX_GROUP:
+        number = _whole_number(group, _MAX_GROUP)
+        if number is None:
             raise ArgumentError(f"{group!r} is no Unix group: give its name or its number")
         return number
     try:
