@@ -194,7 +194,7 @@ impl Namespace {
             match change() {
                 Err(error) if error.is_moved() => {}
                 Err(error) if error.kind() == Kind::Busy && !mended && self.mend()? => {
-                    mended = true
+                    mended = true;
                 }
                 done => return done,
             }
