@@ -5,23 +5,27 @@
 //! So a folder with `creating` is a half-created pool, which `destroy` clears away; and `destroy`
 //! itself begins by renaming `pool.toml` to `destroying`.
 
+mod belongs;
 mod destroy;
 mod file;
 mod place;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use self::belongs::check as check_devices;
 use self::destroy::clear;
 pub(crate) use self::file::PoolFile;
 use self::file::{POOL_FILE, what_is_there};
-use self::place::{check_empty, ensure_folder, refuse_within};
+use self::place::{check_empty, ensure_folder, refuse_bare, refuse_in_pool, refuse_within};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
 use crate::fail;
 use crate::folder::sync_names_above;
 use crate::media::filesystem::{self, FsKind, Mount};
+use crate::media::word::Word;
 use crate::media::{Medium, devdax};
 use crate::namespace::{self, NamespaceInfo, NewNamespace};
 use crate::realm::{Mode, Realm, Setup};
@@ -92,6 +96,8 @@ pub struct DeviceInfo {
 #[derive(Clone)]
 pub struct Pool {
     path: PathBuf,
+    /// The filesystem and the inode of the pool's folder: a copy has the same uuid.
+    place: (u64, u64),
     file: PoolFile,
     mount: Mount,
     session: Arc<Session>,
@@ -169,6 +175,9 @@ impl Pool {
         for node in file.nodes() {
             devdax::claim(node, &file.label(), options.force)?;
         }
+        for device in &file.devices[1..] {
+            belongs::claim(path, &file, device)?;
+        }
         PoolFile::finish(path)?;
         let pool = Self::open(path, Mode::ReadWrite, true)?;
         if options.prefault {
@@ -191,13 +200,20 @@ impl Pool {
                     path.display()
                 );
             }
+            refuse_bare(path, &file, device)?;
             let next = mount_of(device, true)?;
             if !next.durable {
                 mount = next;
             }
         }
         let mode = if file.read_only.is_empty() { mode } else { Mode::Read };
-        let pool = Pool { path: path.clone(), file, mount, session: Session::new(mode) };
+        match mode {
+            Mode::Read => belongs::check(path, &file)?,
+            Mode::ReadWrite => belongs::settle(path, &file)?,
+        }
+        let session = Session::new(mode);
+        let place = place_of(path)?;
+        let pool = Pool { path: path.clone(), place, file, mount, session };
         match pool.namespace(namespace::DEFAULT) {
             Ok(_) => {}
             // A pool whose default namespace is another's is still a pool.
@@ -246,6 +262,11 @@ impl Pool {
     /// The pool's identity: 32 hexadecimal digits.
     pub fn uuid(&self) -> &str {
         &self.file.uuid
+    }
+
+    /// Whether the other is an opening of the same pool; a copy of it is another.
+    pub fn is(&self, other: &Pool) -> bool {
+        (self.uuid(), self.place) == (other.uuid(), other.place)
     }
 
     /// What the handles may do.
@@ -313,10 +334,12 @@ impl Pool {
         if node {
             devdax::claim(&device, &file.label(), force)?;
         } else {
+            belongs::check_new(&self.path, &file, &device)?;
             namespace::add_device(&self.path, &file, &device)?;
         }
+        let said = belongs::claim(&self.path, &file, &device);
         file.devices.push(device);
-        let written = file.write(&self.path, POOL_FILE);
+        let written = said.and_then(|()| file.write(&self.path, POOL_FILE));
         if written.is_err() && node {
             let _ = devdax::disclaim(&file.devices[file.devices.len() - 1], &file.label());
         }
@@ -329,6 +352,11 @@ impl Pool {
             fail!(Argument, "the pool {} is closed: open it again", self.path.display());
         }
         self.open_realm(namespace::setup(&self.path, &self.file, self.mount.clone(), name)?)
+    }
+
+    /// Lets go of the word with the session, whoever still holds it.
+    pub(crate) fn keep_word(&self, word: &Arc<Word>) {
+        self.session.keep_word(word);
     }
 
     /// A handle on a realm of the pool.
@@ -448,6 +476,7 @@ fn admit_device(path: &Path, known: &[PathBuf], force: bool) -> Result<(PathBuf,
     if known.contains(&path) {
         fail!(Exists, "device {} is part of the pool already", path.display());
     }
+    refuse_in_pool(&path)?;
     let mount = mount_of(&path, force)?;
     Ok((path, mount))
 }
@@ -459,6 +488,12 @@ fn mount_of(device: &Path, force: bool) -> Result<Mount> {
     }
     let durable = devdax::look(device)?.durable;
     Ok(Mount { kind: FsKind::Other, name: "devdax".to_owned(), durable })
+}
+
+fn place_of(path: &Path) -> Result<(u64, u64)> {
+    let meta = fs::metadata(path);
+    let meta = meta.map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

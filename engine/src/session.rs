@@ -4,11 +4,12 @@
 //! cores to other sessions and to live views.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
+use crate::media::word::Word;
 use crate::process::{self, between_forks};
 use crate::realm::{Core, Mode, Purpose, Setup, lock};
 
@@ -17,12 +18,19 @@ pub(crate) struct Session {
     mode: Mode,
     open: AtomicBool,
     cores: Mutex<Vec<Arc<Core>>>,
+    /// What handles have mapped beside that.
+    words: Mutex<Vec<Weak<Word>>>,
 }
 
 impl Session {
     /// An open session without cores.
     pub(crate) fn new(mode: Mode) -> Arc<Self> {
-        Arc::new(Session { mode, open: AtomicBool::new(true), cores: Mutex::default() })
+        Arc::new(Session {
+            mode,
+            open: AtomicBool::new(true),
+            cores: Mutex::default(),
+            words: Mutex::default(),
+        })
     }
 
     /// What its handles may do.
@@ -91,6 +99,18 @@ impl Session {
         Ok(())
     }
 
+    /// Lets go of the word when the session is closed, though handles of it live on.
+    pub(crate) fn keep_word(&self, word: &Arc<Word>) {
+        between_forks(|| {
+            let mut words = lock(&self.words);
+            words.retain(|known| known.strong_count() > 0);
+            words.push(Arc::downgrade(word));
+            if !self.is_open() {
+                word.let_go();
+            }
+        });
+    }
+
     /// Lets go of a realm, if it has it.
     pub(crate) fn let_go(&self, core: &Arc<Core>) {
         let gone = between_forks(|| {
@@ -118,6 +138,10 @@ impl Session {
             core.unlock_all_of(self);
             core.remove_session();
         }
+        between_forks(|| {
+            let words = std::mem::take(&mut *lock(&self.words));
+            words.iter().filter_map(Weak::upgrade).for_each(|word| word.let_go());
+        });
     }
 }
 

@@ -42,7 +42,7 @@ use crate::media::filesystem;
 use crate::name::Name;
 use crate::namespace;
 use crate::object::{Class, Record, Stored};
-use crate::pool::{Pool, PoolFile};
+use crate::pool::{Pool, PoolFile, check_devices};
 use crate::process;
 use crate::published::with_newest;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
@@ -107,6 +107,7 @@ impl Pool {
         let path = &std::fs::canonicalize(path)
             .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
         let file = PoolFile::read(path)?;
+        check_devices(path, &file)?;
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();
         let names = namespace::names(path)?;

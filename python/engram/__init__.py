@@ -45,7 +45,7 @@ from engram.housekeeping import Backup, Compaction, compact
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
-from engram.pool import Pool, create, destroy, open
+from engram.pool import Pool, adopt, create, destroy, open
 from engram.query import QueryResult
 from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.sharing import Moved
@@ -119,6 +119,7 @@ __all__ = [
     "Space",
     "Tree",
     "UnsupportedError",
+    "adopt",
     "attr",
     "compact",
     "create",

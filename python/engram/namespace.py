@@ -69,6 +69,9 @@ class Namespace(Group):
     def resize(self, size_: str | SupportsIndex, /) -> None:
         """Set the bound on the bytes of its arrays and blobs, such as "8 GiB".
 
+        It bounds what is shared, what this user has in private, and what is published, each by
+        itself. What is private has at least the space that it has taken already.
+
         Raises
         ------
         ArgumentError

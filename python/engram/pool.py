@@ -311,7 +311,7 @@ def create(  # noqa: PLR0917 - as the contract has it
         _set_index(pool, settings)
     except EngramError:
         pool.close()
-        _engram.destroy(full)
+        _engram.destroy(full, False)
         raise
     return pool
 
@@ -344,13 +344,36 @@ def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) ->
     return Pool(_engram.Pool.open(absolute(path), _MODES[mode], force))
 
 
-def destroy(path: str | os.PathLike[str]) -> None:
-    """Destroy a pool: all that is in it, on all its devices.
+def adopt(path: str | os.PathLike[str]) -> None:
+    """Say that this pool is the one that its further devices belong to.
+
+    That is for a pool whose folder was moved to another filesystem, or restored from a copy. No
+    other copy of it can be opened after that.
 
     Raises
     ------
     PoolNotFoundError
         If there is no pool at `path`.
+    BusyError
+        If the folder that they belong to is there, and has them still.
+
+    """
+    _engram.adopt(absolute(path))
+
+
+def destroy(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Destroy a pool: all that is in it, on all its devices.
+
+    With `force`, also if a device is missing: what is on that stays.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool at `path`.
+    NotFoundError
+        If one of its devices is missing; nothing is removed.
+    FormatError
+        If it is not clear that what is on a device is this pool's (`adopt`).
     BusyError
         If a process has it open, this one included.
 
@@ -358,7 +381,7 @@ def destroy(path: str | os.PathLike[str]) -> None:
     full = absolute(path)
     for key in [key for key in _kept_here if key[0] == _key(full, "")[0]]:
         _kept_here.pop(key).close()
-    _engram.destroy(full)
+    _engram.destroy(full, force)
 
 
 def _key(path: Path, mode: str) -> tuple[str, str]:

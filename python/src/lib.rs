@@ -64,7 +64,7 @@ mod _engram {
     #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
-    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, destroy, verify};
+    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, adopt, destroy, verify};
     #[pymodule_export]
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]

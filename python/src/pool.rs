@@ -271,8 +271,15 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
     Ok((report.problems, counts, report.skipped))
 }
 
-/// Destroys a pool that nobody has open.
+/// Destroys a pool that nobody has open; with `force` also without some of its devices.
 #[pyfunction]
-pub fn destroy(py: Python<'_>, path: PathBuf) -> Result<()> {
-    py.detach(move || engram_engine::Pool::destroy(&path)).map_err(|e| of_pool(py, e))
+pub fn destroy(py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
+    let missing = py.detach(|| engram_engine::Pool::destroy_with(&path, force));
+    missing.map_err(|e| if path.exists() { e.into() } else { of_pool(py, e) })
+}
+
+/// Says that this pool is the one that its devices belong to.
+#[pyfunction]
+pub fn adopt(py: Python<'_>, path: PathBuf) -> Result<()> {
+    py.detach(move || engram_engine::Pool::adopt(&path)).map_err(|e| of_pool(py, e))
 }

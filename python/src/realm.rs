@@ -176,9 +176,9 @@ impl Realm {
         py.detach(|| self.engine.end_snapshot());
     }
 
-    /// Whether the other realm is of the same pool.
+    /// Whether the other realm is of the same pool; a copy of it is another.
     fn same_pool(&self, other: &Realm) -> bool {
-        self.engine.uuid() == other.engine.uuid()
+        self.pool.is(&other.pool)
     }
 
     /// Where the space is.

@@ -35,6 +35,8 @@ const MAGIC: &[u8; 8] = b"ENGRAMDX";
 const VERSION: u32 = 1;
 /// What the checksum covers; the label ends within it.
 const COVERED: usize = 4096;
+/// Where the note begins, which is as long.
+const NOTE_AT: usize = COVERED;
 const CHECKSUM_AT: usize = 12;
 const UUID_AT: usize = 16;
 const UUID_LEN: usize = 32;
@@ -196,6 +198,35 @@ pub fn disclaim(path: &Path, label: &Label) -> Result<()> {
     Ok(())
 }
 
+/// What stands beside the label, if anything does: its length, its checksum, its bytes.
+pub fn note(path: &Path) -> Result<Option<String>> {
+    let file = open_node(path, false)?;
+    if look(path)?.len < LABEL_LEN {
+        return Ok(None);
+    }
+    let (_range, memory) = first_bytes(&file, false)?;
+    let bytes = memory.read(NOTE_AT + COVERED).split_off(NOTE_AT);
+    let text = bytes[8..].get(..number_at(&bytes, 0) as usize).filter(|text| !text.is_empty());
+    let sound = text.filter(|text| checksum(text) == number_at(&bytes, 4));
+    Ok(sound.and_then(|text| String::from_utf8(text.to_vec()).ok()))
+}
+
+/// Writes that, durably.
+pub fn set_note(path: &Path, text: &str) -> Result<()> {
+    let file = open_node(path, true)?;
+    if text.len() > COVERED - 8 {
+        fail!(Argument, "{} has no room for {} bytes beside its label", path.display(), text.len());
+    }
+    lock(&file, path)?;
+    let (range, memory) = first_bytes(&file, true)?;
+    let mut bytes = vec![0; COVERED];
+    bytes[..4].copy_from_slice(&(text.len() as u32).to_le_bytes());
+    bytes[4..8].copy_from_slice(&checksum(text.as_bytes()).to_le_bytes());
+    bytes[8..8 + text.len()].copy_from_slice(text.as_bytes());
+    memory.write_at(NOTE_AT as u64, &bytes);
+    range.flush(NOTE_AT as u64, COVERED as u64)
+}
+
 /// Zeroes `len` bytes of an opened node at `place`, durably.
 pub fn zero(file: &File, place: u64, len: u64) -> Result<()> {
     let range = std::sync::Arc::new(Range::reserve(len, len)?);
@@ -291,7 +322,7 @@ fn parse(bytes: &[u8]) -> Found {
     if bytes.iter().all(|&byte| byte == 0) {
         return Found::Nothing;
     }
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    let word = |at: usize| number_at(bytes, at);
     let mut unsigned = bytes.to_vec();
     unsigned[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
     if bytes[..8] != *MAGIC || word(8) != VERSION || word(CHECKSUM_AT) != checksum(&unsigned) {
@@ -303,6 +334,10 @@ fn parse(bytes: &[u8]) -> Found {
         (Some(pool), Some(namespace)) => Found::Label(Label { pool, namespace }),
         _ => Found::Other,
     }
+}
+
+fn number_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 /// FNV-1a, of 32 bits.

@@ -510,6 +510,33 @@ impl MappedFile {
     pub fn flush(&self) -> Result<()> {
         sync(self.base.as_ptr(), self.len)
     }
+
+    /// Lets go of the file; in its place there is memory of this process's own from now on, which
+    /// begins with this number, and is zero else. In one step: who reads meanwhile sees the one or
+    /// the other. `false` if the kernel has no memory for it: then nothing has changed.
+    pub fn exchange(&self, number: u64) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, which nobody else knows, is filled, and takes the place of this
+        // value's own: whoever uses its address touches it by atomic operations, or holds a lock.
+        // If the move fails when what was there has gone already, the addresses are taken again.
+        unsafe {
+            let own = libc::mmap(ptr::null_mut(), self.len, prot, flags, -1, 0);
+            if own == libc::MAP_FAILED {
+                return false;
+            }
+            own.cast::<u64>().write(number);
+            let at = self.base.as_ptr().cast::<libc::c_void>();
+            let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            if libc::mremap(own, self.len, self.len, how, at) != libc::MAP_FAILED {
+                return true;
+            }
+            libc::munmap(own, self.len);
+            let fixed = flags | libc::MAP_FIXED_NOREPLACE;
+            libc::mmap(at, self.len, prot, fixed, -1, 0);
+        }
+        false
+    }
 }
 
 impl Drop for MappedFile {

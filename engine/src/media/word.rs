@@ -1,7 +1,7 @@
 //! One number in a file, which many processes map: raised by some, looked at by all.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::map::MappedFile;
 use crate::error::Result;
@@ -11,6 +11,7 @@ use crate::fail;
 #[derive(Debug)]
 pub struct Word {
     page: MappedFile,
+    gone: AtomicBool,
 }
 
 impl Word {
@@ -23,7 +24,7 @@ impl Word {
         if page.len() as u64 != Self::FILE_BYTES {
             fail!(Corrupt, "a file of one number has {} bytes, not 4096", page.len());
         }
-        Ok(Word { page })
+        Ok(Word { page, gone: AtomicBool::new(false) })
     }
 
     fn number(&self) -> &AtomicU64 {
@@ -37,9 +38,22 @@ impl Word {
         self.number().load(Ordering::Acquire)
     }
 
-    /// Raises the number by one.
-    pub fn raise(&self) {
-        self.number().fetch_add(1, Ordering::AcqRel);
+    /// Raises the number by one; `false` if the file was let go of, and so nothing was done. Never
+    /// at the same time as `let_go`, which is the caller's to see to.
+    pub fn raise(&self) -> bool {
+        let here = !self.gone.load(Ordering::Acquire);
+        if here {
+            self.number().fetch_add(1, Ordering::AcqRel);
+        }
+        here
+    }
+
+    /// Lets go of the file, so that its filesystem can be unmounted; the number is `u64::MAX` from
+    /// then on. Others may read it all the while. If it cannot be, the file stays mapped.
+    pub fn let_go(&self) {
+        if !self.gone.load(Ordering::Acquire) && self.page.exchange(u64::MAX) {
+            self.gone.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -53,8 +67,12 @@ mod tests {
         file.set_len(Word::FILE_BYTES).unwrap();
         let (one, other) = (Word::map(&file).unwrap(), Word::map(&file).unwrap());
         assert_eq!(other.get(), 0);
-        one.raise();
+        assert!(one.raise());
         assert_eq!(other.get(), 1);
+        one.let_go();
+        assert_eq!((one.get(), one.raise(), other.get()), (u64::MAX, false, 1));
+        assert!(other.raise());
+        assert_eq!((one.get(), other.get()), (u64::MAX, 2));
         file.set_len(2 * Word::FILE_BYTES).unwrap();
         assert!(Word::map(&file).is_err(), "a file of another length is none of ours");
     }

@@ -24,8 +24,14 @@ use crate::turn::Turn;
 /// What the folder of a realm that is being made is called before its user's number.
 const MAKING: &str = ".new-";
 
-/// This user's private realm in a namespace; made if there is none.
-pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> Result<Setup> {
+/// This user's private realm in a namespace; made if there is none, of this size, or of what the
+/// namespace says.
+pub(super) fn ensure(
+    (pool, file): (&Path, &PoolFile),
+    mount: Mount,
+    name: &str,
+    size: Option<u64>,
+) -> Result<Setup> {
     let user = lease::user();
     if let Some(setup) = private_setup(pool, file, mount.clone(), name, user)? {
         return Ok(setup);
@@ -64,7 +70,7 @@ pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> 
         modes: (0o700, 0o600),
         group: false,
         root: Some(description.root),
-        size: description.size,
+        size: size.unwrap_or(description.size),
         devices: &devices,
         mount: mount.clone(),
     };

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{
     NamespaceFile, PRIVATE, REALM_FILE, RealmFile, modes, names, place, read_toml, within,
+    write_toml,
 };
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -16,6 +17,7 @@ use crate::name::check_namespace;
 use crate::pool::{FORMAT, PoolFile};
 use crate::realm::Setup;
 use crate::scope::Scope;
+use crate::turn::Turn;
 
 /// Refuses a namespace that there is not.
 pub(super) fn check_there(pool: &Path, name: &str) -> Result<()> {
@@ -45,6 +47,17 @@ pub(super) fn namespace_file(pool: &Path, name: &str) -> Result<NamespaceFile> {
         );
     }
     Ok(file)
+}
+
+/// Sets the size that the namespace says for private realms yet to be made.
+pub(super) fn set_size(pool: &Path, name: &str, size: u64) -> Result<()> {
+    let _turn = Turn::take(pool)?;
+    let before = namespace_file(pool, name)?;
+    let path = place(pool, name).join(super::NAMESPACE_FILE);
+    if before.size == size {
+        return Ok(());
+    }
+    write_toml(&path, &NamespaceFile { size, ..before }, 0o644)
 }
 
 fn closed(name: &str, error: Error) -> Error {

@@ -104,6 +104,9 @@ impl Namespace {
             Some(_) => Some(Arc::new(scopes::open(&place(pool.path(), name))?)),
             None => None,
         };
+        if let Some(word) = &word {
+            pool.keep_word(word);
+        }
         let inner = Inner {
             pool: pool.clone(),
             name: name.to_owned(),
@@ -318,7 +321,9 @@ impl Namespace {
             );
         }
         let (path, file, mount) = inner.pool.parts();
-        private::ensure(path, file, mount.clone(), &inner.name)?;
+        let size = inner.shared.as_ref().map(Realm::space).transpose()?;
+        let size = size.map(|space| space.size);
+        private::ensure((path, file), mount.clone(), &inner.name, size)?;
         self.has_come();
         self.look_for_realms()?;
         match between_forks(|| lock(&inner.others).private.clone()) {
@@ -333,8 +338,11 @@ impl Namespace {
     /// Tells every process that has the namespace open that a realm has come, or a new version of
     /// the published one.
     pub(crate) fn has_come(&self) {
-        if let Some(word) = &self.inner.word {
-            word.raise();
+        let Some(word) = &self.inner.word else { return };
+        // The pool may be closed while this thread is at it; the others must be told all the same.
+        if !between_forks(|| word.raise()) {
+            let again = scopes::open(&place(self.pool_path(), self.namespace()));
+            let _ = again.map(|word| word.raise());
         }
     }
 

@@ -15,6 +15,7 @@
 //!
 //! **Batches** cover one realm: the one that the first write falls into.
 
+use super::setup::set_size;
 use super::tree::{Place, Reach};
 use super::view::{Namespace, Seen};
 use crate::attrs::Value;
@@ -276,13 +277,28 @@ impl Namespace {
         self.main_realm()?.map_or_else(|| Ok(Space::default()), |realm| realm.space())
     }
 
-    /// Sets the bound of the shared realm's arena, rounded up to 2 MiB.
+    /// Sets the bound of the shared realm's arena, rounded up to 2 MiB; with it that of this user's
+    /// private one, but not below what that has. New private realms have it, too: those of who may
+    /// not use the shared realm, if the namespace's owner says so.
     pub fn resize(&self, size: u64) -> Result<()> {
         // The bound is for those to say who share the namespace, not for whom it binds in private.
-        match self.realm_of(Scope::Shared, false)? {
-            Some(shared) => shared.resize(size),
-            None => self.own_realm()?.resize(size),
+        let Some(shared) = self.realm_of(Scope::Shared, false)? else {
+            return self.own_realm()?.resize(size);
+        };
+        let private = self.realm_of(Scope::Private, false)?;
+        let before = private.as_ref().map(Realm::space).transpose()?;
+        if let Some(private) = &private {
+            private.resize_as_can_be(size)?;
         }
+        if let Err(error) = shared.resize(size) {
+            if let (Some(private), Some(before)) = (private, before) {
+                let _ = private.resize_as_can_be(before.size);
+            }
+            return Err(error);
+        }
+        // What the owner alone may write binds what is not there yet: nothing is lost without it.
+        let _ = set_size(self.pool_path(), self.namespace(), shared.space()?.size);
+        Ok(())
     }
 
     /// The one realm that there is, if what has this scope is made in it.

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::belongs;
 use super::file::{CREATING, DESTROYING, POOL_FILE, PoolFile, what_is_there};
-use super::{Pool, absolute};
+use super::{FORMAT, Pool, absolute};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::folder::sync_names;
@@ -19,6 +20,12 @@ impl Pool {
     /// Removes the pool with all that is in it, unless somebody has it open. A pool of an earlier
     /// format can be removed, too.
     pub fn destroy(path: &Path) -> Result<()> {
+        Self::destroy_with(path, false)
+    }
+
+    /// The same; with `force` also where a device is missing, or may be another's: what is on it
+    /// stays there. A device that is another pool's, of which this one is a copy, always stays.
+    pub fn destroy_with(path: &Path, force: bool) -> Result<()> {
         let path = &absolute(path)?;
         let there = |error| if path.is_dir() { error } else { what_is_there(path) };
         let _turn = Turn::take(path).map_err(there)?;
@@ -34,6 +41,8 @@ impl Pool {
             namespace::refuse_others(&namespace::place(path, &name), &name)?;
         }
         refuse_foreign(path, &file, marker)?;
+        let whole = marker == POOL_FILE && file.format == FORMAT;
+        let devices = belongs::to_clear(path, &file, whole, force)?;
         refuse_users(path)?;
         let away = path.join(DESTROYING);
         fs::rename(path.join(marker), &away)
@@ -50,10 +59,11 @@ impl Pool {
             let realms = namespace::realm_folders(&namespace::place(path, &name));
             realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
         }
-        for node in file.nodes() {
-            devdax::disclaim(node, &file.label())?;
-        }
-        for device in file.folders() {
+        for device in devices {
+            if devdax::is_node(&device) {
+                devdax::disclaim(&device, &file.label())?;
+                continue;
+            }
             let spans = device.join(&file.uuid);
             if spans.exists() {
                 fs::remove_dir_all(&spans)

@@ -1,9 +1,10 @@
-//! Where a pool may be made.
+//! Where a pool, and what it has on a device, may be made.
 
 use std::fs;
 use std::path::Path;
 
-use super::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
+use super::belongs::PLACE;
+use super::file::{CREATING, DESTROYING, POOL_FILE, PoolFile, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::media::devdax;
@@ -14,9 +15,7 @@ pub(super) fn refuse_within(path: &Path) -> Result<()> {
     let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
         return Ok(()); // what is missing is told by who makes the folder
     };
-    let markers = [POOL_FILE, CREATING, DESTROYING];
-    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
-    match above.ancestors().find(is_pool) {
+    match pool_around(&above) {
         None => Ok(()),
         Some(pool) => fail!(
             Argument,
@@ -24,6 +23,43 @@ pub(super) fn refuse_within(path: &Path) -> Result<()> {
             path.display(),
             pool.display()
         ),
+    }
+}
+
+/// Refuses a device, by its real path, that is a pool's folder, or lies in one: what is made there
+/// would stand among that pool's own things.
+pub(super) fn refuse_in_pool(device: &Path) -> Result<()> {
+    match pool_around(device) {
+        None => Ok(()),
+        Some(pool) => fail!(
+            Argument,
+            "device {} lies in {}, which is a pool's: choose a folder outside of it",
+            device.display(),
+            pool.display()
+        ),
+    }
+}
+
+/// The pool's folder, or what a pool has on a device, that this is or lies in.
+fn pool_around(folder: &Path) -> Option<&Path> {
+    let markers = [POOL_FILE, CREATING, DESTROYING, PLACE];
+    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
+    folder.ancestors().find(is_pool)
+}
+
+/// Refuses a device that is there and has nothing of the pool: most likely what should be mounted
+/// there is not, and what is put there now would be out of sight once it is.
+pub(super) fn refuse_bare(path: &Path, file: &PoolFile, device: &Path) -> Result<()> {
+    let spans = device.join(&file.uuid);
+    match fs::symlink_metadata(&spans) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => fail!(
+            NotFound,
+            "device {} has nothing of {} (no folder {}): mount what belongs there, and open again",
+            device.display(),
+            path.display(),
+            file.uuid
+        ),
+        _ => Ok(()),
     }
 }
 

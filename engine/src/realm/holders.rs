@@ -17,6 +17,7 @@ use crate::lease::{IDLE, LeaseFile, Seen};
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside, lock};
 use crate::realm::space::{USED, meta_u64};
+use crate::scope::Scope;
 
 /// The most holders that an error names.
 const NAMED_MAX: usize = 4;
@@ -194,15 +195,31 @@ impl Core {
     /// The error that says who holds the space.
     pub(super) fn full(&self, inside: &Inside<'_>, len: u64, limit: u64) -> Error {
         let held = self.who_holds(inside).unwrap_or_default();
+        let private = self.setup.scope == Scope::Private;
+        let what = if private { "this user's private part of " } else { "" };
+        let advice = if private && !self.beside_shared() {
+            "delete objects or drop views: its size is the namespace's when it was made, and stays"
+        } else if private {
+            "delete objects, drop views, or resize the namespace (pool.resize), which binds this \
+             part, too"
+        } else {
+            "delete objects, drop views, or resize it (pool.resize)"
+        };
         Error::new(
             Kind::PoolFull,
             format!(
-                "namespace {:?} of {} has no room for {len} bytes: its size is {limit} bytes, \
-                 {held}; delete objects, drop views, or resize it (pool.resize)",
+                "{what}namespace {:?} of {} has no room for {len} bytes: its size is {limit} bytes, \
+                 {held}; {advice}",
                 self.setup.namespace,
                 self.setup.pool.display()
             ),
         )
+    }
+
+    /// Whether this user may use the namespace's shared realm, of a private one.
+    fn beside_shared(&self) -> bool {
+        let namespace = self.setup.dir.ancestors().nth(2);
+        namespace.is_some_and(|folder| folder.join("shared/catalog").is_dir())
     }
 
     /// Who holds the space, in one sentence of bounded length.

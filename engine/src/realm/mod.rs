@@ -175,7 +175,12 @@ impl Realm {
 
     /// Sets the bound of the arena, rounded up to 2 MiB.
     pub fn resize(&self, size: u64) -> Result<()> {
-        self.writable()?.resize(size)
+        self.writable()?.resize(size, false)
+    }
+
+    /// The same, but not below what the arena has.
+    pub(crate) fn resize_as_can_be(&self, size: u64) -> Result<()> {
+        self.writable()?.resize(size, true)
     }
 
     /// Makes the spans now that the realm may have, and maps every page.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 
 use crate::catalog::{Catalog, Headroom};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::extent::{Arena, SIZE_MAX, Span, has_reserved, take_back};
 use crate::fail;
 use crate::faults::step;
@@ -97,7 +97,18 @@ fn open_published(setup: Setup) -> Result<Core> {
 /// Makes a lease and opens the catalog, in the order that the essay above explains.
 fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
     let leases = setup.leases();
-    let lease = Lease::create(&leases, setup.file_mode)?;
+    let lease = Lease::create(&leases, setup.file_mode).map_err(|error| match error.kind() {
+        Kind::ReadOnly => Error::new(
+            Kind::ReadOnly,
+            format!(
+                "{} lies on a filesystem that is mounted read-only, where nothing can tell \
+                 others of a reader: mount it for writing, or copy the pool's folder to one that is, \
+                 and open the copy ({error})",
+                setup.pool.display()
+            ),
+        ),
+        _ => error,
+    })?;
     let opened = refuse_strangers(setup, &[lease.id()]).and_then(|()| {
         let died = rewrite::pass(&setup.dir)?;
         Ok((Catalog::open(&setup.catalog(), &setup.catalog_options())?, died))

@@ -469,8 +469,9 @@ impl Core {
         inside.arena().flush(Extent { offset: 0, len: end }, end)
     }
 
-    /// Sets the bound of the arena.
-    pub(crate) fn resize(&self, size: u64) -> Result<()> {
+    /// Sets the bound of the arena; where that is below what it has, this is refused, or it is
+    /// what it has.
+    pub(crate) fn resize(&self, size: u64, as_can_be: bool) -> Result<()> {
         let inside = self.enter()?;
         crate::pool::check_size(size)?;
         let size = round_up(size, HUGE);
@@ -484,6 +485,7 @@ impl Core {
         }
         self.commit(&inside, Headroom::Relief, |rows| {
             let end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
+            let size = if as_can_be { size.max(end) } else { size };
             if size < end {
                 fail!(
                     Argument,

@@ -34,7 +34,7 @@ use crate::lease::Peers;
 use crate::media::exchange::exchange;
 use crate::media::filesystem;
 use crate::namespace;
-use crate::pool::{Pool, PoolFile};
+use crate::pool::{Pool, PoolFile, check_devices};
 use crate::process;
 use crate::realm::{Purpose, Setup, sweep_spans};
 use crate::rows::Snapshot;
@@ -62,6 +62,7 @@ impl Pool {
         let path = &fs::canonicalize(path)
             .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
         let file = PoolFile::read(path)?;
+        check_devices(path, &file)?;
         let mount = filesystem::admit(path, true)?;
         let _turn = Turn::take(path)?;
         let mut report = CompactReport::default();

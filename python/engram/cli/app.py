@@ -83,6 +83,7 @@ SECTIONS = {
         "reindex",
         "verify",
         "backup",
+        "adopt",
         "compact",
         "doctor",
         "demo",

@@ -1,4 +1,4 @@
-"""`engram create`, `engram destroy` and `engram verify`: whole pools."""
+"""`engram create`, `engram destroy`, `engram adopt` and `engram verify`: whole pools."""
 
 from __future__ import annotations
 
@@ -116,6 +116,9 @@ def destroy(
     pool: PoolArgument,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Leave what is on a device that is missing.")
+    ] = False,
 ) -> None:
     """Delete a pool, with all that is in it."""
     if not yes:
@@ -126,8 +129,15 @@ def destroy(
             message = f"{pool}: nobody is there to be asked; add --yes to delete all that is in it"
             raise ArgumentError(message)
         terminal.confirm(f"Delete {pool} and all that is in it?")
-    engram.destroy(pool)
+    engram.destroy(pool, force=force)
     terminal.say(f"destroyed {pool}")
+
+
+@app.command(epilog=examples("engram adopt /scratch/run"))
+def adopt(pool: PoolArgument) -> None:
+    """Say that a pool that was moved or restored is the one its devices belong to."""
+    engram.adopt(pool)
+    terminal.say(f"adopted {pool}: no other copy of it can use its devices any more")
 
 
 @app.command(epilog=examples("engram verify /dev/shm/run", "engram verify /dev/shm/run --json"))
