@@ -1,8 +1,8 @@
 """Ctrl-C while the command line starts: it ends with 130 at once, without a word.
 
 Loading all that a verb needs takes a moment. An interruption then would show where in it Python
-was, though nothing has begun that could be broken off. So this is loaded before all else, and `main`
-ends it. In a program that is not the command line it does nothing.
+was, though nothing has begun that could be broken off. So this is loaded before all else, and
+`main` ends it. In a program that is not the command line it does nothing.
 """
 
 import itertools
