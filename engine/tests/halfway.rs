@@ -188,8 +188,8 @@ fn a_pool_that_somebody_died_destroying_is_destroyed_again() {
     });
 }
 
-/// A private realm that its user died removing is there, or goes when it is removed again; nothing of
-/// it is left.
+/// A private realm that its user died removing is there, or goes when it is removed again; nothing
+/// of it is left.
 #[test]
 fn a_private_realm_that_somebody_died_removing_goes_with_the_next_try() {
     alone("a_private_realm_that_somebody_died_removing_goes_with_the_next_try", || {
