@@ -124,6 +124,7 @@ impl Namespace {
         if to == Scope::Published {
             return publish(&sources, self.begin_publishing()?);
         }
+        self.refuse_in_read_only(members)?;
         let target = self.realm_of(to, true)?;
         let Some(target) = target else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), to.as_str())
