@@ -178,32 +178,34 @@ fn a_pool_whose_devices_say_nothing_is_whose_it_is_opened_first() {
 #[cfg(feature = "faults")]
 #[test]
 fn a_copy_does_not_use_the_originals_node() {
-    let dir = tempfile::tempdir().unwrap();
-    let (node, one, two) =
-        (dir.path().join("n.dax"), dir.path().join("one"), dir.path().join("two"));
-    fs::File::create(&node).unwrap().set_len(24 << 20).unwrap();
-    let devices = vec![node];
-    let options = CreateOptions { size: 16 << 20, devices, force: true, ..Default::default() };
-    let pool = Pool::create(&one, &options).unwrap();
-    let realm = pool.realm("default").unwrap();
-    let data = filled(1, 1, WORDS);
-    realm.put(realm.root(), "T", &floats(&[WORDS as u64]), &data, SECOND).unwrap();
-    pool.close();
-    copy(&one, &two);
-    refused(Pool::open(&two, Mode::ReadWrite, true), Kind::Busy, &["copy of", "n.dax"]);
-    Pool::destroy(&two).unwrap();
-    fork(|_| {
-        let (_pool, realm) = attach(&one, Mode::ReadWrite);
-        assert_eq!(check(&view(&realm, "T")), (1, 1));
-    })
-    .finish();
-    fs::rename(&one, &two).unwrap();
-    copy(&two, &one);
-    refused(Pool::open(&one, Mode::Read, true), Kind::Format, &["adopt"]);
-    Pool::adopt(&one).unwrap();
-    refused(Pool::open(&two, Mode::Read, true), Kind::Busy, &["copy of"]);
-    Pool::destroy(&two).unwrap();
-    Pool::destroy(&one).unwrap();
+    alone("a_copy_does_not_use_the_originals_node", || {
+        let dir = tempfile::tempdir().unwrap();
+        let (node, one, two) =
+            (dir.path().join("n.dax"), dir.path().join("one"), dir.path().join("two"));
+        fs::File::create(&node).unwrap().set_len(24 << 20).unwrap();
+        let devices = vec![node];
+        let options = CreateOptions { size: 16 << 20, devices, force: true, ..Default::default() };
+        let pool = Pool::create(&one, &options).unwrap();
+        let realm = pool.realm("default").unwrap();
+        let data = filled(1, 1, WORDS);
+        realm.put(realm.root(), "T", &floats(&[WORDS as u64]), &data, SECOND).unwrap();
+        pool.close();
+        copy(&one, &two);
+        refused(Pool::open(&two, Mode::ReadWrite, true), Kind::Busy, &["copy of", "n.dax"]);
+        Pool::destroy(&two).unwrap();
+        fork(|_| {
+            let (_pool, realm) = attach(&one, Mode::ReadWrite);
+            assert_eq!(check(&view(&realm, "T")), (1, 1));
+        })
+        .finish();
+        fs::rename(&one, &two).unwrap();
+        copy(&two, &one);
+        refused(Pool::open(&one, Mode::Read, true), Kind::Format, &["adopt"]);
+        Pool::adopt(&one).unwrap();
+        refused(Pool::open(&two, Mode::Read, true), Kind::Busy, &["copy of"]);
+        Pool::destroy(&two).unwrap();
+        Pool::destroy(&one).unwrap();
+    });
 }
 
 /// What is made in a pool's folder would stand among its own things.

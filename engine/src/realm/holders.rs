@@ -208,8 +208,8 @@ impl Core {
         Error::new(
             Kind::PoolFull,
             format!(
-                "{what}namespace {:?} of {} has no room for {len} bytes: its size is {limit} bytes, \
-                 {held}; {advice}",
+                "{what}namespace {:?} of {} has no room for {len} bytes: its size is {limit} \
+                 bytes, {held}; {advice}",
                 self.setup.namespace,
                 self.setup.pool.display()
             ),
