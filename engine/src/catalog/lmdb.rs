@@ -38,6 +38,7 @@
 
 mod held;
 mod txn;
+mod wait;
 
 pub use txn::Cursor;
 pub(super) use txn::{Around, Read, Row, Tree, Write, check_key, check_value};
@@ -117,6 +118,7 @@ impl Env {
     /// Opens the environment in `dir`, whose files exist; makes the tables if asked.
     pub(super) fn open(dir: &Path, options: &Options, make_tables: bool) -> Result<Env> {
         watch_forks()?;
+        wait::keep();
         let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else {
             fail!(Argument, "the path {} has a NUL byte; choose another", dir.display());
         };

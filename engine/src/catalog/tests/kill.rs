@@ -2,14 +2,22 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::Path;
 use std::sync::RwLockReadGuard;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use super::fork::forking;
 use super::{Headroom, Options, Random, commit, directory};
 use crate::catalog::{Catalog, Table};
 use crate::error::Result;
+use crate::media::map::MappedFile;
+
+/// The bits of a robust mutex's word (futex(2)): who has it, and that somebody sleeps for it.
+const OWNER: u32 = 0x3fff_ffff;
+const WAITED_FOR: u32 = 1 << 31;
+
+const BEYOND_DOUBT_MS: i32 = 30_000;
 
 /// A child that writes until it is killed, and its acknowledgements.
 struct Writer {
@@ -44,6 +52,14 @@ impl Writer {
             unsafe { libc::_exit(1) };
         }
         Writer { pid, acknowledged: reading, _forking: forking }
+    }
+
+    /// Whether there is anything to read before it is beyond doubt that nothing will come.
+    fn has_said_something(&self) -> bool {
+        let events = libc::POLLIN;
+        let mut waited = libc::pollfd { fd: self.acknowledged.as_raw_fd(), events, revents: 0 };
+        // SAFETY: one place, valid during the call.
+        unsafe { libc::poll(&raw mut waited, 1, BEYOND_DOUBT_MS) == 1 }
     }
 
     /// Waits for some acknowledgements, kills, and returns the last step acknowledged.
@@ -206,4 +222,49 @@ fn readers_and_growth_do_not_wait_for_a_process_that_stopped_in_a_transaction() 
     assert_eq!(stopped.kill_after(0), None);
     write_step(&catalog, 1, &mut Random(5)).expect("the dead writer's lock is free");
     assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"never"), Ok(None));
+}
+
+/// Makes the lock free without waking who waits for it, as a death at the right instant does.
+#[test]
+fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
+    let dir = directory();
+    Catalog::create(dir.path(), &Options::default()).expect("a new catalog");
+    let path = dir.path();
+    let mut holder = Writer::fork(|mut to| {
+        let catalog = Catalog::open(path, &Options::default())?;
+        let _txn = catalog.write(Headroom::Normal)?;
+        let _ = to.write_all(&[1]);
+        loop {
+            std::thread::park();
+        }
+    });
+    holder.acknowledged.read_exact(&mut [0]).expect("the holder has the lock");
+    let waiter = Writer::fork(|mut to| {
+        let catalog = Catalog::open(path, &Options::default())?;
+        commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Meta, b"k", b"v"))?;
+        let _ = to.write_all(&[1]);
+        loop {
+            std::thread::park();
+        }
+    });
+    // This process has the catalog not open: closing the file drops nobody's locks.
+    let file = File::options().read(true).write(true).open(path.join("lock.mdb")).expect("it");
+    let page = MappedFile::map(&file, 4096).expect("its first page");
+    // SAFETY: the page is mapped as long as `page` lives, and touched by atomic operations alone.
+    let words = unsafe { std::slice::from_raw_parts(page.as_ptr().cast::<AtomicU32>(), 1024) };
+    let owner = |word: &&AtomicU32| word.load(SeqCst) & OWNER == holder.pid as u32;
+    let has_waiter = |word: &&AtomicU32| word.load(SeqCst) == WAITED_FOR | holder.pid as u32;
+    let word = loop {
+        let held: Vec<&AtomicU32> = words.iter().filter(owner).collect();
+        if let Some(word) = held.into_iter().find(has_waiter) {
+            break word;
+        }
+        std::thread::yield_now();
+    };
+    // It sleeps by now, or is about to; both must end.
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    word.store(0, SeqCst);
+    assert!(waiter.has_said_something(), "it waits for a lock that nobody has");
+    waiter.kill_after(0);
+    holder.kill_after(0);
 }
