@@ -16,6 +16,15 @@
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
 //!
+//! The file's first byte has a lock of its own, for who opens the catalog ([`Growth::one_opens`]).
+//! The first to open `lock.mdb` finds nobody's lock on it, takes its own, and makes what is in it
+//! anew: mutexes, no readers, no last transaction, and then the last transaction that the data
+//! file tells of. Others that open it wait for that lock, and take what they find then for made.
+//! If the first is killed meanwhile, they go on from *no* transaction: their commits overwrite the
+//! last ones. So one opens at a time, by a lock that outlives LMDB's: the kernel drops locks of
+//! processes (LMDB's) as it closes a dead one's descriptors, and those of open files (this one)
+//! after that. Who gets it finds either somebody who has opened, or nobody, and is the first.
+//!
 //! | Offset | Bytes | Field |
 //! |---|---|---|
 //! | 0 | 8 | magic `ENGRGROW` |
@@ -313,6 +322,37 @@ impl Growth {
             // SAFETY: the descriptor is open.
             if unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX) } == 0 {
                 return Ok(GrowthLock { file: &self.file, _turn: turn });
+            }
+            let error = std::io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINTR) {
+                return Err(Error::os(format_args!("locking {}", self.path.display()), &error));
+            }
+        }
+    }
+}
+
+impl Growth {
+    /// Runs `open` while no other process runs it.
+    pub(super) fn one_opens<T>(&self, open: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.set_opening(libc::F_WRLCK)?;
+        let opened = open();
+        // By name: a child forked by another thread meanwhile has the same open file.
+        self.set_opening(libc::F_UNLCK)?;
+        opened
+    }
+
+    fn set_opening(&self, kind: libc::c_int) -> Result<()> {
+        // SAFETY: `flock` is plain data, for which zeros are valid (OFD locks ask for pid zero).
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        lock.l_len = 1;
+        loop {
+            // SAFETY: a plain fcntl on our own descriptor with a valid struct.
+            let done =
+                unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLKW, &raw const lock) };
+            if done == 0 {
+                return Ok(());
             }
             let error = std::io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EINTR) {

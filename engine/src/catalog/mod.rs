@@ -204,7 +204,7 @@ impl Catalog {
         check_lock_file(&dir.join("lock.mdb"), options)?;
         seal::settle(&data, &data_path, &growth, boot_id())?;
 
-        let env = Env::open(dir, options, false)?;
+        let env = growth.one_opens(|| Env::open(dir, options, false))?;
         env.clear_dead_readers()?;
         Ok(Catalog {
             env,
