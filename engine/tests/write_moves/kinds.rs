@@ -291,9 +291,9 @@ fn delete(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
     Ok(())
 }
 
-fn rename_to(at: &Namespace, model: &mut Model, old: String, path: String) -> Result<()> {
-    at.rename(at.root(), &old, at.root(), &path)?;
-    let thing = model.things.remove(&old).expect("it was there");
+fn rename_to(at: &Namespace, model: &mut Model, old: &str, path: String) -> Result<()> {
+    at.rename(at.root(), old, at.root(), &path)?;
+    let thing = model.things.remove(old).expect("it was there");
     model.gone.retain(|(gone, _)| *gone != path);
     model.things.insert(path, thing);
     Ok(())
@@ -306,7 +306,7 @@ fn rename(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
     };
     let old = old.clone();
     let path = model.path(n);
-    rename_to(at, model, old, path)
+    rename_to(at, model, &old, path)
 }
 
 /// Into the group that moves, and out of it.
@@ -317,7 +317,7 @@ fn rename_into(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
     };
     let old = old.clone();
     let path = if old.starts_with(BESIDE) { model.path(n) } else { beside(n) };
-    rename_to(at, model, old, path)
+    rename_to(at, model, &old, path)
 }
 
 fn set_attr(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
@@ -351,12 +351,12 @@ fn set_group_attr(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
 
 fn delete_group_attr(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
     let key = format!("{}-", model.tag);
-    if model.attrs.contains_key(&key) {
-        at.delete_attr(group_of(at), &key)?;
-        model.attrs.remove(&key);
-    } else {
+    if model.attrs.is_empty() {
         at.set_attrs(group_of(at), &[(key.clone(), value(n))])?;
         model.attrs.insert(key, n);
+    } else {
+        at.delete_attr(group_of(at), &key)?;
+        model.attrs.clear();
     }
     Ok(())
 }
@@ -415,8 +415,9 @@ impl Model {
         at.delete(at.root(), &path)?;
         self.groups.remove(&path);
         self.gone.push((path, Member::Group(gid)));
-        let below: Vec<String> = self.things.keys().cloned().collect();
-        below.into_iter().for_each(|path| self.is_gone(path));
+        while let Some((below, _)) = self.things.first_key_value() {
+            self.is_gone(below.clone());
+        }
         Ok(())
     }
 }

@@ -43,8 +43,8 @@ fn count(board: &File, place: usize) {
 
 /// Moves the group until told to end.
 fn move_on(path: &Path, board: &File, line: &Line) {
-    let (_pool, _) = attach(path, Mode::ReadWrite);
-    let namespace = names(&_pool);
+    let (pool, _) = attach(path, Mode::ReadWrite);
+    let namespace = names(&pool);
     let (root, mut at) = (namespace.root(), Shared);
     line.say(0);
     while !line.is_ready() {
@@ -75,8 +75,8 @@ fn write_on(
     (tag, change): (&'static str, Change),
     line: &Line,
 ) {
-    let (_pool, _) = attach(path, Mode::ReadWrite);
-    let namespace = names(&_pool);
+    let (pool, _) = attach(path, Mode::ReadWrite);
+    let namespace = names(&pool);
     let mut model = Model::new(tag, place as u64);
     let mut random = Random(seed() ^ place as u64);
     let told = |what: String| panic!("{tag}: {what}");
