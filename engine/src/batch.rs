@@ -30,7 +30,7 @@ use crate::faults::step;
 use crate::id::{NameKey, Oid, split_name_key};
 use crate::index::Touch;
 use crate::object::Record;
-use crate::realm::{Changes, Core};
+use crate::realm::{ARRIVED, Changes, Core};
 use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
 
 /// The list.
@@ -400,6 +400,7 @@ impl Overlay {
 fn conflict(table: Table, key: &[u8]) -> Result<()> {
     let what = match (table, split_name_key(key)) {
         (Table::Names, Ok((_, name))) => format!("the name {name:?}"),
+        (Table::Meta, _) if key == ARRIVED => "who sees some of the members".to_owned(),
         _ => format!("a row of `{}`", table.name()),
     };
     fail!(
@@ -543,6 +544,10 @@ impl Rows for Layered<'_> {
             self.over.read_only = Some(known);
         }
         Ok(known || !self.layer(Table::ReadOnly).is_empty())
+    }
+
+    fn is_list(&self) -> bool {
+        true
     }
 }
 

@@ -102,6 +102,8 @@ impl Kind {
 pub struct Error {
     kind: Kind,
     message: String,
+    /// What it relied on had moved: looked for again, it may well succeed.
+    moved: bool,
 }
 
 /// The engine's result.
@@ -110,7 +112,20 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into() }
+        Error { kind, message: message.into(), moved: false }
+    }
+
+    /// The refusal of a change that relied on a look which no longer holds, since something has
+    /// moved between scopes. Who changes looks again; it comes out only if that goes on and on.
+    pub(crate) fn moved() -> Self {
+        let message = "it was to be changed where it had just been found, and members moved from \
+                       one scope to another each time: try again";
+        Error { moved: true, ..Self::new(Kind::Busy, message) }
+    }
+
+    /// Whether it is such a refusal.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.moved
     }
 
     /// The operating system's refusal of `what`, with the kind that its errno asks for.
@@ -124,7 +139,7 @@ impl Error {
             Some(libc::EOPNOTSUPP) => Kind::Unsupported,
             _ => Kind::Os,
         };
-        Error { kind, message: format!("{what}: {error}") }
+        Error::new(kind, format!("{what}: {error}"))
     }
 
     /// The last failed system call's refusal of `what`.
@@ -145,7 +160,7 @@ impl Error {
     /// The same kind, with `context` before the message.
     #[must_use]
     pub fn context(self, context: impl fmt::Display) -> Self {
-        Error { kind: self.kind, message: format!("{context}: {}", self.message) }
+        Error { message: format!("{context}: {}", self.message), ..self }
     }
 }
 

@@ -33,6 +33,10 @@ pub(crate) trait Rows {
     fn has_index_settings(&mut self) -> Result<bool>;
     /// Whether anything is read-only: in most realms nothing is.
     fn has_read_only(&mut self) -> Result<bool>;
+    /// Whether changes go into a list for later, and what is read becomes a guard of it.
+    fn is_list(&self) -> bool {
+        false
+    }
 }
 
 impl<R: Rows + ?Sized> Rows for &mut R {
@@ -58,6 +62,10 @@ impl<R: Rows + ?Sized> Rows for &mut R {
 
     fn has_read_only(&mut self) -> Result<bool> {
         (**self).has_read_only()
+    }
+
+    fn is_list(&self) -> bool {
+        (**self).is_list()
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) use reclaim::{
     Floor, Holder, end_reservation, freed_row, has_reserved, pending_rows, reclaim, reserve_row,
     reserving, take_back,
 };
-pub(crate) use view::Claim;
+pub(crate) use view::{Aiming, Claim};
 pub use view::{Allocation, View};
 
 /// A page, and the alignment of extents of 64 KiB and more.

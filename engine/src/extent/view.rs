@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::extent::Extent;
+use crate::fail;
 use crate::faults::step;
-use crate::id::Oid;
+use crate::id::{Gid, Oid};
 use crate::lease::Hold;
 use crate::media::memory::Memory;
-use crate::realm::{Core, Link};
+use crate::realm::{Core, Link, Realm};
 use crate::rows::Reserved;
 
 /// One hold on one extent, given up on drop.
@@ -128,12 +129,21 @@ impl View {
     }
 }
 
+/// Who knows where an allocation belongs, if that has changed while it was filled.
+pub(crate) trait Aiming: Send + Sync {
+    /// The realm, with what being linked there relies on; the group; and the path from that.
+    fn aim(&self) -> Result<(Realm, Gid, String)>;
+    /// Publishes; again, if it met something that moves, or that a dead process was moving.
+    fn mending(&self, publish: &mut dyn FnMut() -> Result<Oid>) -> Result<Oid>;
+}
+
 /// Space that is being filled, and becomes an object on `publish`, or not at all.
 pub struct Allocation {
     core: Arc<Core>,
     claim: Arc<Claim>,
     reserved: Reserved,
     link: Link<'static>,
+    aiming: Option<Box<dyn Aiming>>,
     nbytes: u64,
     published: bool,
     /// Whether somebody was given the memory, to write there when it pleases them.
@@ -155,11 +165,19 @@ impl Allocation {
             claim: Arc::new(claim),
             reserved,
             link,
+            aiming: None,
             nbytes,
             published: false,
             shown: AtomicBool::new(false),
             written_through: AtomicBool::new(false),
         }
+    }
+
+    /// The same, aimed again where it has to be.
+    pub(crate) fn aimed_by(self, aiming: Box<dyn Aiming>) -> Self {
+        let mut own = self;
+        own.aiming = Some(aiming);
+        own
     }
 
     /// Fills the memory from its start.
@@ -208,10 +226,37 @@ impl Allocation {
         step!("put.flushed");
         let checksum = self.core.checksum_of(self.claim.memory(), self.nbytes);
         let value = (self.nbytes, checksum);
-        let oid = self.core.link_reserved(&self.link, self.reserved, value)?;
+        let oid = match self.aiming.take() {
+            None => self.core.link_reserved(&self.link, self.reserved, value)?,
+            Some(aiming) => {
+                let mut again = false;
+                aiming.mending(&mut || {
+                    if std::mem::replace(&mut again, true) {
+                        self.aim(aiming.as_ref())?;
+                    }
+                    self.core.link_reserved(&self.link, self.reserved, value)
+                })?
+            }
+        };
         step!("put.linked");
         self.published = true;
         Ok(oid)
+    }
+
+    /// Takes aim anew. Its space stays where it is: what belongs in another realm now is refused.
+    fn aim(&mut self, aiming: &dyn Aiming) -> Result<()> {
+        let (realm, group, path) = aiming.aim()?;
+        if !Arc::ptr_eq(realm.core(), &self.core) {
+            fail!(
+                Busy,
+                "{path:?} would be {} now, and its space was allocated as {}: what is there has \
+                 moved meanwhile; allocate it again",
+                realm.scope().as_str(),
+                self.core.setup.scope.as_str()
+            );
+        }
+        self.link.aim(&realm, group, path);
+        Ok(())
     }
 }
 

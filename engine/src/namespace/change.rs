@@ -1,8 +1,8 @@
 //! Deleting and renaming through the view.
 
-use super::view::{Namespace, Seen};
+use super::view::Namespace;
 use super::write::rest_of;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::fail;
 use crate::id::{Gid, Member};
 use crate::name::Path;
@@ -14,16 +14,21 @@ impl Namespace {
     /// Deletes a member, a group with all that is in it that this user may delete. What others keep
     /// to themselves below a group stays theirs.
     pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
-        self.mending(|| self.delete_now(parent, path))
+        let mut begun = false;
+        match self.mending(|| self.delete_now(parent, path, &mut begun)) {
+            // What was left of a group went by itself: the last mirror, when it was empty.
+            Err(error) if begun && error.kind() == Kind::NotFound => Ok(()),
+            done => done,
+        }
     }
 
-    fn delete_now(&self, parent: Gid, path: &str) -> Result<()> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.delete(parent, path),
-            Seen::Many(realms) => realms,
-        };
+    /// `begun` is set when a group is gone from one realm, and not yet from all.
+    fn delete_now(&self, parent: Gid, path: &str, begun: &mut bool) -> Result<()> {
+        if let Some(realm) = self.alone()? {
+            return realm.delete(parent, path);
+        }
         let parsed = Path::new(path)?;
-        let (place, having) = self.look(&realms, |tree| {
+        let ((place, having), realms) = self.look_to_change(&self.all_seen()?, |tree| {
             let Some(place) = tree.resolve(parent, &parsed)? else {
                 fail!(
                     NotFound,
@@ -60,9 +65,11 @@ impl Namespace {
                 Self::settle(&realms[place.at], &realms)?;
                 realms[place.at].delete(place.parent, parsed.last.as_str())
             }
-            Member::Group(gid) => {
-                having.iter().try_for_each(|at| self.delete_group_at(*at, gid, &realms))
-            }
+            Member::Group(gid) => having.iter().try_for_each(|at| {
+                self.delete_group_at(*at, gid, &realms)?;
+                *begun = true;
+                Ok(())
+            }),
         }
     }
 
@@ -88,12 +95,11 @@ impl Namespace {
     }
 
     fn rename_now(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
-        let realms = match self.seen()? {
-            Seen::One(realm) => return realm.rename(parent, old, new_parent, new),
-            Seen::Many(realms) => realms,
-        };
+        if let Some(realm) = self.alone()? {
+            return realm.rename(parent, old, new_parent, new);
+        }
         let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
-        let (place, reach) = self.look(&realms, |tree| {
+        let ((place, reach), realms) = self.look_to_change(&self.all_seen()?, |tree| {
             let Some(place) = tree.resolve(parent, &old_path)? else {
                 fail!(
                     NotFound,

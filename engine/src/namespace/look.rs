@@ -9,11 +9,11 @@ use crate::group::GroupInfo;
 use crate::id::{Gid, Member, Oid};
 use crate::name::Path;
 use crate::object::ObjectInfo;
-use crate::realm::{Found, Payload, Realm, look_together};
+use crate::realm::{Found, Payload, Realm, look_to_change, look_together};
 use crate::scope::Scope;
 
 /// How often what moves from one realm to another while it is looked at is looked for again.
-const MOVES_MAX: u32 = 100;
+pub(crate) const MOVES_MAX: u32 = 100;
 
 impl Namespace {
     /// Runs `look` on the one tree of these realms, as of one commit of each.
@@ -27,39 +27,85 @@ impl Namespace {
         look_together(realms, |rows| look(&mut Tree::new(rows, &scopes, root)))
     }
 
+    /// The same for who is about to change something: with the realms as what they were seen.
+    pub(super) fn look_to_change<T>(
+        &self,
+        realms: &[Realm],
+        look: impl FnOnce(&mut Tree<'_, '_>) -> Result<T>,
+    ) -> Result<(T, Vec<Realm>)> {
+        let scopes: Vec<Scope> = realms.iter().map(Realm::scope).collect();
+        let root = self.root();
+        look_to_change(realms, |rows| look(&mut Tree::new(rows, &scopes, root)))
+    }
+
     /// Runs an operation in the realm that has a member; again, if it moves meanwhile.
     pub(super) fn at_home<T>(
         &self,
         member: Member,
         operation: impl Fn(&Realm) -> Result<T>,
     ) -> Result<T> {
-        let mut moves = 0;
+        self.wherever(member, false, |realm, _| operation(realm))
+    }
+
+    /// The same, for one that changes the member: it is given all realms, too, and relies on that
+    /// the member is there.
+    pub(super) fn wherever<T>(
+        &self,
+        member: Member,
+        changes: bool,
+        operation: impl Fn(&Realm, &[Realm]) -> Result<T>,
+    ) -> Result<T> {
+        let (mut moves, mut mended) = (0, false);
         loop {
             let word = self.word();
-            let realms = match self.seen()? {
-                Seen::One(realm) => match self.mending(|| operation(realm)) {
-                    // Perhaps it is where there was no realm before.
-                    Err(error) if error.kind() == Kind::NotFound && word != self.word() => continue,
-                    done => return done,
-                },
-                Seen::Many(realms) => realms,
+            let relying;
+            let (done, all) = match self.seen()? {
+                Seen::One(realm) if changes => {
+                    relying = self.while_alone(realm, word);
+                    (operation(&relying, &[]), None)
+                }
+                Seen::One(realm) => (operation(realm, &[]), None),
+                Seen::Many(realms) => {
+                    let (home, realms) = if changes {
+                        self.look_to_change(&realms, |tree| tree.home(member))?
+                    } else {
+                        (self.look(&realms, |tree| tree.home(member))?, realms)
+                    };
+                    if home.is_none() && word != self.word() {
+                        continue;
+                    }
+                    // Gone: any realm says so as well as another.
+                    let Some(realm) = home.map_or_else(|| realms.first(), |at| realms.get(at))
+                    else {
+                        fail!(NotFound, "there is nothing in namespace {:?}", self.namespace())
+                    };
+                    (operation(realm, &realms), Some(home.is_some()))
+                }
             };
-            let home = self.look(&realms, |tree| tree.home(member))?;
-            if home.is_none() && word != self.word() {
-                continue;
-            }
-            let (Some(home), true) = (home, moves < MOVES_MAX) else {
-                // Gone: any realm says so as well as another.
-                return match realms.first() {
-                    Some(realm) => operation(realm),
-                    None => fail!(NotFound, "there is nothing in namespace {:?}", self.namespace()),
-                };
-            };
-            match operation(&realms[home]) {
-                Err(error) if error.kind() == Kind::NotFound => moves += 1,
-                // Perhaps it is on its way by somebody who is gone.
-                Err(error) if error.kind() == Kind::Busy && moves == 0 && self.mend()? => {
+            match done {
+                // Perhaps it is where there was no realm before.
+                Err(error) if error.kind() == Kind::NotFound && all.is_none() => {
+                    if word == self.word() {
+                        return Err(error);
+                    }
+                }
+                Err(error) if error.kind() == Kind::NotFound && all == Some(false) => {
+                    return Err(error);
+                }
+                Err(error)
+                    if (error.kind() == Kind::NotFound || error.is_moved())
+                        && moves < MOVES_MAX =>
+                {
                     moves += 1;
+                }
+                // Perhaps it is on its way by somebody who is gone.
+                Err(error)
+                    if error.kind() == Kind::Busy
+                        && !error.is_moved()
+                        && !mended
+                        && self.mend()? =>
+                {
+                    mended = true;
                 }
                 done => return done,
             }

@@ -24,7 +24,7 @@ use crate::media::word::Word;
 use crate::pool::Pool;
 use crate::process::between_forks;
 use crate::published::with_newest;
-use crate::realm::{Mode, Realm, lock};
+use crate::realm::{Expects, Mode, Realm, lock};
 use crate::scope::Scope;
 
 /// How many published versions of before stay open.
@@ -46,7 +46,7 @@ pub(super) struct Inner {
     /// `None` where this user may not open it.
     shared: Option<Realm>,
     /// What is raised when a realm comes; `None` where this user may not write it.
-    word: Option<Word>,
+    word: Option<Arc<Word>>,
     /// The word, as it was when the realms below were looked for.
     looked_at: AtomicU64,
     /// Whether only the shared realm was found.
@@ -101,7 +101,7 @@ impl Namespace {
             None => namespace_file(pool.path(), name)?.root,
         };
         let word = match &shared {
-            Some(_) => Some(scopes::open(&place(pool.path(), name))?),
+            Some(_) => Some(Arc::new(scopes::open(&place(pool.path(), name))?)),
             None => None,
         };
         let inner = Inner {
@@ -109,7 +109,7 @@ impl Namespace {
             name: name.to_owned(),
             root,
             shared,
-            looked_at: AtomicU64::new(word.as_ref().map_or(0, Word::get)),
+            looked_at: AtomicU64::new(word.as_ref().map_or(0, |word| word.get())),
             word,
             alone: AtomicBool::new(false),
             others: Mutex::default(),
@@ -207,7 +207,24 @@ impl Namespace {
     /// The word that tells whether a realm or a published version has come.
     #[inline]
     pub(super) fn word(&self) -> u64 {
-        self.inner.word.as_ref().map_or(0, Word::get)
+        self.inner.word.as_ref().map_or(0, |word| word.get())
+    }
+
+    /// The one realm that there is, if there is one alone, for changes that rely on that.
+    pub(super) fn alone(&self) -> Result<Option<Realm>> {
+        let word = self.word();
+        match self.seen()? {
+            Seen::One(realm) => Ok(Some(self.while_alone(realm, word))),
+            Seen::Many(_) => Ok(None),
+        }
+    }
+
+    /// A realm, for changes that rely on its having been the only one at this word.
+    pub(super) fn while_alone(&self, realm: &Realm, word: u64) -> Realm {
+        match &self.inner.word {
+            Some(all) => realm.expecting(Expects::Alone(Arc::clone(all), word)),
+            None => realm.clone(),
+        }
     }
 
     /// Runs a look-up; again, if a realm or a published version has come meanwhile: what had moved
@@ -254,7 +271,7 @@ impl Namespace {
     pub(crate) fn look_for_realms(&self) -> Result<()> {
         let inner = &*self.inner;
         // Before the folders: what comes after that is told again.
-        let at = inner.word.as_ref().map_or(0, Word::get);
+        let at = self.word();
         let known = between_forks(|| lock(&inner.others).clone());
         let private = match known.private {
             Some(realm) => Some(realm),

@@ -10,14 +10,17 @@
 //! **What is on its way** to another realm by a process that is gone is met by a change of it, or
 //! of its name: the move is ended first, and the change begins again (`Namespace::mending`).
 //!
+//! **What has moved** between the look at all realms and the commit in one is not changed where it
+//! was: the commit relies on what was seen (`realm::expects`), and the operation looks again.
+//!
 //! **Batches** cover one realm: the one that the first write falls into.
 
 use super::tree::{Place, Reach};
 use super::view::{Namespace, Seen};
 use crate::attrs::Value;
 use crate::batch::Batch;
-use crate::error::Result;
-use crate::extent::{Allocation, View};
+use crate::error::{Error, Result};
+use crate::extent::{Aiming, Allocation, View};
 use crate::fail;
 use crate::group::GroupInfo;
 use crate::id::{Gid, Member, Oid};
@@ -38,6 +41,35 @@ struct Aim<'p> {
 
 /// What a group says of itself: what is known of it, and its attributes.
 type Original = (GroupInfo, Vec<(String, Value)>);
+
+/// What an allocation was told: it is aimed again if something has moved when it is published.
+struct Again {
+    namespace: Namespace,
+    parent: Gid,
+    path: String,
+    placement: Placement,
+}
+
+impl Again {
+    fn new(namespace: &Namespace, parent: Gid, path: &str, placement: Placement) -> Self {
+        Again { namespace: namespace.clone(), parent, path: path.to_owned(), placement }
+    }
+}
+
+impl Aiming for Again {
+    fn aim(&self) -> Result<(Realm, Gid, String)> {
+        let (namespace, Placement { scope, overwrite, .. }) = (&self.namespace, self.placement);
+        if let Some(realm) = namespace.only(scope)? {
+            return Ok((realm, self.parent, self.path.clone()));
+        }
+        let aim = namespace.aim(self.parent, &self.path, scope, overwrite)?;
+        Ok((aim.realm, aim.group, aim.path.to_owned()))
+    }
+
+    fn mending(&self, publish: &mut dyn FnMut() -> Result<Oid>) -> Result<Oid> {
+        self.namespace.mending(publish)
+    }
+}
 
 impl Namespace {
     /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned. The
@@ -117,6 +149,7 @@ impl Namespace {
             let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
             aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
         })
+        .map(|space| space.aimed_by(Box::new(Again::new(self, parent, path, placement))))
     }
 
     /// Unnamed memory of the pool, gone with its last reference or its process.
@@ -253,11 +286,9 @@ impl Namespace {
     }
 
     /// The one realm that there is, if what has this scope is made in it.
-    fn only(&self, scope: Option<Scope>) -> Result<Option<&Realm>> {
-        match self.seen()? {
-            Seen::One(realm) if scope.is_none_or(|scope| scope == realm.scope()) => Ok(Some(realm)),
-            _ => Ok(None),
-        }
+    fn only(&self, scope: Option<Scope>) -> Result<Option<Realm>> {
+        let fits = |realm: &Realm| scope.is_none_or(|scope| scope == realm.scope());
+        Ok(self.alone()?.filter(fits))
     }
 
     /// The realm of what says nothing of its scope: the shared one, or the private one of who may
@@ -279,7 +310,7 @@ impl Namespace {
     }
 
     /// The realms seen, as a list.
-    fn all_seen(&self) -> Result<Vec<Realm>> {
+    pub(super) fn all_seen(&self) -> Result<Vec<Realm>> {
         Ok(match self.seen()? {
             Seen::One(realm) => vec![realm.clone()],
             Seen::Many(realms) => realms,
@@ -295,8 +326,8 @@ impl Namespace {
         replace: bool,
     ) -> Result<Aim<'p>> {
         let parsed = Path::new(path)?;
-        let mut realms = self.all_seen()?;
-        let (reach, moving) = self.look(&realms, |tree| {
+        let realms = self.all_seen()?;
+        let ((reach, moving), relying) = self.look_to_change(&realms, |tree| {
             let reach = tree.reach(parent, &parsed)?;
             if let Some(place) = reach.taken.filter(|_| replace) {
                 tree.refuse_moving(place.member, false)?;
@@ -307,6 +338,7 @@ impl Namespace {
         if moving && self.mend()? {
             return self.aim(parent, path, scope, replace);
         }
+        let realms = relying;
         let home = reach.home.map(|at| realms[at].scope());
         let target = match (scope, reach.taken) {
             (Some(scope), _) => scope,
@@ -339,15 +371,14 @@ impl Namespace {
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
         };
-        if !realms.iter().any(|known| known.is(&realm)) {
-            // It has just been made: there is nothing in it that could be in the way.
-            realms = self.all_seen()?;
-        }
-        Self::settle(&realm, &realms)?;
-        let reach = Reach { home: home_in(&realms, home), ..reach };
-        self.prepare(&realm, &realms, &reach, &parsed)?;
+        let Some(realm) = realms.iter().find(|known| known.is(&realm)) else {
+            // It has just been made, and the look knew nothing of it.
+            return Err(Error::moved());
+        };
+        Self::settle(realm, &realms)?;
+        self.prepare(realm, &realms, &reach, &parsed)?;
         let rest = rest_of(path, &parsed, reach.missing);
-        Ok(Aim { realm, group: reach.group, path: rest })
+        Ok(Aim { realm: realm.clone(), group: reach.group, path: rest })
     }
 
     /// Refuses a name that would not lead to what is made under it.
@@ -438,12 +469,8 @@ impl Namespace {
         if member == Member::Group(self.root()) {
             return operation(&self.own_realm()?);
         }
-        let realms = match self.seen()? {
-            Seen::One(realm) => return self.mending(|| operation(realm)),
-            Seen::Many(realms) => realms,
-        };
-        self.at_home(member, |realm| {
-            Self::settle(realm, &realms)?;
+        self.wherever(member, true, |realm, realms| {
+            Self::settle(realm, realms)?;
             operation(realm)
         })
     }
@@ -460,10 +487,6 @@ impl Namespace {
     fn batch_elsewhere(realm: &Realm, realms: &[Realm]) -> bool {
         realms.iter().any(|other| other.runs_batch() && !other.is(realm))
     }
-}
-
-fn home_in(realms: &[Realm], scope: Option<Scope>) -> Option<usize> {
-    realms.iter().position(|realm| Some(realm.scope()) == scope)
 }
 
 /// The end of a path: its last component, and the missing ones before it.

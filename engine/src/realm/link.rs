@@ -8,6 +8,8 @@ use crate::group::Stamp;
 use crate::id::Gid;
 use crate::index::IndexMode;
 use crate::object::{self, Class, Flags, NewObject, Placement, Record, Stored};
+use crate::realm::Realm;
+use crate::realm::expects::Expects;
 
 /// A new object's sections, encoded once.
 struct Encoded<'a> {
@@ -29,6 +31,8 @@ pub(crate) struct Link<'a> {
     pub overwrite: bool,
     pub index: Option<IndexMode>,
     pub read_only: bool,
+    /// What being linked there relies on.
+    pub expects: Option<Expects>,
 }
 
 impl<'a> Link<'a> {
@@ -38,6 +42,7 @@ impl<'a> Link<'a> {
         new: &'a NewObject,
         attrs: Vec<u8>,
         placement: Placement,
+        expects: Option<&Expects>,
     ) -> Result<Self> {
         let mut sections = Vec::with_capacity(32);
         if new.class != Class::Blob {
@@ -64,7 +69,14 @@ impl<'a> Link<'a> {
             overwrite: placement.overwrite,
             index: placement.index,
             read_only: placement.read_only,
+            expects: expects.cloned(),
         })
+    }
+
+    /// Has it linked at another place of its realm, relying on what the handle relies on.
+    pub(crate) fn aim(&mut self, realm: &Realm, group: Gid, path: String) {
+        (self.from, self.path) = (group, path.into());
+        self.expects = realm.expects().cloned();
     }
 
     /// The same, for keeps.

@@ -8,6 +8,7 @@ use crate::group::GroupInfo;
 use crate::id::{Gid, Member};
 use crate::mirror::{self, Original};
 use crate::realm::Realm;
+use crate::realm::expects::Expects;
 
 impl Realm {
     /// Makes mirrors of a chain of groups of other realms, outermost first, or makes those that are
@@ -29,11 +30,16 @@ impl Realm {
             });
         }
         let in_batch = batch::with(core, |overlay| {
-            mirror::reflect(&mut overlay.on(inside.catalog()), &originals)
+            let rows = &mut overlay.on(inside.catalog());
+            Expects::check(self.expects(), rows)?;
+            mirror::reflect(rows, &originals)
         })?;
         match in_batch {
             Some(()) => Ok(()),
-            None => core.commit(inside, Headroom::Normal, |rows| mirror::reflect(rows, &originals)),
+            None => core.commit(inside, Headroom::Normal, |rows| {
+                Expects::check(self.expects(), rows)?;
+                mirror::reflect(rows, &originals)
+            }),
         }
     }
 
@@ -43,7 +49,9 @@ impl Realm {
         let root = self.root();
         let in_batch = batch::with(core, |overlay| {
             let inside = &core.enter()?;
-            mirror::delete(&mut overlay.on(inside.catalog()), gid, root)
+            let rows = &mut overlay.on(inside.catalog());
+            Expects::check(self.expects(), rows)?;
+            mirror::delete(rows, gid, root)
         })?;
         if in_batch.is_some() {
             return Ok(());
@@ -52,7 +60,10 @@ impl Realm {
             || Ok(Some(Member::Group(gid))),
             || {
                 let inside = &core.enter()?;
-                core.commit(inside, Headroom::Relief, |rows| mirror::delete(rows, gid, root))?;
+                core.commit(inside, Headroom::Relief, |rows| {
+                    Expects::check(self.expects(), rows)?;
+                    mirror::delete(rows, gid, root)
+                })?;
                 core.after_commit(inside);
                 Ok(())
             },

@@ -11,6 +11,7 @@
 //! | `sweep` | span files that no row names |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
+//! | `expects` | what a change relies on that was seen before |
 //! | `holders` | who holds what: for people |
 //! | `index` | the index: settings, maintenance, the queue, figures |
 //! | `keys` | attribute keys and their numbers |
@@ -29,6 +30,7 @@ mod commit;
 mod core;
 mod dead;
 mod drainer;
+mod expects;
 mod holders;
 mod index;
 mod keys;
@@ -51,6 +53,7 @@ use std::sync::Arc;
 
 pub(crate) use self::commit::Changes;
 pub(crate) use self::core::{Core, IdBlock, Inside, Look, Setup, State, lock};
+pub(crate) use self::expects::Expects;
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::locks::Lock;
@@ -61,7 +64,9 @@ use self::snapshot::At;
 pub use self::space::Space;
 pub(crate) use self::space::{LIMIT, NEXT_ID, USED, meta_u64, read_limit};
 pub(crate) use self::sweep::sweep_spans;
-pub(crate) use self::together::{ARRIVED, look_together, peek_together, snapshot_together};
+pub(crate) use self::together::{
+    ARRIVED, look_to_change, look_together, peek_together, snapshot_together,
+};
 use crate::batch;
 use crate::error::Result;
 use crate::fail;
@@ -86,12 +91,14 @@ pub struct Realm {
     session: Arc<Session>,
     /// The snapshot that all looks are at; none: each at the newest.
     at: Option<Arc<At>>,
+    /// What its changes rely on; none: nothing but what they find themselves.
+    expects: Option<Expects>,
 }
 
 impl Realm {
     /// A handle that ends with its session.
     pub(crate) fn new(core: Arc<Core>, session: Arc<Session>) -> Self {
-        Realm { core, session, at: None }
+        Realm { core, session, at: None, expects: None }
     }
 
     /// The root group.

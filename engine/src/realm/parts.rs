@@ -16,6 +16,7 @@ use crate::group;
 use crate::id::{Gid, Member};
 use crate::protect;
 use crate::realm::Realm;
+use crate::realm::expects::Expects;
 
 /// So many members go in one commit, if there is room for that.
 const MOST: usize = 256;
@@ -46,6 +47,7 @@ impl Realm {
     fn thin(&self, gid: Gid, most: usize) -> Result<usize> {
         let inside = &self.core.enter()?;
         let gone = self.core.commit(inside, Headroom::Relief, |rows| {
+            Expects::check(self.expects(), rows)?;
             protect::refuse_deletion(rows, Member::Group(gid))?;
             group::thin(rows, gid, most)
         })?;

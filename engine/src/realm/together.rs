@@ -5,7 +5,8 @@
 //! whoever sees the source without it sees it in the target, if the target is looked at later.
 //! Snapshots are begun in the order in which the names of realms win. Against that order a move
 //! could be missed: begun before it arrived in the one, after it was gone from the other. So every
-//! move raises `arrived` in the commit with which it arrives, and who has begun all snapshots looks
+//! move raises `arrived` in the commit with which it arrives (and in that with which it departs, see
+//! `expects`), and who has begun all snapshots looks
 //! whether a newer commit of an earlier realm has another number; then it begins again.
 //!
 //! **Locks.** Entering a core waits for a fork, and a fork waits for who is inside. So several are
@@ -14,16 +15,16 @@
 use std::sync::Arc;
 
 use crate::batch::{self, Overlay, Peek};
-use crate::catalog::{ReadTxn, Table};
+use crate::catalog::ReadTxn;
 use crate::error::Result;
 use crate::fail;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
-use crate::realm::space::meta_u64;
+use crate::realm::expects::{Expects, arrived_of};
 use crate::rows::{Rows, Snapshot};
 
-/// The key in `meta` of how many moves between realms have arrived here. It is raised in the commit
-/// with which one does.
+/// The key in `meta` of how many moves between realms have come here, or gone from here. It is raised
+/// in the commit with which one does.
 pub(crate) const ARRIVED: &[u8] = b"arrived";
 
 /// How often snapshots are begun again because something has moved meanwhile.
@@ -34,15 +35,37 @@ pub(crate) fn look_together<T>(
     realms: &[Realm],
     look: impl FnOnce(&mut [&mut dyn Rows]) -> Result<T>,
 ) -> Result<T> {
+    look_at(realms, |_, rows| look(rows))
+}
+
+/// The same for who is about to change something, with handles that rely on what was seen.
+pub(crate) fn look_to_change<T>(
+    realms: &[Realm],
+    look: impl FnOnce(&mut [&mut dyn Rows]) -> Result<T>,
+) -> Result<(T, Vec<Realm>)> {
+    look_at(realms, |txns, rows| {
+        let seen = look(rows)?;
+        let both = realms.iter().zip(txns);
+        let relying = both.map(|(realm, txn)| Ok(realm.expecting(Expects::Arrived(arrived(txn)?))));
+        Ok((seen, relying.collect::<Result<_>>()?))
+    })
+}
+
+fn look_at<T>(
+    realms: &[Realm],
+    look: impl FnOnce(&[ReadTxn<'_>], &mut [&mut dyn Rows]) -> Result<T>,
+) -> Result<T> {
     let insides = enter_all(realms)?;
     let txns = begin_all(realms, &insides)?;
     let mut snapshots: Vec<_> = txns.iter().map(Snapshot).collect();
-    let Some(at) = in_batch(realms) else { return look(&mut all(&mut snapshots)) };
+    let Some(at) = in_batch(realms) else {
+        return look(&txns, &mut all(&mut snapshots));
+    };
     let done = batch::with(&realms[at].core, |overlay| {
         let mut above = overlay.look_at(&txns[at]);
         let mut rows = all(&mut snapshots);
         rows[at] = &mut above;
-        look(&mut rows)
+        look(&txns, &mut rows)
     })?;
     done.map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok)
 }
@@ -130,5 +153,5 @@ pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Re
 }
 
 fn arrived(txn: &ReadTxn<'_>) -> Result<u64> {
-    meta_u64(txn.get(Table::Meta, ARRIVED)?)
+    arrived_of(&mut Snapshot(txn))
 }

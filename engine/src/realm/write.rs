@@ -26,6 +26,7 @@ use crate::object::{
 use crate::protect;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside, lock};
+use crate::realm::expects::Expects;
 use crate::realm::link::Link;
 use crate::realm::look::gone_is_busy;
 use crate::realm::space::{NEXT_ID, meta_u64};
@@ -48,16 +49,21 @@ impl Ids {
     }
 }
 
-/// Runs the same operation against one transaction, or against this thread's list.
+/// Runs the same operation against one transaction, or against this thread's list, if what it
+/// relies on holds there.
 macro_rules! change {
-    ($core:expr, $inside:expr, $headroom:expr, |$rows:ident| $body:expr) => {{
+    ($core:expr, $inside:expr, $headroom:expr, $expects:expr, |$rows:ident| $body:expr) => {{
         match batch::with($core, |overlay| {
             let $rows = &mut overlay.on($inside.catalog());
+            Expects::check($expects, $rows)?;
             $body
         })? {
             Some(done) => Ok(done),
             None => {
-                let done = $core.commit($inside, $headroom, |$rows| $body)?;
+                let done = $core.commit($inside, $headroom, |$rows| {
+                    Expects::check($expects, $rows)?;
+                    $body
+                })?;
                 step!("write.committed");
                 $core.after_commit($inside);
                 Ok(done)
@@ -83,7 +89,7 @@ impl Realm {
         let attrs = core.encode_attrs(inside, attrs)?;
         let ids = core.take_ids(inside, parsed.parents.len() as u64 + 1)?;
         let stamp = core.stamp();
-        change!(core, inside, Headroom::Normal, |rows| {
+        change!(core, inside, Headroom::Normal, self.expects(), |rows| {
             let mut ids = ids;
             let mut new_id = || ids.take();
             group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
@@ -104,7 +110,7 @@ impl Realm {
         let core = self.writable()?;
         check_data(new, data.len() as u64)?;
         if data.len() as u64 <= INLINE_BYTES_MAX {
-            let link = core.link_of(parent, path, new, placement)?;
+            let link = core.link_of(parent, path, new, placement, self.expects())?;
             return core.link_inline(&link, data);
         }
         let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
@@ -124,7 +130,7 @@ impl Realm {
         let core = self.writable()?;
         let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
         if nbytes <= INLINE_BYTES_MAX {
-            let link = core.link_of(parent, path, new, placement)?;
+            let link = core.link_of(parent, path, new, placement, self.expects())?;
             return core.link_inline(&link, &vec![0; nbytes as usize]);
         }
         let allocation = self.allocate(parent, path, new, nbytes, placement)?;
@@ -145,7 +151,7 @@ impl Realm {
     ) -> Result<Allocation> {
         let core = self.writable()?;
         check_data(new, nbytes)?;
-        let link = core.link_of(parent, path, new, placement)?;
+        let link = core.link_of(parent, path, new, placement, self.expects())?;
         core.check_free(&link)?;
         let (reserved, claim) = core.reserve(nbytes, placement.device)?;
         Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
@@ -176,7 +182,9 @@ impl Realm {
             || self.lookup(parent, path),
             || {
                 let inside = &core.enter()?;
-                change!(core, inside, Headroom::Relief, |rows| group::delete(rows, &target, path))
+                change!(core, inside, Headroom::Relief, self.expects(), |rows| group::delete(
+                    rows, &target, path
+                ))
             },
         )
     }
@@ -190,7 +198,7 @@ impl Realm {
         let inside = &core.enter()?;
         let ids = core.take_ids(inside, new_path.parents.len() as u64)?;
         let stamp = core.stamp();
-        change!(core, inside, Headroom::Normal, |rows| {
+        change!(core, inside, Headroom::Normal, self.expects(), |rows| {
             let mut ids = ids;
             let mut new_id = || ids.take();
             group::rename(rows, (&from, old), &to, stamp, &mut new_id)
@@ -201,7 +209,9 @@ impl Realm {
     pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
         let core = self.writable()?;
         let inside = &core.enter()?;
-        change!(core, inside, Headroom::Normal, |rows| group::keep_origin(rows, group, origin))
+        change!(core, inside, Headroom::Normal, self.expects(), |rows| group::keep_origin(
+            rows, group, origin
+        ))
     }
 
     /// Sets attributes of a member, all in one commit.
@@ -212,7 +222,7 @@ impl Realm {
         let changes: Vec<_> =
             keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
         let stamp = core.stamp();
-        change!(core, inside, Headroom::Normal, |rows| {
+        change!(core, inside, Headroom::Normal, self.expects(), |rows| {
             group::annotate(rows, member, &changes, stamp)
         })
     }
@@ -226,7 +236,7 @@ impl Realm {
         let inside = &core.enter()?;
         let Some(id) = core.known_key(inside, key)? else { return Ok(()) };
         let stamp = core.stamp();
-        change!(core, inside, Headroom::Relief, |rows| {
+        change!(core, inside, Headroom::Relief, self.expects(), |rows| {
             group::annotate(rows, member, &[(id, None)], stamp)
         })
     }
@@ -236,7 +246,9 @@ impl Realm {
         let core = self.writable()?;
         let inside = &core.enter()?;
         let stamp = core.stamp();
-        change!(core, inside, Headroom::Relief, |rows| protect::set(rows, member, on, stamp))
+        change!(core, inside, Headroom::Relief, self.expects(), |rows| protect::set(
+            rows, member, on, stamp
+        ))
     }
 
     /// Begins a batch in this thread, or joins the one that runs. It is undone if the guard goes
@@ -312,13 +324,14 @@ impl Core {
         path: &'a str,
         new: &'a NewObject,
         placement: Placement,
+        expects: Option<&Expects>,
     ) -> Result<Link<'a>> {
         let attrs = if new.attrs.is_empty() {
             Vec::new()
         } else {
             self.encode_attrs(&self.enter()?, &new.attrs)?
         };
-        Link::new((from, path), new, attrs, placement)
+        Link::new((from, path), new, attrs, placement, expects)
     }
 
     pub(super) fn encode_attrs(
@@ -376,7 +389,7 @@ impl Core {
         }
         let ids = self.take_ids(inside, parsed.parents.len() as u64 + 1)?;
         let record = link.record(stored, self.stamp());
-        change!(self, inside, Headroom::Normal, |rows| {
+        change!(self, inside, Headroom::Normal, link.expects.as_ref(), |rows| {
             let mut ids = ids;
             let oid = ids.take();
             let mut new_id = || ids.take();
@@ -433,7 +446,8 @@ impl Core {
     ) -> Result<bool> {
         let inside = &self.enter()?;
         let stamp = self.stamp();
-        change!(self, inside, Headroom::Normal, |rows| {
+        // By its id it is found here or not at all.
+        change!(self, inside, Headroom::Normal, None, |rows| {
             protect::refuse(rows, Member::Object(oid))?;
             let swapped = group::with_record(rows, Member::Object(oid), |record| {
                 if record.generation != generation {

@@ -16,7 +16,7 @@ use crate::query::run::oid_of;
 use crate::realm::Changes;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
-use crate::transfer::marks::Going;
+use crate::transfer::marks::{Going, pass};
 use crate::transfer::plan::{Passenger, Plan};
 
 /// The key numbers of the realm that receives, by those of the one that gives.
@@ -175,6 +175,7 @@ pub(crate) fn check_free(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
 /// Makes members no longer be in a realm (T3). Groups in which others have put something stay as
 /// mirrors; mirrors above that hold nothing any more go, too.
 pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Result<()> {
+    pass(rows)?;
     let mut emptied = HashSet::new();
     let mut unnamed = Unnamed::default();
     for going in members.iter().rev() {

@@ -205,15 +205,16 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     )
 }
 
-/// Tells who looks at several realms that something has come here from another.
-pub(crate) fn arrive(rows: &mut Changes<'_>) -> Result<()> {
-    let arrived = meta_u64(rows.get(Table::Meta, ARRIVED)?.as_deref())?;
-    rows.put(Table::Meta, ARRIVED, &(arrived + 1).to_le_bytes())
+/// Tells who looks at several realms that something has come here from another, or gone there; and
+/// who has looked, and would change something here.
+pub(crate) fn pass(rows: &mut Changes<'_>) -> Result<()> {
+    let number = meta_u64(rows.get(Table::Meta, ARRIVED)?.as_deref())?;
+    rows.put(Table::Meta, ARRIVED, &(number + 1).to_le_bytes())
 }
 
 /// Notes in the realm that receives that a move has arrived.
 pub(crate) fn receive(rows: &mut Changes<'_>, number: u64) -> Result<()> {
-    arrive(rows)?;
+    pass(rows)?;
     rows.put(Table::Received, &id_key(number), &[VERSION])
 }
 

@@ -53,7 +53,7 @@ pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
 pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
-use self::marks::{Stage, arrive, forget_receipt, receive, unmark};
+use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
 use crate::error::Result;
@@ -199,7 +199,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     };
     let landed = target.commit(&inside, Headroom::Normal, |rows| {
         rows.moves();
-        arrive(rows)?;
+        pass(rows)?;
         land(rows, target.setup.scope, &leg.plan, &keys, &places)?;
         transfer.put(rows)?;
         leg.going.iter().try_for_each(|going| going.mark(rows, leg.running.0))

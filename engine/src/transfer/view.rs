@@ -12,7 +12,7 @@ use crate::error::{Kind, Result};
 use crate::fail;
 use crate::id::{Gid, Member, Oid};
 use crate::lease;
-use crate::namespace::Namespace;
+use crate::namespace::{MOVES_MAX, Namespace};
 use crate::published::Making;
 use crate::realm::{Mode, Realm};
 use crate::scope::Scope;
@@ -186,12 +186,20 @@ impl Namespace {
         Ok(())
     }
 
-    /// Runs an operation; again, if it met a move of the dead, which is then ended.
-    pub(crate) fn mending<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
-        match operation() {
-            Err(error) if error.kind() == Kind::Busy && self.mend()? => operation(),
-            done => done,
+    /// Runs a change, which looks where it falls and relies on that; again, if something has moved
+    /// meanwhile, or if it met a move of the dead, which is then ended.
+    pub(crate) fn mending<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut mended = false;
+        for _ in 0..MOVES_MAX {
+            match change() {
+                Err(error) if error.is_moved() => {}
+                Err(error) if error.kind() == Kind::Busy && !mended && self.mend()? => {
+                    mended = true;
+                }
+                done => return done,
+            }
         }
+        change()
     }
 
     /// The same for who has met a member that is on its way; whether any move was ended.

@@ -32,8 +32,9 @@ unsafe extern "C" fn engram_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
         return rc;
     }
     loop {
+        let until = deadline();
         // SAFETY: the caller's promise.
-        rc = unsafe { libc::pthread_mutex_timedlock(mutex, &raw const *&deadline()) };
+        rc = unsafe { libc::pthread_mutex_timedlock(mutex, &raw const until) };
         if rc != libc::ETIMEDOUT {
             return rc;
         }

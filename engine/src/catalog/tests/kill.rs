@@ -13,8 +13,7 @@ use crate::catalog::{Catalog, Table};
 use crate::error::Result;
 use crate::media::map::MappedFile;
 
-/// The bits of a robust mutex's word (futex(2)): who has it, and that somebody sleeps for it.
-const OWNER: u32 = 0x3fff_ffff;
+/// Beside the owner's number in a robust mutex's word (futex(2)): somebody sleeps for it.
 const WAITED_FOR: u32 = 1 << 31;
 
 const BEYOND_DOUBT_MS: i32 = 30_000;
@@ -250,13 +249,16 @@ fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
     // This process has the catalog not open: closing the file drops nobody's locks.
     let file = File::options().read(true).write(true).open(path.join("lock.mdb")).expect("it");
     let page = MappedFile::map(&file, 4096).expect("its first page");
-    // SAFETY: the page is mapped as long as `page` lives, and touched by atomic operations alone.
-    let words = unsafe { std::slice::from_raw_parts(page.as_ptr().cast::<AtomicU32>(), 1024) };
-    let owner = |word: &&AtomicU32| word.load(SeqCst) & OWNER == holder.pid as u32;
-    let has_waiter = |word: &&AtomicU32| word.load(SeqCst) == WAITED_FOR | holder.pid as u32;
+    let words = (0..1024).map(|at| {
+        // SAFETY: within the page, which is mapped as long as `page` lives; aligned, since the page
+        // is; touched by atomic operations alone.
+        unsafe { AtomicU32::from_ptr(page.as_ptr().add(4 * at).cast()) }
+    });
+    let words: Vec<&AtomicU32> = words.collect();
+    let held = WAITED_FOR | holder.pid as u32;
+    let is_waited_for = |word: &&AtomicU32| word.load(SeqCst) == held;
     let word = loop {
-        let held: Vec<&AtomicU32> = words.iter().filter(owner).collect();
-        if let Some(word) = held.into_iter().find(has_waiter) {
+        if let Some(word) = words.iter().copied().find(is_waited_for) {
             break word;
         }
         std::thread::yield_now();
