@@ -6,7 +6,8 @@
 //! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
 //! are right; no id will be given out twice; every span has its file, of its length; the index
 //! agrees with the records (see `index`), and so does the list of what is read-only; checksums,
-//! where there are any (see `values`).
+//! where there are any (see `values`). Of a namespace's realms, that each object is in one, and
+//! each group true in one, but for what moves (see `scopes`).
 //!
 //! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where
 //! it finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
@@ -23,6 +24,7 @@ mod moves;
 mod nodes;
 mod pages;
 mod runs;
+mod scopes;
 mod space;
 mod tree;
 mod values;
@@ -48,6 +50,7 @@ use crate::scope::Scope;
 #[cfg(feature = "faults")]
 pub(crate) use nodes::decode as decode_page;
 pub(crate) use pages::Pages;
+use scopes::Walked;
 pub(crate) use values::SpanFiles;
 use values::Sum;
 
@@ -118,15 +121,18 @@ impl Pool {
                 report.problems.extend(catalog::file_problem(path, setup));
                 report.problems.extend(namespace::word_problem(path, &name));
             }
-            if report.realm(name.clone(), shared, pulse)? {
+            let mut walked = Vec::new();
+            if report.realm(name.clone(), shared, pulse, &mut walked)? {
                 report.namespaces += 1;
             }
             for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
-                report.realm(format!("{name} (private of user {user})"), setup, pulse)?;
+                let called = format!("{name} (private of user {user})");
+                report.realm(called, setup, pulse, &mut walked)?;
             }
             let find =
                 || namespace::realm_setup(path, &file, mount.clone(), &name, Scope::Published);
-            report.published(&format!("{name} (published)"), find, pulse)?;
+            report.published(&format!("{name} (published)"), &find, pulse, &mut walked)?;
+            report.scopes(&walked, &find)?;
         }
         Ok(report)
     }
@@ -139,15 +145,17 @@ impl Report {
         name: &str,
         find: impl Fn() -> Result<Option<Setup>>,
         pulse: &mut dyn FnMut(),
+        walked: &mut Vec<Walked>,
     ) -> Result<()> {
         if let Err(error) = find() {
-            return self.realm(name.to_owned(), Err(error), pulse).map(drop);
+            return self.realm(name.to_owned(), Err(error), pulse, walked).map(drop);
         }
-        let before = self.clone();
+        let (before, others) = (self.clone(), walked.len());
         with_newest(find, |setup| {
             self.clone_from(&before);
+            walked.truncate(others);
             let dir = setup.dir.clone();
-            self.realm(name.to_owned(), Ok(setup), pulse)?;
+            self.realm(name.to_owned(), Ok(setup), pulse, walked)?;
             if self.problems.len() > before.problems.len() && !dir.is_dir() {
                 fail!(Busy, "versions in {} go while they are verified: try again", dir.display());
             }
@@ -164,6 +172,7 @@ impl Report {
         name: String,
         setup: Result<Setup>,
         pulse: &mut dyn FnMut(),
+        all: &mut Vec<Walked>,
     ) -> Result<bool> {
         let before = self.problems.len();
         let opened = setup.and_then(|setup| {
@@ -194,9 +203,11 @@ impl Report {
         let Some(core) = core else { return Ok(true) };
         let leases = HashSet::new();
         let mut walk = Walk { core: &core, name: &name, report: self, leases, pulse };
-        let walked = walk.run();
-        if let Err(error) = walked {
-            self.problems.push(format!("namespace {name:?}: {error}"));
+        match walk.run() {
+            Ok(members) => {
+                all.push(Walked { name: name.clone(), setup: core.setup.clone(), members });
+            }
+            Err(error) => self.problems.push(format!("namespace {name:?}: {error}")),
         }
         let sound = self.problems.len() == before;
         let readmitted = if sound { readmit(&core) } else { Ok(()) };
@@ -258,7 +269,8 @@ impl Walk<'_> {
         }
     }
 
-    fn run(&mut self) -> Result<()> {
+    /// Walks; what the realm has for itself.
+    fn run(&mut self) -> Result<Vec<Member>> {
         let core = self.core;
         let inside = core.enter()?;
         self.leases = space::lease_ids(core)?;
@@ -279,7 +291,8 @@ impl Walk<'_> {
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;
-        self.space(txn, extents)
+        self.space(txn, extents)?;
+        Ok(scopes::members_of(core.setup.root(), &groups, &objects))
     }
 
     /// Counts the attribute keys, and checks that both directions agree.
