@@ -131,7 +131,7 @@ impl Pool {
             }
             let find =
                 || namespace::realm_setup(path, &file, mount.clone(), &name, Scope::Published);
-            report.published(&format!("{name} (published)"), &find, pulse, &mut walked)?;
+            report.published(&format!("{name} (published)"), find, pulse, &mut walked)?;
             report.scopes(&walked, &find)?;
         }
         Ok(report)
