@@ -142,7 +142,7 @@ impl Model {
         }
         let group = at.lookup(at.root(), GROUP).expect("a look-up").expect("the group");
         let mut found = all_attrs(at, group);
-        found.retain(|key, _| key.starts_with(self.tag));
+        found.retain(|key, _| key.split_once(':').is_some_and(|(tag, _)| tag == self.tag));
         if found != self.attrs {
             return Err(format!("the group has {found:?}, not {:?}", self.attrs));
         }
@@ -343,14 +343,14 @@ fn delete_attr(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
 }
 
 fn set_group_attr(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
-    let key = format!("{}-{}", model.tag, n % 3);
+    let key = format!("{}:{}", model.tag, n % 3);
     at.set_attrs(group_of(at), &[(key.clone(), value(n))])?;
     model.attrs.insert(key, n);
     Ok(())
 }
 
 fn delete_group_attr(at: &Namespace, model: &mut Model, n: u64) -> Result<()> {
-    let key = format!("{}-", model.tag);
+    let key = format!("{}:", model.tag);
     if model.attrs.is_empty() {
         at.set_attrs(group_of(at), &[(key.clone(), value(n))])?;
         model.attrs.insert(key, n);
