@@ -52,7 +52,7 @@ pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
 pub use lease::LockMode;
-pub use namespace::{Namespace, NamespaceInfo};
+pub use namespace::{InPlace, Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
 pub use query::answer::{

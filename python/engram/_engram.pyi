@@ -27,6 +27,7 @@ __all__ = [
     "Space",
     "Standing",
     "View",
+    "Written",
     "allocate",
     "allocate_text",
     "attr_delete",
@@ -68,7 +69,6 @@ __all__ = [
     "read_blob",
     "reindex",
     "rename",
-    "replace",
     "scratch",
     "set_index_settings",
     "set_origin",
@@ -249,6 +249,9 @@ class View:
         def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
+class Written:
+    def settle(self, array: NDArray[Any]) -> bool: ...
+
 class Allocation:
     @property
     def array(self) -> NDArray[Any]: ...
@@ -448,8 +451,7 @@ def view(
 ) -> NDArray[Any]: ...
 def open_for_write(
     realm: Realm, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> tuple[NDArray[Any], int | None]: ...
-def replace(realm: Realm, oid: int, generation: int, array: NDArray[Any]) -> bool: ...
+) -> tuple[NDArray[Any], Written]: ...
 def flush(realm: Realm, oid: int) -> None: ...
 def put_blob(
     realm: Realm,

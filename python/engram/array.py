@@ -111,7 +111,8 @@ class Array(Handle):
         Raises
         ------
         BusyError
-            If the array was deleted or replaced meanwhile; nothing is written.
+            If the array was deleted or replaced meanwhile, and nothing is written; or if it is on
+            its way to another scope, and what was written may not be kept.
         ArgumentError
             If `key` is a list, an array or a mask, or if `value` does not fit.
         ReadOnlyError
@@ -124,16 +125,14 @@ class Array(Handle):
         except (ValueError, TypeError, OverflowError) as error:
             raise self._unfit(key, error) from error
         while True:
-            array, generation = _engram.open_for_write(
+            array, written = _engram.open_for_write(
                 self._realm, self._id, self._dtype, self._shape
             )
             try:
                 array[key] = value
             except (ValueError, TypeError, OverflowError) as error:
                 raise self._unfit(key, error) from error
-            if generation is None or not array.nbytes:
-                return
-            if _engram.replace(self._realm, self._id, generation, array):
+            if not array.nbytes or written.settle(array):
                 return
 
     def _converted(self, key: Any, value: Any) -> NDArray[Any]:

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use engram_engine::dtype::DType;
-use engram_engine::{Class, Error, Kind, NewObject, Oid, Payload, Placement};
+use engram_engine::{Class, Error, InPlace, Kind, Namespace, NewObject, Oid, Payload, Placement};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -497,36 +497,57 @@ pub fn open_for_write<'py>(
     oid: Oid,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &Bound<'py, PyTuple>,
-) -> Result<(Bound<'py, PyAny>, Option<u32>)> {
+) -> Result<(Bound<'py, PyAny>, Written)> {
     let shape: Vec<u64> = shape.extract()?;
     let engine = realm.engine();
     let (payload, generation) = engine.payload(oid).map_err(gone)?;
     if dtype::is_text(dtype) || matches!(payload, Payload::Inline(_)) {
-        return Ok((copy_of(py, &payload, dtype, &shape)?, Some(generation)));
+        let written = Written { realm: engine.clone(), oid, of: Of::Copy(generation) };
+        return Ok((copy_of(py, &payload, dtype, &shape)?, written));
     }
     drop(payload);
-    let payload = py.detach(|| engine.view(oid, true)).map_err(gone)?;
-    Ok((over(py, payload, dtype, &shape)?, None))
+    let (payload, place) = py.detach(|| engine.view_in_place(oid)).map_err(gone)?;
+    let written = Written { realm: engine.clone(), oid, of: Of::Place(place) };
+    Ok((over(py, payload, dtype, &shape)?, written))
 }
 
-/// Puts a changed copy back; False if somebody else changed the value meanwhile.
-#[pyfunction]
-pub fn replace(
-    py: Python<'_>,
-    realm: &Realm,
+/// What an array is of that was opened to be written.
+enum Of {
+    /// A copy of the value of this generation.
+    Copy(u32),
+    /// The value itself, there.
+    Place(InPlace),
+}
+
+/// An array that was opened to be written, once it has been.
+#[pyclass(frozen, module = "engram._engram")]
+pub struct Written {
+    realm: Namespace,
     oid: Oid,
-    generation: u32,
-    array: &Bound<'_, PyUntypedArray>,
-) -> Result<bool> {
-    let engine = realm.engine();
-    if dtype::is_text(&array.dtype()) {
-        let (payload, _) = strings::encode("the array", array.as_any())?;
-        return Ok(py.detach(|| engine.replace_payload(oid, generation, &payload))?);
+    of: Of,
+}
+
+#[pymethods]
+impl Written {
+    /// Sees that what was written into the array is the object's; False if it has to be opened and
+    /// written again.
+    fn settle(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> Result<bool> {
+        let generation = match &self.of {
+            Of::Place(place) => return Ok(place.held().map_err(gone)?),
+            Of::Copy(generation) => *generation,
+        };
+        let replace = |bytes: &[u8]| {
+            py.detach(|| self.realm.replace_payload(self.oid, generation, bytes)).map_err(gone)
+        };
+        if dtype::is_text(&array.dtype()) {
+            let (payload, _) = strings::encode("the array", array.as_any())?;
+            return Ok(replace(&payload)?);
+        }
+        let Some(bytes) = view::bytes_of(array) else {
+            return Err(argument("only an array in C order can be put back"));
+        };
+        Ok(replace(bytes)?)
     }
-    let Some(bytes) = view::bytes_of(array) else {
-        return Err(argument("only an array in C order can be put back"));
-    };
-    Ok(py.detach(|| engine.replace_payload(oid, generation, bytes)).map_err(gone)?)
 }
 
 /// Makes in-place writes as durable as the pool is.

@@ -33,8 +33,8 @@ use pyo3::prelude::*;
 mod _engram {
     #[pymodule_export]
     use crate::array::{
-        Allocation, ObjectInfo, allocate, allocate_text, flush, object_info, open_for_write,
-        put_array, read, replace, scratch, view_of,
+        Allocation, ObjectInfo, Written, allocate, allocate_text, flush, object_info,
+        open_for_write, put_array, read, scratch, view_of,
     };
     #[pymodule_export]
     use crate::attrs::{attr_delete, attr_get, attr_items, attr_names, attr_set};

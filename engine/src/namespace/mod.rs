@@ -9,6 +9,7 @@
 //! | `query` | queries in the view |
 //! | `restore` | namespaces and realms like those of another pool |
 //! | `scopes` | the word that says whether there is more than the shared realm |
+//! | `inplace` | writing in place through the view |
 //! | `look` | look-ups and listings in the view |
 //! | `still` | snapshots of a namespace, and locks in it |
 //! | `text` | TOML files, written whole |
@@ -27,6 +28,7 @@
 
 mod births;
 mod change;
+mod inplace;
 mod look;
 mod make;
 mod private;
@@ -46,6 +48,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::inplace::InPlace;
 pub(crate) use self::look::MOVES_MAX;
 pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,

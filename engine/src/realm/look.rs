@@ -20,6 +20,7 @@ use crate::object::{ObjectInfo, Record, Stored};
 use crate::protect;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
+use crate::realm::expects::Expects;
 use crate::realm::snapshot::At;
 use crate::rows::{Rows, Snapshot};
 use crate::scope::Scope;
@@ -226,7 +227,7 @@ impl Realm {
         loop {
             match core.payload(oid, true)? {
                 (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
-                    core.promote(oid, generation, &bytes)?;
+                    core.promote((oid, generation), &bytes, self.expects())?;
                     step!("inplace.promoted");
                 }
                 (Payload::Extent(view), _) => {
@@ -244,6 +245,20 @@ impl Realm {
         let core = self.readable()?;
         let inside = core.enter()?;
         look!(self.at(), core, inside, |rows| protect::holds(rows, member))
+    }
+
+    /// Whether an object has been here since the look that this handle relies on, and is not on
+    /// its way.
+    pub(crate) fn check_held(&self, oid: Oid) -> Result<()> {
+        let core = self.writable()?;
+        // What a batch makes is nobody else's yet.
+        if batch::runs(core) {
+            return Ok(());
+        }
+        let inside = core.enter()?;
+        let txn = inside.read()?;
+        Expects::check(self.expects(), &mut Snapshot(&txn))?;
+        refuse_moving(&txn, oid)
     }
 
     /// Makes what was written in place durable, as far as the medium can.

@@ -170,7 +170,7 @@ impl Realm {
     pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
-        core.replace_payload(oid, generation, data, false).map_err(gone_is_busy)
+        core.replace_payload((oid, generation), data, false, self.expects()).map_err(gone_is_busy)
     }
 
     /// Deletes a member, a group with all that is in it.
@@ -400,19 +400,24 @@ impl Core {
     }
 
     /// Moves an inline value into an extent, unless its payload has changed since.
-    pub(crate) fn promote(self: &Arc<Self>, oid: Oid, generation: u32, data: &[u8]) -> Result<()> {
-        self.replace_payload(oid, generation, data, true).map(|_| ())
+    pub(crate) fn promote(
+        self: &Arc<Self>,
+        of: (Oid, u32),
+        data: &[u8],
+        expects: Option<&Expects>,
+    ) -> Result<()> {
+        self.replace_payload(of, data, true, expects).map(|_| ())
     }
 
     fn replace_payload(
         self: &Arc<Self>,
-        oid: Oid,
-        generation: u32,
+        of: (Oid, u32),
         data: &[u8],
         promote: bool,
+        expects: Option<&Expects>,
     ) -> Result<bool> {
         if data.len() as u64 <= INLINE_BYTES_MAX && !promote {
-            return self.swap_payload(oid, generation, Stored::Inline(data), None);
+            return self.swap_payload(of, Stored::Inline(data), None, expects);
         }
         let nbytes = data.len() as u64;
         let (reserved, claim) = self.reserve(nbytes, None)?;
@@ -430,7 +435,7 @@ impl Core {
             .inspect(|()| {
                 step!("replace.flushed");
             })
-            .and_then(|()| self.swap_payload(oid, generation, stored, Some(reserved)));
+            .and_then(|()| self.swap_payload(of, stored, Some(reserved), expects));
         if !matches!(swapped, Ok(true)) {
             self.give_back(reserved);
         }
@@ -439,15 +444,14 @@ impl Core {
 
     fn swap_payload(
         self: &Arc<Self>,
-        oid: Oid,
-        generation: u32,
+        (oid, generation): (Oid, u32),
         stored: Stored<'_>,
         reserved: Option<Reserved>,
+        expects: Option<&Expects>,
     ) -> Result<bool> {
         let inside = &self.enter()?;
         let stamp = self.stamp();
-        // By its id it is found here or not at all.
-        change!(self, inside, Headroom::Normal, None, |rows| {
+        change!(self, inside, Headroom::Normal, expects, |rows| {
             protect::refuse(rows, Member::Object(oid))?;
             let swapped = group::with_record(rows, Member::Object(oid), |record| {
                 if record.generation != generation {

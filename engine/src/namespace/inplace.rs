@@ -1,0 +1,46 @@
+//! Writing in place through the view.
+//!
+//! A write in place is no commit: bytes change, and nobody is asked. So who writes looks where the
+//! object is before, and asks afterwards whether it has been there all the while
+//! ([`InPlace::held`]). If it has moved to another realm, its value may have been copied before the
+//! bytes changed: they are to be written again, where it is by now. While it is on its way nobody
+//! can tell, and that is `BusyError`.
+//!
+//! A view that is kept has nobody who asks: as with what is replaced, it is of what was.
+
+use super::Namespace;
+use crate::error::{Kind, Result};
+use crate::id::{Member, Oid};
+use crate::realm::{Payload, Realm};
+
+/// Where an object was when its value was given out to be written in place.
+pub struct InPlace {
+    namespace: Namespace,
+    realm: Realm,
+    oid: Oid,
+}
+
+impl Namespace {
+    /// An object's value to be written in place at once, and where that is; an empty value stays
+    /// inline.
+    pub fn view_in_place(&self, oid: Oid) -> Result<(Payload, InPlace)> {
+        self.wherever(Member::Object(oid), true, |realm, _| {
+            let payload = realm.view(oid, true)?;
+            Ok((payload, InPlace { namespace: self.clone(), realm: realm.clone(), oid }))
+        })
+    }
+}
+
+impl InPlace {
+    /// Whether what was written is the object's; if not, it has moved, and is to be written again.
+    ///
+    /// `BusyError` while the object is on its way: what was written may go with it, or not.
+    pub fn held(&self) -> Result<bool> {
+        match self.realm.check_held(self.oid) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_moved() => Ok(false),
+            Err(error) if error.kind() == Kind::Busy && self.namespace.mend()? => Ok(false),
+            Err(error) => Err(error.context("written while it moved, and perhaps not kept")),
+        }
+    }
+}
