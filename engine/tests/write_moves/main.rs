@@ -79,7 +79,7 @@ fn write_on(
     let namespace = names(&pool);
     let mut model = Model::new(tag, place as u64);
     let mut random = Random(seed() ^ place as u64);
-    let told = |what: String| panic!("{tag}: {what}");
+    let told = |what: String| panic!("{tag}: {what}; there is {:?}", names_of(&namespace, tag));
     line.say(0);
     for n in 1.. {
         if line.is_ready() {
@@ -89,7 +89,7 @@ fn write_on(
         match change(&namespace, &mut model, n) {
             Ok(()) => count(board, place),
             Err(error) if is_refusal(tag, &error) => model = before.clone(),
-            Err(error) => panic!("{tag}: {error}"),
+            Err(error) => told(format!("{error} (change {n})")),
         }
         model.check_change(&before, &namespace).unwrap_or_else(told);
         if n % 16 == 0 {
@@ -142,7 +142,8 @@ fn disturb(writers: &[Peer], board: &File, rounds: usize) -> bool {
 fn names_in(realm: &Realm) -> BTreeMap<String, Member> {
     let (mut found, mut open) = (BTreeMap::new(), vec![(realm.root(), String::new())]);
     while let Some((gid, prefix)) = open.pop() {
-        for (name, member) in realm.list(gid, None, usize::MAX).expect("a listing") {
+        // It may be gone by now, where others move it still.
+        for (name, member) in realm.list(gid, None, usize::MAX).unwrap_or_default() {
             let path = format!("{prefix}/{name}");
             if let Member::Group(inner) = member {
                 open.push((inner, path.clone()));
@@ -151,6 +152,17 @@ fn names_in(realm: &Realm) -> BTreeMap<String, Member> {
         }
     }
     found
+}
+
+/// What each realm has under a writer's names.
+fn names_of(namespace: &Namespace, tag: &str) -> Vec<(Scope, String, Member)> {
+    let mut all = Vec::new();
+    for scope in Scope::ALL {
+        let Ok(Some(realm)) = namespace.realm_of(scope, false) else { continue };
+        let named = names_in(&realm).into_iter().filter(|(path, _)| path.contains(tag));
+        all.extend(named.map(|(path, member)| (scope, path, member)));
+    }
+    all
 }
 
 /// Nothing is in two scopes, all of the group is there, and it can be moved anywhere still.
