@@ -9,6 +9,10 @@ RUST := Cargo.toml engine/Cargo.toml python/Cargo.toml \
 FUZZ := query_parser records rows segments pages
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# LMDB's C waits for its locks by our function (engine/src/catalog/lmdb/wait.rs). The compiler's
+# flags that a user sets, CFLAGS, are kept beside these.
+export HOST_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
+export TARGET_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
 
 # $(call step,what it does,command): say it, do it, say how long it took.
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \

@@ -5,9 +5,9 @@
 //! whoever sees the source without it sees it in the target, if the target is looked at later.
 //! Snapshots are begun in the order in which the names of realms win. Against that order a move
 //! could be missed: begun before it arrived in the one, after it was gone from the other. So every
-//! move raises `arrived` in the commit with which it arrives (and in that with which it departs, see
-//! `expects`), and who has begun all snapshots looks
-//! whether a newer commit of an earlier realm has another number; then it begins again.
+//! move raises `arrived` in the commit with which it arrives (and, for who changes something, in
+//! the one with which it departs: see `expects`), and who has begun all snapshots looks whether a
+//! newer commit of an earlier realm has another number; then it begins again.
 //!
 //! **Locks.** Entering a core waits for a fork, and a fork waits for who is inside. So several are
 //! entered in one order, that of their addresses, in which a fork takes them too.
@@ -23,8 +23,8 @@ use crate::realm::core::{Core, Inside};
 use crate::realm::expects::{Expects, arrived_of};
 use crate::rows::{Rows, Snapshot};
 
-/// The key in `meta` of how many moves between realms have come here, or gone from here. It is raised
-/// in the commit with which one does.
+/// The key in `meta` of how many moves between realms have come here, or gone from here. It is
+/// raised in the commit with which one does.
 pub(crate) const ARRIVED: &[u8] = b"arrived";
 
 /// How often snapshots are begun again because something has moved meanwhile.

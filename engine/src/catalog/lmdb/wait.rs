@@ -7,9 +7,10 @@
 //! it again. With eight processes of which some are killed all the time that came once in some
 //! hundred deaths.
 //!
-//! So nobody sleeps for long: `.cargo/config.toml` has LMDB's C call [`engram_mutex_lock`] for
-//! `pthread_mutex_lock`. It waits until a deadline, and then looks again. A free lock costs what it
-//! did. In a build without that flag LMDB waits as it always does.
+//! So nobody sleeps for long: LMDB's C is compiled to call [`engram_mutex_lock`] where it says
+//! `pthread_mutex_lock` (a flag that the Makefile and pyproject.toml set). That waits until a
+//! deadline, and then looks again. A free lock costs what it did. In a build without the flag, of
+//! which `build.rs` warns, LMDB waits as it always does.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;

@@ -5,6 +5,8 @@ pub(crate) mod fork;
 mod full;
 mod kill;
 mod seal;
+#[cfg(lmdb_waits)]
+mod wait;
 
 use std::ffi::CString;
 use std::fs;
