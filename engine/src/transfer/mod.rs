@@ -12,6 +12,10 @@
 //! Then, with the marks there for who locks to see, the kernel is asked whether anybody has one of
 //! them locked: what is locked does not move (see `realm::locks`), so the marks go again.
 //! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
+//! Others may put new members in a group that goes: they stay where they were put. But once it is
+//! in the target as well, new members are put there, and two could be given one name, each in
+//! another realm. So there is one commit more in the source before T2: the move is *closed*, and
+//! its groups take no new names (`BusyError`) until T3.
 //! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
 //! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
 //! The same OID in two realms is one object to who sees both.
@@ -52,7 +56,9 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
-pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
+pub(crate) use self::marks::{
+    Going, Transfer, members_of, on_its_way, refuse_closed, refuse_leaving,
+};
 use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
@@ -121,6 +127,7 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
     let leg = leave(source, to, uid)?;
     let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
         .and_then(|(keys, places)| {
+            close(&leg).inspect_err(|_| give_back(target, &places))?;
             let inside = target.enter()?;
             let landed = target.commit(&inside, Headroom::Normal, |rows| {
                 receive(rows, leg.running.0)?;
@@ -160,6 +167,7 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
             })?;
         }
         step!("publish.landed");
+        legs.iter().try_for_each(close)?;
         making.finish()
     })();
     // If the version is there, and perhaps not on the medium, who comes next goes on from here.
@@ -192,6 +200,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     let transfer = Transfer {
         number: leg.running.0,
         stage: Stage::Arrived,
+        closed: false,
         other: Scope::Published,
         uid: 0,
         pid: std::process::id(),
@@ -250,10 +259,15 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
 fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
     let running = Running::begin()?;
+    refuse_locked(core, &{
+        let inside = core.enter()?;
+        gather(&mut Snapshot(&inside.read()?), core.setup.root(), &source.roots)?
+    })?;
     let inside = core.enter()?;
     let transfer = Transfer {
         number: running.0,
         stage: Stage::Leaving,
+        closed: false,
         other: to,
         uid,
         pid: std::process::id(),
@@ -267,9 +281,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     })?;
     step!("transfer.marked");
     drop(inside);
-    let of_here = going.iter().filter(|going| !going.mirror);
-    let locked = core.refuse_locked(&of_here.map(|going| going.member).collect::<Vec<_>>());
-    let plan = locked.and_then(|()| {
+    let plan = refuse_locked(core, &going).and_then(|()| {
         let inside = core.enter()?;
         let txn = inside.read()?;
         Plan::read(core, &txn, &going)
@@ -281,6 +293,13 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
             Err(error)
         }
     }
+}
+
+/// Refuses to move what somebody has locked. Asked before anything is marked, so that who has a
+/// lock does not meet the marks of a move that will not be; and again after, see the essay.
+fn refuse_locked(core: &Core, going: &[Going]) -> Result<()> {
+    let of_here = going.iter().filter(|going| !going.mirror);
+    core.refuse_locked(&of_here.map(|going| going.member).collect::<Vec<_>>())
 }
 
 /// The members stay where they are. If even that fails, who opens the realm next sees to it.
@@ -349,6 +368,21 @@ fn give_back(target: &Arc<Core>, places: &Places) {
     for place in places.values() {
         target.give_back(*place);
     }
+}
+
+/// Before T2: from here on nobody gives a new name in what goes.
+fn close(leg: &Leg) -> Result<()> {
+    let (core, number) = (&leg.core, leg.running.0);
+    let inside = core.enter()?;
+    core.commit(&inside, Headroom::Relief, |rows| {
+        // If it is gone, somebody took this process for dead, and T3 finds nothing to do.
+        match Transfer::find(rows, number)? {
+            Some(found) => Transfer { closed: true, ..found }.put(rows),
+            None => fail!(Busy, "the move was given up by another process: try again"),
+        }
+    })?;
+    step!("transfer.closed");
+    Ok(())
 }
 
 /// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.
