@@ -62,7 +62,7 @@ pub(crate) use self::marks::{
 use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::faults::step;
 use crate::id::{Member, id_key};
@@ -189,7 +189,8 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     let (going, plan) = {
         let inside = source.core.enter()?;
         let txn = inside.read()?;
-        let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)?;
+        let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)
+            .map_err(gone_is_moved)?;
         let plan = Plan::read(&source.core, &txn, &going)?;
         (going, plan)
     };
@@ -255,6 +256,11 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
     })
 }
 
+/// What to say of a root that is not in the realm any more in which it was found.
+fn gone_is_moved(error: Error) -> Error {
+    if error.kind() == Kind::NotFound { Error::moved() } else { error }
+}
+
 /// T0: marks what goes, sees that nobody has it locked, then reads it.
 fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
@@ -274,7 +280,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
         lease: inside.lease().id(),
     };
     let going = core.commit(&inside, Headroom::Normal, |rows| {
-        let going = gather(rows, core.setup.root(), &source.roots)?;
+        let going = gather(rows, core.setup.root(), &source.roots).map_err(gone_is_moved)?;
         transfer.put(rows)?;
         going.iter().try_for_each(|going| going.mark(rows, running.0))?;
         Ok(going)

@@ -25,6 +25,10 @@ impl Namespace {
     /// which nothing is elsewhere. `"/"` is all that the namespace has. On error all is as it was.
     pub fn transfer(&self, parent: Gid, path: &str, from: &[Scope], to: Scope) -> Result<Moved> {
         self.check_move(from, to)?;
+        self.mending(|| self.transfer_now(parent, path, from, to))
+    }
+
+    fn transfer_now(&self, parent: Gid, path: &str, from: &[Scope], to: Scope) -> Result<Moved> {
         if path == "/" {
             return self.transfer_members(&self.members_of_root()?, from, to);
         }
@@ -63,7 +67,7 @@ impl Namespace {
     pub fn transfer_all(&self, oids: &[Oid], from: &[Scope], to: Scope) -> Result<Moved> {
         self.check_move(from, to)?;
         let members: Vec<Member> = oids.iter().copied().map(Member::Object).collect();
-        self.transfer_members(&members, from, to)
+        self.mending(|| self.transfer_members(&members, from, to))
     }
 
     fn check_move(&self, from: &[Scope], to: Scope) -> Result<()> {
