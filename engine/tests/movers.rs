@@ -88,7 +88,9 @@ fn meet(test: &str, movers: u64) {
                 fork(|line| move_on(path, line, Random(seed)))
             })
             .collect();
-        movers.iter().for_each(|mover| mover.line.say(0));
+        for mover in &movers {
+            mover.line.say(0);
+        }
         movers.into_iter().for_each(common::Peer::finish);
         let (pool, _) = attach(path, Mode::ReadWrite);
         let namespace = names(&pool);
