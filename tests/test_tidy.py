@@ -38,7 +38,14 @@ UNSAFE = {
 }
 
 # Names in the docs that look like files of this repository and are files of a pool or a user.
-ON_MEDIA = {"pool.toml", ".pool.toml", "realm.toml", "namespace.toml", "creating.toml", "destroying.toml"}
+ON_MEDIA = {
+    "pool.toml",
+    ".pool.toml",
+    "realm.toml",
+    "namespace.toml",
+    "creating.toml",
+    "destroying.toml",
+}
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 CODE_SUFFIXES = {".rs", ".py", ".pyi"}
 UNFINISHED = (

@@ -102,8 +102,8 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
             Kind::ReadOnly,
             format!(
                 "{} lies on a filesystem that is mounted read-only, where nothing can tell \
-                 others of a reader: mount it for writing, or copy the pool's folder to one that is, \
-                 and open the copy ({error})",
+                 others of a reader: mount it for writing, or copy the pool's folder to one that \
+                 is, and open the copy ({error})",
                 setup.pool.display()
             ),
         ),
