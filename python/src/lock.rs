@@ -31,6 +31,18 @@ pub struct Lock {
     taken: Mutex<Vec<engram_engine::Lock>>,
 }
 
+/// How long to wait, from Python; `None` is for ever.
+fn patience(timeout: &Bound<'_, PyAny>) -> Result<Option<Duration>> {
+    let seconds = timeout.extract::<f64>().ok();
+    if seconds == Some(f64::INFINITY) {
+        return Ok(None);
+    }
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.map(Some).ok_or_else(|| {
+        argument(format!("timeout {timeout:?} is no time to wait: give seconds from 0 on, or None"))
+    })
+}
+
 #[pymethods]
 impl Lock {
     #[new]
@@ -39,7 +51,7 @@ impl Lock {
         is_group: bool,
         member: u64,
         mode: Name<'_>,
-        timeout: Option<f64>,
+        timeout: Option<&Bound<'_, PyAny>>,
     ) -> Result<Self> {
         let mode = match mode.0 {
             "r" => LockMode::Read,
@@ -48,17 +60,7 @@ impl Lock {
                 return Err(argument(format!("mode {other:?} is unknown: use \"r\" or \"w\"")));
             }
         };
-        let within = match timeout.map(Duration::try_from_secs_f64) {
-            None => None,
-            Some(Ok(within)) => Some(within),
-            Some(Err(_)) if timeout == Some(f64::INFINITY) => None,
-            Some(Err(_)) => {
-                return Err(argument(format!(
-                    "timeout {} is no time to wait: give seconds from 0 on, or None",
-                    timeout.unwrap_or_default()
-                )));
-            }
-        };
+        let within = timeout.map(patience).transpose()?.flatten();
         let (realm, member) = (realm.engine().clone(), of(is_group, member));
         Ok(Lock { realm, member, mode, within, taken: Mutex::default() })
     }

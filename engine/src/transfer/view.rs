@@ -67,6 +67,14 @@ impl Namespace {
     }
 
     fn check_move(&self, from: &[Scope], to: Scope) -> Result<()> {
+        if self.is_snapshot() {
+            fail!(
+                ReadOnly,
+                "this is of a snapshot of {:?}, which shows what was: move it through the pool \
+                 itself",
+                self.namespace()
+            );
+        }
         if self.mode() == Mode::Read {
             fail!(
                 ReadOnly,

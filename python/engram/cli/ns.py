@@ -59,7 +59,7 @@ def ns(
     json: JsonOption = False,
 ) -> None:
     """List the namespaces of a pool; make, bound or remove one."""
-    _check(name, create=create, remove=remove, only_made=mode or group)
+    _check(name, create=create, remove=remove, sized=size is not None, only_made=mode or group)
     changes = create or remove or size is not None
     with open_pool(pool, mode="r+" if changes else "r") as handle:
         if name is not None and not create:
@@ -78,13 +78,18 @@ def ns(
             _list(handle, name, json=json)
 
 
-def _check(name: str | None, *, create: bool, remove: bool, only_made: str | None) -> None:
+def _check(
+    name: str | None, *, create: bool, remove: bool, sized: bool, only_made: str | None
+) -> None:
     """Refuse options that do not go together."""
     if create and remove:
         message = "--create and --remove exclude each other: give one of them"
         raise ArgumentError(message)
-    if name is None and (create or remove):
+    if name is None and (create or remove or sized):
         message = "which namespace? Name it after the pool, such as `engram ns POOL icesat`"
+        raise ArgumentError(message)
+    if remove and sized:
+        message = "--remove and --size exclude each other: give one of them"
         raise ArgumentError(message)
     if only_made and not create:
         message = (
