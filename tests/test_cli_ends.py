@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,37 @@ def test_a_question_is_answered_or_interrupted(home: Path) -> None:
     assert path.exists()
     assert answered(path, b"y\n") == 0
     assert not path.exists()
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "engram.cli"], ["engram"]])
+@pytest.mark.parametrize("module", ["numpy", "typer"])
+def test_an_interruption_while_it_starts_is_silent(
+    home: Path, command: list[str], module: str
+) -> None:
+    stub = "import sys, time; print('loading', flush=True); time.sleep(100)"
+    (home / f"{module}.py").write_text(stub)
+    script = Path(sys.executable).with_name("engram")
+    words = [sys.executable, str(script)] if command == ["engram"] else command
+    environment = {**os.environ, "PYTHONPATH": str(home)}
+    with subprocess.Popen(
+        [*words, "ls", str(home / "pool")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"loading\n"
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate()
+    assert (child.returncode, out, err) == (130, b"", b"")
+
+
+def test_a_program_of_its_own_keeps_its_interruptions(home: Path) -> None:
+    program = home / "engram"  # the name alone says nothing
+    program.write_text("import engram, signal; print(signal.getsignal(signal.SIGINT).__name__)")
+    words = [sys.executable, str(program)]
+    ended = subprocess.run(words, capture_output=True, check=True)
+    assert ended.stdout == b"default_int_handler\n"
 
 
 def test_an_interrupted_import_says_what_is_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

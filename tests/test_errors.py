@@ -155,8 +155,19 @@ def test_a_missing_pool_is_a_missing_file(home: Path) -> None:
         assert isinstance(caught.value, engram.NotFoundError)
 
 
-def test_what_is_no_pool_is_told_apart(home: Path) -> None:
+def test_an_empty_folder_is_as_good_as_none(home: Path) -> None:
     (home / "folder").mkdir()
+    with pytest.raises(engram.FormatError, match="engram destroy"):
+        engram.open(home / "folder")
+    engram.create(home / "folder", size="4 MiB").close()
+    engram.destroy(home / "folder")
+    (home / "folder").mkdir()
+    engram.destroy(home / "folder")
+    assert not (home / "folder").exists()
+
+
+def test_what_is_no_pool_is_told_apart(home: Path) -> None:
+    (home / "folder" / "inner").mkdir(parents=True)
     (home / "file.nc").write_bytes(b"CDF\x01")
     for name in ("folder", "file.nc"):
         for call in (engram.open, engram.destroy):
@@ -169,8 +180,11 @@ def test_a_half_created_pool_is_told_apart(pool: engram.Pool) -> None:
     path = Path(pool.path)
     pool.close()
     (path / "pool.toml").rename(path / "creating.toml")
-    with pytest.raises(engram.FormatError, match="half-created"):
-        engram.open(path)
+    for _ in range(2):
+        with pytest.raises(engram.FormatError, match="half-created"):
+            engram.open(path)
+        engram.create(path, size="4 MiB").close()  # made anew
+        (path / "pool.toml").rename(path / "creating.toml")
     engram.destroy(path)
     assert not path.exists()
 

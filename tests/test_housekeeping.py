@@ -131,9 +131,16 @@ def test_backup_and_compact_on_the_command_line(home: Path) -> None:
     assert run("backup", home / "p", home / "copy").code == engram.ExistsError.exit_code
     told = json.loads(run("backup", home / "p", home / "again", "--json").out)
     assert (told["objects"], told["skipped"]) == (1, [])
+    with engram.open(home / "p") as pool:
+        pool["y"] = np.zeros(4 << 20)
+        del pool["y"]
     out = run("compact", home / "p").out
     assert "catalog: " in out
-    assert "values: 16 MiB before" in out
+    assert "values: 34 MiB before, 16 MiB after" in out
+    out = run("compact", home / "p").out
+    assert out == "nothing to give back: catalog 2 MiB, values 16 MiB\n"
+    ended = run("compact", home / "nope")
+    assert (ended.code, "there is no pool at" in ended.err) == (10, True)
     told = json.loads(run("compact", home / "p", "--json").out)
     assert told["values"]["before"] == told["values"]["after"]
     with engram.open(home / "p", mode="r"):

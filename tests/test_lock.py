@@ -199,6 +199,14 @@ def test_a_block_that_raises_lets_go(pool: engram.Pool) -> None:
 def test_what_is_gone_read_only_or_nonsense_is_refused(pool: engram.Pool) -> None:
     fill(pool)
     array = pool["array"]
+    wrong: Any
+    for wrong in (1, None, b"w"):
+        with pytest.raises(engram.ArgumentError, match=f"mode {wrong!r} is unknown"):
+            array.lock(wrong)
+    for wrong in ("5", [5]):
+        with pytest.raises(engram.ArgumentError, match="no time to wait"):
+            array.lock(timeout=wrong)
+    array.lock(timeout=float("inf"))
     for timeout in (-1, float("nan")):
         with pytest.raises(engram.ArgumentError, match="no time to wait"):
             array.lock(timeout=timeout)

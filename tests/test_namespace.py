@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import engram
+from shell import run
 
 
 def test_a_namespace_is_a_root_of_its_own(pool: engram.Pool) -> None:
@@ -146,6 +147,33 @@ def test_views_outlive_their_namespace(pool: engram.Pool) -> None:
     assert view.sum() == 100_000
     del view
     assert again["y"][...].sum() == 0
+
+
+def test_what_is_private_can_be_removed_by_its_user(pool: engram.Pool, home: Path) -> None:
+    for name in ("default", "x"):
+        part = pool if name == "default" else pool.create_namespace(name)
+        part["kept"] = np.ones(100_000)
+        part.create_array("own", data=np.zeros(100_000), scope="private")
+        view = part["own"].view()
+        if name == "default":
+            pool.remove_private()
+        else:
+            pool.remove_private(name)
+        assert (list(part), view.sum()) == (["kept"], 0)
+        part.create_array("own", data=np.ones(3), scope="private")
+        assert part["own"][...].sum() == 3
+    with engram.open(pool.path) as other, pytest.raises(engram.BusyError):
+        assert list(other) == ["kept", "own"]
+        pool.remove_private()
+    assert list(pool) == ["kept", "own"]
+    pool.close()
+    words = ["ns", pool.path, "x", "--remove-private"]
+    assert "--yes" in run(*words).err
+    assert run(*words, "--yes").out == "removed all that you keep in private in namespace x\n"
+    ended = run(*words, "--yes")
+    assert (ended.code, "has no private realm" in ended.err) == (10, True)
+    assert "exclude each other" in run(*words, "--remove").err
+    assert [path.name for path in home.rglob("private/*")] == [str(os.getuid())] * 2
 
 
 def test_the_default_namespace_stays(pool: engram.Pool) -> None:

@@ -85,6 +85,34 @@ def test_the_command_makes_a_pool_and_tells_in_json(damaged: Path, home: Path) -
         _as_before(pool["run"])
 
 
+def test_what_salvage_does_not_keep_is_noted(home: Path) -> None:
+    where = home / "pool"
+    with engram.create(where, size="64 MiB", force=True, checksums=True, mode=0o755) as pool:
+        pool.create_array("fixed", data=np.arange(5), read_only=True)
+        pool["run/x"] = np.arange(3000)
+        pool["run"].read_only = True
+        pool["open/y"] = np.arange(7)
+        pool.publish("open")
+        pool.create_array("own", data=np.arange(9), scope="private")
+    report = salvage(where, home / "saved")
+    assert report, "nothing is lost"
+    mode, private, published = [note.what for note in report.noted]
+    assert "its mode was 755" in mode
+    assert private.startswith(f"1 object and 0 groups of it were private to user {os.getuid()}")
+    assert published.startswith("1 object and 1 group of it were published")
+    with engram.open(home / "saved") as pool:
+        assert pool.checksums
+        assert pool["fixed"].read_only
+        assert pool["run"].read_only
+        with pytest.raises(engram.ReadOnlyError):
+            del pool["run/x"]
+        assert {pool[name].scope for name in ("run/x", "open/y", "own")} == {"shared"}
+    code, out, _ = run("export", where, "/", home / "again", "--salvage", "--format", "pool")
+    assert (code, out.count("  noted: ")) == (0, 3)
+    code, out, _ = run("export", where, "/", home / "all.h5", "--salvage")
+    assert (code, "  noted: default" in out) == (0, False)
+
+
 def test_of_a_sound_pool_nothing_is_lost(home: Path) -> None:
     with engram.create(home / "pool", size="16 MiB", force=True) as pool:
         pool["a/b"] = np.arange(3000)

@@ -113,6 +113,9 @@ def test_nothing_is_written_through_it(pool: engram.Pool) -> None:
         for write in writes:
             with pytest.raises(engram.ReadOnlyError):
                 write()
+        for move in (then.share, then.unshare, then.publish, then.unpublish):
+            with pytest.raises(engram.ReadOnlyError, match=r"of a snapshot of .default"):
+                move("large")
         with pytest.raises(engram.ArgumentError, match="of a snapshot already"):
             then.snapshot()
         for thing in (then, array, then["run"]):

@@ -149,7 +149,7 @@ def of_pools(pool: Path, bobs: Path) -> list[list[object]]:
 READING = {"ls", "info", "get", "export"}
 REFUSED = re.compile(
     "open to its owner alone|Permission denied|there is no |is published, |nothing is made in what "
-    "is published|only they, or root|nothing of it can be changed"
+    "is published|who alone, beside root, may|nothing of it can be changed"
 )
 """Who may, or that there is nothing: what is another's is as if it were not there."""
 
@@ -177,6 +177,35 @@ def test_the_command_line_refuses_what_is_anothers(world: World) -> None:
             return [pool[f"{group}/T"][-1] for group in ("shown", "ours", WORDS)]
 
     assert as_user(ALICE, alice) == [DATA[-1]] * 3, "nothing has changed"
+
+
+def test_strangers_are_told_whose_the_pool_is(world: World) -> None:
+    acts: list[list[object]] = [
+        ["destroy", world.closed, "--yes"],
+        ["destroy", world.open, "--yes"],
+        ["ns", world.open, "new", "--create"],
+    ]
+    for ended in as_user(BOB, lambda: [run(*act) for act in acts]):
+        assert ended.code == engram.AccessError.exit_code
+        assert f"is that of user {ALICE}" in ended.err
+    ended = as_user(BOB, lambda: run("compact", world.closed))
+    assert ended.code == engram.AccessError.exit_code
+    assert "nothing of the pool" in ended.err
+
+
+def test_who_keeps_something_in_private_can_leave(world: World) -> None:
+    def bob() -> Any:
+        with engram.open(world.open) as pool:
+            pool.create_array("bobs", data=DATA, scope="private")
+
+    as_user(BOB, bob)
+    ended = as_user(ALICE, lambda: run("destroy", world.open, "--yes"))
+    assert ended.code == engram.AccessError.exit_code
+    assert f"of user {BOB}" in ended.err
+    (words,) = re.findall(r"`engram (ns .* --remove-private)`", ended.err)
+    assert as_user(BOB, lambda: run(*words.split(), "--yes")).code == 0
+    assert as_user(ALICE, lambda: run("destroy", world.open, "--yes")).code == 0
+    assert not world.open.exists()
 
 
 def test_the_command_line_reads_what_is_published(world: World) -> None:

@@ -13,9 +13,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::destroy::clear;
+use self::destroy::{clear, owner_alone};
 use self::file::POOL_FILE;
-pub(crate) use self::file::PoolFile;
+pub(crate) use self::file::{PoolFile, missing, real_path};
 use self::place::{check_empty, ensure_folder, refuse_within};
 use crate::error::{Error, Kind, Result};
 use crate::extent::SIZE_MAX;
@@ -222,7 +222,7 @@ impl Pool {
             Ok(_) => {}
             // A pool whose default namespace is another's is still a pool.
             Err(error) if error.kind() == Kind::Access && pool.has_others() => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(missing(path, path, error)),
         }
         // Our lease stands: whoever destroys the pool sees it, unless that began before.
         if PoolFile::read(path)?.uuid != pool.file.uuid {
@@ -317,6 +317,10 @@ impl Pool {
     /// Adds a device; every process finds it at its next growth.
     pub fn add_device(&self, path: &Path, force: bool) -> Result<()> {
         self.writable()?;
+        self.add(path, force).map_err(|error| self.owner_alone("add a device", error))
+    }
+
+    fn add(&self, path: &Path, force: bool) -> Result<()> {
         let _turn = Turn::take(&self.path)?;
         let mut file = PoolFile::read(&self.path)?;
         let (device, mount) = admit_device(path, &file.devices, force)?;
@@ -381,7 +385,8 @@ impl Pool {
         let _turn = Turn::take(&self.path)?;
         let file = PoolFile::read(&self.path)?;
         let new = NewNamespace { name, mode, group, root: None, size };
-        namespace::create(&self.path, &file, &new)?;
+        namespace::create(&self.path, &file, &new)
+            .map_err(|error| self.owner_alone("make namespaces in it", error))?;
         self.realm(name)
             .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, |_| Ok(()))))
     }
@@ -405,7 +410,27 @@ impl Pool {
             // This session's handles go on, if something in this process still uses the realms.
             let _ = self.namespace(name);
         }
+        removed.map_err(|error| self.owner_alone("remove namespaces", error))
+    }
+
+    /// Removes the private realm of this user in a namespace, with all that is in it, unless
+    /// somebody has it open. What others see stays as it is.
+    pub fn remove_private(&self, name: &str) -> Result<()> {
+        self.writable()?;
+        // What the dead have left half moved between it and the others is ended first.
+        let namespace = self.namespace(name)?;
+        let _turn = Turn::take(&self.path)?;
+        let file = PoolFile::read(&self.path)?;
+        let removed =
+            namespace::remove_private(&self.path, &file, name, |realm| self.session.forget(realm));
+        // Every handle looks anew, whatever came of it.
+        namespace.has_come();
+        namespace.look_for_realms()?;
         removed
+    }
+
+    fn owner_alone(&self, what: &str, error: Error) -> Error {
+        owner_alone(&self.path.join(POOL_FILE), &self.path, what, error)
     }
 
     /// Refuses where the session is closed.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::lease::fork;
+use crate::pool::missing;
 use crate::realm::{Core, Purpose, Setup, open, shut};
 
 type Key = (u64, u64);
@@ -66,7 +67,11 @@ pub(crate) fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
         begin_work(core, purpose);
         return Ok(Arc::clone(core));
     }
-    let core = Arc::new(open(setup, purpose)?);
+    let (pool, dir) = (setup.pool.clone(), setup.dir.clone());
+    // Of published versions, the newest may just have taken this one's place.
+    let lasts = !setup.immutable;
+    let opened = open(setup, purpose);
+    let core = Arc::new(if lasts { opened.map_err(|e| missing(&pool, &dir, e)) } else { opened }?);
     let _ = core.me.set(Arc::downgrade(&core));
     registry.insert(key, Arc::clone(&core));
     begin_work(&core, purpose);

@@ -11,9 +11,14 @@
 //! Names and places come from the records themselves. A member whose groups are lost is put below
 //! `lost+found`, one whose name is lost or taken gets its OID for a name. All that is left out, or
 //! put elsewhere, is told with the reason. Copies go through the ordinary doors of another pool,
-//! so they are new objects there: with new OIDs, times and owners.
+//! so they are new objects there: with new OIDs, times and owners. What was read-only is so again.
+//!
+//! Who saw what is not kept: all of it comes to shared realms of namespaces that are the salvager's
+//! alone, so that nothing is seen by anybody who could not see it before. What that changes is
+//! noted, by namespace.
 
 mod gather;
+mod note;
 mod place;
 
 use std::path::Path;
@@ -26,6 +31,7 @@ use crate::fail;
 use crate::id::{Gid, Member};
 use crate::namespace;
 use crate::object::{Class, NewObject, Placement, Record, Stored};
+use crate::pool::real_path;
 use crate::realm::Realm;
 
 /// Something that was left out, or is not as it was.
@@ -43,6 +49,8 @@ pub struct Loss {
 pub struct Salvage {
     namespaces: Vec<(String, Gathered, Vec<Item>)>,
     losses: Vec<Loss>,
+    notes: Vec<Loss>,
+    checksums: Option<bool>,
 }
 
 /// A member to be copied.
@@ -64,14 +72,14 @@ pub trait Witness {
 impl Salvage {
     /// Reads what can be read of the pool at `path`.
     pub fn open(path: &Path, pulse: &mut dyn FnMut()) -> Result<Salvage> {
-        let path = &std::fs::canonicalize(path)
-            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
-        let mut losses = Vec::new();
+        let path = &real_path(path)?;
+        let (mut losses, mut notes) = (Vec::new(), Vec::new());
         let mut namespaces = Vec::new();
         let devices = gather::devices(path, &mut losses)?;
         for name in namespace::names(path)? {
             let (gathered, mut lost) = Gathered::read(path, &devices, &name, pulse);
             losses.append(&mut lost);
+            notes.extend(note::of(path, &name, &gathered));
             let mut places = Places::new(&gathered);
             let mut items = Vec::new();
             for gid in gathered.groups.keys() {
@@ -88,7 +96,7 @@ impl Salvage {
             }
             namespaces.push((name, gathered, items));
         }
-        Ok(Salvage { namespaces, losses })
+        Ok(Salvage { namespaces, losses, notes, checksums: devices.checksums })
     }
 
     /// The namespaces, and how many members each has still.
@@ -99,6 +107,16 @@ impl Salvage {
     /// What is lost already: what has no record any more, and who had another place.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
+    }
+
+    /// What will not be as it was, though nothing of it is lost: who may see it.
+    pub fn notes(&self) -> &[Loss] {
+        &self.notes
+    }
+
+    /// Whether the pool kept checksums; `None` if its description is damaged.
+    pub fn checksums(&self) -> Option<bool> {
+        self.checksums
     }
 
     /// About the bytes that the values take in a pool.
@@ -146,8 +164,27 @@ impl Salvage {
                 witness.lose(loss);
             }
         }
-        Ok(())
+        protect_groups(gathered, items, to)
     }
+}
+
+/// Makes groups read-only that were, once all is in them.
+fn protect_groups(gathered: &Gathered, items: &[Item], to: &Realm) -> Result<()> {
+    for item in items {
+        let Member::Group(gid) = item.member else { continue };
+        let record = Record::parse(&gathered.groups[&gid].row);
+        if !record.is_ok_and(|record| record.flags.read_only) {
+            continue;
+        }
+        let group = match &*item.path {
+            "" => Some(Member::Group(to.root())),
+            path => to.lookup(to.root(), path)?,
+        };
+        if let Some(group @ Member::Group(_)) = group {
+            to.set_read_only(group, true)?;
+        }
+    }
+    Ok(())
 }
 
 /// A record's attributes, those that can be read; the others are told.
@@ -213,7 +250,8 @@ fn object(
         attrs: attributes(gathered, saved, record.attrs, lose),
         origin: record.origin.to_vec(),
     };
-    let placement = Placement { index: Some(record.index), ..Placement::default() };
+    let read_only = record.flags.read_only;
+    let placement = Placement { index: Some(record.index), read_only, ..Placement::default() };
     let (extent, nbytes, word) = match record.stored {
         Stored::Inline(bytes) => {
             check_text(&record, bytes)?;

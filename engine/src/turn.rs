@@ -6,13 +6,23 @@
 //! finds it made; nobody removes spans that have an owner again; and what is found half made or
 //! half removed under the turn is a dead process's, and is cleared away. Using a pool takes no
 //! turn: who opens it while it is taken away is told by the order of renaming and leases.
+//!
+//! Who waits for the turn waits as long as `turn/wait.rs` says, and is then told who has it.
+
+mod wait;
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
+pub(crate) use self::wait::wait_for;
 use crate::error::{Error, Result};
 use crate::fail;
+
+/// Whoever may list a pool's folder can lock it, and need not be trusted: this is the most that
+/// anybody is kept waiting by that.
+const FOLDER_MOST: Duration = Duration::from_secs(60);
 
 /// The turn, given up when dropped.
 pub(crate) struct Turn {
@@ -20,7 +30,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for the turn of the pool in this folder. `NotFound`: the folder went meanwhile.
+    /// Waits for the turn of the pool in this folder. `NotFound`: the folder went meanwhile;
+    /// `Busy`: somebody has it and does not give it up.
     pub(crate) fn take(pool: &Path) -> Result<Self> {
         let refused = |e| Error::os(format!("opening {}", pool.display()), &e);
         let folder = File::options()
@@ -28,7 +39,7 @@ impl Turn {
             .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
             .open(pool)
             .map_err(refused)?;
-        wait_for(&folder).map_err(|e| Error::os(format!("locking {}", pool.display()), &e))?;
+        wait_for(&folder, pool, FOLDER_MOST)?;
         let turn = Turn { folder };
         let place = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
         let held = turn.folder.metadata().map(place).map_err(refused)?;
@@ -36,16 +47,6 @@ impl Turn {
             fail!(NotFound, "{} was removed meanwhile", pool.display());
         }
         Ok(turn)
-    }
-}
-
-/// Waits for the lock of a file or folder, whatever signals come.
-pub(crate) fn wait_for(file: &File) -> std::io::Result<()> {
-    loop {
-        match file.lock() {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
     }
 }
 

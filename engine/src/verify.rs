@@ -34,7 +34,7 @@ use std::path::Path;
 
 use crate::attrs;
 use crate::catalog::{ReadTxn, Table};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::extent::Extent;
 use crate::fail;
 use crate::id::{Gid, Member, split_name_key};
@@ -42,7 +42,7 @@ use crate::media::filesystem;
 use crate::name::Name;
 use crate::namespace;
 use crate::object::{Class, Record, Stored};
-use crate::pool::{Pool, PoolFile};
+use crate::pool::{Pool, PoolFile, real_path};
 use crate::process;
 use crate::published::with_newest;
 use crate::realm::{Core, Purpose, Setup, boot_id, meta_u64};
@@ -104,8 +104,7 @@ impl Pool {
 
     /// The same; calls `pulse` again and again, so that somebody can see that it goes on.
     pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
-        let path = &std::fs::canonicalize(path)
-            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+        let path = &real_path(path)?;
         let file = PoolFile::read(path)?;
         let mount = filesystem::admit(path, true)?;
         let mut report = Report::default();

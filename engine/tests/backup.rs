@@ -271,7 +271,10 @@ fn a_backup_that_is_killed_is_no_pool() {
                 let refused = Pool::open(&dest, Mode::Read, true).err().unwrap();
                 assert_eq!(refused.kind(), Kind::Format, "{step}: {refused}");
                 assert!(refused.message().contains("half-created"), "{step}: {refused}");
-                assert!(fixture.pool.backup(&dest, true).is_err(), "{step}");
+                // The next copy to the same place takes it away.
+                if kills % 2 == 0 {
+                    assert_eq!(fixture.pool.backup(&dest, true).unwrap().objects, 1, "{step}");
+                }
             }
             Pool::destroy(&dest).unwrap();
             assert!(!Path::new(&dest).exists());

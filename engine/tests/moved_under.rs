@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use common::moves::{all, homes, names, value_of};
 use common::{Fixture, OVER, filled, floats, sound};
-use engram_engine::{Kind, Member, Namespace, Payload, Scope};
+use engram_engine::{Kind, LockMode, Member, Mode, Namespace, Payload, Placement, Pool, Scope};
 
 const WORDS: usize = 9000;
 
@@ -36,7 +38,7 @@ fn large(namespace: &Namespace) -> u64 {
 }
 
 /// One object, in one realm, and nothing wrong.
-fn is_whole(fixture: Fixture, namespace: Namespace, scope: Scope) {
+fn is_whole(fixture: &Fixture, namespace: Namespace, scope: Scope) {
     assert_eq!(homes(&namespace).into_values().collect::<Vec<_>>(), [scope]);
     drop(namespace);
     fixture.pool.close();
@@ -56,12 +58,12 @@ fn a_write_in_place_is_not_held_where_the_value_has_moved_meanwhile() {
         assert_eq!(place.held(), Ok(false), "with a private realm before: {private}");
         let (_again, place) = namespace.view_in_place(oid).expect("a view");
         assert_eq!(place.held(), Ok(true));
-        is_whole(fixture, namespace, Scope::Private);
+        is_whole(&fixture, namespace, Scope::Private);
     }
 }
 
 #[test]
-fn an_allocation_is_published_where_its_name_is_by_now_or_refused() {
+fn an_allocation_is_published_where_its_name_is_by_now() {
     for private in [false, true] {
         let (fixture, namespace) = with_large(private);
         let allocate = || {
@@ -76,7 +78,7 @@ fn an_allocation_is_published_where_its_name_is_by_now_or_refused() {
         moved(&namespace, "other", Scope::Shared, Scope::Private);
         let oid = space.publish().expect("it is where it was");
         assert_eq!(value_of(&namespace, oid), filled(2, 2, WORDS));
-        // What it replaces has gone to another realm, and the space is of this one.
+        // What it replaces has gone to another realm: so does the value, and its space goes back.
         let space = allocate();
         space.write(&filled(3, 3, WORDS));
         let used = |scope| {
@@ -84,12 +86,17 @@ fn an_allocation_is_published_where_its_name_is_by_now_or_refused() {
             realm.space().expect("accounts").used
         };
         moved(&namespace, "run", Scope::Shared, Scope::Private);
-        let refused = space.publish().expect_err("another realm's");
-        assert_eq!(refused.kind(), Kind::Busy, "{refused}");
-        assert!(refused.message().contains("allocate it again"), "{refused}");
-        assert_eq!(used(Scope::Shared), 0, "the space has gone back");
-        assert_eq!(value_of(&namespace, large(&namespace)), filled(2, 2, WORDS));
-        is_whole(fixture, namespace, Scope::Private);
+        let oid = space.publish().expect("it is where its group is now");
+        assert_eq!((oid, used(Scope::Shared)), (large(&namespace), 0));
+        assert_eq!(value_of(&namespace, oid), filled(3, 3, WORDS));
+        // Nothing can be made in what is published: the space goes back.
+        let space = allocate();
+        moved(&namespace, "run", Scope::Private, Scope::Published);
+        let refused = space.publish().expect_err("it is published");
+        assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
+        assert_eq!(used(Scope::Private), 0);
+        moved(&namespace, "run", Scope::Published, Scope::Private);
+        is_whole(&fixture, namespace, Scope::Private);
     }
 }
 
@@ -108,6 +115,77 @@ fn a_batch_over_a_move_is_not_applied() {
         let refused = batch.commit().expect_err("it was put where nothing is any more");
         assert_eq!(refused.kind(), Kind::Busy, "{refused}");
         assert_eq!(all(&namespace), seen);
-        is_whole(fixture, namespace, Scope::Private);
+        is_whole(&fixture, namespace, Scope::Private);
     }
+}
+
+#[test]
+fn who_has_a_lock_never_meets_a_move_that_is_refused_for_it() {
+    let (fixture, namespace) = with_large(true);
+    let oid = large(&namespace);
+    let run = namespace.lookup(namespace.root(), "run").unwrap().expect("the group");
+    let held = namespace.lock(run, LockMode::Write, None, &mut |_| Ok(())).expect("a lock");
+    let data = filled(7, 7, WORDS);
+    let tries = AtomicU32::new(0);
+    std::thread::scope(|threads| {
+        let other = names(&Pool::open(&fixture.path, Mode::ReadWrite, true).expect("the pool"));
+        threads.spawn(|| {
+            let other = other;
+            for _ in 0..20 {
+                let root = other.root();
+                let refused = other.transfer(root, "run", &[Scope::Shared], Scope::Private);
+                assert_eq!(refused.expect_err("it is locked").kind(), Kind::Busy);
+                tries.fetch_add(1, Relaxed);
+            }
+        });
+        while tries.load(Relaxed) < 20 {
+            let (_, generation) = namespace.payload(oid).expect("a payload");
+            namespace.replace_payload(oid, generation, &data).expect("nothing is in the way");
+            let place = namespace.view_in_place(oid).expect("a view").1;
+            assert_eq!(place.held(), Ok(true));
+        }
+    });
+    drop(held);
+    is_whole(&fixture, namespace, Scope::Shared);
+}
+
+#[test]
+fn a_group_with_published_members_keeps_its_name() {
+    let (fixture, namespace) = with_large(false);
+    let root = namespace.root();
+    moved(&namespace, "run/large", Scope::Shared, Scope::Published);
+    for new in ["walk", "other/run"] {
+        let refused = namespace.rename(root, "run", root, new).expect_err("it is in use");
+        assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
+    }
+    moved(&namespace, "run/large", Scope::Published, Scope::Shared);
+    namespace.rename(root, "run", root, "walk").expect("nothing of it is published");
+    is_whole(&fixture, namespace, Scope::Shared);
+}
+
+#[test]
+fn nothing_moves_out_of_a_read_only_group_or_into_it() {
+    let (fixture, namespace) = with_large(true);
+    let root = namespace.root();
+    let run = namespace.lookup(root, "run").unwrap().expect("the group");
+    let unshare = |path| namespace.transfer(root, path, &[Scope::Shared], Scope::Private);
+    for above in [run, Member::Group(root)] {
+        namespace.set_read_only(above, true).expect("it is protected");
+        let refused = unshare("run/large").expect_err("it would lose its protection");
+        assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
+        let new = floats(&[1]);
+        let private = Placement { scope: Some(Scope::Private), ..OVER };
+        for path in ["new", "run/new"] {
+            if path == "new" && above == run {
+                continue;
+            }
+            let refused = namespace.put(root, path, &new, &[0; 8], private).expect_err("new");
+            assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
+        }
+        namespace.set_read_only(above, false).expect("it is not");
+    }
+    namespace.set_read_only(run, true).expect("it is protected");
+    unshare("run").expect("the group with all that is in it");
+    assert_eq!(namespace.is_read_only(run), Ok(true), "it takes that along");
+    is_whole(&fixture, namespace, Scope::Private);
 }

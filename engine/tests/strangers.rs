@@ -128,3 +128,56 @@ fn strangers_read_what_is_published_and_write_nothing() {
         alice.finish();
     });
 }
+
+/// Whoever reads what is published is not seen by who destroys the pool, and loses nothing by it:
+/// views keep what they show, and what is looked for after that is gone.
+#[test]
+fn who_reads_what_is_published_keeps_it_when_the_pool_goes() {
+    let test = "who_reads_what_is_published_keeps_it_when_the_pool_goes";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        fork(|_| {
+            become_user(ALICE, ALICE);
+            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            for (tag, name) in (1..).zip(["held", "other"]) {
+                put(&realm, name, &filled(tag, 1, MIB / 8));
+                let (from, to) = ([Scope::Shared], Scope::Published);
+                namespace.transfer(namespace.root(), name, &from, to).unwrap();
+            }
+        })
+        .finish();
+        let bob = fork(|line: &Line| {
+            become_user(BOB, BOB);
+            let pool = Pool::open(&path, Mode::Read, false).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            let find = |name: &str| namespace.lookup(namespace.root(), name).unwrap();
+            let Some(Member::Object(oid)) = find("held") else { panic!("it is an array") };
+            let Payload::Extent(view) = namespace.payload(oid).unwrap().0 else {
+                panic!("it is large")
+            };
+            line.say(1);
+            line.expect(2);
+            assert_eq!(check(&view), (1, 1));
+            assert_eq!([find("held"), find("other")], [None; 2]);
+            let gone = namespace.payload(oid).err().expect("it is gone");
+            assert_eq!(gone.kind(), Kind::NotFound, "{gone}");
+            assert_eq!(check(&view), (1, 1));
+        });
+        bob.line.expect(1);
+        fork(|_| {
+            become_user(ALICE, ALICE);
+            Pool::destroy(&path).unwrap();
+        })
+        .finish();
+        assert!(!path.exists());
+        bob.line.say(2);
+        bob.finish();
+    });
+}

@@ -16,6 +16,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from engram import _starting  # noqa: F401 - first: it looks after Ctrl-C
 from engram._engram import DeviceInfo, NamespaceInfo, Space
 from engram.array import Allocation, Array
 from engram.attrs import Attributes

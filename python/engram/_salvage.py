@@ -31,6 +31,8 @@ def main(path: str, target: str = "", namespace: str = "", start: str = "0") -> 
         if not target:
             _say(
                 losses=found.losses(),
+                notes=found.notes(),
+                checksums=found.checksums(),
                 namespaces=found.namespaces(),
                 nbytes=found.nbytes(),
             )

@@ -154,9 +154,28 @@ class Pool(Namespace):
             If there is none of that name.
         BusyError
             If another process has it open.
+        AccessError
+            If it is another user's, or others keep something in private in it; the message says who
+            has to call `remove_private`.
 
         """
         self._pool.remove_namespace(name)
+
+    def remove_private(self, namespace: str = "default") -> None:
+        """Remove all that you keep to yourself in a namespace: your private realm there.
+
+        Nobody else could, but root: who owns a pool cannot destroy it while others keep something
+        in private in it. What is shared or published stays as it is.
+
+        Raises
+        ------
+        NotFoundError
+            If you have none there, or there is no such namespace.
+        BusyError
+            If another process, or another opening in this one, has it open.
+
+        """
+        self._pool.remove_private(namespace)
 
     def backup(self, dest: str | os.PathLike[str], *, force: bool = False) -> Backup:
         """Copy the pool to `dest`, of one moment, while others write and delete.
@@ -362,7 +381,10 @@ def destroy(path: str | os.PathLike[str]) -> None:
     PoolNotFoundError
         If there is no pool at `path`.
     BusyError
-        If a process has it open, this one included.
+        If a process has it open, this one included; or keeps its folder locked, for seconds.
+    AccessError
+        If it is another user's, or others keep something in private in it: the message says who has
+        to call `Pool.remove_private`.
 
     """
     full = absolute(path)

@@ -55,6 +55,9 @@ class SalvageReport:
     left_out: list[LeftOut] = field(default_factory=list)
     """What is lost, or has another place now."""
 
+    noted: list[LeftOut] = field(default_factory=list)
+    """What is there, and not as it was: who may see it."""
+
     def __bool__(self) -> bool:
         return not self.left_out
 
@@ -70,8 +73,10 @@ def salvage(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> Sal
     """Copy everything sound of a damaged pool into a new pool at `target`.
 
     The damaged pool is only read, and must not be written to meanwhile. What is copied are new
-    objects: their paths, values, dimensions and attributes are the old ones, their ids, times and
-    owners are not.
+    objects: their paths, values, dimensions and attributes are the old ones, what was read-only is
+    so again, and the new pool keeps checksums if the old one did. Their ids, times and owners are
+    not the old ones. All of it is shared, in namespaces that are yours alone: what was private or
+    published, and the modes and owners that the namespaces had, the report notes.
 
     Raises
     ------
@@ -87,7 +92,13 @@ def salvage(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> Sal
     surveyed = _said(_child.run("_salvage", source), source)
     lost = [LeftOut(*loss) for loss in surveyed["losses"]]
     size = surveyed["nbytes"] + surveyed["nbytes"] // 4 + _ROOM
-    with create(new, size=size, force=True) as pool:
+    noted = [LeftOut(*note) for note in surveyed["notes"]]
+    sums = surveyed["checksums"]
+    if sums is None:
+        noted.append(
+            LeftOut("", "", "whether it kept checksums is not known: the new pool has none")
+        )
+    with create(new, size=size, force=True, checksums=bool(sums)) as pool:
         for name, _ in surveyed["namespaces"]:
             if name != "default":
                 pool.create_namespace(name, 0o700)
@@ -97,7 +108,8 @@ def salvage(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> Sal
     except EngramError:
         _engram.destroy(new)
         raise
-    return SalvageReport(source, str(new), sum(n for _, n in surveyed["namespaces"]), lost)
+    found = sum(n for _, n in surveyed["namespaces"])
+    return SalvageReport(source, str(new), found, lost, noted)
 
 
 def _namespace(source: str, target: str, name: str) -> list[LeftOut]:

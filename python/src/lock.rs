@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use engram_engine::{LockMode, Member};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::error::{Failure, Result, argument};
 use crate::group::of;
 use crate::realm::Realm;
-use crate::value::Name;
 
 /// A with-block during which a group, an array or a blob is locked.
 ///
@@ -31,16 +31,16 @@ pub struct Lock {
     taken: Mutex<Vec<engram_engine::Lock>>,
 }
 
-/// How long to wait, from Python; `None` is for ever.
-fn patience(timeout: &Bound<'_, PyAny>) -> Result<Option<Duration>> {
-    let seconds = timeout.extract::<f64>().ok();
-    if seconds == Some(f64::INFINITY) {
-        return Ok(None);
+/// How long to wait; `None` is for ever.
+fn wait_of(timeout: &Bound<'_, PyAny>) -> Result<Option<Duration>> {
+    let seconds = timeout.extract::<f64>().unwrap_or(f64::NAN);
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(within) => Ok(Some(within)),
+        Err(_) if seconds == f64::INFINITY => Ok(None),
+        Err(_) => Err(argument(format!(
+            "timeout {timeout:?} is no time to wait: give seconds from 0 on, or None"
+        ))),
     }
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.map(Some).ok_or_else(|| {
-        argument(format!("timeout {timeout:?} is no time to wait: give seconds from 0 on, or None"))
-    })
 }
 
 #[pymethods]
@@ -50,17 +50,19 @@ impl Lock {
         realm: &Realm,
         is_group: bool,
         member: u64,
-        mode: Name<'_>,
+        mode: &Bound<'_, PyAny>,
         timeout: Option<&Bound<'_, PyAny>>,
     ) -> Result<Self> {
-        let mode = match mode.0 {
-            "r" => LockMode::Read,
-            "w" => LockMode::Write,
-            other => {
-                return Err(argument(format!("mode {other:?} is unknown: use \"r\" or \"w\"")));
+        let text = mode.cast::<PyString>().ok().and_then(|text| text.to_str().ok());
+        let mode = match text {
+            Some("r") => LockMode::Read,
+            Some("w") => LockMode::Write,
+            _ => {
+                let shown = text.map_or_else(|| format!("{mode:?}"), |text| format!("{text:?}"));
+                return Err(argument(format!("mode {shown} is unknown: use \"r\" or \"w\"")));
             }
         };
-        let within = timeout.map(patience).transpose()?.flatten();
+        let within = timeout.map(wait_of).transpose()?.flatten();
         let (realm, member) = (realm.engine().clone(), of(is_group, member));
         Ok(Lock { realm, member, mode, within, taken: Mutex::default() })
     }

@@ -219,6 +219,11 @@ impl Pool {
     fn remove_namespace(&self, py: Python<'_>, name: Name<'_>) -> Result<()> {
         Ok(py.detach(|| self.engine.remove_namespace(name.0))?)
     }
+
+    /// Removes this user's private realm in a namespace with all that is in it.
+    fn remove_private(&self, py: Python<'_>, name: Name<'_>) -> Result<()> {
+        Ok(py.detach(|| self.engine.remove_private(name.0))?)
+    }
 }
 
 impl Pool {

@@ -72,6 +72,17 @@ impl Salvage {
         self.engine.losses().iter().map(told).collect()
     }
 
+    /// What will not be as it was, though nothing of it is lost.
+    fn notes(&self) -> Vec<Lost> {
+        let told = |loss: &Loss| (loss.namespace.clone(), loss.path.clone(), loss.what.clone());
+        self.engine.notes().iter().map(told).collect()
+    }
+
+    /// Whether the pool kept checksums; None if nothing tells.
+    fn checksums(&self) -> Option<bool> {
+        self.engine.checksums()
+    }
+
     /// About the bytes that the values take in a pool.
     fn nbytes(&self) -> u64 {
         self.engine.nbytes()

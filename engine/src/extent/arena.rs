@@ -15,6 +15,7 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::catalog::Table;
 use crate::error::{Error, Result};
@@ -212,7 +213,7 @@ impl Growing {
         crate::folder::hand_over(&made, &path)
     }
 
-    /// Waits for the growth lock; `dir` is the realm's.
+    /// Waits for the growth lock, unless who has it stands still; `dir` is the realm's.
     pub(crate) fn begin(dir: &Path) -> Result<Self> {
         let path = dir.join("growing");
         let lock = File::options()
@@ -221,7 +222,7 @@ impl Growing {
             .custom_flags(libc::O_NOFOLLOW)
             .open(&path)
             .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
-        wait_for(&lock).map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
+        wait_for(&lock, &path, Duration::MAX)?;
         Ok(Growing { _lock: lock })
     }
 }

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Result;
 use crate::extent::Extent;
-use crate::fail;
 use crate::faults::step;
 use crate::id::{Gid, Oid};
 use crate::lease::Hold;
@@ -133,6 +132,8 @@ impl View {
 pub(crate) trait Aiming: Send + Sync {
     /// The realm, with what being linked there relies on; the group; and the path from that.
     fn aim(&self) -> Result<(Realm, Gid, String)>;
+    /// The same space once more, where it belongs now.
+    fn allocate(&self) -> Result<Allocation>;
     /// Publishes; again, if it met something that moves, or that a dead process was moving.
     fn mending(&self, publish: &mut dyn FnMut() -> Result<Oid>) -> Result<Oid>;
 }
@@ -229,13 +230,22 @@ impl Allocation {
         let oid = match self.aiming.take() {
             None => self.core.link_reserved(&self.link, self.reserved, value)?,
             Some(aiming) => {
-                let mut again = false;
-                aiming.mending(&mut || {
+                let (mut again, mut elsewhere) = (false, false);
+                let oid = aiming.mending(&mut || {
                     if std::mem::replace(&mut again, true) {
-                        self.aim(aiming.as_ref())?;
+                        let (realm, group, path) = aiming.aim()?;
+                        elsewhere = !Arc::ptr_eq(realm.core(), &self.core);
+                        if elsewhere {
+                            return self.publish_elsewhere(aiming.allocate()?);
+                        }
+                        self.link.aim(&realm, group, path);
                     }
                     self.core.link_reserved(&self.link, self.reserved, value)
-                })?
+                })?;
+                if elsewhere {
+                    return Ok(oid);
+                }
+                oid
             }
         };
         step!("put.linked");
@@ -243,20 +253,10 @@ impl Allocation {
         Ok(oid)
     }
 
-    /// Takes aim anew. Its space stays where it is: what belongs in another realm now is refused.
-    fn aim(&mut self, aiming: &dyn Aiming) -> Result<()> {
-        let (realm, group, path) = aiming.aim()?;
-        if !Arc::ptr_eq(realm.core(), &self.core) {
-            fail!(
-                Busy,
-                "{path:?} would be {} now, and its space was allocated as {}: what is there has \
-                 moved meanwhile; allocate it again",
-                realm.scope().as_str(),
-                self.core.setup.scope.as_str()
-            );
-        }
-        self.link.aim(&realm, group, path);
-        Ok(())
+    /// What it was to be in has moved to another realm: so has the value, then.
+    fn publish_elsewhere(&self, other: Allocation) -> Result<Oid> {
+        other.core.copy_in(&self.core, self.reserved.extent, other.reserved, self.nbytes)?;
+        other.publish()
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) use file::{LeaseFile, PINS_MAX};
 pub use locks::LockMode;
 pub(crate) use locks::{LockFile, gate, held, holders_by_files, place};
 pub(crate) use peers::{Dead, Peers};
-pub(crate) use user::{user, user_name};
+pub(crate) use user::{shown_user, user, user_name};
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;

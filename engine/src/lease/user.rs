@@ -13,6 +13,14 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// A user, as messages name one.
+pub(crate) fn shown_user(uid: u32) -> String {
+    match user_name(uid) {
+        Some(name) => format!("user {uid} ({name})"),
+        None => format!("user {uid}"),
+    }
+}
+
 /// The name of a user; `None` for one that this machine does not know.
 pub(crate) fn user_name(uid: u32) -> Option<String> {
     let mut buffer = vec![0_u8; 1 << 10];

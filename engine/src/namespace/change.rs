@@ -136,6 +136,25 @@ impl Namespace {
         realms[at].delete_group(gid)
     }
 
+    /// Refuses to move members to another scope that lie in a read-only group: they would come out
+    /// of it, or into it.
+    pub(crate) fn refuse_in_read_only(&self, members: &[Member]) -> Result<()> {
+        self.look(&self.all_seen()?, |tree| {
+            for member in members {
+                if let Some(gid) = tree.read_only_above(*member)? {
+                    let (path, above) = (tree.path_of(*member)?, Member::Group(gid));
+                    let above = format!("/{}", tree.path_of(above)?);
+                    fail!(
+                        ReadOnly,
+                        "{path:?} lies in {above:?}, which is read-only: take that back first \
+                         (read_only = False), or move the whole group"
+                    );
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Gives a member another name or group; missing parents are made.
     pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
         self.mending(|| self.rename_now(parent, old, new_parent, new))
@@ -146,7 +165,9 @@ impl Namespace {
             return realm.rename(parent, old, new_parent, new);
         }
         let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
-        let ((place, reach), realms) = self.look_to_change(&self.all_seen()?, |tree| {
+        let realms = self.all_seen()?;
+        let scopes: Vec<Scope> = realms.iter().map(Realm::scope).collect();
+        let ((place, reach), realms) = self.look_to_change(&realms, |tree| {
             let Some(place) = tree.resolve(parent, &old_path)? else {
                 fail!(
                     NotFound,
@@ -155,10 +176,18 @@ impl Namespace {
             };
             tree.refuse_moving(place.member, false)?;
             let reach = tree.reach(new_parent, &new_path)?;
-            if let Member::Group(gid) = place.member
-                && tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid)
-            {
-                fail!(Argument, "{old:?} cannot be moved into itself");
+            if let Member::Group(gid) = place.member {
+                if tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid) {
+                    fail!(Argument, "{old:?} cannot be moved into itself");
+                }
+                // Who sees that alone would go on seeing it under the old name.
+                if tree.having(gid)?.iter().any(|at| scopes[*at] == Scope::Published) {
+                    fail!(
+                        ReadOnly,
+                        "{old:?} has published members, which nobody changes, nor what they are \
+                         called: unpublish it first"
+                    );
+                }
             }
             Ok((place, reach))
         })?;

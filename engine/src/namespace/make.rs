@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::births::{self, BIRTHS};
+use super::private::leavings as private_leavings;
 use super::setup::{private_users, setup_at};
 use super::text::write_toml;
 use super::{
@@ -280,17 +281,19 @@ pub(crate) fn realm_folders(namespace: &Path) -> Result<Vec<PathBuf>> {
 
 /// Refuses to take away what others have kept to themselves: their private realms. Nobody but root
 /// could look whether they are in use, nor remove them.
-pub(crate) fn refuse_others(namespace: &Path, name: &str) -> Result<()> {
+pub(crate) fn refuse_others(pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
     let user = lease::user();
-    let mut others = private_users(namespace)?;
+    let mut others = private_leavings(pool, file, name)?;
     others.retain(|&other| other != user && user != 0);
     if !others.is_empty() {
-        others.sort_unstable();
+        let named: Vec<String> = others.iter().map(|other| lease::shown_user(*other)).collect();
         fail!(
             Access,
-            "namespace {name:?} has private realms of the users {others:?}: only they, or root, \
-             may remove what is in them ({}/<uid>, and the same on each device)",
-            namespace.join(PRIVATE).display()
+            "namespace {name:?} has private realms of others, which nobody but they, or root, may \
+             remove: of {}; have each of them call pool.remove_private({name:?}), or \
+             `engram ns {} {name} --remove-private`",
+            named.join(", "),
+            pool.display()
         );
     }
     Ok(())
@@ -312,7 +315,7 @@ pub(crate) fn remove(
     if !place.is_dir() {
         fail!(NotFound, "there is no namespace {name:?} in {}", pool.display());
     }
-    refuse_others(&place, name)?;
+    refuse_others(pool, file, name)?;
     clear_left(pool, file)?;
     let realms = realm_folders(&place)?;
     let mut others = users_of(&realms)?;

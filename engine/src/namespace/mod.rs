@@ -53,6 +53,7 @@ pub(crate) use self::look::MOVES_MAX;
 pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
 };
+pub(crate) use self::private::remove as remove_private;
 pub(crate) use self::restore::{create_default, create_like, hand_over, realm_like};
 pub(crate) use self::setup::{check_still, private_setups, realm_setup, setup};
 pub(crate) use self::text::{read_toml, write_toml};

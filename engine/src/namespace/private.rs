@@ -4,25 +4,35 @@
 //! turn, so that of two processes of the user one makes it and the other finds it, and nobody
 //! removes the namespace meanwhile. It lies in a sticky folder: others may put things there, but
 //! not take this one away. What they put in its place beforehand is refused by name.
+//!
+//! Nobody but its user, or root, can remove it, so its user can: it is renamed away first, looked
+//! at once more, and then goes, its spans before its folder, so that what somebody died removing is
+//! still told by its name, and goes when the user removes it again, or makes a new one.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+use std::path::{Path, PathBuf};
 
 use super::births::BIRTHS;
-use super::make::{NewRealm, build_realm};
+use super::make::{NewRealm, build_realm, users};
 use super::setup::{namespace_file, private_setup};
 use super::{PRIVATE, on_device, place, within};
 use crate::error::{Error, Kind, Result};
+use crate::fail;
 use crate::folder::{check_own, check_real, make_for_namespace, sync_names_above};
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::pool::PoolFile;
+use crate::process;
 use crate::realm::Setup;
 use crate::scope::Scope;
 use crate::turn::Turn;
 
 /// What the folder of a realm that is being made is called before its user's number.
 const MAKING: &str = ".new-";
+/// What one that is being removed is.
+const REMOVING: &str = ".gone-";
 
 /// This user's private realm in a namespace; made if there is none.
 pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> Result<Setup> {
@@ -40,20 +50,10 @@ pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> 
     check_real(pool, &namespace.join(BIRTHS))?;
     let devices = PoolFile::read(pool)?.folders();
     for device in &devices {
-        let outer = on_device(device, file, name);
-        make_for_namespace(&namespace, &outer)?;
-        let spans = outer.join(within(Scope::Private, user));
-        // What this user died making; what is not the user's own is refused.
-        if check_own(&spans, user)? {
-            fs::remove_dir_all(&spans)
-                .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
-        }
+        make_for_namespace(&namespace, &on_device(device, file, name))?;
     }
+    clear_left((pool, file, name), &devices, user)?;
     let temporary = namespace.join(PRIVATE).join(format!("{MAKING}{user}"));
-    if check_own(&temporary, user)? {
-        fs::remove_dir_all(&temporary)
-            .map_err(|e| Error::os(format!("removing {}", temporary.display()), &e))?;
-    }
     let new = NewRealm {
         pool,
         namespace: &namespace,
@@ -89,4 +89,124 @@ pub(super) fn ensure(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> 
             format!("{} was removed as soon as it was made", dir.display()),
         )),
     }
+}
+
+/// Removes this user's private realm in a namespace, unless somebody has it open; `let_go` closes
+/// the caller's own handles on it. The caller has the pool's turn.
+pub(crate) fn remove(
+    pool: &Path,
+    file: &PoolFile,
+    name: &str,
+    let_go: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    let user = lease::user();
+    let namespace = place(pool, name);
+    let private = namespace.join(PRIVATE);
+    check_real(pool, &private)?;
+    let dir = namespace.join(within(Scope::Private, user));
+    let devices = PoolFile::read(pool)?.folders();
+    if !check_own(&dir, user)? {
+        if clear_left((pool, file, name), &devices, user)? {
+            return Ok(());
+        }
+        fail!(
+            NotFound,
+            "{} has no private realm in namespace {name:?} of {}: there is nothing to remove",
+            lease::shown_user(user),
+            pool.display()
+        );
+    }
+    let mut others = users(&dir)?;
+    others.retain(|&pid| pid != std::process::id());
+    refuse_users(name, &others)?;
+    let_go(&dir)?;
+    let away = private.join(format!("{REMOVING}{user}"));
+    remove_own(&away, user)?; // of an earlier realm, whose spans were this one's since
+    fs::rename(&dir, &away)
+        .map_err(|e| Error::os(format!("removing the private realm {}", dir.display()), &e))?;
+    let put_back = |error| {
+        fs::rename(&away, &dir)
+            .map_err(|e| Error::os(format!("putting back {}", dir.display()), &e))?;
+        Err(error)
+    };
+    // Nobody finds it any more; who had found it before has a lease by now, or fails.
+    if let Err(error) = users(&away).and_then(|users| refuse_users(name, &users)) {
+        return put_back(error);
+    }
+    if let Err(error) = sync_names_above(&dir) {
+        return put_back(error);
+    }
+    process::detach(&away);
+    // It is gone. What cannot be cleared away now, its user's next one clears.
+    let _ = clear_left((pool, file, name), &devices, user);
+    Ok(())
+}
+
+fn refuse_users(name: &str, users: &[u32]) -> Result<()> {
+    if !users.is_empty() {
+        fail!(
+            Busy,
+            "your private realm in namespace {name:?} is open in process {users:?}: close it there \
+             first"
+        );
+    }
+    Ok(())
+}
+
+/// Removes a folder that is the user's own; whether it was there. Another's is refused.
+fn remove_own(folder: &Path, user: u32) -> Result<bool> {
+    let there = check_own(folder, user)?;
+    if there {
+        fs::remove_dir_all(folder)
+            .map_err(|e| Error::os(format!("removing {}", folder.display()), &e))?;
+    }
+    Ok(there)
+}
+
+/// Clears away what this user died making or removing, while the user has no private realm in the
+/// namespace; whether there was any. What is not the user's own is refused.
+fn clear_left(
+    (pool, file, name): (&Path, &PoolFile, &str),
+    devices: &[PathBuf],
+    user: u32,
+) -> Result<bool> {
+    let mut any = false;
+    for device in devices {
+        any |= remove_own(&on_device(device, file, name).join(within(Scope::Private, user)), user)?;
+    }
+    // Last: they tell that there may be more.
+    for hidden in [MAKING, REMOVING] {
+        let place = place(pool, name).join(PRIVATE).join(format!("{hidden}{user}"));
+        any |= remove_own(&place, user)?;
+    }
+    Ok(any)
+}
+
+/// The users who have a private realm in a namespace, or what is left of one, ascending.
+pub(super) fn leavings(pool: &Path, file: &PoolFile, name: &str) -> Result<Vec<u32>> {
+    let mut found = BTreeSet::new();
+    let here = place(pool, name).join(PRIVATE);
+    let devices = file.folders().into_iter();
+    let there = devices.map(|device| on_device(&device, file, name).join(PRIVATE));
+    for folder in [here].into_iter().chain(there) {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            // It is being made, or removed; or this user may not enter, and sees none; or somebody
+            // has put something else in its place.
+            Err(e) if matches!(e.kind(), NotFound | PermissionDenied | NotADirectory) => continue,
+            Err(e) => return Err(Error::os(format!("listing {}", folder.display()), &e)),
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let of = [MAKING, REMOVING].iter().find_map(|hidden| name.strip_prefix(hidden));
+            // What is no real folder keeps nobody from removing it.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && let Ok(user) = of.unwrap_or(name).parse()
+            {
+                found.insert(user);
+            }
+        }
+    }
+    Ok(found.into_iter().collect())
 }

@@ -13,7 +13,7 @@ use crate::folder::{check_own, check_real};
 use crate::lease;
 use crate::media::filesystem::Mount;
 use crate::name::check_namespace;
-use crate::pool::{FORMAT, PoolFile};
+use crate::pool::{FORMAT, PoolFile, missing};
 use crate::realm::Setup;
 use crate::scope::Scope;
 
@@ -35,8 +35,9 @@ pub(super) fn check_there(pool: &Path, name: &str) -> Result<()> {
 /// What a namespace says of itself to all who may enter it.
 pub(super) fn namespace_file(pool: &Path, name: &str) -> Result<NamespaceFile> {
     check_there(pool, name)?;
-    let file: NamespaceFile = read_toml(&place(pool, name).join(super::NAMESPACE_FILE))
-        .map_err(|error| closed(name, error))?;
+    let namespace = place(pool, name);
+    let file: NamespaceFile = read_toml(&namespace.join(super::NAMESPACE_FILE))
+        .map_err(|error| closed(name, missing(pool, &namespace, error)))?;
     if file.format != FORMAT {
         fail!(
             Format,
@@ -67,7 +68,7 @@ pub(crate) fn setup(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> R
     check_there(pool, name)?;
     let dir = place(pool, name).join(within(Scope::Shared, 0));
     check_folders(pool, &dir)?;
-    let toml = realm_file(&dir).map_err(|error| closed(name, error))?;
+    let toml = realm_file(&dir).map_err(|error| closed(name, missing(pool, &dir, error)))?;
     let mode = fs::metadata(&dir)
         .map_err(|e| Error::os(format!("looking at {}", dir.display()), &e))?
         .permissions()
@@ -108,7 +109,7 @@ pub(super) fn private_setup(
         return Ok(None);
     }
     check_folders(pool, &dir)?;
-    let toml = realm_file(&dir)?;
+    let toml = realm_file(&dir).map_err(|error| missing(pool, &dir, error))?;
     Ok(Some(setup_at(pool, &dir, file, name, (Scope::Private, 0o600), &toml, mount)))
 }
 

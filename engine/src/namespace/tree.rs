@@ -232,6 +232,25 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(())
     }
 
+    /// The nearest group above a member that is read-only; the root is so in the shared realm.
+    pub(super) fn read_only_above(&mut self, member: Member) -> Result<Option<Gid>> {
+        let mut any = false;
+        for rows in self.rows.iter_mut() {
+            any |= rows.has_read_only()?;
+        }
+        let Some(home) = (if any { self.home(member)? } else { None }) else { return Ok(None) };
+        let parent = with_record(&mut self.rows[home], member, |record| Ok(record.parent))?;
+        let mut above: Vec<(usize, Gid)> =
+            self.chain(parent)?.into_iter().map(|(home, info)| (home, info.gid)).collect();
+        above.extend(self.home_of_group(self.root)?.map(|home| (home, self.root)));
+        for (home, gid) in above {
+            if self.rows[home].has(Table::ReadOnly, &id_key(gid))? {
+                return Ok(Some(gid));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether a group is on its way from one realm to another.
     pub(super) fn is_moving(&mut self, gid: Gid) -> Result<bool> {
         for rows in self.rows.iter_mut() {

@@ -274,8 +274,9 @@ impl Namespace {
         let at = self.word();
         let known = between_forks(|| lock(&inner.others).clone());
         let private = match known.private {
-            Some(realm) => Some(realm),
-            None => inner.pool.realm_beside(&inner.name, Scope::Private)?,
+            Some(realm) if !realm.core().is_shut() => Some(realm),
+            // There was none, or the user has removed it.
+            _ => inner.pool.realm_beside(&inner.name, Scope::Private)?,
         };
         let published = inner.pool.realm_beside(&inner.name, Scope::Published)?;
         let alone = private.is_none() && published.is_none();

@@ -47,13 +47,9 @@ struct Again {
     namespace: Namespace,
     parent: Gid,
     path: String,
+    new: NewObject,
+    nbytes: u64,
     placement: Placement,
-}
-
-impl Again {
-    fn new(namespace: &Namespace, parent: Gid, path: &str, placement: Placement) -> Self {
-        Again { namespace: namespace.clone(), parent, path: path.to_owned(), placement }
-    }
 }
 
 impl Aiming for Again {
@@ -64,6 +60,11 @@ impl Aiming for Again {
         }
         let aim = namespace.aim(self.parent, &self.path, scope, overwrite)?;
         Ok((aim.realm, aim.group, aim.path.to_owned()))
+    }
+
+    fn allocate(&self) -> Result<Allocation> {
+        let (path, new, nbytes) = (self.path.as_str(), &self.new, self.nbytes);
+        self.namespace.allocate(self.parent, path, new, nbytes, self.placement)
     }
 
     fn mending(&self, publish: &mut dyn FnMut() -> Result<Oid>) -> Result<Oid> {
@@ -142,14 +143,16 @@ impl Namespace {
         nbytes: u64,
         placement: Placement,
     ) -> Result<Allocation> {
-        self.mending(|| {
+        let space = self.mending(|| {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.allocate(parent, path, new, nbytes, placement);
             }
             let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
             aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
-        })
-        .map(|space| space.aimed_by(Box::new(Again::new(self, parent, path, placement))))
+        })?;
+        let (namespace, path, new) = (self.clone(), path.to_owned(), new.clone());
+        let again = Again { namespace, parent, path, new, nbytes, placement };
+        Ok(space.aimed_by(Box::new(again)))
     }
 
     /// Unnamed memory of the pool, gone with its last reference or its process.
@@ -359,7 +362,9 @@ impl Namespace {
             );
         }
         Self::check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
-        if let Some(home) = reach.home.filter(|home| realms[*home].scope() != target)
+        // The root is said to be read-only in the shared realm.
+        let home_at = reach.home.or_else(|| realms.iter().position(|r| r.scope() == Scope::Shared));
+        if let Some(home) = home_at.filter(|home| realms[*home].scope() != target)
             && realms[home].is_read_only(Member::Group(reach.group))?
         {
             fail!(

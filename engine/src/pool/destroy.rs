@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::file::{CREATING, DESTROYING, POOL_FILE, PoolFile, what_is_there};
+use super::file::{
+    CREATING, DESTROYING, POOL_FILE, PoolFile, is_unbegun, remove_unfinished, what_is_there,
+};
 use super::{Pool, absolute};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -26,51 +28,116 @@ impl Pool {
             Ok(file) => (file, POOL_FILE),
             Err(error) => {
                 let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
-                let Some(marker) = left else { return Err(error) };
-                (PoolFile::load(path, marker)?, marker)
+                match left {
+                    Some(marker) => (PoolFile::load(path, marker)?, marker),
+                    None if is_unbegun(path) => return remove_unbegun(path),
+                    None => return Err(error),
+                }
             }
         };
-        for name in namespace::names(path).unwrap_or_default() {
-            namespace::refuse_others(&namespace::place(path, &name), &name)?;
-        }
-        refuse_foreign(path, &file, marker)?;
-        refuse_users(path)?;
-        let away = path.join(DESTROYING);
-        fs::rename(path.join(marker), &away)
-            .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
-        // Who opens it from here on fails; who had before has a lease by now.
-        if let Err(error) = refuse_users(path) {
-            fs::rename(&away, path.join(marker))
-                .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
-            return Err(error);
-        }
-        // Nobody may find, after a loss of power, a pool of which parts are gone.
-        sync_names(path).inspect_err(|_| drop(fs::rename(&away, path.join(marker))))?;
-        for name in namespace::names(path).unwrap_or_default() {
-            let realms = namespace::realm_folders(&namespace::place(path, &name));
-            realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
-        }
-        for node in file.nodes() {
-            devdax::disclaim(node, &file.label())?;
-        }
-        for device in file.folders() {
-            let spans = device.join(&file.uuid);
-            if spans.exists() {
-                fs::remove_dir_all(&spans)
-                    .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
-            }
-        }
-        // The marker goes last: what cannot be removed now is for who destroys it once more.
-        let namespaces = namespace::folder(path);
-        if namespaces.exists() {
-            fs::remove_dir_all(&namespaces)
-                .map_err(|e| Error::os(format!("removing {}", namespaces.display()), &e))?;
-        }
-        fs::remove_file(&away)
-            .map_err(|e| Error::os(format!("removing {}", away.display()), &e))?;
+        let owner = path.join(marker);
+        let removed = refuse_in_use(path, &file, marker)
+            .and_then(|()| rename_away(path, marker))
+            .and_then(|away| remove_all(path, &file, &away));
+        removed.map_err(|error| owner_alone(&owner, path, "destroy it", error))?;
         clear(path, true);
         Ok(())
     }
+}
+
+/// Refuses to take away what others have kept there, or have open.
+fn refuse_in_use(path: &Path, file: &PoolFile, marker: &str) -> Result<()> {
+    for name in namespace::names(path).unwrap_or_default() {
+        namespace::refuse_others(path, file, &name)?;
+    }
+    refuse_foreign(path, file, marker)?;
+    refuse_users(path)
+}
+
+/// Marks a pool as one that is being destroyed; the marker's path.
+fn rename_away(path: &Path, marker: &str) -> Result<PathBuf> {
+    let away = path.join(DESTROYING);
+    fs::rename(path.join(marker), &away)
+        .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
+    // Who opens it from here on fails; who had before has a lease by now.
+    if let Err(error) = refuse_users(path) {
+        fs::rename(&away, path.join(marker))
+            .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
+        return Err(error);
+    }
+    // Nobody may find, after a loss of power, a pool of which parts are gone.
+    sync_names(path).inspect_err(|_| drop(fs::rename(&away, path.join(marker))))?;
+    Ok(away)
+}
+
+/// Removes all that a pool has, and at last the marker that says what is there.
+fn remove_all(path: &Path, file: &PoolFile, marker: &Path) -> Result<()> {
+    for name in namespace::names(path).unwrap_or_default() {
+        let realms = namespace::realm_folders(&namespace::place(path, &name));
+        realms.unwrap_or_default().iter().for_each(|realm| process::detach(realm));
+    }
+    for node in file.nodes() {
+        devdax::disclaim(node, &file.label())?;
+    }
+    for device in file.folders() {
+        let spans = device.join(&file.uuid);
+        if spans.exists() {
+            fs::remove_dir_all(&spans)
+                .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
+        }
+    }
+    // The marker goes last: what cannot be removed now is for who destroys it once more.
+    let namespaces = namespace::folder(path);
+    if namespaces.exists() {
+        fs::remove_dir_all(&namespaces)
+            .map_err(|e| Error::os(format!("removing {}", namespaces.display()), &e))?;
+    }
+    sync_names(path)?;
+    fs::remove_file(marker).map_err(|e| Error::os(format!("removing {}", marker.display()), &e))
+}
+
+/// Takes away what somebody died making, and leaves the folder. Nobody has such a pool open, and
+/// nothing in it was ever acknowledged. The caller has the turn, so its maker is gone.
+pub(super) fn remove_half_made(path: &Path) -> Result<()> {
+    let marker = path.join(CREATING);
+    let meta = fs::symlink_metadata(&marker)
+        .map_err(|e| Error::os(format!("looking at {}", marker.display()), &e))?;
+    if ![meta.uid(), 0].contains(&lease::user()) {
+        return Err(owner_alone(
+            &marker,
+            path,
+            "make it anew or take it away",
+            Error::new(Kind::Access, what_is_there(path).message()),
+        ));
+    }
+    let file = PoolFile::load(path, CREATING)?;
+    refuse_in_use(path, &file, CREATING)?;
+    remove_all(path, &file, &marker)
+}
+
+/// Removes a folder in which somebody died before there was anything of a pool.
+fn remove_unbegun(path: &Path) -> Result<()> {
+    remove_unfinished(path);
+    fs::remove_dir(path).map_err(|e| {
+        Error::os(format!("removing the folder {}, in which no pool is", path.display()), &e)
+    })
+}
+
+/// Who may do what the kernel has refused to a stranger: whose the file is.
+pub(super) fn owner_alone(file: &Path, pool: &Path, what: &str, error: Error) -> Error {
+    let (Ok(meta), user) = (fs::symlink_metadata(file), lease::user()) else { return error };
+    if error.kind() != Kind::Access || user == 0 || user == meta.uid() {
+        return error;
+    }
+    Error::new(
+        Kind::Access,
+        format!(
+            "the pool {} is that of {}, who alone, beside root, may {what}: ask them; you are {}",
+            pool.display(),
+            lease::shown_user(meta.uid()),
+            lease::shown_user(user)
+        ),
+    )
 }
 
 /// Refuses to take a pool away that somebody has open.
@@ -144,6 +211,7 @@ pub(super) fn clear(path: &Path, folder_too: bool) {
     for name in [POOL_FILE, CREATING, DESTROYING] {
         let _ = fs::remove_file(path.join(name));
     }
+    remove_unfinished(path);
     if folder_too {
         let _ = fs::remove_dir(path);
     }

@@ -20,6 +20,9 @@ pub(super) const CREATING: &str = "creating.toml";
 /// Its name from when the pool is whole no more.
 pub(super) const DESTROYING: &str = "destroying.toml";
 
+/// Descriptions that somebody died writing: a folder with nothing but these is as good as empty.
+const UNFINISHED: [&str; 3] = ["pool.toml.new", "creating.toml.new", "destroying.toml.new"];
+
 /// `pool.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PoolFile {
@@ -182,16 +185,74 @@ struct Named {
     uuid: String,
 }
 
+/// The path of a pool without links; where there is nothing, it says so.
+pub(crate) fn real_path(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).map_err(|_| what_is_there(path))
+}
+
+/// What is gone of a pool that is there is damage: no name that the caller has given is wrong.
+/// `place` is where it should be, and is there itself, unless it has just been removed with all in
+/// it.
+pub(crate) fn missing(pool: &Path, place: &Path, error: Error) -> Error {
+    if error.kind() != Kind::NotFound || !place.is_dir() || !pool.join(POOL_FILE).exists() {
+        return error;
+    }
+    Error::new(Kind::Corrupt, format!("{}: it is gone, {}", error.message(), way_out(pool)))
+}
+
+/// What to do with a pool of which something is gone.
+fn way_out(pool: &Path) -> String {
+    let at = pool.display();
+    format!(
+        "and the rest of the pool {at} is there: put it back (is its disk mounted?), or take a \
+         backup, or save what is sound (`engram export {at} / NEW --format pool --salvage`)"
+    )
+}
+
+/// Whether a folder has nothing in it but what somebody died writing who was making a pool.
+pub(super) fn is_unbegun(path: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(path) else { return false };
+    let unfinished = |name: std::ffi::OsString| UNFINISHED.iter().any(|known| name == **known);
+    entries.into_iter().all(|entry| entry.is_ok_and(|entry| unfinished(entry.file_name())))
+}
+
+/// Removes what somebody died writing.
+pub(super) fn remove_unfinished(path: &Path) {
+    for name in UNFINISHED {
+        let _ = fs::remove_file(path.join(name));
+    }
+}
+
 /// Says what is at a path where no pool is.
 pub(super) fn what_is_there(path: &Path) -> Error {
     let at = path.display();
-    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
+    if path.join(DESTROYING).exists() {
+        let what = format!("{at} is a half-destroyed pool: run `engram destroy {at}`");
+        return Error::new(Kind::Format, what);
+    }
+    if path.join(CREATING).exists() {
         return Error::new(
             Kind::Format,
-            format!("{at} is a half-created or half-destroyed pool: run `engram destroy {at}`"),
+            format!(
+                "{at} is a half-created pool, which somebody is making, or has died making: make \
+                 it anew (`engram create {at}`), or take it away (`engram destroy {at}`)"
+            ),
         );
     }
     match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() && namespace::place(path, namespace::DEFAULT).is_dir() => {
+            Error::new(
+                Kind::Corrupt,
+                format!("{} is gone, {}", path.join(POOL_FILE).display(), way_out(path)),
+            )
+        }
+        Ok(meta) if meta.is_dir() && is_unbegun(path) => Error::new(
+            Kind::Format,
+            format!(
+                "{at} is an empty folder, and no pool, or one that somebody died making: make it \
+                 anew (`engram create {at}`), or take the folder away (`engram destroy {at}`)"
+            ),
+        ),
         Ok(meta) if meta.is_dir() => Error::new(
             Kind::Format,
             format!("{at} is a folder, but not a pool (it has no {POOL_FILE}): check the path"),

@@ -1,13 +1,16 @@
 //! Where a pool may be made.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::file::{CREATING, DESTROYING, POOL_FILE, what_is_there};
+use super::destroy::remove_half_made;
+use super::file::{CREATING, DESTROYING, POOL_FILE, is_unbegun, remove_unfinished, what_is_there};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
+use crate::folder::set_mode;
+use crate::lease;
 use crate::media::devdax;
-use crate::namespace::make_folder;
 
 /// Refuses a path in the folder of another pool, however deep and by whatever links.
 pub(super) fn refuse_within(path: &Path) -> Result<()> {
@@ -41,8 +44,18 @@ pub(super) fn ensure_folder(path: &Path) -> Result<bool> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
     }
-    match make_folder(path, 0o755) {
+    match make_open_folder(path) {
         Ok(()) => Ok(true),
+        Err(error) if error.kind() == Kind::Access => Err(Error::new(
+            Kind::Access,
+            format!(
+                "no pool can be made at {}: {} may not make anything in the folder above it; \
+                 choose another place, or ask whose it is ({})",
+                path.display(),
+                lease::shown_user(lease::user()),
+                error.message()
+            ),
+        )),
         Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
         Err(error) if error.kind() == Kind::NotFound => {
             if path.parent().is_some_and(Path::is_dir) {
@@ -58,13 +71,30 @@ pub(super) fn ensure_folder(path: &Path) -> Result<bool> {
     }
 }
 
-/// Whether a pool can be made in the folder; the caller has the turn.
+/// Makes a folder that all may enter, whatever the umask. There is nothing in it that must be kept
+/// from anybody, so it is made open: who dies just then leaves what the next to come takes over.
+fn make_open_folder(path: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .mode(0o755)
+        .create(path)
+        .map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
+    set_mode(path, 0o755).inspect_err(|_| drop(fs::remove_dir(path)))
+}
+
+/// Whether a pool can be made in the folder; what somebody died making there is taken away. The
+/// caller has the turn.
 pub(super) fn check_empty(path: &Path) -> Result<()> {
-    let _ = fs::remove_file(path.join(CREATING).with_extension("toml.new"));
-    let mut entries =
-        fs::read_dir(path).map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
-    if entries.next().is_none() {
+    if is_unbegun(path) {
+        remove_unfinished(path);
         return Ok(());
+    }
+    let has = |marker: &str| path.join(marker).exists();
+    if has(CREATING) && !has(POOL_FILE) && !has(DESTROYING) {
+        remove_half_made(path)?;
+        if is_unbegun(path) {
+            remove_unfinished(path);
+            return Ok(());
+        }
     }
     if path.join(POOL_FILE).exists() {
         fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{FILE_MODE, MAKING, REALM_FILE, VersionFile, version_name, versions};
 use crate::catalog::{Catalog, Headroom, Table};
@@ -23,6 +24,7 @@ use crate::pool::{FORMAT, PoolFile};
 use crate::realm::{Core, LIMIT, Purpose, Setup, USED, boot_id, meta_u64, open, shut};
 use crate::rows::{Reserved, RowsMut, Snapshot};
 use crate::scope::Scope;
+use crate::turn::wait_for;
 
 /// No span is longer, so that memory comes back in pieces as values are withdrawn.
 pub(crate) const SPAN_MAX: u64 = 256 << 20;
@@ -51,6 +53,7 @@ pub(crate) struct Making {
 impl Making {
     /// Waits for the right to publish, clears away what the dead have left, and begins with a copy
     /// of the newest version. `shared` is the namespace's shared realm: who may write it publishes.
+    /// `Busy`: who has the right stands still.
     pub(crate) fn begin(shared: &Core, told: impl Fn() + 'static) -> Result<Making> {
         let turn = Turn::take(&shared.setup.dir)?;
         let published = shared.setup.dir.with_file_name(Scope::Published.as_str());
@@ -391,9 +394,11 @@ impl Turn {
             .read(true)
             .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC | libc::O_NOFOLLOW)
             .open(shared);
-        let locked = opened.and_then(|folder| folder.lock().map(|()| folder));
-        match locked {
-            Ok(folder) => Ok(Turn { folder }),
+        match opened {
+            Ok(folder) => {
+                wait_for(&folder, shared, Duration::MAX)?;
+                Ok(Turn { folder })
+            }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Error::new(
                 Kind::Access,
                 format!(
@@ -401,7 +406,7 @@ impl Turn {
                     shared.display()
                 ),
             )),
-            Err(e) => Err(Error::os(format!("locking {}", shared.display()), &e)),
+            Err(e) => Err(Error::os(format!("opening {}", shared.display()), &e)),
         }
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! **Making a version** ([`Making`]): one process at a time, by a lock on the shared realm's
 //! folder, which the kernel drops with its holder; readers may not open that folder, so they cannot
-//! hold publishers up. (1) What dead publishers have left is cleared away. (2) The newest catalog
+//! hold publishers up. A publisher that stands still holds the others up for seconds
+//! (`turn/wait.rs`). (1) What dead publishers have left is cleared away. (2) The newest catalog
 //! is copied into a working realm, an ordinary one that nobody else knows. (3) Members come and go
 //! there, by ordinary commits; values go into new spans of just their size. (4) The index is
 //! brought up to date, spans without a value in use lose their rows' files, and the catalog is
@@ -47,7 +48,7 @@ use crate::fail;
 use crate::folder::check_real;
 use crate::id::Gid;
 use crate::media::filesystem::Mount;
-use crate::pool::{FORMAT, PoolFile};
+use crate::pool::{FORMAT, PoolFile, missing};
 use crate::realm::Setup;
 use crate::scope::Scope;
 
@@ -94,6 +95,13 @@ fn versions(published: &Path) -> Result<(Vec<u64>, Vec<PathBuf>)> {
     }
     versions.sort_unstable();
     Ok((versions, unfinished))
+}
+
+/// Whether the version in this folder is the newest that there is.
+pub(crate) fn is_newest(dir: &Path) -> bool {
+    let all = dir.parent().and_then(|published| versions(published).ok());
+    let newest = all.and_then(|(versions, _)| versions.last().copied());
+    newest.is_some_and(|newest| dir.ends_with(version_name(newest)))
 }
 
 /// The name of a version's folder: names are in the order of their numbers.
@@ -169,11 +177,11 @@ pub(crate) fn with_newest<T>(
     let mut tries = 0;
     loop {
         let Some(setup) = find()? else { return Ok(None) };
-        let dir = setup.dir.clone();
+        let (pool, dir) = (setup.pool.clone(), setup.dir.clone());
         let done = work(setup);
         tries += 1;
         if done.is_ok() || dir.is_dir() || tries == TRIES_MAX {
-            return done.map(Some);
+            return done.map(Some).map_err(|error| missing(&pool, &dir, error));
         }
     }
 }

@@ -24,6 +24,8 @@ use crate::folder;
 use crate::media::memory::Memory;
 use crate::media::{devdax, filesystem, span};
 use crate::namespace;
+use crate::pool::missing;
+use crate::published;
 use crate::realm::core::{Core, Inside, lock};
 use crate::rows::{Reserved, Snapshot};
 use crate::scope::Scope;
@@ -226,7 +228,12 @@ impl Core {
     pub(crate) fn open_span(&self, span: Span, writable: bool) -> Result<File> {
         let path = self.span_path(span)?;
         if span.place == 0 {
-            return span::open(&path, span.range.len, writable);
+            let opened = span::open(&path, span.range.len, writable);
+            return opened.map_err(|error| {
+                // Whoever has published a newer version may have taken it away.
+                let outdated = self.setup.immutable && !published::is_newest(&self.setup.dir);
+                if outdated { error } else { missing(&self.setup.pool, &self.setup.dir, error) }
+            });
         }
         devdax::open(&path, &self.setup.label(), writable)
     }

@@ -30,11 +30,11 @@ use crate::extent::{Extent, PAGE, Span};
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
-use crate::lease::Peers;
+use crate::lease::{self, Peers};
 use crate::media::exchange::exchange;
 use crate::media::filesystem;
 use crate::namespace;
-use crate::pool::{Pool, PoolFile};
+use crate::pool::{Pool, PoolFile, real_path};
 use crate::process;
 use crate::realm::{Purpose, Setup, sweep_spans};
 use crate::rows::Snapshot;
@@ -59,8 +59,7 @@ impl Pool {
     ///
     /// On error a realm is as it was; those before it are compacted.
     pub fn compact(path: &Path) -> Result<CompactReport> {
-        let path = &fs::canonicalize(path)
-            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+        let path = &real_path(path)?;
         let file = PoolFile::read(path)?;
         let mount = filesystem::admit(path, true)?;
         let _turn = Turn::take(path)?;
@@ -77,6 +76,15 @@ impl Pool {
                     compacted => compacted?,
                 }
             }
+        }
+        if report.realms == 0 && !report.skipped.is_empty() {
+            fail!(
+                Access,
+                "nothing of the pool {} is {}'s to compact: ask the owners of {}",
+                path.display(),
+                lease::shown_user(lease::user()),
+                report.skipped.join(", ")
+            );
         }
         Ok(report)
     }

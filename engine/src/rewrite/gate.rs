@@ -9,11 +9,13 @@
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::folder;
 use crate::realm::Setup;
+use crate::turn::wait_for;
 
 const GATE: &str = "compacting";
 /// What a catalog is called before it takes the old one's place, and the old one after that.
@@ -95,7 +97,7 @@ pub(crate) fn pass(realm: &Path) -> Result<bool> {
             Err(error) if error.kind() == Kind::NotFound => continue,
             opened => opened?,
         };
-        file.lock().map_err(|e| Error::os(format!("locking {}", path.display()), &e))?;
+        wait_for(&file, &path, Duration::MAX)?;
         if is_at(&file, &path) {
             let left = fresh(realm);
             match fs::remove_dir_all(&left) {

@@ -24,6 +24,7 @@ pub(super) struct Saved {
 
 /// What one realm has beside records.
 struct Place {
+    whose: Whose,
     keys: HashMap<KeyId, String>,
     spans: SpanFiles,
 }
@@ -44,19 +45,34 @@ pub(super) struct Gathered {
 struct RealmPlace {
     folder: PathBuf,
     below: PathBuf,
+    whose: Whose,
+}
+
+/// Who saw what is in a realm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whose {
+    /// This user alone.
+    User(u32),
+    /// Who shares the namespace.
+    Shared,
+    /// Whom the namespace's mode admits.
+    All,
 }
 
 /// The pool's uuid and devices, as far as that can be known.
 pub(super) struct Devices {
     uuid: String,
     paths: Vec<PathBuf>,
+    /// Whether the pool kept checksums; `None` if nothing tells.
+    pub checksums: Option<bool>,
 }
 
 /// Reads `pool.toml`; where that is damaged, looks at the pool's own folder.
 pub(super) fn devices(pool: &Path, losses: &mut Vec<Loss>) -> Result<Devices> {
     let damaged = match PoolFile::read(pool) {
         Ok(file) if folder_of(&file.devices[0], &file.uuid).is_dir() => {
-            return Ok(Devices { uuid: file.uuid, paths: file.devices });
+            let checksums = Some(file.checksums);
+            return Ok(Devices { uuid: file.uuid, paths: file.devices, checksums });
         }
         Ok(file) => format!("pool.toml says uuid {}, of which there is no folder", file.uuid),
         Err(error) if pool.join("ns").is_dir() => error.message().to_owned(),
@@ -72,7 +88,7 @@ pub(super) fn devices(pool: &Path, losses: &mut Vec<Loss>) -> Result<Devices> {
         path: String::new(),
         what: format!("{damaged}; only what lies in the pool's own folder is looked for"),
     });
-    Ok(Devices { uuid, paths: vec![pool.to_owned()] })
+    Ok(Devices { uuid, paths: vec![pool.to_owned()], checksums: None })
 }
 
 fn folder_of(device: &Path, uuid: &str) -> PathBuf {
@@ -92,18 +108,19 @@ fn realms(pool: &Path, name: &str) -> Vec<RealmPlace> {
         names.sort_by_key(|name| name.parse::<u64>().unwrap_or(0));
         names
     };
-    let realm = |folder: String, below: &str| RealmPlace {
+    let realm = |folder: String, below: &str, whose| RealmPlace {
         folder: place.join(&folder),
         below: Path::new(name).join(below),
+        whose,
     };
     let mut found = Vec::new();
     for uid in inside("private") {
         let folder = format!("private/{uid}");
-        found.push(realm(folder.clone(), &folder));
+        found.push(realm(folder.clone(), &folder, Whose::User(uid.parse().unwrap_or(u32::MAX))));
     }
-    found.push(realm("shared".to_owned(), "shared"));
+    found.push(realm("shared".to_owned(), "shared", Whose::Shared));
     if let Some(newest) = inside("published").pop() {
-        found.push(realm(format!("published/{newest}"), "published"));
+        found.push(realm(format!("published/{newest}"), "published", Whose::All));
     }
     found.retain(|realm| realm.folder.join("catalog").is_dir());
     found
@@ -170,7 +187,7 @@ impl Gathered {
             let in_folder = || folder.join(format!("span-{}", span.file));
             Some((span, if span.place == 0 { in_folder() } else { device.clone() }))
         });
-        self.places.push(Place { keys, spans: SpanFiles::open(files) });
+        self.places.push(Place { whose: realm.whose, keys, spans: SpanFiles::open(files) });
     }
 
     /// A row of `objects` or `groups`.
@@ -248,6 +265,22 @@ impl Gathered {
     /// An attribute key by its number in a realm.
     pub(super) fn key(&self, realm: usize, key: KeyId) -> Option<&str> {
         self.places[realm].keys.get(&key).map(String::as_str)
+    }
+
+    /// How many objects and true groups there are of realms that were not shared, by who saw them.
+    pub(super) fn elsewhere(&self) -> BTreeMap<Whose, (u64, u64)> {
+        let mut counts: BTreeMap<Whose, (u64, u64)> = BTreeMap::new();
+        for saved in self.objects.values() {
+            counts.entry(self.places[saved.realm].whose).or_default().0 += 1;
+        }
+        for saved in self.groups.values() {
+            let record = Record::parse(&saved.row);
+            if record.is_ok_and(|record| !record.flags.mirror && record.parent != 0) {
+                counts.entry(self.places[saved.realm].whose).or_default().1 += 1;
+            }
+        }
+        counts.remove(&Whose::Shared);
+        counts
     }
 
     /// The span files of a realm.

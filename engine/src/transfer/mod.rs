@@ -250,6 +250,10 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
 fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
     let running = Running::begin()?;
+    refuse_locked(core, &{
+        let inside = core.enter()?;
+        gather(&mut Snapshot(&inside.read()?), core.setup.root(), &source.roots)?
+    })?;
     let inside = core.enter()?;
     let transfer = Transfer {
         number: running.0,
@@ -267,9 +271,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     })?;
     step!("transfer.marked");
     drop(inside);
-    let of_here = going.iter().filter(|going| !going.mirror);
-    let locked = core.refuse_locked(&of_here.map(|going| going.member).collect::<Vec<_>>());
-    let plan = locked.and_then(|()| {
+    let plan = refuse_locked(core, &going).and_then(|()| {
         let inside = core.enter()?;
         let txn = inside.read()?;
         Plan::read(core, &txn, &going)
@@ -281,6 +283,13 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
             Err(error)
         }
     }
+}
+
+/// Refuses to move what somebody has locked. Asked before anything is marked, so that who has a
+/// lock does not meet the marks of a move that will not be; and again after, see the essay.
+fn refuse_locked(core: &Core, going: &[Going]) -> Result<()> {
+    let of_here = going.iter().filter(|going| !going.mirror);
+    core.refuse_locked(&of_here.map(|going| going.member).collect::<Vec<_>>())
 }
 
 /// The members stay where they are. If even that fails, who opens the realm next sees to it.

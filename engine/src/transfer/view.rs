@@ -70,9 +70,10 @@ impl Namespace {
         if self.is_snapshot() {
             fail!(
                 ReadOnly,
-                "this is of a snapshot of {:?}, which shows what was: move it through the pool \
+                "this is of a snapshot of {:?}, which shows what was: move to {} through the pool \
                  itself",
-                self.namespace()
+                self.namespace(),
+                to.as_str()
             );
         }
         if self.mode() == Mode::Read {
@@ -123,6 +124,7 @@ impl Namespace {
         if to == Scope::Published {
             return publish(&sources, self.begin_publishing()?);
         }
+        self.refuse_in_read_only(members)?;
         let target = self.realm_of(to, true)?;
         let Some(target) = target else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), to.as_str())
@@ -284,7 +286,9 @@ impl Others for Namespace {
     fn making(&self) -> Result<Option<Making>> {
         match self.begin_publishing() {
             Ok(making) => Ok(Some(making)),
-            Err(error) if error.kind() == Kind::Access => Ok(None),
+            // Who may not publish, or cannot now, since who has the turn stands still, leaves it to
+            // the next: until then the members stay where they are.
+            Err(error) if matches!(error.kind(), Kind::Access | Kind::Busy) => Ok(None),
             Err(error) => Err(error),
         }
     }

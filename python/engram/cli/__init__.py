@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram import _starting
 from engram.cli import output
 from engram.cli.app import app, arrange
 from engram.cli.terminal import fail, fail_below
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         The words after ``engram``; those of the process if not given.
 
     """
+    _starting.begun()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal of another encoding gets escapes
             stream.reconfigure(errors="backslashreplace")
@@ -71,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except EngramError as error:
         hint = _pool_first(words) if isinstance(error, PoolNotFoundError) else ""
         fail(f"{error}{hint}", error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_starting.INTERRUPTED)
     except BrokenPipeError:
         sys.exit(0)  # whoever read our output has seen enough
     except OSError as error:

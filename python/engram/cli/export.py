@@ -189,6 +189,8 @@ def _tell_salvage(found: SalvageReport, report: ExportReport | None, *, json: bo
         terminal.say(f"{found.path}: {counted(found.members, 'member')} found")
         for loss in found.left_out:
             terminal.say(f"  not saved: {loss}")
+        for note in found.noted if report is None else []:  # a file says nothing of who may see it
+            terminal.say(f"  noted: {note}")
     found.check()
 
 

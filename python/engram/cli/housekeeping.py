@@ -60,7 +60,11 @@ def compact(pool: PoolArgument, *, json: JsonOption = False) -> None:
         told = {what: {"before": a, "after": b} for what, (a, b) in parts.items()}
         terminal.print_json({"realms": done.realms, **told, "skipped": list(done.skipped)})
         return
-    for what, (before, after) in parts.items():
-        terminal.say(f"{what}: {human(before)} before, {human(after)} after")
+    if all(before == after for before, after in parts.values()):
+        sizes = ", ".join(f"{what} {human(after)}" for what, (_, after) in parts.items())
+        terminal.say(f"nothing to give back: {sizes}")
+    else:
+        for what, (before, after) in parts.items():
+            terminal.say(f"{what}: {human(before)} before, {human(after)} after")
     for name in done.skipped:
         terminal.say(f"  not compacted: {name}, which this user may not open")

@@ -31,6 +31,7 @@ _HEADINGS = ("name", "owner", "group", "mode", "size", "used", "members")
         "engram ns /dev/shm/run icesat --create --mode 770 --group science --size 8GiB",
         "engram ns /dev/shm/run icesat --size 16GiB    # set its bound anew",
         "engram ns /dev/shm/run icesat --remove",
+        "engram ns /dev/shm/run default --remove-private",
     )
 )
 def ns(
@@ -44,6 +45,9 @@ def ns(
     *,
     create: Annotated[bool, typer.Option("--create", help="Make it.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it, with all in it.")] = False,
+    remove_private: Annotated[
+        bool, typer.Option("--remove-private", help="Remove what you keep in private in it.")
+    ] = False,
     mode: Annotated[
         str | None,
         typer.Option(metavar="OCTAL", help="Who may: 770, its group writes too; 700, its owner."),
@@ -59,8 +63,10 @@ def ns(
     json: JsonOption = False,
 ) -> None:
     """List the namespaces of a pool; make, bound or remove one."""
-    _check(name, create=create, remove=remove, sized=size is not None, only_made=mode or group)
-    changes = create or remove or size is not None
+    verbs = {"--create": create, "--remove": remove, "--remove-private": remove_private}
+    given = [word for word, given in verbs.items() if given]
+    _check(name, given, sized=size is not None, only_made=mode or group)
+    changes = any(verbs.values()) or size is not None
     with open_pool(pool, mode="r+" if changes else "r") as handle:
         if name is not None and not create:
             _require(handle, name)
@@ -70,6 +76,8 @@ def ns(
             terminal.say(f"created namespace {name} (mode {bits:o})")
         elif name is not None and remove:
             _remove(handle, name, yes=yes)
+        elif name is not None and remove_private:
+            _remove_private(handle, name, yes=yes)
         elif name is not None and size is not None:
             bound = handle.namespaces[name]
             bound.resize(sizes.parse(size))
@@ -78,20 +86,18 @@ def ns(
             _list(handle, name, json=json)
 
 
-def _check(
-    name: str | None, *, create: bool, remove: bool, sized: bool, only_made: str | None
-) -> None:
+def _check(name: str | None, verbs: list[str], *, sized: bool, only_made: str | None) -> None:
     """Refuse options that do not go together."""
-    if create and remove:
-        message = "--create and --remove exclude each other: give one of them"
+    if len(verbs) > 1:
+        message = f"{' and '.join(verbs)} exclude each other: give one of them"
         raise ArgumentError(message)
-    if name is None and (create or remove or sized):
+    if name is None and (verbs or sized):
         message = "which namespace? Name it after the pool, such as `engram ns POOL icesat`"
         raise ArgumentError(message)
-    if remove and sized:
-        message = "--remove and --size exclude each other: give one of them"
+    if sized and verbs not in ([], ["--create"]):
+        message = f"{verbs[0]} and --size exclude each other: give one of them"
         raise ArgumentError(message)
-    if only_made and not create:
+    if only_made and verbs != ["--create"]:
         message = (
             "--mode and --group are for --create: a namespace keeps those that it was made with"
         )
@@ -111,13 +117,27 @@ def _remove(pool: Pool, name: str, *, yes: bool) -> None:
     held = "all that is in it"
     if facts["members"] is not None:
         held = f"its {counted(facts['members'], 'member')} ({human(facts['used'])})"
-    if not yes:
-        if not sys.stdin.isatty():
-            message = f"{name}: nobody is there to be asked; add --yes to remove {held}"
-            raise ArgumentError(message)
-        terminal.confirm(f"Remove namespace {name} with {held}?")
+    _ask(f"Remove namespace {name} with {held}?", f"{name}: ", held, yes=yes)
     pool.remove_namespace(name)
     terminal.say(f"removed namespace {name}")
+
+
+def _remove_private(pool: Pool, name: str, *, yes: bool) -> None:
+    """Remove what this user keeps in private, after asking."""
+    held = f"all that you keep in private in namespace {name}"
+    _ask(f"Remove {held}?", "", held, yes=yes)
+    pool.remove_private(name)
+    terminal.say(f"removed {held}")
+
+
+def _ask(question: str, of: str, held: str, *, yes: bool) -> None:
+    """Ask before something is removed; where nobody can answer, `--yes` has to."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        message = f"{of}nobody is there to be asked; add --yes to remove {held}"
+        raise ArgumentError(message)
+    terminal.confirm(question)
 
 
 def _list(pool: Pool, name: str | None, *, json: bool) -> None:
