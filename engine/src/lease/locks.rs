@@ -127,16 +127,16 @@ pub(crate) fn gate(id: u64) -> i64 {
     place(id) + 1
 }
 
-/// Which of these processes have this byte of the file locked, as far as the kernel tells: for a
-/// lock of an open file description it names no pid, but shows at each descriptor of this user's
-/// processes what is locked by it. For messages.
-pub(crate) fn holders_by_files(path: &Path, at: i64, pids: &[u32]) -> Vec<u32> {
+/// Which of these processes have this byte of the file locked in this mode at least, as far as the
+/// kernel tells: for a lock of an open file description it names no pid, but shows at each
+/// descriptor of this user's processes what is locked by it. For messages.
+pub(crate) fn holders_by_files(path: &Path, at: i64, least: LockMode, pids: &[u32]) -> Vec<u32> {
     let Ok(inode) = std::fs::metadata(path).map(|meta| meta.ino()) else { return Vec::new() };
     let has_it = |pid: &u32| {
         let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
         files.flatten().any(|file| {
             let shown = std::fs::read_to_string(file.path()).unwrap_or_default();
-            shown.lines().any(|line| locks_byte(line, inode, at))
+            shown.lines().any(|line| locks_byte(line, inode, at, least))
         })
     };
     let mut holders: Vec<u32> = pids.iter().copied().filter(has_it).collect();
@@ -147,9 +147,12 @@ pub(crate) fn holders_by_files(path: &Path, at: i64, pids: &[u32]) -> Vec<u32> {
 
 /// Whether a line of a descriptor's `fdinfo` is of a lock on this byte:
 /// `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:<inode> <first> <last>`.
-fn locks_byte(line: &str, inode: u64, at: i64) -> bool {
+fn locks_byte(line: &str, inode: u64, at: i64, least: LockMode) -> bool {
     let Some(lock) = line.strip_prefix("lock:") else { return false };
     let words: Vec<&str> = lock.split_whitespace().collect();
+    if least == LockMode::Write && !words.contains(&"WRITE") {
+        return false;
+    }
     let [.., file, first, last] = words[..] else { return false };
     let of_it = file.rsplit(':').next().and_then(|number| number.parse().ok()) == Some(inode);
     let last = if last == "EOF" { Some(i64::MAX) } else { last.parse().ok() };

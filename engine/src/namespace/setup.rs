@@ -176,6 +176,8 @@ pub(super) fn realm_file(dir: &Path) -> Result<RealmFile> {
 pub(crate) fn check_still(setup: &Setup) -> Result<()> {
     let same = match realm_file(&setup.dir) {
         Ok(now) => now.birth == setup.birth,
+        // One that its maker is about to publish, under a name that nobody else has.
+        Err(_) if setup.scope == Scope::Published => true,
         Err(error) if error.kind() == Kind::NotFound => false,
         Err(error) => return Err(error),
     };

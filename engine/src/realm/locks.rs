@@ -459,12 +459,13 @@ impl Core {
         }
         let live = peers.alive().into_iter().map(|(_, owner)| owner.pid);
         let all: Vec<u32> = live.chain([std::process::id()]).collect();
-        let by_files = |place| lease::holders_by_files(&self.setup.dir.join(LOCKS), place, &all);
-        let has_it = by_files(lease::place(id));
+        let path = self.setup.dir.join(LOCKS);
+        let by_files = |place, least| lease::holders_by_files(&path, place, least, &all);
+        let has_it = by_files(lease::place(id), least);
         if !has_it.is_empty() || !at_gate {
             return Ok((has_it, true));
         }
-        let gate = by_files(lease::gate(id));
+        let gate = by_files(lease::gate(id), LockMode::Write);
         let unknown = gate.is_empty();
         Ok((gate, unknown))
     }
