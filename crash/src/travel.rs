@@ -6,6 +6,7 @@
 //! and a stranger finds all of it or nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use engram_engine::query::parse;
 use engram_engine::{
@@ -13,6 +14,7 @@ use engram_engine::{
 };
 
 use crate::data::{Random, filled};
+use crate::machine::rest;
 use crate::model::{Item, Model};
 use crate::operation::{Operation, index_mode};
 use crate::pool::{array, number, number_of, over, with_words};
@@ -90,7 +92,8 @@ pub(crate) fn perform(namespace: &Namespace, slot: usize, operation: &Operation)
                     oids.push(oid);
                 }
             }
-            namespace.transfer_all(&oids, &sources(*from, *to), scope(*to)).map(drop)
+            let from = sources(*from, *to);
+            patiently(|| namespace.transfer_all(&oids, &from, scope(*to))).map(drop)
         }
         Operation::MoveRun { to } => {
             let run = member(namespace, &run_of(slot))?.expect("the run is always there");
@@ -99,9 +102,19 @@ pub(crate) fn perform(namespace: &Namespace, slot: usize, operation: &Operation)
                 return Ok(());
             }
             let from = sources(at as u8, *to);
-            namespace.transfer(root, &run_of(slot), &from, scope(*to)).map(drop)
+            patiently(|| namespace.transfer(root, &run_of(slot), &from, scope(*to))).map(drop)
         }
         _ => unreachable!("{operation:?} moves nothing"),
+    }
+}
+
+/// Does a move, whoever is in its way: one who stands at a step stands there for long.
+fn patiently<T>(mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match work() {
+            Err(error) if error.kind() == Kind::Busy => rest(Duration::from_millis(1)),
+            done => return done,
+        }
     }
 }
 

@@ -117,7 +117,7 @@ enum Found {
 
 /// Who is asked.
 enum Contestant {
-    Engram { ours: Ours, options: QueryOptions },
+    Engram { ours: Box<Ours>, options: QueryOptions },
     Miqs(Miqs),
     Sqlite(Sqlite),
 }
@@ -141,12 +141,12 @@ impl Contestant {
             }
             "brute force" => {
                 let options = QueryOptions { brute_force: true, ..one };
-                Contestant::Engram { ours: Ours::open(&pool)?, options }
+                Contestant::Engram { ours: Box::new(Ours::open(&pool)?), options }
             }
-            "engram" => Contestant::Engram { ours: Ours::open(&pool)?, options: one },
+            "engram" => Contestant::Engram { ours: Box::new(Ours::open(&pool)?), options: one },
             "engram on two threads" => {
                 let options = QueryOptions { threads: Some(2), ..one };
-                Contestant::Engram { ours: Ours::open(&pool)?, options }
+                Contestant::Engram { ours: Box::new(Ours::open(&pool)?), options }
             }
             other => return Err(format!("nobody is called {other}").into()),
         })
