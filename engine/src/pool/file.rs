@@ -125,8 +125,8 @@ impl PoolFile {
         Ok(file)
     }
 
-    /// Whether the pool at `path`, whole or not, is the one of this uuid. (In the order in which its
-    /// description is renamed, so that it is found under one of the names.)
+    /// Whether the pool at `path`, whole or not, is the one of this uuid. (It is looked for in the
+    /// order in which its description is renamed, and so is found under one of the names.)
     pub(crate) fn is_of(path: &Path, uuid: &str) -> Result<bool> {
         for name in [CREATING, POOL_FILE, DESTROYING] {
             match read_toml::<Named>(&path.join(name)) {
