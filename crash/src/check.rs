@@ -15,7 +15,7 @@ use crate::machine::{Atomics, Shared, fork, leave, now, wait};
 use crate::model::Model;
 use crate::operation::{Name, Operation};
 use crate::pool::{ask, group, number_of, open, view, with_words};
-use crate::{locks, travel};
+use crate::{locks, roam, travel};
 
 /// Values up to this lie in the catalog.
 const INLINE: u64 = engram_engine::INLINE_BYTES_MAX;
@@ -92,7 +92,8 @@ pub fn after_kill(path: &Path, gone: &[Gone], findings: &Findings) {
 fn settled(realm: &Realm, namespace: &Namespace, one: &Gone, findings: &Findings) -> bool {
     let compare = |model: &Model| {
         let own = compare(realm, one.slot, model)?;
-        Ok::<u64, String>(own + travel::compare(namespace, one.slot, model)?)
+        let roaming = roam::compare(namespace, one.slot, &model.roaming, false)?;
+        Ok::<u64, String>(own + roaming + travel::compare(namespace, one.slot, model)?)
     };
     let (mut after, mut before) = (one.model.clone(), one.model.clone());
     if let Some(operation) = &one.pending {
@@ -207,7 +208,8 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
         assert!(one.pending.is_none());
         let checks = compare(&realm, one.slot, &one.model);
         let travelling = travel::compare(&namespace, one.slot, &one.model);
-        for checks in [checks, travelling] {
+        let roaming = roam::compare(&namespace, one.slot, &one.model.roaming, true);
+        for checks in [checks, travelling, roaming] {
             findings.add(checks.unwrap_or_else(|why| panic!("w{} at rest: {why}", one.slot)));
         }
     }

@@ -260,7 +260,7 @@ impl Crew {
         let (acked, started) = (own.acked.load(SeqCst), own.started.load(SeqCst));
         for number in self.seen[slot]..acked {
             let (operation, outcome) = (own.operation(number), own.outcome(number));
-            if outcome == Outcome::Full {
+            if matches!(outcome, Outcome::Full | Outcome::Busy) {
                 continue;
             }
             let expected = self.models[slot].imagine(&operation);

@@ -9,6 +9,7 @@
 //! | `model` | what a worker's part of the pool must hold |
 //! | `common` | what everybody writes, and what must hold of it |
 //! | `travel` | what goes from scope to scope, and what must hold of it |
+//! | `roam` | a group that everybody moves, and in which everybody writes |
 //! | `still` | snapshots that are held |
 //! | `locks` | locks of objects |
 //! | `worker`, `reader` | who writes, and who reads |
@@ -31,6 +32,7 @@ pub mod model;
 pub mod operation;
 pub mod pool;
 pub mod reader;
+pub mod roam;
 pub mod still;
 pub mod table;
 pub mod travel;

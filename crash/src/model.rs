@@ -6,6 +6,7 @@ use engram_engine::IndexMode;
 
 use crate::data::{Words, word_of};
 use crate::operation::{Name, Operation, Outcome, batch, index_mode};
+use crate::roam::Roaming;
 use crate::travel::Travellers;
 
 /// An object as it must be.
@@ -56,6 +57,8 @@ pub struct Model {
     pub groups: [bool; 3],
     /// What goes from scope to scope.
     pub travellers: Travellers,
+    /// What it has in the group that everybody moves.
+    pub roaming: Roaming,
 }
 
 impl Model {
@@ -99,6 +102,7 @@ impl Model {
             O::Arrive { .. } | O::Leave { .. } | O::Move { .. } | O::MoveRun { .. } => {
                 if self.travellers.imagine(operation) { Outcome::Refused } else { Outcome::Done }
             }
+            O::Roam { seed, version } => self.roaming.imagine(*seed, *version),
             O::Abandon { .. }
             | O::Scratch { .. }
             | O::Grow

@@ -85,6 +85,8 @@ pub enum Operation {
     Move { places: u8, from: u8, to: u8 },
     /// Moves a group with all that is in it.
     MoveRun { to: u8 },
+    /// Moves the group that everybody moves, or writes in it.
+    Roam { seed: u64, version: u64 },
     /// Takes a snapshot, or looks at the one that is held.
     Snap,
     /// Locks something that everybody locks.
@@ -101,6 +103,8 @@ pub enum Outcome {
     Refused = 2,
     /// There was no space: nothing changed.
     Full = 3,
+    /// It was on its way: nothing changed.
+    Busy = 4,
 }
 
 impl Outcome {
@@ -114,6 +118,7 @@ impl Outcome {
             Ok(()) => Outcome::Done,
             Err((Kind::NotFound | Kind::Exists, _)) => Outcome::Refused,
             Err((Kind::PoolFull, _)) => Outcome::Full,
+            Err((Kind::Busy, _)) if operation.may_be_busy() => Outcome::Busy,
             Err((_, error)) => panic!("{operation:?} ended with: {error}"),
         }
     }
@@ -123,6 +128,7 @@ impl Outcome {
         match word {
             1 => Outcome::Done,
             2 => Outcome::Refused,
+            4 => Outcome::Busy,
             _ => Outcome::Full,
         }
     }
@@ -226,7 +232,7 @@ impl Choice {
             return self.urged(urge);
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
-        match self.random.below(114) {
+        match self.random.below(122) {
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },
@@ -249,6 +255,7 @@ impl Choice {
             98..106 => travel::any(&mut self.random, version, false),
             106..110 => Operation::Snap,
             110..114 => Operation::Lock { seed: self.random.any() },
+            114..122 => Operation::Roam { seed: self.random.any(), version },
             _ => self.put(),
         }
     }
@@ -290,6 +297,9 @@ impl Choice {
             Urge::Delete => Operation::Delete { name },
             Urge::Rename => Operation::Rename { old: name, new: Name::any(&mut self.random) },
             Urge::Batch => self.batch(),
+            Urge::Move if self.random.percent(40) => {
+                Operation::Roam { seed: self.random.any(), version }
+            }
             Urge::Move | Urge::Publish => {
                 travel::any(&mut self.random, version, urge == Urge::Publish)
             }
@@ -333,6 +343,11 @@ pub fn index_mode(index: u8) -> IndexMode {
 }
 
 impl Operation {
+    /// Whether others may move what it changes.
+    fn may_be_busy(&self) -> bool {
+        matches!(self, Operation::Roam { .. })
+    }
+
     /// As four words, for the log.
     pub(crate) fn to_words(&self) -> [u64; 4] {
         use Operation as O;
@@ -374,6 +389,7 @@ impl Operation {
             O::MoveRun { to } => [26, 0, u64::from(*to) << 8, 0],
             O::Snap => [27, 0, 0, 0],
             O::Lock { seed } => [28, 0, 0, *seed],
+            O::Roam { seed, version } => [29, 0, *version, *seed],
         }
     }
 
@@ -411,6 +427,7 @@ impl Operation {
             26 => O::MoveRun { to: (second >> 8) as u8 },
             27 => O::Snap,
             28 => O::Lock { seed },
+            29 => O::Roam { seed, version },
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

@@ -10,7 +10,7 @@ use engram_engine::{
 
 use crate::board::WRITING;
 use crate::data::Words;
-use crate::{locks, travel};
+use crate::{locks, roam, travel};
 
 /// The bound of the pool's arena.
 pub const SIZE: u64 = 256 << 20;
@@ -56,6 +56,7 @@ pub fn make(path: &Path, checksums: bool) {
         realm.create_group(realm.root(), group, &[], &[], false).expect("a group");
     }
     locks::make(&realm);
+    roam::make(&realm);
     pool.close();
 }
 

@@ -90,6 +90,7 @@ mod enabled {
         "transfer.marked",
         "transfer.reserved",
         "transfer.copied",
+        "transfer.closed",
         "transfer.arrived",
         "transfer.gone",
         "transfer.receipt-cleared",

@@ -4,8 +4,9 @@
 mod common;
 mod history;
 
-use common::{Fixture, Line, OVER, Random, alone, attach, blob, filled, fork, seed};
-use engram_engine::{Found, Kind, Mode, Payload, Realm};
+use common::moves::names;
+use common::{Fixture, Line, OVER, Peer, Random, alone, attach, blob, filled, fork, seed};
+use engram_engine::{Error, Found, Kind, Mode, Namespace, Payload, Scope};
 use history::{Answer, Call, Event, is_linearizable};
 
 const NAMES: u64 = 3;
@@ -35,21 +36,38 @@ fn value_of(payload: &Payload) -> u64 {
     value
 }
 
-/// Makes a call.
-fn perform(realm: &Realm, call: &Call) -> Answer {
+/// Whether a call has met what another process moves to another scope: nothing of it has happened.
+fn is_on_its_way(error: &Error) -> bool {
+    error.kind() == Kind::Busy && error.message().contains("on its way")
+}
+
+/// Makes a call; again and again, if what it is about is on its way.
+fn perform(realm: &Namespace, call: &Call) -> Answer {
+    loop {
+        match try_to(realm, call) {
+            Err(error) if is_on_its_way(&error) => {}
+            Err(error) => panic!("{call:?} ended with {error}"),
+            Ok(answer) => return answer,
+        }
+    }
+}
+
+fn try_to(realm: &Namespace, call: &Call) -> engram_engine::Result<Answer> {
     let root = realm.root();
     let path = |name: u64| format!("few/{name}");
-    let done = |done: engram_engine::Result<()>| match done.map_err(|error| error.kind()) {
-        Ok(()) => Answer::Done(true),
-        Err(Kind::NotFound | Kind::Exists) => Answer::Done(false),
-        Err(kind) => panic!("{call:?} ended with {kind:?}"),
+    let done = |done: engram_engine::Result<()>| match done {
+        Ok(()) => Ok(Answer::Done(true)),
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Exists) => {
+            Ok(Answer::Done(false))
+        }
+        Err(error) => Err(error),
     };
-    match *call {
+    Ok(match *call {
         Call::Put { name, value } => {
             let data = filled(7, value, words(value));
-            Answer::Oid(Some(realm.put(root, &path(name), &blob(), &data, OVER).unwrap()))
+            Answer::Oid(Some(realm.put(root, &path(name), &blob(), &data, OVER)?))
         }
-        Call::Find { name } => match realm.find(root, &path(name)).unwrap() {
+        Call::Find { name } => match realm.find(root, &path(name))? {
             Some(Found::Object(info)) => Answer::Oid(Some(info.oid)),
             Some(Found::Group(_)) => panic!("a group was found"),
             None => Answer::Oid(None),
@@ -60,29 +78,31 @@ fn perform(realm: &Realm, call: &Call) -> Answer {
             }
             Err(error) if error.kind() == Kind::NotFound => Answer::Value(None),
             // It became longer than a record, or shorter, between the two looks of one read.
-            Err(error) if error.kind() == Kind::Busy => perform(realm, call),
-            Err(error) => panic!("{error}"),
+            Err(error) if error.kind() == Kind::Busy => return try_to(realm, call),
+            Err(error) => return Err(error),
         },
         Call::Replace { oid, generation, value } => {
             let data = filled(7, value, words(value));
             match realm.replace_payload(oid, generation as u32, &data) {
                 Ok(swapped) => Answer::Swapped(Some(swapped)),
-                Err(error) if error.kind() == Kind::Busy => Answer::Swapped(None),
-                Err(error) => panic!("{error}"),
+                Err(error) if error.kind() == Kind::Busy && !is_on_its_way(&error) => {
+                    Answer::Swapped(None)
+                }
+                Err(error) => return Err(error),
             }
         }
-        Call::Delete { name } => done(realm.delete(root, &path(name))),
-        Call::Rename { old, new } => done(realm.rename(root, &path(old), root, &path(new))),
+        Call::Delete { name } => done(realm.delete(root, &path(name)))?,
+        Call::Rename { old, new } => done(realm.rename(root, &path(old), root, &path(new)))?,
         Call::List => {
-            let gid = realm.lookup(root, "few").unwrap().unwrap().id();
-            let listed = realm.list_found(gid, None, 100).unwrap();
+            let gid = realm.lookup(root, "few")?.expect("the group").id();
+            let listed = realm.list_found(gid, None, 100)?;
             let entry = |(name, found): (String, Found)| match found {
                 Found::Object(info) => (name.parse().unwrap(), info.oid),
                 Found::Group(_) => panic!("{name} is a group"),
             };
             Answer::Listed(listed.into_iter().map(entry).collect())
         }
-    }
+    })
 }
 
 /// A call as four words.
@@ -135,7 +155,7 @@ fn answer_of(words: &[u64]) -> Answer {
 }
 
 /// Calls, each said before it is made and its answer after.
-fn call_often(realm: &Realm, line: &Line, process: u64, mut random: Random) {
+fn call_often(realm: &Namespace, line: &Line, process: u64, mut random: Random) {
     let (mut oid, mut generation) = (0, 0);
     for number in 0..CALLS {
         let (name, value) = (random.below(NAMES), 1 + process + PROCESSES * number);
@@ -192,43 +212,80 @@ fn heard(line: &Line, mut kill_after: Option<u64>, kill: impl Fn()) -> Vec<Event
     events
 }
 
+/// Moves the group of all names to and fro between two scopes, until told to end.
+fn mover(fixture: &Fixture) -> Peer {
+    fork(|line| {
+        let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
+        let namespace = names(&pool);
+        let (mut at, mut to) = (Scope::Shared, Scope::Private);
+        line.say(1);
+        while !line.is_ready() {
+            match namespace.transfer(namespace.root(), "few", &[at], to) {
+                Ok(_) => (at, to) = (to, at),
+                Err(error) => assert!(error.kind() == Kind::Busy, "the mover: {error}"),
+            }
+            // Else it would hardly ever be there to be changed.
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        }
+    })
+}
+
+fn explained(rounds: u64, moving: bool) {
+    let mut random = Random(seed());
+    for round in 0..rounds {
+        let fixture = Fixture::new(16 << 20);
+        let namespace = names(&fixture.pool);
+        namespace.create_group(namespace.root(), "few", &[], &[], false, None).unwrap();
+        drop(namespace);
+        fixture.pool.close();
+        let mover = moving.then(|| mover(&fixture));
+        if let Some(mover) = &mover {
+            mover.line.expect(1);
+        }
+        let peers = [(); PROCESSES as usize].map(|()| random.next());
+        let mut process = 0;
+        let mut peers = peers.map(|seed| {
+            process += 1;
+            fork(|line| {
+                let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
+                line.expect(1);
+                call_often(&names(&pool), line, process - 1, Random(seed));
+            })
+        });
+        for peer in &peers {
+            peer.line.say(1);
+        }
+        // In every other round one process is killed somewhere.
+        let mut after = (round % 2 == 1).then(|| 1 + random.below(CALLS));
+        let mut history = Vec::new();
+        for peer in &peers {
+            let events = heard(&peer.line, after.take(), || peer.signal(libc::SIGKILL));
+            history.extend(events);
+        }
+        for peer in &mut peers {
+            peer.wait();
+        }
+        if let Some(mover) = mover {
+            mover.line.say(0);
+            mover.finish();
+        }
+        history.sort_by_key(|event| event.began);
+        assert!(is_linearizable(&history), "no order explains round {round}: {history:#?}");
+        common::sound(&fixture.path);
+    }
+}
+
 #[test]
 fn one_order_of_all_calls_explains_what_several_processes_have_seen() {
     alone("one_order_of_all_calls_explains_what_several_processes_have_seen", || {
-        let mut random = Random(seed());
-        for round in 0..25 {
-            let fixture = Fixture::new(16 << 20);
-            let realm = fixture.realm();
-            realm.create_group(realm.root(), "few", &[], &[], false).unwrap();
-            drop(realm);
-            fixture.pool.close();
-            let peers = [(); PROCESSES as usize].map(|()| random.next());
-            let mut process = 0;
-            let mut peers = peers.map(|seed| {
-                process += 1;
-                fork(|line| {
-                    let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
-                    line.expect(1);
-                    call_often(&realm, line, process - 1, Random(seed));
-                })
-            });
-            for peer in &peers {
-                peer.line.say(1);
-            }
-            // In every other round one process is killed somewhere.
-            let mut after = (round % 2 == 1).then(|| 1 + random.below(CALLS));
-            let mut history = Vec::new();
-            for peer in &peers {
-                let events = heard(&peer.line, after.take(), || peer.signal(libc::SIGKILL));
-                history.extend(events);
-            }
-            for peer in &mut peers {
-                peer.wait();
-            }
-            history.sort_by_key(|event| event.began);
-            assert!(is_linearizable(&history), "no order explains round {round}: {history:#?}");
-        }
+        explained(25, false);
     });
+}
+
+/// The same while another process moves all of it between scopes.
+#[test]
+fn one_order_explains_it_while_all_of_it_moves() {
+    alone("one_order_explains_it_while_all_of_it_moves", || explained(20, true));
 }
 
 /// A call that ran from one instant to another.

@@ -1,6 +1,9 @@
 //! Deleting and renaming through the view.
 
-use super::tree::{Place, Tree};
+use std::thread;
+use std::time::Duration;
+
+use super::tree::{Place, Reach, Tree};
 use super::view::Namespace;
 use super::write::rest_of;
 use crate::error::{Kind, Result};
@@ -10,6 +13,10 @@ use crate::name::Path;
 use crate::protect;
 use crate::realm::Realm;
 use crate::scope::Scope;
+
+/// How often, and for how long, a deletion that has begun waits for who moves what is left.
+const WAITS_MAX: u32 = 2000;
+const WAIT: Duration = Duration::from_millis(5);
 
 /// The realms that a deletion changes; refused where one of them refuses it, before another has
 /// changed.
@@ -39,17 +46,29 @@ fn refuse_published(realms: &[Realm], path: &str, place: Place, having: &[usize]
 impl Namespace {
     /// Deletes a member, a group with all that is in it that this user may delete. What others keep
     /// to themselves below a group stays theirs.
+    ///
+    /// A group that has members in several realms goes from one after the other. Where somebody
+    /// comes between and moves what is left, that is waited for: to say that it cannot be changed
+    /// would say that nothing has changed.
     pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
-        let mut begun = false;
-        match self.mending(|| self.delete_now(parent, path, &mut begun)) {
-            // What was left of a group went by itself: the last mirror, when it was empty.
-            Err(error) if begun && error.kind() == Kind::NotFound => Ok(()),
-            done => done,
+        let mut begun = None;
+        for _ in 0..WAITS_MAX {
+            match self.mending(|| self.delete_now(parent, path, &mut begun)) {
+                // What was left of a group went by itself: the last mirror, when it was empty.
+                Err(error) if begun.is_some() && error.kind() == Kind::NotFound => return Ok(()),
+                Err(error) if begun.is_some() && error.kind() == Kind::Busy => thread::sleep(WAIT),
+                done => return done,
+            }
         }
+        fail!(
+            Busy,
+            "{path:?} is deleted as far as it was in one scope, and the rest of it is on its way \
+             by another process that does not go on: delete it again when that has ended"
+        )
     }
 
-    /// `begun` is set when a group is gone from one realm, and not yet from all.
-    fn delete_now(&self, parent: Gid, path: &str, begun: &mut bool) -> Result<()> {
+    /// `begun` is the group that is gone from one realm, and not yet from all.
+    fn delete_now(&self, parent: Gid, path: &str, begun: &mut Option<Gid>) -> Result<()> {
         if let Some(realm) = self.alone()? {
             return realm.delete(parent, path);
         }
@@ -61,6 +80,9 @@ impl Namespace {
                     "there is no {path:?} in this group: list its members with keys() or tree()"
                 )
             };
+            if begun.is_some_and(|gid| place.member != Member::Group(gid)) {
+                fail!(NotFound, "{path:?} is another's by now");
+            }
             Ok((place, deletable(tree, place)?))
         })?;
         refuse_published(&realms, path, place, &having)?;
@@ -78,7 +100,7 @@ impl Namespace {
             }
             Member::Group(gid) => having.iter().try_for_each(|at| {
                 self.delete_group_at(*at, gid, &realms)?;
-                *begun = true;
+                *begun = Some(gid);
                 Ok(())
             }),
         }
@@ -197,6 +219,9 @@ impl Namespace {
             None => {}
         }
         let realm = &realms[place.at];
+        // Within its group it stays where it is, whatever has become of the group.
+        let stays = place.parent == reach.group && reach.missing == 0;
+        let reach = if stays { Reach { home: Some(place.at), ..reach } } else { reach };
         Self::settle(realm, &realms)?;
         self.prepare(realm, &realms, &reach, &new_path)?;
         let rest = rest_of(new, &new_path, reach.missing);

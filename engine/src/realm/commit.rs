@@ -120,9 +120,10 @@ impl<'env> Changes<'env> {
         self.moving = Some(false);
     }
 
-    /// Refuses to change a member that is on its way to another realm.
+    /// Refuses to change a member that is on its way to another realm, and a name in a group that
+    /// takes none any more.
     fn refuse_leaving(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        if !matches!(table, Table::Objects | Table::Groups) {
+        if !matches!(table, Table::Objects | Table::Groups | Table::Names) {
             return Ok(());
         }
         let moving = match self.moving {
@@ -130,8 +131,10 @@ impl<'env> Changes<'env> {
             None => self.txn.entries(Table::Transfers)? > 0,
         };
         self.moving = Some(moving);
-        match <[u8; 8]>::try_from(key) {
-            Ok(id) if moving => transfer::refuse_leaving(self, u64::from_be_bytes(id)),
+        let id = key.first_chunk().copied().map(u64::from_be_bytes);
+        match (id, table) {
+            (Some(id), Table::Names) if moving => transfer::refuse_closed(self, id),
+            (Some(id), _) if moving => transfer::refuse_leaving(self, id),
             _ => Ok(()),
         }
     }
@@ -202,7 +205,9 @@ impl RowsMut for Changes<'_> {
     }
 
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        self.refuse_leaving(table, key)?;
+        if table != Table::Names {
+            self.refuse_leaving(table, key)?;
+        }
         self.txn.delete(table, key).map(|_| ())
     }
 

@@ -347,13 +347,18 @@ impl Core {
         let parsed = Path::new(&link.path)?;
         let target = Target { from: link.from, root: self.setup.root(), path: &parsed };
         let inside = &self.enter()?;
+        let expects = link.expects.as_ref();
         let checked = batch::with(self, |overlay: &mut Overlay| {
-            group::check_free(&mut overlay.look(inside.catalog()), &target, link.overwrite)
+            let rows = &mut overlay.look(inside.catalog());
+            Expects::check(expects, rows)?;
+            group::check_free(rows, &target, link.overwrite)
         })?;
-        match checked {
-            Some(()) => Ok(()),
-            None => group::check_free(&mut Snapshot(&inside.read()?), &target, link.overwrite),
+        if checked.is_none() {
+            let txn = inside.read()?;
+            Expects::check(expects, &mut Snapshot(&txn))?;
+            group::check_free(&mut Snapshot(&txn), &target, link.overwrite)?;
         }
+        Ok(())
     }
 
     fn link_inline(self: &Arc<Self>, link: &Link<'_>, data: &[u8]) -> Result<Oid> {

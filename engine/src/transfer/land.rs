@@ -16,7 +16,7 @@ use crate::query::run::oid_of;
 use crate::realm::Changes;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
-use crate::transfer::marks::{Going, pass};
+use crate::transfer::marks::{Going, pass, refuse_leaving};
 use crate::transfer::plan::{Passenger, Plan};
 
 /// The key numbers of the realm that receives, by those of the one that gives.
@@ -69,6 +69,10 @@ fn land_group(
     mirror: bool,
 ) -> Result<()> {
     let record = Record::parse(row)?;
+    if !mirror {
+        // Where it has come from here, and is not gone from here yet, it would be lost.
+        refuse_leaving(rows, gid)?;
+    }
     let before = rows.get(Table::Groups, &id_key(gid))?.map(std::borrow::Cow::into_owned);
     if let Some(before) = &before {
         let before = Record::parse(before)?;
@@ -104,6 +108,8 @@ fn land_object(
     place: Option<&Reserved>,
 ) -> Result<()> {
     let record = Record::parse(row)?;
+    // It may be on its way here, and not gone from here yet.
+    refuse_leaving(rows, oid)?;
     if rows.has(Table::Objects, &id_key(oid))? {
         fail!(Exists, "object {oid:#x} ({:?}) is there already: run verify", record.name);
     }
@@ -158,6 +164,7 @@ fn give_name_up(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> 
 /// Whether the names of a plan's members are free in a realm; asked before anything is copied.
 pub(crate) fn check_free(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
     for passenger in &plan.passengers {
+        refuse_leaving(rows, passenger.going.member.id())?;
         let record = Record::parse(&passenger.row)?;
         if let Some(there) = group::child(rows, record.parent, record.name)?
             && there != passenger.going.member

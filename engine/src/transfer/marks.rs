@@ -3,7 +3,7 @@
 use crate::catalog::{ReadTxn, Table};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::id::{Member, id_key};
+use crate::id::{Gid, Member, id_key};
 use crate::realm::{ARRIVED, Changes, meta_u64};
 use crate::rows::{Rows, RowsMut};
 use crate::scope::Scope;
@@ -31,6 +31,9 @@ pub(crate) struct Transfer {
     pub number: u64,
     /// How far it is.
     pub stage: Stage,
+    /// Whether the groups that leave take no new names any more: they are about to be there, and
+    /// others give names there then.
+    pub closed: bool,
     /// The other realm: where the members go, or, if they have arrived, come from.
     pub other: Scope,
     /// Whose that realm is, if it is private.
@@ -44,7 +47,8 @@ pub(crate) struct Transfer {
 impl Transfer {
     fn to_row(self) -> [u8; TRANSFER_BYTES] {
         let mut row = [0; TRANSFER_BYTES];
-        row[..3].copy_from_slice(&[VERSION, self.stage as u8, self.other as u8]);
+        let closed = u8::from(self.closed);
+        row[..4].copy_from_slice(&[VERSION, self.stage as u8, self.other as u8, closed]);
         row[4..8].copy_from_slice(&self.uid.to_le_bytes());
         row[8..12].copy_from_slice(&self.pid.to_le_bytes());
         row[16..24].copy_from_slice(&self.lease.to_le_bytes());
@@ -70,7 +74,8 @@ impl Transfer {
         let word = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four"));
         let lease = u64::from_le_bytes(row[16..24].try_into().expect("eight bytes"));
         let number = u64::from_be_bytes(key);
-        Ok(Transfer { number, stage, other, uid: word(4), pid: word(8), lease })
+        let closed = row[3] != 0;
+        Ok(Transfer { number, stage, closed, other, uid: word(4), pid: word(8), lease })
     }
 
     /// Writes the row.
@@ -178,6 +183,23 @@ pub(crate) fn on_its_way(rows: &mut impl Rows, id: u64) -> Result<Option<Error>>
     }
 }
 
+fn move_of(rows: &mut impl Rows, id: u64, number: u64) -> Result<Transfer> {
+    match Transfer::find(rows, number)? {
+        Some(found) => Ok(found),
+        None => fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more"),
+    }
+}
+
+/// `BusyError`, if this group is on its way to another realm, and takes no new names any more.
+pub(crate) fn refuse_closed(rows: &mut impl Rows, gid: Gid) -> Result<()> {
+    let key = id_key(gid);
+    let number = match rows.get(Table::Leaving, &key)? {
+        Some(row) => Going::parse(&key, &row)?.0,
+        None => return Ok(()),
+    };
+    if move_of(rows, gid, number)?.closed { refuse_leaving(rows, gid) } else { Ok(()) }
+}
+
 /// `BusyError`, if this member is on its way to another realm.
 pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     let key = id_key(id);
@@ -185,9 +207,7 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
         Some(row) => Going::parse(&key, &row)?.0,
         None => return Ok(()),
     };
-    let Some(by) = Transfer::find(rows, number)? else {
-        fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more")
-    };
+    let by = move_of(rows, id, number)?;
     let (what, who) = match by.other {
         Scope::Private => (
             format!("the private realm of user {}", by.uid),

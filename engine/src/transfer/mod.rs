@@ -12,6 +12,10 @@
 //! Then, with the marks there for who locks to see, the kernel is asked whether anybody has one of
 //! them locked: what is locked does not move (see `realm::locks`), so the marks go again.
 //! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
+//! Others may put new members in a group that goes: they stay where they were put. But once it is
+//! in the target as well, new members are put there, and two could be given one name, each in
+//! another realm. So there is one commit more in the source before T2: the move is *closed*, and
+//! its groups take no new names (`BusyError`) until T3.
 //! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
 //! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
 //! The same OID in two realms is one object to who sees both.
@@ -52,11 +56,13 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
-pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
+pub(crate) use self::marks::{
+    Going, Transfer, members_of, on_its_way, refuse_closed, refuse_leaving,
+};
 use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::faults::step;
 use crate::id::{Member, id_key};
@@ -121,6 +127,7 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
     let leg = leave(source, to, uid)?;
     let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
         .and_then(|(keys, places)| {
+            close(&leg).inspect_err(|_| give_back(target, &places))?;
             let inside = target.enter()?;
             let landed = target.commit(&inside, Headroom::Normal, |rows| {
                 receive(rows, leg.running.0)?;
@@ -160,6 +167,7 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
             })?;
         }
         step!("publish.landed");
+        legs.iter().try_for_each(close)?;
         making.finish()
     })();
     // If the version is there, and perhaps not on the medium, who comes next goes on from here.
@@ -181,7 +189,8 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     let (going, plan) = {
         let inside = source.core.enter()?;
         let txn = inside.read()?;
-        let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)?;
+        let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)
+            .map_err(gone_is_moved)?;
         let plan = Plan::read(&source.core, &txn, &going)?;
         (going, plan)
     };
@@ -192,6 +201,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     let transfer = Transfer {
         number: leg.running.0,
         stage: Stage::Arrived,
+        closed: false,
         other: Scope::Published,
         uid: 0,
         pid: std::process::id(),
@@ -246,6 +256,11 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
     })
 }
 
+/// What to say of a root that is not in the realm any more in which it was found.
+fn gone_is_moved(error: Error) -> Error {
+    if error.kind() == Kind::NotFound { Error::moved() } else { error }
+}
+
 /// T0: marks what goes, sees that nobody has it locked, then reads it.
 fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
@@ -258,13 +273,14 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let transfer = Transfer {
         number: running.0,
         stage: Stage::Leaving,
+        closed: false,
         other: to,
         uid,
         pid: std::process::id(),
         lease: inside.lease().id(),
     };
     let going = core.commit(&inside, Headroom::Normal, |rows| {
-        let going = gather(rows, core.setup.root(), &source.roots)?;
+        let going = gather(rows, core.setup.root(), &source.roots).map_err(gone_is_moved)?;
         transfer.put(rows)?;
         going.iter().try_for_each(|going| going.mark(rows, running.0))?;
         Ok(going)
@@ -358,6 +374,21 @@ fn give_back(target: &Arc<Core>, places: &Places) {
     for place in places.values() {
         target.give_back(*place);
     }
+}
+
+/// Before T2: from here on nobody gives a new name in what goes.
+fn close(leg: &Leg) -> Result<()> {
+    let (core, number) = (&leg.core, leg.running.0);
+    let inside = core.enter()?;
+    core.commit(&inside, Headroom::Relief, |rows| {
+        // If it is gone, somebody took this process for dead, and T3 finds nothing to do.
+        match Transfer::find(rows, number)? {
+            Some(found) => Transfer { closed: true, ..found }.put(rows),
+            None => fail!(Busy, "the move was given up by another process: try again"),
+        }
+    })?;
+    step!("transfer.closed");
+    Ok(())
 }
 
 /// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::marks::{Stage, Transfer};
 use super::recover::{Other, Others, recover};
-use super::{Moved, Source, publish, to_realm, unpublish};
+use super::{Moved, Source, gone_is_moved, publish, to_realm, unpublish};
 use crate::batch;
 use crate::catalog::Table;
 use crate::error::{Kind, Result};
@@ -25,6 +25,10 @@ impl Namespace {
     /// which nothing is elsewhere. `"/"` is all that the namespace has. On error all is as it was.
     pub fn transfer(&self, parent: Gid, path: &str, from: &[Scope], to: Scope) -> Result<Moved> {
         self.check_move(from, to)?;
+        self.mending(|| self.transfer_now(parent, path, from, to))
+    }
+
+    fn transfer_now(&self, parent: Gid, path: &str, from: &[Scope], to: Scope) -> Result<Moved> {
         if path == "/" {
             return self.transfer_members(&self.members_of_root()?, from, to);
         }
@@ -35,7 +39,7 @@ impl Namespace {
             )
         };
         let stays = || {
-            let scope = self.scope_of(member)?;
+            let scope = self.scope_of(member).map_err(gone_is_moved)?;
             if scope != to && !from.contains(&scope) {
                 fail!(Argument, "{path:?} is {}, and stays so: {}", scope.as_str(), way_out(scope));
             }
@@ -63,7 +67,7 @@ impl Namespace {
     pub fn transfer_all(&self, oids: &[Oid], from: &[Scope], to: Scope) -> Result<Moved> {
         self.check_move(from, to)?;
         let members: Vec<Member> = oids.iter().copied().map(Member::Object).collect();
-        self.transfer_members(&members, from, to)
+        self.mending(|| self.transfer_members(&members, from, to))
     }
 
     fn check_move(&self, from: &[Scope], to: Scope) -> Result<()> {
@@ -124,7 +128,7 @@ impl Namespace {
         if to == Scope::Published {
             return publish(&sources, self.begin_publishing()?);
         }
-        self.refuse_in_read_only(members)?;
+        self.refuse_in_read_only(members).map_err(gone_is_moved)?;
         let target = self.realm_of(to, true)?;
         let Some(target) = target else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), to.as_str())
