@@ -125,9 +125,7 @@ class Array(Handle):
         except (ValueError, TypeError, OverflowError) as error:
             raise self._unfit(key, error) from error
         while True:
-            array, written = _engram.open_for_write(
-                self._realm, self._id, self._dtype, self._shape
-            )
+            array, written = _engram.open_for_write(self._realm, self._id, self._dtype, self._shape)
             try:
                 array[key] = value
             except (ValueError, TypeError, OverflowError) as error:
