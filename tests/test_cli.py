@@ -492,6 +492,42 @@ def test_wrong_usage_exits_with_2(
     assert "Usage" in err
 
 
+def test_verbs_that_take_files_do_not_make_one_called_dash(
+    run: Callable[..., tuple[int, str, str]],
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (["export", path, "log", "-"], ["import", path, "g", "-"], ["backup", path, "-"]):
+        code, _, err = run(*words)
+        assert code == 2
+        assert "only put and get take" in " ".join(err.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bound_needs_the_namespace_that_it_is_for(
+    run: Callable[..., tuple[int, str, str]], path: Path
+) -> None:
+    code, _, err = run("ns", path, "--size", "100MiB")
+    assert code == engram.ArgumentError.exit_code
+    assert "which namespace?" in err
+    code, _, err = run("ns", path, "default", "--remove", "--size", "100MiB")
+    assert code == engram.ArgumentError.exit_code
+    assert "--size exclude each other" in err
+
+
+@pytest.mark.parametrize("verb", ["share", "unshare", "publish", "unpublish"])
+def test_what_is_moved_by_a_query_is_told_with_a_caret(
+    run: Callable[..., tuple[int, str, str]], path: Path, verb: str
+) -> None:
+    code, _, err = run(verb, path, "--where", "x =")
+    assert code == engram.QueryError.exit_code
+    said = err.splitlines()
+    assert said[1] == "  x ="
+    assert said[2].strip() == "^"
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_has_examples(run: Callable[..., tuple[int, str, str]], verb: str) -> None:
     code, out, _ = run(verb, "--help")

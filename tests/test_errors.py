@@ -2,8 +2,10 @@
 
 import os
 import pickle
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,87 @@ def test_os_errors_have_an_errno() -> None:
     assert errors.AccessError("x").errno == 13
     assert errors.PoolNotFoundError("x").errno == 2
     assert errors.ReadOnlyError("x").errno == 30
+
+
+# Arguments of a wrong type
+
+
+WRONG: dict[str, Callable[[engram.Pool, Path], Any]] = {
+    "'few'": lambda pool, _: pool.drain_index("few"),  # type: ignore[arg-type]
+    "-1": lambda pool, _: pool.drain_index(-1),
+    "'3'": lambda pool, _: pool["a"].lock(timeout="3"),
+    "scope 1": lambda pool, _: pool.create_group("g", scope=1),  # type: ignore[arg-type]
+    "scope 2": lambda pool, _: pool.create_array("x", 1, scope=2),  # type: ignore[arg-type]
+    "scope 3": lambda pool, _: pool.create_blob("x", b"", scope=3),  # type: ignore[arg-type]
+    "scope 4": lambda pool, _: pool.require_array("x", 3, scope=4),
+    "'no'": lambda pool, _: pool.create_array("x", 1, read_only="no"),  # type: ignore[arg-type]
+    "'yes'": lambda pool, _: pool.create_array("x", 1, overwrite="yes"),  # type: ignore[arg-type]
+    "'off'": lambda pool, _: setattr(pool["a"], "read_only", "off"),
+    "'on'": lambda pool, _: pool.create_group("g", read_only="on"),  # type: ignore[arg-type]
+    "'x'": lambda pool, _: engram.open(pool.path, force="x"),  # type: ignore[arg-type]
+    "'y'": lambda _, home: engram.create(home / "q", prefault="y"),  # type: ignore[arg-type]
+    "'z'": lambda _, home: engram.create(home / "q", checksums="z"),  # type: ignore[arg-type]
+    "5": lambda _, home: engram.create(home / "q", devices=5),  # type: ignore[arg-type]
+    "'/tmp'": lambda _, home: engram.create(home / "q", devices="/tmp"),
+    "shape None": lambda pool, _: pool.require_array("a", None),  # type: ignore[arg-type]
+    "'abc'": lambda pool, _: pool.require_array("a", "abc"),  # type: ignore[arg-type]
+    "depth 'deep'": lambda pool, _: pool.tree(depth="deep"),  # type: ignore[arg-type]
+    "limit -2": lambda pool, _: pool.tree(limit=-2),
+    "visit None": lambda pool, _: pool.visititems(None),  # type: ignore[arg-type]
+    "path None": lambda pool, _: engram.import_file(None, pool),  # type: ignore[arg-type]
+    "path 7": lambda pool, _: engram.export_file(pool, 7),  # type: ignore[arg-type]
+    "limit 'all'": lambda pool, _: pool.query(limit="all"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("value", WRONG)
+def test_arguments_of_a_wrong_type_are_told_with_the_value(
+    pool: engram.Pool, home: Path, value: str
+) -> None:
+    pool["a"] = np.arange(3)
+    with pytest.raises(engram.ArgumentError, match=re.escape(value)):
+        WRONG[value](pool, home)
+    assert list(pool) == ["a"]
+    assert not (home / "q").exists()
+
+
+def test_a_relative_path_needs_a_folder_to_start_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(engram.NotFoundError, match="absolute path"):
+        engram.open("pool")
+
+
+def test_what_is_told_of_handles_that_can_do_nothing_is_so(pool: engram.Pool) -> None:
+    pool["a"] = 1
+    with pool.snapshot() as then:
+        with pytest.raises(engram.ReadOnlyError, match="of a snapshot"):
+            then.unshare("a")
+        with pytest.raises(engram.ReadOnlyError, match="of a snapshot"):
+            then.query().publish()
+    gone = pool.create_namespace("gone")
+    gone["x"] = 1
+    pool.remove_namespace("gone")
+    with pytest.raises(engram.NotFoundError, match=r'"gone" of .* was removed'):
+        list(gone)
+    pool.create_namespace("gone")
+    with pytest.raises(engram.NotFoundError, match="was removed"):
+        list(gone)
+
+
+def test_an_opening_that_fails_keeps_nothing_open(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(engram.Pool, "__init__", lambda _, opening: opening.devices()[9])
+        with pytest.raises(IndexError) as kept:
+            engram.open(pool.path)
+    engram.destroy(pool.path)
+    assert kept.value.__traceback__ is not None
 
 
 # Pools

@@ -46,6 +46,32 @@ def test_the_mapping_mixins_work(pool: engram.Pool) -> None:
     assert list(group) == []
 
 
+def test_clear_deletes_all_or_none(pool: engram.Pool) -> None:
+    for name in "abcd":
+        pool[name] = 1
+    pool["d"].read_only = True
+    with pytest.raises(engram.ReadOnlyError, match='"d"'):
+        pool.clear()
+    assert list(pool) == ["a", "b", "c", "d"]
+    pool["d"].read_only = False
+    pool.publish("c")
+    pool.unshare("b")
+    with pytest.raises(engram.ReadOnlyError, match='"c" is published'):
+        pool.clear()
+    with pool.batch():
+        pool["e"] = 1
+        with pytest.raises(engram.ReadOnlyError):
+            pool.clear()
+    assert list(pool) == ["a", "b", "c", "d", "e"]
+    pool.unpublish("c")
+    with pool.batch(), pytest.raises(engram.BusyError, match="several scopes"):
+        pool["f"] = 1
+        pool.clear()
+    assert list(pool) == ["a", "b", "c", "d", "e", "f"]
+    pool.clear()
+    assert list(pool) == []
+
+
 def test_names_iterate_in_byte_order(pool: engram.Pool) -> None:
     names = ["b", "a", "B", "é", "z", "\U0001f30d", "￿", "a b", "10", "9", "-"]
     for name in names:

@@ -53,6 +53,11 @@ def try_lock(member: Any, mode: str) -> str:
         return "held"
 
 
+def tried_elsewhere(member: Any) -> str:
+    """Lock it for reading at once in another thread: "held", or why not."""
+    return str(elsewhere(lambda: try_lock(member, "r")))
+
+
 def holder(pool: engram.Pool, name: str, mode: str, opened: str = "r+") -> subprocess.Popen[str]:
     """Start a process that holds a lock until it is told to end."""
     command = [sys.executable, "-c", HOLDER, pool.path, name, mode, opened]
@@ -106,6 +111,43 @@ def test_a_lock_of_another_process_names_it_and_ends_with_it(pool: engram.Pool) 
     process.communicate("")
     with pool["array"].lock("w", timeout=60):
         pass
+
+
+def test_the_holder_is_named_of_hundreds_of_locks_and_where_one_only_waits(
+    pool: engram.Pool,
+) -> None:
+    with pool.batch():
+        for number in range(200):
+            pool[f"m{number}"] = number
+    script = """
+import sys, engram
+pool = engram.open(sys.argv[1])
+held = [pool[f"m{n}"].lock("w").__enter__() for n in range(200)]
+print("held", flush=True)
+sys.stdin.readline()
+held.clear()
+with pool["waited"].lock("w"):
+    pass
+"""
+    pool["waited"] = 1
+    command = [sys.executable, "-c", script, pool.path]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "held\n"
+        for number in (0, 191, 192, 199):
+            said = tried_elsewhere(pool[f"m{number}"])
+            assert f"is locked by process {process.pid}:" in said
+        with pool["waited"].lock("r"):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            while (said := tried_elsewhere(pool["waited"])) == "held":
+                pass
+        assert f"for, to be locked for writing, by process {process.pid}:" in said
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_thread_joins_its_own_lock_but_not_for_more(pool: engram.Pool) -> None:

@@ -35,6 +35,9 @@ use crate::turn::Turn;
 /// The format version that this engine reads and writes. Until 1.0 there is no migration.
 pub const FORMAT: u32 = 3;
 
+/// How often a pool is opened anew that others make anew meanwhile.
+const OPEN_TRIES: u32 = 8;
+
 /// What a pool survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -189,7 +192,24 @@ impl Pool {
     /// Opens the pool at `path`, and its default namespace.
     pub fn open(path: &Path, mode: Mode, force: bool) -> Result<Pool> {
         let path = &absolute(path)?;
-        let file = PoolFile::read(path)?;
+        for _ in 0..OPEN_TRIES {
+            let file = PoolFile::read(path)?;
+            let uuid = file.uuid.clone();
+            let opened = Self::open_as(path, file, mode, force);
+            // Where another pool has been made meanwhile, that is the one to open.
+            let another = || PoolFile::read(path).is_ok_and(|now| now.uuid != uuid);
+            if opened.is_ok() || !another() {
+                return opened;
+            }
+        }
+        fail!(
+            Busy,
+            "the pool {} is removed and made anew again and again: open it when that is over",
+            path.display()
+        )
+    }
+
+    fn open_as(path: &Path, file: PoolFile, mode: Mode, force: bool) -> Result<Pool> {
         let mut mount = filesystem::admit(path, force)?;
         for device in &file.devices[1..] {
             if !device.is_dir() && !devdax::is_node(device) {
@@ -213,7 +233,7 @@ impl Pool {
         }
         let session = Session::new(mode);
         let place = place_of(path)?;
-        let pool = Pool { path: path.clone(), place, file, mount, session };
+        let pool = Pool { path: path.to_owned(), place, file, mount, session };
         match pool.namespace(namespace::DEFAULT) {
             Ok(_) => {}
             // A pool whose default namespace is another's is still a pool.
@@ -221,8 +241,8 @@ impl Pool {
             Err(error) => return Err(missing(path, path, error)),
         }
         // Our lease stands: whoever destroys the pool sees it, unless that began before.
-        if !path.join(POOL_FILE).exists() {
-            return Err(file::what_is_there(path));
+        if PoolFile::read(path)?.uuid != pool.file.uuid {
+            fail!(Busy, "{} was removed while it was being opened, and made anew", path.display());
         }
         Ok(pool)
     }

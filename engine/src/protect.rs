@@ -12,8 +12,9 @@
 use crate::catalog::Table;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::group::{self, DEPTH_MAX, Stamp, table_of};
+use crate::group::{self, DEPTH_MAX, Stamp, Target, table_of};
 use crate::id::{Gid, Member, id_key};
+use crate::name::Path;
 use crate::object::{Flags, Record};
 use crate::rows::{Rows, RowsMut};
 
@@ -72,6 +73,26 @@ pub(crate) fn refuse_new(rows: &mut impl Rows, group: Gid, name: &str) -> Result
     }
     let Some(by) = guard_of(rows, Member::Group(group))? else { return Ok(()) };
     Err(refusal(rows, &format!("{name:?} cannot be made"), by)?)
+}
+
+/// Refuses to delete these members of a group, if one of them cannot be; those that are not there
+/// are no matter.
+pub(crate) fn refuse_deletions(
+    rows: &mut impl Rows,
+    parent: Gid,
+    root: Gid,
+    names: &[String],
+) -> Result<()> {
+    if !rows.has_read_only()? {
+        return Ok(());
+    }
+    for name in names {
+        let target = Target { from: parent, root, path: &Path::new(name)? };
+        if let Some(member) = group::resolve(rows, &target)? {
+            refuse_deletion(rows, member)?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to delete this member, if it, a group above it or anything below it is read-only.

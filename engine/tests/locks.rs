@@ -113,6 +113,25 @@ fn a_writers_turn_comes_though_readers_never_cease() {
     assert!(Instant::now() < until);
 }
 
+/// What runs while a thread waits (a handler of signals) does not pass for the lock's holder.
+#[test]
+fn nothing_is_had_within_the_waiting_for_it() {
+    let fixture = Fixture::new(4 << 20);
+    let (realm, _pool, other) = with_two(&fixture);
+    let held = take(&other, "run/a", Write);
+    elsewhere(|| {
+        let mut within = None;
+        let _ =
+            realm.lock(member(&realm, "run/a"), Write, Some(Duration::from_millis(1)), &mut |_| {
+                within = Some(try_lock(&realm, "run/a", Write).map(drop));
+                Ok(())
+            });
+        let error = within.unwrap().unwrap_err();
+        assert!(error.message().contains("waits for"), "{error}");
+    });
+    drop(held);
+}
+
 #[test]
 fn what_cannot_be_written_is_locked_for_reading_alone() {
     let fixture = Fixture::new(4 << 20);
@@ -184,6 +203,38 @@ fn closing_the_pool_lets_go_of_its_locks_alone() {
     assert!(elsewhere(|| try_lock(&realm, "run/b", Write)).is_ok());
     assert!(elsewhere(|| try_lock(&realm, "run/a", Write)).is_err());
     drop(theirs);
+}
+
+/// A library opens the pool for itself, and takes what its caller has locked already.
+#[test]
+fn a_lock_taken_through_two_openings_stays_until_both_are_done() {
+    let fixture = Fixture::new(4 << 20);
+    let (realm, pool, other) = with_two(&fixture);
+    let free = || elsewhere(|| try_lock(&realm, "run/a", Write).map(drop)).is_ok();
+    // The inner one's opening closes, then the outer block ends.
+    let (outer, inner) = (take(&realm, "run/a", Write), take(&other, "run/a", Write));
+    pool.close();
+    assert!(outer.is_held() && !inner.is_held() && !free());
+    drop(inner);
+    assert!(!free());
+    drop(outer);
+    assert!(free());
+    // The outer block ends, then the inner one's opening closes.
+    let (pool, other) = attach(&fixture.path, Mode::ReadWrite);
+    let (outer, inner) = (take(&realm, "run/a", Write), take(&other, "run/a", Read));
+    drop(outer);
+    assert!(inner.is_held() && !free());
+    pool.close();
+    assert!(!inner.is_held() && free());
+    // The outer one's opening closes while the inner block runs.
+    let (pool, other) = attach(&fixture.path, Mode::ReadWrite);
+    let (outer, inner) = (take(&other, "run/a", Write), take(&realm, "run/a", Write));
+    pool.close();
+    assert!(!outer.is_held() && inner.is_held() && !free());
+    drop(outer);
+    assert!(inner.is_held() && !free());
+    drop(inner);
+    assert!(free());
 }
 
 #[test]

@@ -304,6 +304,24 @@ fn a_pool_that_was_moved_or_copied_uses_its_own_files() {
 }
 
 /// Numbers that no arena can have are refused, in whatever they come.
+/// While a process opens a pool, others may destroy it and make another at the same path.
+#[test]
+fn a_pool_made_in_the_place_of_another_is_no_part_of_that() {
+    let fixture = Fixture::new(4 << 20);
+    put(&fixture.realm(), "first", &filled(1, 1, 10));
+    let aside = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::rename(&fixture.path, aside.path().join("old")).unwrap();
+    let options = CreateOptions { size: 4 << 20, ..CreateOptions::default() };
+    Pool::create(&fixture.path, &options).unwrap().close();
+    // The old session opens nothing of the new pool: that would look like another engine's.
+    let late = fixture.pool.realm("default").err().expect("a refusal");
+    assert!(late.kind() == Kind::Busy && late.message().contains("removed"), "{late}");
+    let (_pool, new) = attach(&fixture.path, Mode::ReadWrite);
+    assert!(new.lookup(new.root(), "first").unwrap().is_none());
+    put(&new, "second", &filled(2, 2, 10));
+    assert!(new.lookup(new.root(), "second").unwrap().is_some());
+}
+
 #[test]
 fn sizes_beyond_all_bounds_are_refused() {
     let fixture = Fixture::new(16 << 20);

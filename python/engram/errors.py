@@ -2,8 +2,9 @@
 
 Every error of Engram is an `EngramError`; most are also the built-in exception that a user of h5py
 or of plain Python would catch. `str(error)` is the message: what was wrong, with the value, and
-what to do next. On any error the pool is as it was before the call. Exit codes and errnos come from
-the engine's table of kinds.
+what to do next. On any error the pool is as it was before the call. (`update` and `popitem`, which
+Python gives to every mapping, are several calls: in a batch they are one.) Exit codes and errnos
+come from the engine's table of kinds.
 """
 
 from typing import ClassVar

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from engram import _engram
+from engram.arguments import several, truth, whole_number
 from engram.array import Allocation, Array
 from engram.batch import Batch
 from engram.blob import Blob
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
-from engram.members import Items, Values
+from engram.members import Items, Values, delete_all
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
 from engram.tree import Tree
@@ -116,6 +117,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
         Paths are relative to this group. Returns what ended it, or None.
         """
+        if not callable(visit):
+            raise ArgumentError(f"visit {visit!r} cannot be called: give a function of two")
         stack = [("", self._members())]
         while stack:
             prefix, members = stack[-1]
@@ -166,7 +169,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If a setting is none.
 
         """
-        settings = check_settings(index)
+        settings, read_only = check_settings(index), truth("read_only", read_only)
         asked = (self._realm, self._id, name, attrs, _origin, False, scope)
         if not settings and not read_only:
             return Group(self._realm, _engram.create_group(*asked))
@@ -331,6 +334,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If what is there does not fit.
 
         """
+        if not isinstance(shape, int | np.integer):
+            shape = tuple(whole_number("shape", n) for n in several("shape", shape))
         if name not in self:
             try:
                 return self.create_array(name, data, shape=shape, dtype=dtype, **more)
@@ -407,9 +412,11 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         _engram.delete(self._realm, self._id, path)
 
     def clear(self) -> None:
-        """Delete all members."""
-        for name in list(self):
-            del self[name]
+        """Delete all members, or none of them: what one refuses is told before another is gone.
+
+        All at once, if they are of one scope; those of several scopes go one after the other.
+        """
+        delete_all(self)
 
     def move(self, old: str, new: str) -> None:
         """Rename a member, or move it, with all that is below it: it stays the same object.

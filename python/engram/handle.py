@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from engram import _engram, owners
+from engram.arguments import truth
 from engram.attrs import Attributes
 from engram.errors import ArgumentError, EngramError
 from engram.lock import Lock
@@ -114,7 +115,7 @@ class Handle:
 
     @read_only.setter
     def read_only(self, on: bool) -> None:
-        _engram.set_read_only(self._realm, self._is_group, self._id, bool(on))
+        _engram.set_read_only(self._realm, self._is_group, self._id, truth("read_only", on))
 
     @property
     def attrs(self) -> Attributes:

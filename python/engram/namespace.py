@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from numpy.typing import DTypeLike, NDArray
 
 from engram import _engram, size
+from engram.arguments import whole_number
 from engram.batch import Batch
 from engram.errors import EngramError
 from engram.group import Group
@@ -122,7 +123,7 @@ class Namespace(Group):
             If the pool was opened with mode "r".
 
         """
-        bound = 2**63 - 1 if most is None else most
+        bound = 2**63 - 1 if most is None else whole_number("most", most)
         done = _engram.drain_queue(self._realm, bound)
         if done < bound:
             _engram.tend(self._realm)

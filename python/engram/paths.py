@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from engram.errors import ArgumentError, InvalidNameError
+from engram.errors import ArgumentError, InvalidNameError, NotFoundError
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
@@ -16,4 +16,10 @@ def absolute(path: str | os.PathLike[str]) -> Path:
         raise ArgumentError(f"{path!r} is no path: give a str or a pathlib.Path")
     if not text or "\0" in text:
         raise InvalidNameError(f"{text!r} cannot be a path: give the path of a directory")
-    return Path(text).absolute()
+    try:
+        return Path(text).absolute()
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"{text!r} is relative to the folder that this process works in, which is gone: give "
+            "an absolute path, or change to a folder that is there"
+        ) from None

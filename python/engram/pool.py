@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from engram import _engram, size
 from engram._engram import DeviceInfo
+from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
 from engram.housekeeping import Backup
@@ -317,15 +318,15 @@ def create(  # noqa: PLR0917 - as the contract has it
         `path` lies in the folder of another pool.
 
     """
-    others = [absolute(device) for device in devices or ()]
+    others = [absolute(device) for device in several("devices", devices or ())]
     nbytes, who = _parse_size(size), (_mode_bits(mode), _group_number(group))
     if not isinstance(durability, str):
         raise ArgumentError(
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
-    settings, full, sums = check_settings(index), absolute(path), bool(checksums)
-    made = _engram.Pool.create(full, nbytes, others, durability, prefault, force, sums, who)
-    pool = Pool(made)
+    settings, full = check_settings(index), absolute(path)
+    made = _engram.Pool.create(full, nbytes, others, durability, prefault, force, checksums, who)
+    pool = _handle(made)
     try:
         _set_index(pool, settings)
     except EngramError:
@@ -360,7 +361,16 @@ def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) ->
     """
     if not isinstance(mode, str) or mode not in _MODES:
         raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
-    return Pool(_engram.Pool.open(absolute(path), _MODES[mode], force))
+    return _handle(_engram.Pool.open(absolute(path), _MODES[mode], force))
+
+
+def _handle(opening: _engram.Pool) -> Pool:
+    """Give the handle of a new opening; if there is none, nothing of the opening stays."""
+    try:
+        return Pool(opening)
+    except BaseException:
+        opening.close()  # the traceback would keep it
+        raise
 
 
 def adopt(path: str | os.PathLike[str]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram import _engram
+from engram.arguments import whole_number
 from engram.errors import ArgumentError, NotFoundError
 from engram.explanation import Explanation
 from engram.expression import Expression, Field
@@ -61,9 +62,9 @@ def ask(realm: "Realm", group: int, expr: Any, asked: Asked) -> "QueryResult":
     query = _engram.Query(
         _text(expr),
         None if asked.order_by is None else _ordering(asked.order_by),
-        None if asked.limit is None else _whole("limit", asked.limit, 0),
+        None if asked.limit is None else whole_number("limit", asked.limit, 0),
         asked.consistency == "eventual",
-        None if asked.threads is None else _whole("threads", asked.threads, 1),
+        None if asked.threads is None else whole_number("threads", asked.threads, 1),
         asked.merge,
         asked.brute_force,
     )
@@ -91,12 +92,6 @@ def _ordering(order_by: Any) -> str:
         f"order_by {order_by!r} is no order: give a str such as 'temperature desc, @path', or a "
         "list of them"
     )
-
-
-def _whole(what: str, number: Any, least: int) -> int:
-    if isinstance(number, int | np.integer) and least <= number <= _MOST:
-        return int(number)
-    raise ArgumentError(f"{what} {number!r} is no number: give a whole one from {least} on")
 
 
 class QueryResult:

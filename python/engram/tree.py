@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram
+from engram.arguments import whole_number
 from engram.array import Array
 from engram.blob import Blob
 from engram.errors import NotFoundError
@@ -72,12 +73,13 @@ class Tree:
     """What was in a group at one time: `str(tree)` is text, a notebook shows HTML."""
 
     def __init__(self, group: "Group", depth: int | None, limit: int, *, most: int = _MOST) -> None:
+        levels = _DEEPEST if depth is None else min(whole_number("depth", depth), _DEEPEST)
         self.root = Node(group.path or group.namespace)
         self.counts = [0, 0]
-        self._limit = limit
+        self._limit = whole_number("limit", limit)
         self._left = most
         level = [(group, self.root)]
-        for _ in range(_DEEPEST if depth is None else min(depth, _DEEPEST)):
+        for _ in range(levels):
             level = self._below(level)
 
     def _below(self, level: "list[tuple[Group, Node]]") -> "list[tuple[Group, Node]]":

@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::{Result, argument, corrupt};
 use crate::realm::{Realm, scope_of};
-use crate::value::{self, Name, Source};
+use crate::value::{self, Name, Source, Truth};
 use crate::view::{self, View};
 use crate::{dtype, index, strings};
 
@@ -65,17 +65,17 @@ pub fn put_array<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     attrs: Option<&Bound<'py, PyAny>>,
     dims: Option<&Bound<'py, PyAny>>,
-    overwrite: bool,
+    overwrite: Truth,
     device: Option<&Bound<'py, PyAny>>,
     index: Option<&Bound<'py, PyAny>>,
-    read_only: bool,
-    scope: Option<&str>,
+    read_only: Truth,
+    scope: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Made<'py>> {
     let place = Placement {
-        read_only,
+        read_only: read_only.0,
         scope: scope_of(scope)?,
-        ..realm.placement(overwrite, device, index)?
+        ..realm.placement(overwrite.0, device, index)?
     };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;
@@ -267,17 +267,17 @@ pub fn allocate<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     attrs: Option<&Bound<'py, PyAny>>,
     dims: Option<&Bound<'py, PyAny>>,
-    overwrite: bool,
+    overwrite: Truth,
     device: Option<&Bound<'py, PyAny>>,
     index: Option<&Bound<'py, PyAny>>,
-    read_only: bool,
-    scope: Option<&str>,
+    read_only: Truth,
+    scope: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
 ) -> Result<Allocation> {
     let place = Placement {
-        read_only,
+        read_only: read_only.0,
         scope: scope_of(scope)?,
-        ..realm.placement(overwrite, device, index)?
+        ..realm.placement(overwrite.0, device, index)?
     };
     let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
     let descr = dtype.map(dtype::parse).transpose()?;

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::error::{Result, argument, corrupt, refused};
 use crate::realm::{Realm, scope_of};
-use crate::value::{self, Name};
+use crate::value::{self, Name, Truth};
 use crate::view;
 
 /// Creates a blob of any object that exports contiguous bytes. Returns its OID and size.
@@ -23,17 +23,17 @@ pub fn put_blob(
     path: Name<'_>,
     data: &Bound<'_, PyAny>,
     attrs: Option<&Bound<'_, PyAny>>,
-    overwrite: bool,
+    overwrite: Truth,
     device: Option<&Bound<'_, PyAny>>,
     index: Option<&Bound<'_, PyAny>>,
-    read_only: bool,
-    scope: Option<&str>,
+    read_only: Truth,
+    scope: Option<&Bound<'_, PyAny>>,
     origin: &[u8],
 ) -> Result<(Oid, usize)> {
     let place = Placement {
-        read_only,
+        read_only: read_only.0,
         scope: scope_of(scope)?,
-        ..realm.placement(overwrite, device, index)?
+        ..realm.placement(overwrite.0, device, index)?
     };
     let attrs = value::attributes_of(attrs)?;
     let buffer;

@@ -100,7 +100,7 @@ pub fn create_group(
     attrs: Option<&Bound<'_, PyAny>>,
     origin: &[u8],
     exist_ok: bool,
-    scope: Option<&str>,
+    scope: Option<&Bound<'_, PyAny>>,
 ) -> Result<Gid> {
     let scope = scope_of(scope)?;
     let attrs = value::attributes_of(attrs)?;
@@ -161,6 +161,19 @@ pub fn path_of(realm: &Realm, is_group: bool, member: u64) -> Result<String> {
 pub fn delete(py: Python<'_>, realm: &Realm, parent: Gid, path: Name<'_>) -> Result<()> {
     let engine = realm.engine();
     Ok(py.detach(|| engine.delete(parent, path.0))?)
+}
+
+/// Refuses where one of these members cannot be deleted; whether one batch can delete all others.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "a list from Python comes as one")]
+pub fn check_deletable(
+    py: Python<'_>,
+    realm: &Realm,
+    parent: Gid,
+    names: Vec<String>,
+) -> Result<bool> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.check_deletable(parent, &names))?)
 }
 
 /// Makes a group or an object read-only, or takes that back.

@@ -8,6 +8,7 @@ use pyo3::types::PyDict;
 use crate::error::{Result, of_pool};
 use crate::pool::Pool;
 use crate::realm::Realm;
+use crate::value::Truth;
 
 /// What a backup has copied: where, realms, objects, bytes, what was left out.
 type Copied = (PathBuf, u64, u64, u64, Vec<String>);
@@ -69,9 +70,9 @@ pub fn holders<'py>(py: Python<'py>, realm: &Realm) -> Result<Bound<'py, PyDict>
 /// Copies a pool to a place where there is nothing.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
-pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: bool) -> Result<Copied> {
+pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: Truth) -> Result<Copied> {
     let engine = pool.engine();
-    let report = py.detach(|| engine.backup(&dest, force))?;
+    let report = py.detach(|| engine.backup(&dest, force.0))?;
     Ok((report.path, report.realms, report.objects, report.bytes, report.skipped))
 }
 

@@ -50,8 +50,8 @@ mod _engram {
     use crate::explanation::Explanation;
     #[pymodule_export]
     use crate::group::{
-        GroupInfo, contains, count, create_group, delete, find, group_info, is_read_only, members,
-        names, path_of, rename, set_origin, set_read_only,
+        GroupInfo, check_deletable, contains, count, create_group, delete, find, group_info,
+        is_read_only, members, names, path_of, rename, set_origin, set_read_only,
     };
     #[pymodule_export]
     use crate::housekeeping::{backup, compact, holders};

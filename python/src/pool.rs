@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Result, argument, of_pool};
 use crate::realm::Realm;
-use crate::value::Name;
+use crate::value::{Name, Truth};
 
 /// One opening of a pool.
 #[pyclass(frozen, weakref, module = "engram._engram")]
@@ -84,9 +84,9 @@ impl Pool {
         size: u64,
         devices: Vec<PathBuf>,
         durability: &str,
-        prefault: bool,
-        force: bool,
-        checksums: bool,
+        prefault: Truth,
+        force: Truth,
+        checksums: Truth,
         who: (Option<u32>, Option<u32>),
     ) -> Result<Self> {
         let durability = match durability {
@@ -100,6 +100,7 @@ impl Pool {
             }
         };
         let (mode, group) = who;
+        let (prefault, force, checksums) = (prefault.0, force.0, checksums.0);
         let options =
             CreateOptions { size, devices, durability, prefault, force, checksums, mode, group };
         let engine = py
@@ -110,10 +111,10 @@ impl Pool {
 
     /// Opens a pool.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, write: bool, force: bool) -> Result<Self> {
+    fn open(py: Python<'_>, path: PathBuf, write: bool, force: Truth) -> Result<Self> {
         let mode = if write { Mode::ReadWrite } else { Mode::Read };
         let engine = py
-            .detach(move || engram_engine::Pool::open(&path, mode, force))
+            .detach(move || engram_engine::Pool::open(&path, mode, force.0))
             .map_err(|e| of_pool(py, e))?;
         Ok(Pool { engine })
     }
@@ -175,8 +176,8 @@ impl Pool {
     }
 
     /// Adds a device.
-    fn add_device(&self, py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
-        Ok(py.detach(move || self.engine.add_device(&path, force))?)
+    fn add_device(&self, py: Python<'_>, path: PathBuf, force: Truth) -> Result<()> {
+        Ok(py.detach(move || self.engine.add_device(&path, force.0))?)
     }
 
     /// A namespace, as this user sees it.

@@ -75,12 +75,12 @@ impl Realm {
 }
 
 /// Who sees what is made, from Python: "private" or "shared"; None where its group says it.
-pub fn scope_of(scope: Option<&str>) -> Result<Option<Scope>> {
-    let Some(text) = scope else { return Ok(None) };
-    match Scope::parse(text) {
+pub fn scope_of(scope: Option<&Bound<'_, PyAny>>) -> Result<Option<Scope>> {
+    let Some(scope) = scope.filter(|scope| !scope.is_none()) else { return Ok(None) };
+    match scope.extract::<&str>().ok().and_then(Scope::parse) {
         Some(scope) => Ok(Some(scope)),
         None => Err(argument(format!(
-            "scope {text:?} is unknown: use \"private\" or \"shared\" (and publish what is \
+            "scope {scope:?} is unknown: use \"private\" or \"shared\" (and publish what is \
              finished)"
         ))),
     }

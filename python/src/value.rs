@@ -45,6 +45,20 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Name<'a> {
     }
 }
 
+/// A truth value from Python.
+#[derive(Clone, Copy)]
+pub struct Truth(pub bool);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Truth {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        object.extract::<bool>().map(Truth).map_err(|_| {
+            argument(format!("{:?} is no truth value: give True or False", &*object)).into()
+        })
+    }
+}
+
 /// Data to be stored.
 pub enum Source<'py> {
     /// Fixed-size items, in an array of any strides.

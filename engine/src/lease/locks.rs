@@ -16,6 +16,7 @@
 use std::fs::File;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::catalog::forks;
@@ -119,6 +120,43 @@ fn kind(mode: LockMode) -> libc::c_int {
 /// The byte that is the lock of this id.
 pub(crate) fn place(id: u64) -> i64 {
     (id << 1 & !(1 << 63)).cast_signed()
+}
+
+/// The byte that is its gate.
+pub(crate) fn gate(id: u64) -> i64 {
+    place(id) + 1
+}
+
+/// Which of these processes have this byte of the file locked in this mode at least, as far as the
+/// kernel tells: for a lock of an open file description it names no pid, but shows at each
+/// descriptor of this user's processes what is locked by it. For messages.
+pub(crate) fn holders_by_files(path: &Path, at: i64, least: LockMode, pids: &[u32]) -> Vec<u32> {
+    let Ok(inode) = std::fs::metadata(path).map(|meta| meta.ino()) else { return Vec::new() };
+    let has_it = |pid: &u32| {
+        let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+        files.flatten().any(|file| {
+            let shown = std::fs::read_to_string(file.path()).unwrap_or_default();
+            shown.lines().any(|line| locks_byte(line, inode, at, least))
+        })
+    };
+    let mut holders: Vec<u32> = pids.iter().copied().filter(has_it).collect();
+    holders.sort_unstable();
+    holders.dedup();
+    holders
+}
+
+/// Whether a line of a descriptor's `fdinfo` is of a lock on this byte:
+/// `lock: 1: OFDLCK ADVISORY WRITE -1 00:1b:<inode> <first> <last>`.
+fn locks_byte(line: &str, inode: u64, at: i64, least: LockMode) -> bool {
+    let Some(lock) = line.strip_prefix("lock:") else { return false };
+    let words: Vec<&str> = lock.split_whitespace().collect();
+    if least == LockMode::Write && !words.contains(&"WRITE") {
+        return false;
+    }
+    let [.., file, first, last] = words[..] else { return false };
+    let of_it = file.rsplit(':').next().and_then(|number| number.parse().ok()) == Some(inode);
+    let last = if last == "EOF" { Some(i64::MAX) } else { last.parse().ok() };
+    of_it && first.parse().is_ok_and(|first: i64| first <= at) && last.is_some_and(|l| at <= l)
 }
 
 fn open(path: &Path) -> Result<File> {

@@ -52,7 +52,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
 pub use locks::LockMode;
-pub(crate) use locks::{LockFile, held, place};
+pub(crate) use locks::{LockFile, gate, held, holders_by_files, place};
 pub(crate) use peers::{Dead, Peers};
 pub(crate) use user::{shown_user, user, user_name};
 

@@ -72,8 +72,10 @@ impl Range {
                 Err(_) if want > least => want = round_up(want / 2, HUGE).max(least),
                 Err(error) => fail!(
                     PoolFull,
-                    "cannot reserve {want} bytes of addresses for an arena ({error}): give a \
-                     smaller size, or raise the limit on addresses (`ulimit -v`), if there is one"
+                    "cannot reserve {want} bytes of addresses for an arena ({error}): either this \
+                     process has used up its 128 TiB (each namespace that it has open takes \
+                     512 GiB or more, and as much again for what is private there: close pools \
+                     that it does not need), or `ulimit -v` limits it, or the size is too large"
                 ),
             }
         }

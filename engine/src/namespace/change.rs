@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::tree::Reach;
+use super::tree::{Place, Reach, Tree};
 use super::view::Namespace;
 use super::write::rest_of;
 use crate::error::{Kind, Result};
@@ -17,6 +17,31 @@ use crate::scope::Scope;
 /// How often, and for how long, a deletion that has begun waits for who moves what is left.
 const WAITS_MAX: u32 = 2000;
 const WAIT: Duration = Duration::from_millis(5);
+
+/// The realms that a deletion changes; refused where one of them refuses it, before another has
+/// changed.
+fn deletable(tree: &mut Tree<'_, '_>, place: Place) -> Result<Vec<usize>> {
+    tree.refuse_moving(place.member, true)?;
+    let Member::Group(gid) = place.member else {
+        protect::refuse_deletion(tree.at(place.at), place.member)?;
+        return Ok(vec![place.at]);
+    };
+    let reaching = tree.reaching(gid)?;
+    for (at, by) in &reaching {
+        by.iter()
+            .try_for_each(|group| protect::refuse_deletion(tree.at(*at), Member::Group(*group)))?;
+    }
+    Ok(reaching.into_iter().map(|(at, _)| at).collect())
+}
+
+/// Refuses to delete what is published, or has published members.
+fn refuse_published(realms: &[Realm], path: &str, place: Place, having: &[usize]) -> Result<()> {
+    let Some(at) = having.iter().find(|at| realms[**at].scope() == Scope::Published) else {
+        return Ok(());
+    };
+    let what = if *at == place.at { "is published" } else { "has published members" };
+    fail!(ReadOnly, "{path:?} {what}, which nobody changes: unpublish it first")
+}
 
 impl Namespace {
     /// Deletes a member, a group with all that is in it that this user may delete. What others keep
@@ -58,24 +83,9 @@ impl Namespace {
             if begun.is_some_and(|gid| place.member != Member::Group(gid)) {
                 fail!(NotFound, "{path:?} is another's by now");
             }
-            tree.refuse_moving(place.member, true)?;
-            let Member::Group(gid) = place.member else {
-                protect::refuse_deletion(tree.at(place.at), place.member)?;
-                return Ok((place, vec![place.at]));
-            };
-            // What one of the realms refuses is refused before another has changed.
-            let reaching = tree.reaching(gid)?;
-            for (at, by) in &reaching {
-                by.iter().try_for_each(|group| {
-                    protect::refuse_deletion(tree.at(*at), Member::Group(*group))
-                })?;
-            }
-            Ok((place, reaching.into_iter().map(|(at, _)| at).collect::<Vec<_>>()))
+            Ok((place, deletable(tree, place)?))
         })?;
-        if let Some(at) = having.iter().find(|at| realms[**at].scope() == Scope::Published) {
-            let what = if *at == place.at { "is published" } else { "has published members" };
-            fail!(ReadOnly, "{path:?} {what}, which nobody changes: unpublish it first");
-        }
+        refuse_published(&realms, path, place, &having)?;
         if having.len() > 1 && realms.iter().any(Realm::runs_batch) {
             fail!(
                 Busy,
@@ -94,6 +104,42 @@ impl Namespace {
                 Ok(())
             }),
         }
+    }
+
+    /// Refuses where one of these members of a group cannot be deleted, before any is; those that
+    /// are gone meanwhile are no matter. Whether all of the others are of one scope, so that one
+    /// batch can delete them.
+    pub fn check_deletable(&self, parent: Gid, names: &[String]) -> Result<bool> {
+        self.mending(|| self.check_deletable_now(parent, names))
+    }
+
+    fn check_deletable_now(&self, parent: Gid, names: &[String]) -> Result<bool> {
+        if let Some(realm) = self.alone()? {
+            return realm.check_deletable(parent, names).map(|()| true);
+        }
+        let (found, realms) = self.look_to_change(&self.all_seen()?, |tree| {
+            let mut found = Vec::new();
+            for name in names {
+                if let Some(place) = tree.resolve(parent, &Path::new(name)?)? {
+                    found.push((name, place, deletable(tree, place)?));
+                }
+            }
+            Ok(found)
+        })?;
+        for (name, place, having) in &found {
+            refuse_published(&realms, name, *place, having)?;
+        }
+        let mut all: Vec<usize> = found.into_iter().flat_map(|(_, _, having)| having).collect();
+        all.sort_unstable();
+        all.dedup();
+        if all.len() > 1 && realms.iter().any(Realm::runs_batch) {
+            fail!(
+                Busy,
+                "the members are of several scopes, and a batch covers one: delete them outside of \
+                 the batch"
+            );
+        }
+        Ok(all.len() <= 1)
     }
 
     fn delete_group_at(&self, at: usize, gid: Gid, realms: &[Realm]) -> Result<()> {

@@ -55,7 +55,7 @@ pub(crate) use self::make::{
 };
 pub(crate) use self::private::remove as remove_private;
 pub(crate) use self::restore::{create_default, create_like, hand_over, realm_like};
-pub(crate) use self::setup::{private_setups, realm_setup, setup};
+pub(crate) use self::setup::{check_still, private_setups, realm_setup, setup};
 pub(crate) use self::text::{read_toml, write_toml};
 pub use self::view::Namespace;
 use crate::error::{Error, Kind, Result};

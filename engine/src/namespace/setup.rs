@@ -184,6 +184,26 @@ pub(super) fn realm_file(dir: &Path) -> Result<RealmFile> {
     Ok(toml)
 }
 
+/// Refuses where the folder of a realm is another's by now: of a pool, or a namespace, that was
+/// removed and made anew since this was read.
+pub(crate) fn check_still(setup: &Setup) -> Result<()> {
+    let same = match realm_file(&setup.dir) {
+        Ok(now) => now.birth == setup.birth,
+        // One that its maker is about to publish, under a name that nobody else has.
+        Err(_) if setup.scope == Scope::Published => true,
+        Err(error) if error.kind() == Kind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if same && PoolFile::is_of(&setup.pool, &setup.uuid)? {
+        return Ok(());
+    }
+    fail!(
+        Busy,
+        "{} was removed while it was being opened, and perhaps made anew: open it again",
+        setup.dir.display()
+    )
+}
+
 /// What is needed to open a realm that `realm.toml` describes.
 pub(super) fn setup_at(
     pool: &Path,

@@ -125,6 +125,20 @@ impl PoolFile {
         Ok(file)
     }
 
+    /// Whether the pool at `path`, whole or not, is the one of this uuid. (It is looked for in the
+    /// order in which its description is renamed, and so is found under one of the names.)
+    pub(crate) fn is_of(path: &Path, uuid: &str) -> Result<bool> {
+        for name in [CREATING, POOL_FILE, DESTROYING] {
+            match read_toml::<Named>(&path.join(name)) {
+                Ok(found) if found.uuid == uuid => return Ok(true),
+                Ok(_) => {}
+                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// The description of a copy of the pool at `dest`, on that device alone.
     pub(crate) fn like(&self, dest: &Path, mount: &Mount) -> Result<Self> {
         let survives = self.durability == "system" && mount.durable;
@@ -164,6 +178,11 @@ impl PoolFile {
 #[derive(Deserialize)]
 struct Versioned {
     format: u32,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    uuid: String,
 }
 
 /// The path of a pool without links; where there is nothing, it says so.

@@ -20,9 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 use hashbrown::DefaultHashBuilder;
 
 use crate::catalog::{self, Catalog, ReadTxn};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::extent::{Arena, Extent};
-use crate::fail;
 use crate::folder::{
     check_own, check_real, check_theirs, make_for_namespace, make_for_spans, sync_names_above,
 };
@@ -378,7 +377,7 @@ impl Core {
         loop {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
             if state.shut {
-                fail!(Argument, "the pool {} is closed: open it again", self.setup.pool.display());
+                return Err(self.over());
             }
             let ready = state.catalog.as_ref().is_some_and(|catalog| !catalog.is_spent());
             if ready && (state.lease.is_some() || self.setup.immutable) {
@@ -387,6 +386,23 @@ impl Core {
             drop(state);
             super::open::bring_up(self)?;
         }
+    }
+
+    /// What to say when it is shut, though a handle's session is open: either that has just closed,
+    /// or the realm was removed.
+    #[cold]
+    fn over(&self) -> Error {
+        let pool = self.setup.pool.display();
+        let still = self.setup.immutable || namespace::check_still(&self.setup).is_ok();
+        if !still {
+            let what = format!(
+                "namespace {:?} of {pool} was removed, with all that was in it, and this handle is \
+                 of it: look at pool.namespaces for those that there are",
+                self.setup.namespace
+            );
+            return Error::new(Kind::NotFound, what);
+        }
+        Error::new(Kind::Argument, format!("the pool {pool} is closed: open it again"))
     }
 
     /// Whether the last user has left.

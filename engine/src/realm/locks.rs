@@ -21,16 +21,20 @@
 //! realm has no locks: nobody writes there, and who has one of its members for reading holds
 //! nothing. Gates keep nothing from moving: who waits there looks, once it has the lock.
 //!
-//! **Ends.** With its last holder here, with the session that took it, and with the process,
-//! however that ends: the kernel drops it. A forked child has no part in it. That an object is
-//! replaced or deleted ends no lock of it: the lock is of the OID.
+//! **Ends.** With its last holder here, and with the process, however that ends: the kernel drops
+//! it. A holder is one taking of it, through one session: it ends with its block, or with its
+//! session. What a thread has taken through two openings of a pool stays until both are done with
+//! it. A forked child has no part in it. That an object is replaced or deleted ends no lock of it:
+//! the lock is of the OID.
 //!
-//! Who has a lock is in the leases, for messages: `BusyError` names pids. The list may be
-//! incomplete or late, and decides nothing.
+//! Who has a lock is in the leases, for messages: `BusyError` names pids. The list has room for so
+//! many, and has nobody who only waits; so where it tells nothing, the kernel is asked what the
+//! processes have locked by their descriptors, which it tells of this user's. Neither decides
+//! anything.
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -73,11 +77,11 @@ struct Held {
     id: u64,
     mode: LockMode,
     thread: ThreadId,
-    session: usize,
     /// Whether it is taken.
     taken: AtomicBool,
-    /// How often its thread has taken it.
-    times: AtomicU32,
+    /// Its takings: the number of each, and the session that it came through. Looked at while
+    /// `Locks::held` is locked.
+    takings: Mutex<Vec<(u64, usize)>>,
     /// `None` in a published realm: nobody ever writes there, so all may have it for reading.
     file: Option<LockFile>,
 }
@@ -103,6 +107,8 @@ impl Locks {
 pub struct Lock {
     core: Arc<Core>,
     held: Arc<Held>,
+    /// Which taking of it this is.
+    taking: u64,
     forks: u64,
 }
 
@@ -115,14 +121,17 @@ impl Lock {
     /// Whether it is held still: not once its pool is closed, nor in a forked child.
     pub fn is_held(&self) -> bool {
         let _state = self.core.state.read().unwrap_or_else(PoisonError::into_inner);
-        lock(&self.core.locks.held).iter().any(|held| Arc::ptr_eq(held, &self.held))
+        let all = lock(&self.core.locks.held);
+        all.iter().any(|held| Arc::ptr_eq(held, &self.held))
+            && lock(&self.held.takings).iter().any(|(taking, _)| *taking == self.taking)
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.forks == forks() && self.held.times.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.core.unlock(&self.held);
+        if self.forks == forks() {
+            let it = |held: &Arc<Held>| Arc::ptr_eq(held, &self.held);
+            self.core.end_takings(it, |(taking, _)| taking == self.taking);
         }
     }
 }
@@ -164,7 +173,9 @@ impl Realm {
             );
         }
         self.check_there(member)?;
-        if let Some(joined) = core.join_lock(member.id(), mode)? {
+        if let Some(joined) = core.join_lock(&self.session, member.id(), mode)? {
+            // The session may just have closed, and let go of all that it had until then.
+            self.readable()?;
             return Ok(Some(joined));
         }
         if let Some(moving) = self.moving(member)? {
@@ -173,10 +184,10 @@ impl Realm {
         let taking = core.begin_lock(&self.session, member.id(), mode)?;
         if let Some(file) = &taking.held.file {
             while !file.try_gate(mode)? {
-                wait.step(self, pause, |waited| self.refused(member, mode, waited))?;
+                wait.step(self, pause, |waited| self.refused(member, mode, true, waited))?;
             }
             while !file.try_lock(mode)? {
-                wait.step(self, pause, |waited| self.refused(member, mode, waited))?;
+                wait.step(self, pause, |waited| self.refused(member, mode, false, waited))?;
             }
             file.leave_gate()?;
         }
@@ -248,14 +259,21 @@ impl Wait {
 }
 
 impl Realm {
-    fn refused(&self, member: Member, mode: LockMode, waited: Duration) -> Result<()> {
+    fn refused(
+        &self,
+        member: Member,
+        mode: LockMode,
+        at_gate: bool,
+        waited: Duration,
+    ) -> Result<()> {
         let core = self.readable()?;
-        let holders = core.lock_holders(member.id(), mode)?;
+        let (holders, has_it) = core.lock_holders(member.id(), mode, at_gate)?;
         let path = self.path_of(member).unwrap_or_default();
         let (what, by) = (kind_of(member), named(&holders, "another thread of this process"));
+        let how = if has_it { "locked" } else { "waited for, to be locked for writing," };
         fail!(
             Busy,
-            "{what} {path:?} is locked by {by}: waited {:.3} s; try again later, or wait longer \
+            "{what} {path:?} is {how} by {by}: waited {:.3} s; try again later, or wait longer \
              (timeout=)",
             waited.as_secs_f64()
         )
@@ -286,9 +304,20 @@ fn address(session: &Session) -> usize {
     std::ptr::from_ref(session).addr()
 }
 
+/// A number that no other taking of this process has.
+fn next_taking() -> u64 {
+    static TAKINGS: AtomicU64 = AtomicU64::new(0);
+    TAKINGS.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Core {
     /// What this thread has locked already, once more; `None` if it has not.
-    fn join_lock(self: &Arc<Self>, id: u64, mode: LockMode) -> Result<Option<Lock>> {
+    fn join_lock(
+        self: &Arc<Self>,
+        session: &Session,
+        id: u64,
+        mode: LockMode,
+    ) -> Result<Option<Lock>> {
         let _inside = self.enter()?;
         let held = lock(&self.locks.held);
         let mine = |held: &&Arc<Held>| held.id == id && held.thread == thread::current().id();
@@ -300,8 +329,12 @@ impl Core {
                  writing (two who waited for each other's reading to end would wait for ever)"
             );
         }
-        held.times.fetch_add(1, Ordering::AcqRel);
-        Ok(Some(Lock { core: Arc::clone(self), held: Arc::clone(held), forks: forks() }))
+        if !held.taken.load(Ordering::Acquire) {
+            fail!(Busy, "this thread waits for {id:#x} already: it cannot have it within that");
+        }
+        let taking = next_taking();
+        lock(&held.takings).push((taking, address(session)));
+        Ok(Some(Lock { core: Arc::clone(self), held: Arc::clone(held), taking, forks: forks() }))
     }
 
     /// A lock to be taken. It is in the list from the start, so that a child that is forked while
@@ -313,17 +346,17 @@ impl Core {
         } else {
             Some(LockFile::open(&self.setup.dir.join(LOCKS), id)?)
         };
+        let taking = next_taking();
         let held = Arc::new(Held {
             id,
             mode,
             thread: thread::current().id(),
-            session: address(session),
             taken: AtomicBool::new(false),
-            times: AtomicU32::new(1),
+            takings: Mutex::new(vec![(taking, address(session))]),
             file,
         });
         lock(&self.locks.held).push(Arc::clone(&held));
-        Ok(Lock { core: Arc::clone(self), held, forks: forks() })
+        Ok(Lock { core: Arc::clone(self), held, taking, forks: forks() })
     }
 
     fn enlist(&self, held: &Held) -> Result<()> {
@@ -334,32 +367,35 @@ impl Core {
         Ok(())
     }
 
-    fn unlock(&self, held: &Arc<Held>) {
+    /// Ends those takings of these locks, and lets go of what nobody here has any more.
+    fn end_takings(&self, among: impl Fn(&Arc<Held>) -> bool, ends: impl Fn((u64, usize)) -> bool) {
         // Inside, so that no child inherits the list locked.
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut all = lock(&self.locks.held);
-        let Some(place) = all.iter().position(|known| Arc::ptr_eq(known, held)) else { return };
-        all.swap_remove(place);
-        if held.taken.load(Ordering::Acquire)
-            && let Some(lease) = &state.lease
-        {
-            lease.unlist_lock(held.id, held.mode.number());
-        }
-        if let Some(file) = &held.file {
-            file.unlock();
-        }
+        all.retain(|held| {
+            if !among(held) {
+                return true;
+            }
+            let mut takings = lock(&held.takings);
+            takings.retain(|taking| !ends(*taking));
+            if !takings.is_empty() {
+                return true;
+            }
+            if held.taken.load(Ordering::Acquire)
+                && let Some(lease) = &state.lease
+            {
+                lease.unlist_lock(held.id, held.mode.number());
+            }
+            if let Some(file) = &held.file {
+                file.unlock();
+            }
+            false
+        });
     }
 
-    /// Lets go of every lock that a session has taken.
+    /// Lets go of what a session has taken, but for what another has taken as well.
     pub(crate) fn unlock_all_of(&self, session: &Session) {
-        let of: Vec<_> = {
-            let _state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-            let all = lock(&self.locks.held);
-            all.iter().filter(|held| held.session == address(session)).cloned().collect()
-        };
-        for held in &of {
-            self.unlock(held);
-        }
+        self.end_takings(|_| true, |(_, of)| of == address(session));
     }
 
     /// `BusyError`, if anybody has one of these members locked, which are marked as going.
@@ -374,7 +410,7 @@ impl Core {
                 thread::sleep(time);
                 continue;
             }
-            let holders = self.lock_holders(member.id(), LockMode::Write)?;
+            let (holders, _) = self.lock_holders(member.id(), LockMode::Write, false)?;
             let path = {
                 let inside = self.enter()?;
                 group::path_of(&mut Snapshot(&inside.read()?), member).unwrap_or_default()
@@ -399,8 +435,9 @@ impl Core {
         }))
     }
 
-    /// The pids that list a lock which stands in the way of this one.
-    fn lock_holders(&self, id: u64, mode: LockMode) -> Result<Vec<u32>> {
+    /// The pids of those who have a lock which stands in the way of this one. If none is known to
+    /// who stands at the gate, those of who has passed it and waits for the lock, and then `false`.
+    fn lock_holders(&self, id: u64, mode: LockMode, at_gate: bool) -> Result<(Vec<u32>, bool)> {
         let inside = self.enter()?;
         // A writer is in everybody's way, readers in a writer's.
         let least = match mode {
@@ -417,6 +454,19 @@ impl Core {
         if lock(&self.locks.held).iter().any(stands) {
             pids.push(std::process::id());
         }
-        Ok(pids)
+        if !pids.is_empty() || self.setup.immutable {
+            return Ok((pids, true));
+        }
+        let live = peers.alive().into_iter().map(|(_, owner)| owner.pid);
+        let all: Vec<u32> = live.chain([std::process::id()]).collect();
+        let path = self.setup.dir.join(LOCKS);
+        let by_files = |place, least| lease::holders_by_files(&path, place, least, &all);
+        let has_it = by_files(lease::place(id), least);
+        if !has_it.is_empty() || !at_gate {
+            return Ok((has_it, true));
+        }
+        let gate = by_files(lease::gate(id), LockMode::Write);
+        let unknown = gate.is_empty();
+        Ok((gate, unknown))
     }
 }

@@ -247,6 +247,15 @@ impl Realm {
         look!(self.at(), core, inside, |rows| protect::holds(rows, member))
     }
 
+    /// Refuses where one of these members of a group cannot be deleted, before any is; those that
+    /// are gone meanwhile are no matter.
+    pub(crate) fn check_deletable(&self, parent: Gid, names: &[String]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = core.enter()?;
+        let root = self.root();
+        look!(self.at(), core, inside, |rows| protect::refuse_deletions(rows, parent, root, names))
+    }
+
     /// Whether an object has been here since the look that this handle relies on, and is not on
     /// its way.
     pub(crate) fn check_held(&self, oid: Oid) -> Result<()> {

@@ -7,6 +7,11 @@
 //! epoch: from here on look-ups may begin; (5) bury the dead, as
 //! far as that waits for nobody (`dead`).
 //!
+//! All of this goes by names, and the pool may be removed and another made in its place meanwhile.
+//! A core that is half of the one and half of the other would look to this process's next opening
+//! like a second copy of the engine. So after the lease, and after LMDB, what is there is compared
+//! with what was to be opened (`check_still`).
+//!
 //! **Order of shutting**: reservations back, the synced-close mark (under the writer lock, and
 //! only if no other lease lives), LMDB closed, lease and spare unlinked.
 
@@ -20,6 +25,7 @@ use crate::fail;
 use crate::faults::step;
 use crate::lease::{Lease, Owner, Peers, Spare};
 use crate::media::boot_id;
+use crate::namespace::check_still;
 use crate::realm::core::{Core, Inside, Setup, State};
 use crate::rewrite;
 use crate::rows::Snapshot;
@@ -109,10 +115,15 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
         ),
         _ => error,
     })?;
-    let opened = refuse_strangers(setup, &[lease.id()]).and_then(|()| {
+    let open = || {
+        check_still(setup)?;
+        refuse_strangers(setup, &[lease.id()])?;
         let died = rewrite::pass(&setup.dir)?;
-        Ok((Catalog::open(&setup.catalog(), &setup.catalog_options())?, died))
-    });
+        let catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
+        check_still(setup)?;
+        Ok((catalog, died))
+    };
+    let opened = open();
     match opened {
         Ok((catalog, died)) => {
             step!("open.catalog");

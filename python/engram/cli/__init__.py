@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from engram import _starting
 from engram.cli import output
 from engram.cli.app import app, arrange
-from engram.cli.terminal import fail
-from engram.errors import EngramError, PoolNotFoundError
+from engram.cli.terminal import fail, fail_below
+from engram.errors import EngramError, PoolNotFoundError, QueryError
 
 # Each of these modules adds its verbs to `app`.
 from engram.cli import (  # noqa: F401  # isort: skip
@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 app(words, prog_name="engram")
             finally:
                 output.flush()
+    except QueryError as error:
+        fail_below(str(error), error.exit_code)
     except EngramError as error:
         hint = _pool_first(words) if isinstance(error, PoolNotFoundError) else ""
         fail(f"{error}{hint}", error.exit_code)

@@ -100,6 +100,9 @@ def file_path(word: str) -> Path:
     if not word:
         message = "the path is empty; perhaps a variable of the shell is not set"
         raise typer.BadParameter(message)
+    if word == output.STDIO:
+        message = "- is stdin or stdout, which only put and get take; a file of that name is ./-"
+        raise typer.BadParameter(message)
     return Path(word)
 
 

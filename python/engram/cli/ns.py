@@ -64,7 +64,8 @@ def ns(
 ) -> None:
     """List the namespaces of a pool; make, bound or remove one."""
     verbs = {"--create": create, "--remove": remove, "--remove-private": remove_private}
-    _check(name, [word for word, given in verbs.items() if given], only_made=mode or group)
+    given = [word for word, given in verbs.items() if given]
+    _check(name, given, sized=size is not None, only_made=mode or group)
     changes = any(verbs.values()) or size is not None
     with open_pool(pool, mode="r+" if changes else "r") as handle:
         if name is not None and not create:
@@ -85,13 +86,16 @@ def ns(
             _list(handle, name, json=json)
 
 
-def _check(name: str | None, verbs: list[str], *, only_made: str | None) -> None:
+def _check(name: str | None, verbs: list[str], *, sized: bool, only_made: str | None) -> None:
     """Refuse options that do not go together."""
     if len(verbs) > 1:
         message = f"{' and '.join(verbs)} exclude each other: give one of them"
         raise ArgumentError(message)
-    if name is None and verbs:
+    if name is None and (verbs or sized):
         message = "which namespace? Name it after the pool, such as `engram ns POOL icesat`"
+        raise ArgumentError(message)
+    if sized and verbs not in ([], ["--create"]):
+        message = f"{verbs[0]} and --size exclude each other: give one of them"
         raise ArgumentError(message)
     if only_made and verbs != ["--create"]:
         message = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.arguments import file_path
 from engram.errors import ArgumentError
 from engram.formats.report import (
     Entry,
@@ -104,7 +104,7 @@ def import_file(
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
     options = Options(overwrite, select, slices, check_mode(index))
-    with open_source(Path(path)) as source:
+    with open_source(file_path("path", path)) as source:
         return load(source, group, options, progress)
 
 
@@ -224,4 +224,6 @@ def export_file(
     """
     from engram.formats.save import export  # noqa: PLC0415 - as above
 
-    return export(source, Path(path), format, overwrite, lossy, select, slices, progress)
+    return export(
+        source, file_path("path", path), format, overwrite, lossy, select, slices, progress
+    )

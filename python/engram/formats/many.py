@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engram.arguments import file_path
 from engram.batch import Batch
 from engram.errors import ArgumentError, EngramError, NotFoundError, ReadOnlyError
 from engram.formats.load import Options, load, receiver
@@ -79,7 +80,7 @@ def import_many(
     if isinstance(paths, str | bytes | os.PathLike):
         message = f"{paths!r} is one path: give a list of files, or use import_file"
         raise ArgumentError(message)
-    files = _once(Path(path) for path in paths)
+    files = _once(file_path("path", path) for path in paths)
     if workers < 1:
         message = f"workers={workers}: give at least 1"
         raise ArgumentError(message)
