@@ -90,7 +90,6 @@ mod enabled {
         "transfer.marked",
         "transfer.reserved",
         "transfer.copied",
-        "transfer.closed",
         "transfer.arrived",
         "transfer.gone",
         "transfer.receipt-cleared",

@@ -120,8 +120,7 @@ impl<'env> Changes<'env> {
         self.moving = Some(false);
     }
 
-    /// Refuses to change a member that is on its way to another realm, and a name in a group that
-    /// takes none any more.
+    /// Refuses to change a member that is on its way to another realm, and a name in such a group.
     fn refuse_leaving(&mut self, table: Table, key: &[u8]) -> Result<()> {
         if !matches!(table, Table::Objects | Table::Groups | Table::Names) {
             return Ok(());
@@ -132,9 +131,8 @@ impl<'env> Changes<'env> {
         };
         self.moving = Some(moving);
         let id = key.first_chunk().copied().map(u64::from_be_bytes);
-        match (id, table) {
-            (Some(id), Table::Names) if moving => transfer::refuse_closed(self, id),
-            (Some(id), _) if moving => transfer::refuse_leaving(self, id),
+        match id {
+            Some(id) if moving => transfer::refuse_leaving(self, id),
             _ => Ok(()),
         }
     }

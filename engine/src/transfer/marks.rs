@@ -31,9 +31,6 @@ pub(crate) struct Transfer {
     pub number: u64,
     /// How far it is.
     pub stage: Stage,
-    /// Whether the groups that leave take no new names any more: they are about to be there, and
-    /// others give names there then.
-    pub closed: bool,
     /// The other realm: where the members go, or, if they have arrived, come from.
     pub other: Scope,
     /// Whose that realm is, if it is private.
@@ -47,8 +44,7 @@ pub(crate) struct Transfer {
 impl Transfer {
     fn to_row(self) -> [u8; TRANSFER_BYTES] {
         let mut row = [0; TRANSFER_BYTES];
-        let closed = u8::from(self.closed);
-        row[..4].copy_from_slice(&[VERSION, self.stage as u8, self.other as u8, closed]);
+        row[..3].copy_from_slice(&[VERSION, self.stage as u8, self.other as u8]);
         row[4..8].copy_from_slice(&self.uid.to_le_bytes());
         row[8..12].copy_from_slice(&self.pid.to_le_bytes());
         row[16..24].copy_from_slice(&self.lease.to_le_bytes());
@@ -74,8 +70,7 @@ impl Transfer {
         let word = |at: usize| u32::from_le_bytes(row[at..at + 4].try_into().expect("four"));
         let lease = u64::from_le_bytes(row[16..24].try_into().expect("eight bytes"));
         let number = u64::from_be_bytes(key);
-        let closed = row[3] != 0;
-        Ok(Transfer { number, stage, closed, other, uid: word(4), pid: word(8), lease })
+        Ok(Transfer { number, stage, other, uid: word(4), pid: word(8), lease })
     }
 
     /// Writes the row.
@@ -188,16 +183,6 @@ fn move_of(rows: &mut impl Rows, id: u64, number: u64) -> Result<Transfer> {
         Some(found) => Ok(found),
         None => fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more"),
     }
-}
-
-/// `BusyError`, if this group is on its way to another realm, and takes no new names any more.
-pub(crate) fn refuse_closed(rows: &mut impl Rows, gid: Gid) -> Result<()> {
-    let key = id_key(gid);
-    let number = match rows.get(Table::Leaving, &key)? {
-        Some(row) => Going::parse(&key, &row)?.0,
-        None => return Ok(()),
-    };
-    if move_of(rows, gid, number)?.closed { refuse_leaving(rows, gid) } else { Ok(()) }
 }
 
 /// `BusyError`, if this member is on its way to another realm.

@@ -12,15 +12,13 @@
 //! Then, with the marks there for who locks to see, the kernel is asked whether anybody has one of
 //! them locked: what is locked does not move (see `realm::locks`), so the marks go again.
 //! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
-//! Others may put new members in a group that goes: they stay where they were put. But once it is
-//! in the target as well, new members are put there, and two could be given one name, each in
-//! another realm. So there is one commit more in the source before T2: the move is *closed*, and
-//! its groups take no new names (`BusyError`) until T3.
+//! A group that goes takes no new names either: they would be left behind, in sight of others
+//! where it is unshared; and from T2 on a name could be given twice, once in each realm.
 //! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
 //! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
 //! The same OID in two realms is one object to who sees both.
 //! **T3**, in the source, one commit: records and names gone, extents freed, marks away, and the
-//! move's row says so. A group in which somebody has put something meanwhile stays as a mirror.
+//! move's row says so. A group that has something of others in it stays as a mirror.
 //! **T4**, in the target: the receipt goes. **T5**, in the source: the move's row goes.
 //!
 //! **The receipt decides.** A move whose process is gone (its lease is) is ended by who opens the
@@ -57,7 +55,7 @@ pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
 pub(crate) use self::marks::{
-    Going, Transfer, members_of, on_its_way, refuse_closed, refuse_leaving,
+    Going, Transfer, members_of, on_its_way, refuse_leaving,
 };
 use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
@@ -127,7 +125,6 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
     let leg = leave(source, to, uid)?;
     let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
         .and_then(|(keys, places)| {
-            close(&leg).inspect_err(|_| give_back(target, &places))?;
             let inside = target.enter()?;
             let landed = target.commit(&inside, Headroom::Normal, |rows| {
                 receive(rows, leg.running.0)?;
@@ -167,7 +164,6 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
             })?;
         }
         step!("publish.landed");
-        legs.iter().try_for_each(close)?;
         making.finish()
     })();
     // If the version is there, and perhaps not on the medium, who comes next goes on from here.
@@ -201,7 +197,6 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     let transfer = Transfer {
         number: leg.running.0,
         stage: Stage::Arrived,
-        closed: false,
         other: Scope::Published,
         uid: 0,
         pid: std::process::id(),
@@ -273,7 +268,6 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let transfer = Transfer {
         number: running.0,
         stage: Stage::Leaving,
-        closed: false,
         other: to,
         uid,
         pid: std::process::id(),
@@ -374,21 +368,6 @@ fn give_back(target: &Arc<Core>, places: &Places) {
     for place in places.values() {
         target.give_back(*place);
     }
-}
-
-/// Before T2: from here on nobody gives a new name in what goes.
-fn close(leg: &Leg) -> Result<()> {
-    let (core, number) = (&leg.core, leg.running.0);
-    let inside = core.enter()?;
-    core.commit(&inside, Headroom::Relief, |rows| {
-        // If it is gone, somebody took this process for dead, and T3 finds nothing to do.
-        match Transfer::find(rows, number)? {
-            Some(found) => Transfer { closed: true, ..found }.put(rows),
-            None => fail!(Busy, "the move was given up by another process: try again"),
-        }
-    })?;
-    step!("transfer.closed");
-    Ok(())
 }
 
 /// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.
