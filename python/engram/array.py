@@ -1,6 +1,7 @@
 """Arrays: read by indexing, written in place, viewed on the pool's own memory."""
 
 import math
+import time
 from collections.abc import Iterator
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from engram import _engram
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
 
 if TYPE_CHECKING:
     from engram._engram import Realm
     from engram.index import IndexMode
+
+# How often a write in place that has begun is tried again, every millisecond, while it is busy.
+PATIENCE = 1000
 
 
 class Array(Handle):
@@ -124,14 +128,28 @@ class Array(Handle):
             value = self._converted(key, value)
         except (ValueError, TypeError, OverflowError) as error:
             raise self._unfit(key, error) from error
+        patience = 0
         while True:
-            array, written = _engram.open_for_write(self._realm, self._id, self._dtype, self._shape)
+            array, written = self._opened_for_write(patience)
             try:
                 array[key] = value
             except (ValueError, TypeError, OverflowError) as error:
                 raise self._unfit(key, error) from error
             if not array.nbytes or written.settle(array):
                 return
+            # Some of it may have been written: it is not given up lightly any more.
+            patience = PATIENCE
+
+    def _opened_for_write(self, patience: int) -> tuple[NDArray[Any], _engram.Written]:
+        """Open the value to be written, again every millisecond while it is busy."""
+        while True:
+            try:
+                return _engram.open_for_write(self._realm, self._id, self._dtype, self._shape)
+            except BusyError:
+                if not patience:
+                    raise
+            patience -= 1
+            time.sleep(0.001)
 
     def _converted(self, key: Any, value: Any) -> NDArray[Any]:
         """Make of `value` what can be copied to `[key]` item by item without a refusal.

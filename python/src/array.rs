@@ -533,7 +533,7 @@ impl Written {
     /// written again.
     fn settle(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> Result<bool> {
         let generation = match &self.of {
-            Of::Place(place) => return Ok(place.held().map_err(gone)?),
+            Of::Place(place) => return Ok(py.detach(|| place.held()).map_err(gone)?),
             Of::Copy(generation) => *generation,
         };
         let replace = |bytes: &[u8]| {

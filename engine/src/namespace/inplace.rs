@@ -4,14 +4,20 @@
 //! object is before, and asks afterwards whether it has been there all the while
 //! ([`InPlace::held`]). If it has moved to another realm, its value may have been copied before the
 //! bytes changed: they are to be written again, where it is by now. While it is on its way nobody
-//! can tell, and that is `BusyError`.
+//! can tell, and who has begun to write waits for a while ([`WAIT`]); then that is `BusyError`.
 //!
 //! A view that is kept has nobody who asks: as with what is replaced, it is of what was.
+
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::Namespace;
 use crate::error::{Kind, Result};
 use crate::id::{Member, Oid};
 use crate::realm::{Payload, Realm};
+
+/// How long who has written waits for what moves, and how often it looks.
+const WAIT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
 /// Where an object was when its value was given out to be written in place.
 pub struct InPlace {
@@ -34,13 +40,25 @@ impl Namespace {
 impl InPlace {
     /// Whether what was written is the object's; if not, it has moved, and is to be written again.
     ///
-    /// `BusyError` while the object is on its way: what was written may go with it, or not.
+    /// Waits while the object is on its way; `BusyError` if that takes too long: what was written may
+    /// go with it, or not.
     pub fn held(&self) -> Result<bool> {
-        match self.realm.check_held(self.oid) {
-            Ok(()) => Ok(true),
-            Err(error) if error.is_moved() => Ok(false),
-            Err(error) if error.kind() == Kind::Busy && self.namespace.mend()? => Ok(false),
-            Err(error) => Err(error.context("written while it moved, and perhaps not kept")),
+        let until = Instant::now() + WAIT.0;
+        loop {
+            match self.realm.check_held(self.oid) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.is_moved() => return Ok(false),
+                Err(error) if error.kind() == Kind::Busy => {
+                    if self.namespace.mend()? {
+                        return Ok(false);
+                    }
+                    if Instant::now() > until {
+                        return Err(error.context("written while it moved, and perhaps not kept"));
+                    }
+                    thread::sleep(WAIT.1);
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 }

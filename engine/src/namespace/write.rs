@@ -353,7 +353,7 @@ impl Namespace {
             }
             Ok((reach.clone(), tree.is_moving(reach.group)?))
         })?;
-        // What comes into a group that moves stays where it was put; but who moves it may be gone.
+        // Who moves the group may be gone.
         if moving && self.mend()? {
             return self.aim(parent, path, scope, replace);
         }

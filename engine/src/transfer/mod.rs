@@ -54,9 +54,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
-pub(crate) use self::marks::{
-    Going, Transfer, members_of, on_its_way, refuse_leaving,
-};
+pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
 use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
