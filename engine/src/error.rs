@@ -123,6 +123,12 @@ impl Error {
         Error { moved: true, ..Self::new(Kind::Busy, message) }
     }
 
+    /// The same error, of what may have moved since it was looked for.
+    #[must_use]
+    pub(crate) fn perhaps_moved(self) -> Self {
+        Error { moved: true, ..self }
+    }
+
     /// Whether it is such a refusal.
     pub(crate) fn is_moved(&self) -> bool {
         self.moved

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::moves::{begin, die_at, homes, names};
 use common::{
-    Fixture, KEEP, Line, Peer, Random, alone, attach, deadline, filled, floats, fork, put, seed,
-    sound,
+    Fixture, Line, Peer, Random, alone, attach, deadline, filled, fork, put, seed, sound,
 };
 use engram_engine::{Error, Kind, Lock, LockMode, Mode, Namespace, Pool, Result, Scope, faults};
 
@@ -125,8 +124,6 @@ fn nothing_moves_that_is_locked() {
 enum Meanwhile {
     /// It has moved when that one asks again.
     Moved,
-    /// The same; but a group in which somebody has put something is there still, as a mirror.
-    Mirrored,
     /// It moves when that one asks again.
     Moving,
 }
@@ -169,10 +166,6 @@ fn waiting_while_it_moves(meanwhile: Meanwhile, of: &'static str, stop: &'static
             1 => {
                 mover.line.say(2);
                 at.expect(3);
-                if meanwhile == Meanwhile::Mirrored {
-                    let (root, words) = (here.root(), filled(2, 1, 5));
-                    here.put(root, "run/b", &floats(&[5]), &words, KEEP)?;
-                }
                 if meanwhile != Meanwhile::Moving {
                     at.say(4);
                     mover.line.expect(5);
@@ -211,7 +204,6 @@ fn who_waits_has_it_where_it_comes_to() {
             }
             waiting_while_it_moves(Meanwhile::Moved, of, "transfer.copied");
         }
-        waiting_while_it_moves(Meanwhile::Mirrored, "run", "transfer.copied");
     });
 }
 

@@ -186,7 +186,7 @@ fn a_namespace_that_others_have_open_is_not_removed() {
         fixture.pool.remove_namespace("x").unwrap();
         assert!(!path.join("ns/x").exists());
         assert_eq!(fixture.pool.remove_namespace("x").unwrap_err().kind(), Kind::NotFound);
-        assert_eq!(realm.space().unwrap_err().kind(), Kind::Argument);
+        assert_eq!(realm.space().unwrap_err().kind(), Kind::NotFound);
     });
 }
 

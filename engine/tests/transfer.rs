@@ -182,6 +182,8 @@ fn hits_of_a_query_move_together() {
     let fixture = Fixture::new(64 << 20);
     let namespace = view(&fixture.pool);
     build(&realm(&namespace, Scope::Private));
+    let inner = namespace.lookup(namespace.root(), "run/deep/er").unwrap().expect("a group");
+    namespace.set_read_only(inner, false).unwrap();
     let before = all(&namespace);
     let found = hits(&namespace, "@path contains \"deep/er\"");
     let moved = namespace.transfer_all(&found, &[Scope::Private], Scope::Shared).unwrap();
@@ -206,6 +208,8 @@ fn a_name_that_is_taken_refuses_all_of_it() {
     let namespace = view(&fixture.pool);
     let (private, shared) = (realm(&namespace, Scope::Private), realm(&namespace, Scope::Shared));
     build(&private);
+    let inner = namespace.lookup(namespace.root(), "run/deep/er").unwrap().expect("a group");
+    namespace.set_read_only(inner, false).unwrap();
     put(&shared, "run", &filled(3, 1, 9));
     put(&private, "one", &filled(1, 1, 9000));
     put(&shared, "one", &filled(2, 1, 9000));

@@ -392,14 +392,19 @@ impl Namespace {
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
         };
-        let Some(realm) = realms.iter().find(|known| known.is(&realm)) else {
+        let realm = match realms.iter().find(|known| known.is(&realm)) {
+            Some(known) => known.clone(),
             // It has just been made, and the look knew nothing of it.
-            return Err(Error::moved());
+            None if self.all_seen()?.iter().any(|known| known.is(&realm)) => {
+                return Err(Error::moved());
+            }
+            // The shared one, which this user has only now been let into.
+            None => realm,
         };
-        Self::settle(realm, &realms)?;
-        self.prepare(realm, &realms, &reach, &parsed)?;
+        Self::settle(&realm, &realms)?;
+        self.prepare(&realm, &realms, &reach, &parsed)?;
         let rest = rest_of(path, &parsed, reach.missing);
-        Ok(Aim { realm: realm.clone(), group: reach.group, path: rest })
+        Ok(Aim { realm, group: reach.group, path: rest })
     }
 
     /// Refuses a name that would not lead to what is made under it.
@@ -514,7 +519,7 @@ impl Namespace {
 
 /// What to say of what is not where a look has found it.
 fn gone_is_moved(error: Error) -> Error {
-    if error.kind() == Kind::NotFound { Error::moved() } else { error }
+    if error.kind() == Kind::NotFound { error.perhaps_moved() } else { error }
 }
 
 /// The end of a path: its last component, and the missing ones before it.

@@ -3,7 +3,7 @@
 use crate::catalog::{ReadTxn, Table};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::id::{Gid, Member, id_key};
+use crate::id::{Member, id_key};
 use crate::realm::{ARRIVED, Changes, meta_u64};
 use crate::rows::{Rows, RowsMut};
 use crate::scope::Scope;

@@ -251,7 +251,7 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
 
 /// What to say of a root that is not in the realm any more in which it was found.
 fn gone_is_moved(error: Error) -> Error {
-    if error.kind() == Kind::NotFound { Error::moved() } else { error }
+    if error.kind() == Kind::NotFound { error.perhaps_moved() } else { error }
 }
 
 /// T0: marks what goes, sees that nobody has it locked, then reads it.
@@ -260,7 +260,8 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let running = Running::begin()?;
     refuse_locked(core, &{
         let inside = core.enter()?;
-        gather(&mut Snapshot(&inside.read()?), core.setup.root(), &source.roots)?
+        gather(&mut Snapshot(&inside.read()?), core.setup.root(), &source.roots)
+            .map_err(gone_is_moved)?
     })?;
     let inside = core.enter()?;
     let transfer = Transfer {

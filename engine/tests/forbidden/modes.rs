@@ -34,7 +34,7 @@ fn expected(path: &str, is_dir: bool) -> (u32, bool) {
     let of = |dir: u32, file: u32| if is_dir { dir } else { file };
     match parts.as_slice() {
         [] | ["" | "ns"] => (0o755, false),
-        ["pool.toml"] | [_, _, "namespace.toml"] => (0o644, false),
+        ["pool.toml"] | [_, ".pool.toml"] | [_, _, "namespace.toml"] => (0o644, false),
         [uuid] if uuid.len() == 32 => (0o755, false),
         ["ns", name] => (if *name == "team" { 0o3775 } else { 0o700 }, *name == "team"),
         [_, "team"] => (0o3775, true),

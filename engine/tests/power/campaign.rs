@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
@@ -232,6 +232,18 @@ fn move_devices(from: &str, root: &Path) {
         if let Ok(text) = fs::read_to_string(&file) {
             let moved = text.replace(from, root.to_str().expect("a plain path"));
             fs::write(&file, moved).expect("a description");
+        }
+    }
+    let Ok(pool) = fs::metadata(root.join("pool")) else { return };
+    let below = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    for on_device in below(root).flat_map(|device| below(&device.path())) {
+        let file = on_device.path().join(".pool.toml");
+        if let Ok(text) = fs::read_to_string(&file) {
+            let lines = text.lines().map(|line| match line.split_once(" = ") {
+                Some(("inode", _)) => format!("inode = \"{:x}\"\n", pool.ino()),
+                _ => format!("{}\n", line.replace(from, root.to_str().expect("a plain path"))),
+            });
+            fs::write(&file, lines.collect::<String>()).expect("a description");
         }
     }
 }
