@@ -280,8 +280,8 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
 /// Destroys a pool that nobody has open; with `force` also without some of its devices.
 #[pyfunction]
 pub fn destroy(py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
-    let missing = py.detach(|| engram_engine::Pool::destroy_with(&path, force));
-    missing.map_err(|e| if path.exists() { e.into() } else { of_pool(py, e) })
+    let (gone, path) = py.detach(move || (engram_engine::Pool::destroy_with(&path, force), path));
+    gone.map_err(|e| if path.exists() { e.into() } else { of_pool(py, e) })
 }
 
 /// Says that this pool is the one that its devices belong to.
