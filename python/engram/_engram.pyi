@@ -255,6 +255,7 @@ class View:
 class Written:
     def settle(self, array: NDArray[Any]) -> bool: ...
 
+@final
 class Allocation:
     @property
     def array(self) -> NDArray[Any]: ...

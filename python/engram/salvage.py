@@ -106,7 +106,7 @@ def salvage(path: str | os.PathLike[str], target: str | os.PathLike[str]) -> Sal
         for name, _ in surveyed["namespaces"]:
             lost += _namespace(source, str(new), name)
     except EngramError:
-        _engram.destroy(new)
+        _engram.destroy(new, force=False)
         raise
     found = sum(n for _, n in surveyed["namespaces"])
     return SalvageReport(source, str(new), found, lost, noted)
@@ -158,7 +158,7 @@ def staged(path: str | os.PathLike[str], beside: Path) -> tuple[Path, SalvageRep
 def discard(stage: Path) -> None:
     """Remove a hidden pool."""
     try:
-        _engram.destroy(stage)
+        _engram.destroy(stage, force=False)
     except EngramError:
         shutil.rmtree(stage, ignore_errors=True)
 
