@@ -75,7 +75,7 @@ def test_what_is_refused_says_why(pool: engram.Pool) -> None:
         own.create_array("x", np.zeros(2), scope="shared")
     with pytest.raises(engram.ReadOnlyError, match="publish it then"):
         pool.create_array("x", np.zeros(2), scope="published")
-    with pytest.raises(engram.ArgumentError, match='scope "mine" is unknown'):
+    with pytest.raises(engram.ArgumentError, match="scope 'mine' is unknown"):
         pool.create_array("x", np.zeros(2), scope="mine")  # type: ignore[arg-type]
     with pytest.raises(engram.BusyError, match="one scope"), pool.batch():
         pool["a"] = np.zeros(2)

@@ -40,8 +40,8 @@ impl Namespace {
 impl InPlace {
     /// Whether what was written is the object's; if not, it has moved, and is to be written again.
     ///
-    /// Waits while the object is on its way; `BusyError` if that takes too long: what was written may
-    /// go with it, or not.
+    /// Waits while the object is on its way; `BusyError` if that takes too long: what was written
+    /// may go with it, or not.
     pub fn held(&self) -> Result<bool> {
         let until = Instant::now() + WAIT.0;
         loop {
