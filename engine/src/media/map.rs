@@ -75,7 +75,8 @@ impl Range {
                     "cannot reserve {want} bytes of addresses for an arena ({error}): either this \
                      process has used up its 128 TiB (each namespace that it has open takes \
                      512 GiB or more, and as much again for what is private there: close pools \
-                     that it does not need), or `ulimit -v` limits it, or the pool is to have a smaller size"
+                     that it does not need), or `ulimit -v` limits it, or it takes a pool of \
+                     smaller size"
                 ),
             }
         }
