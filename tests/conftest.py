@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import engram
+
+# What is run in the background by a script ignores Ctrl-C, and so would the programs under test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHM = Path("/dev/shm")
 ROOM_NEEDED = 1 << 30
