@@ -13,9 +13,13 @@ from hypothesis import HealthCheck, settings
 
 import engram
 
-# What is run in the background by a script ignores Ctrl-C, and so would the programs under test.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What runs in the background, or by nohup, ignores these, and so would the programs under test.
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 SHM = Path("/dev/shm")
 ROOM_NEEDED = 1 << 30

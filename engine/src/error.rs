@@ -123,10 +123,10 @@ impl Error {
         Error { moved: true, ..Self::new(Kind::Busy, message) }
     }
 
-    /// The same error, of what may have moved since it was looked for.
+    /// The same error; of what is not where a look has found it, one that says to look again.
     #[must_use]
-    pub(crate) fn perhaps_moved(self) -> Self {
-        Error { moved: true, ..self }
+    pub(crate) fn gone_is_moved(self) -> Self {
+        Error { moved: self.moved || self.kind == Kind::NotFound, ..self }
     }
 
     /// Whether it is such a refusal.

@@ -117,7 +117,8 @@ impl Namespace {
         if let Some(realm) = self.alone()? {
             return realm.check_deletable(parent, names).map(|()| true);
         }
-        let (found, realms) = self.look_to_change(&self.all_seen()?, |tree| {
+        let realms = self.all_seen()?;
+        let found = self.look(&realms, |tree| {
             let mut found = Vec::new();
             for name in names {
                 if let Some(place) = tree.resolve(parent, &Path::new(name)?)? {

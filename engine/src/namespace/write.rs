@@ -20,7 +20,7 @@ use super::tree::{Place, Reach};
 use super::view::{Namespace, Seen};
 use crate::attrs::Value;
 use crate::batch::Batch;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::extent::{Aiming, Allocation, View};
 use crate::fail;
 use crate::group::GroupInfo;
@@ -381,7 +381,9 @@ impl Namespace {
         // The root is said to be read-only in the shared realm.
         let home_at = reach.home.or_else(|| realms.iter().position(|r| r.scope() == Scope::Shared));
         if let Some(home) = home_at.filter(|home| realms[*home].scope() != target)
-            && realms[home].is_read_only(Member::Group(reach.group)).map_err(gone_is_moved)?
+            && realms[home]
+                .is_read_only(Member::Group(reach.group))
+                .map_err(Error::gone_is_moved)?
         {
             fail!(
                 ReadOnly,
@@ -482,7 +484,8 @@ impl Namespace {
     ) -> Result<Vec<Original>> {
         let mut all = Vec::with_capacity(chain.len());
         for (home, info) in chain.into_iter().rev() {
-            let attrs = realms[home].attrs(Member::Group(info.gid)).map_err(gone_is_moved)?;
+            let attrs =
+                realms[home].attrs(Member::Group(info.gid)).map_err(Error::gone_is_moved)?;
             all.push((info, attrs));
         }
         Ok(all)
@@ -515,11 +518,6 @@ impl Namespace {
     fn batch_elsewhere(realm: &Realm, realms: &[Realm]) -> bool {
         realms.iter().any(|other| other.runs_batch() && !other.is(realm))
     }
-}
-
-/// What to say of what is not where a look has found it.
-fn gone_is_moved(error: Error) -> Error {
-    if error.kind() == Kind::NotFound { error.perhaps_moved() } else { error }
 }
 
 /// The end of a path: its last component, and the missing ones before it.

@@ -178,13 +178,6 @@ pub(crate) fn on_its_way(rows: &mut impl Rows, id: u64) -> Result<Option<Error>>
     }
 }
 
-fn move_of(rows: &mut impl Rows, id: u64, number: u64) -> Result<Transfer> {
-    match Transfer::find(rows, number)? {
-        Some(found) => Ok(found),
-        None => fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more"),
-    }
-}
-
 /// `BusyError`, if this member is on its way to another realm.
 pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     let key = id_key(id);
@@ -192,7 +185,9 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
         Some(row) => Going::parse(&key, &row)?.0,
         None => return Ok(()),
     };
-    let by = move_of(rows, id, number)?;
+    let Some(by) = Transfer::find(rows, number)? else {
+        fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more")
+    };
     let (what, who) = match by.other {
         Scope::Private => (
             format!("the private realm of user {}", by.uid),

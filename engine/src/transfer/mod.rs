@@ -9,11 +9,11 @@
 //! **T0**, in the source, one commit: a row in `transfers` with the process's lease, and a row in
 //! `leaving` for each member. From here on nobody changes these members (`BusyError`; `Changes`
 //! asks for each row of a member that it changes, if there are moves at all); all may read them.
+//! A group that goes takes no new names either: they would be left behind, in sight of others
+//! where it is unshared; and from T2 on a name could be given twice, once in each realm.
 //! Then, with the marks there for who locks to see, the kernel is asked whether anybody has one of
 //! them locked: what is locked does not move (see `realm::locks`), so the marks go again.
 //! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
-//! A group that goes takes no new names either: they would be left behind, in sight of others
-//! where it is unshared; and from T2 on a name could be given twice, once in each realm.
 //! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
 //! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
 //! The same OID in two realms is one object to who sees both.
@@ -58,7 +58,7 @@ pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_lea
 use self::marks::{Stage, forget_receipt, pass, receive, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::fail;
 use crate::faults::step;
 use crate::id::{Member, id_key};
@@ -184,7 +184,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
         let inside = source.core.enter()?;
         let txn = inside.read()?;
         let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)
-            .map_err(gone_is_moved)?;
+            .map_err(Error::gone_is_moved)?;
         let plan = Plan::read(&source.core, &txn, &going)?;
         (going, plan)
     };
@@ -249,11 +249,6 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
     })
 }
 
-/// What to say of a root that is not in the realm any more in which it was found.
-fn gone_is_moved(error: Error) -> Error {
-    if error.kind() == Kind::NotFound { error.perhaps_moved() } else { error }
-}
-
 /// T0: marks what goes, sees that nobody has it locked, then reads it.
 fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
@@ -261,7 +256,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     refuse_locked(core, &{
         let inside = core.enter()?;
         gather(&mut Snapshot(&inside.read()?), core.setup.root(), &source.roots)
-            .map_err(gone_is_moved)?
+            .map_err(Error::gone_is_moved)?
     })?;
     let inside = core.enter()?;
     let transfer = Transfer {
@@ -273,7 +268,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
         lease: inside.lease().id(),
     };
     let going = core.commit(&inside, Headroom::Normal, |rows| {
-        let going = gather(rows, core.setup.root(), &source.roots).map_err(gone_is_moved)?;
+        let going = gather(rows, core.setup.root(), &source.roots).map_err(Error::gone_is_moved)?;
         transfer.put(rows)?;
         going.iter().try_for_each(|going| going.mark(rows, running.0))?;
         Ok(going)

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::marks::{Stage, Transfer};
 use super::recover::{Other, Others, recover};
-use super::{Moved, Source, gone_is_moved, publish, to_realm, unpublish};
+use super::{Moved, Source, publish, to_realm, unpublish};
 use crate::batch;
 use crate::catalog::Table;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::id::{Gid, Member, Oid};
 use crate::lease;
@@ -39,7 +39,7 @@ impl Namespace {
             )
         };
         let stays = || {
-            let scope = self.scope_of(member).map_err(gone_is_moved)?;
+            let scope = self.scope_of(member).map_err(Error::gone_is_moved)?;
             if scope != to && !from.contains(&scope) {
                 fail!(Argument, "{path:?} is {}, and stays so: {}", scope.as_str(), way_out(scope));
             }
@@ -128,7 +128,7 @@ impl Namespace {
         if to == Scope::Published {
             return publish(&sources, self.begin_publishing()?);
         }
-        self.refuse_in_read_only(members).map_err(gone_is_moved)?;
+        self.refuse_in_read_only(members).map_err(Error::gone_is_moved)?;
         let target = self.realm_of(to, true)?;
         let Some(target) = target else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), to.as_str())

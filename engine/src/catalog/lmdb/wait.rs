@@ -4,8 +4,8 @@
 //! that one is killed before it has the lock, the kernel wakes the next, but only if the lock is
 //! still free then. If a third has taken it meanwhile, which has seen nobody wait, nobody is woken
 //! when that one unlocks; and who waits then sleeps, beside a free lock, until others contend for
-//! it again. With eight processes of which some are killed all the time that came once in some
-//! hundred deaths.
+//! it again. Eight processes with a mutex alone, of which some were killed all the time, met it 11
+//! times in 4,876 deaths.
 //!
 //! So nobody sleeps for long: LMDB's C is compiled to call [`engram_mutex_lock`] where it says
 //! `pthread_mutex_lock` (a flag that the Makefile and pyproject.toml set). That waits until a
