@@ -378,19 +378,7 @@ impl Namespace {
             );
         }
         Self::check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
-        // The root is said to be read-only in the shared realm.
-        let home_at = reach.home.or_else(|| realms.iter().position(|r| r.scope() == Scope::Shared));
-        if let Some(home) = home_at.filter(|home| realms[*home].scope() != target)
-            && realms[home]
-                .is_read_only(Member::Group(reach.group))
-                .map_err(Error::gone_is_moved)?
-        {
-            fail!(
-                ReadOnly,
-                "{path:?} would lie in a group that is read-only: take that back first \
-                 (read_only = False)"
-            );
-        }
+        Self::check_home(path, target, &reach, &realms)?;
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
         };
@@ -407,6 +395,24 @@ impl Namespace {
         self.prepare(&realm, &realms, &reach, &parsed)?;
         let rest = rest_of(path, &parsed, reach.missing);
         Ok(Aim { realm, group: reach.group, path: rest })
+    }
+
+    /// Refuses a name in a group that is read-only in another realm than the one it is made in;
+    /// that realm itself refuses the rest.
+    fn check_home(path: &str, target: Scope, reach: &Reach, realms: &[Realm]) -> Result<()> {
+        // The root is said to be read-only in the shared realm.
+        let shared = || realms.iter().position(|realm| realm.scope() == Scope::Shared);
+        let home = reach.home.or_else(shared).map(|at| &realms[at]);
+        let Some(home) = home.filter(|home| home.scope() != target) else { return Ok(()) };
+        let read_only = home.is_read_only(Member::Group(reach.group));
+        if read_only.map_err(Error::gone_is_moved)? {
+            fail!(
+                ReadOnly,
+                "{path:?} would lie in a group that is read-only: take that back first \
+                 (read_only = False)"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses a name that would not lead to what is made under it.
