@@ -311,7 +311,11 @@ fn the_search_finds_orders_that_are_there() {
     let read = event(5, 6, Call::Read { oid: 77 }, Answer::Value(Some((0, 1))));
     let seen = [killed.clone(), find(1, 2, 1, None), find(3, 4, 1, Some(77)), read];
     assert!(is_linearizable(&seen));
-    assert!(is_linearizable(&[killed, find(1, 2, 1, None)]));
+    assert!(is_linearizable(&[killed.clone(), find(1, 2, 1, None)]));
+    // What it made, nobody may have read before it was replaced.
+    let call = Call::Replace { oid: 77, generation: 0, value: 5 };
+    let swapped = event(5, 6, call, Answer::Swapped(Some(true)));
+    assert!(is_linearizable(&[killed, find(3, 4, 1, Some(77)), swapped]));
 }
 
 #[test]

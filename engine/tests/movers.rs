@@ -9,15 +9,24 @@ use common::moves::{homes, names};
 use common::{Fixture, Line, OVER, Random, alone, attach, filled, floats, fork, seed, sound};
 use engram_engine::{Kind, Member, Mode, Namespace, Scope};
 
-use Scope::{Private, Shared};
+use Scope::{Private, Published, Shared};
 
 const MOVES: u64 = 60;
 const ARRAYS: u64 = 12;
 /// Groups that have nothing in them move as others do.
 const EMPTY: [&str; 3] = ["m/empty", "m/inner/empty", "m/empty/deeper"];
 
-/// What a program calls, the scope from which it moves, and the one to which.
-const CALLS: [(&str, Scope, Scope); 2] = [("share", Private, Shared), ("unshare", Shared, Private)];
+/// What a program calls, the scopes from which it moves, and the one to which.
+type Call = (&'static str, &'static [Scope], Scope);
+
+const SHARING: &[Call] = &[("share", &[Private], Shared), ("unshare", &[Shared], Private)];
+const PUBLISHING: &[Call] = &[
+    ("share", &[Private], Shared),
+    ("publish", &[Private, Shared], Published),
+    ("unpublish", &[Published], Shared),
+    ("publish", &[Private, Shared], Published),
+    ("unpublish", &[Published], Private),
+];
 
 fn make(namespace: &Namespace) {
     let root = namespace.root();
@@ -49,16 +58,16 @@ fn seen(namespace: &Namespace) -> Vec<(String, Member)> {
     all
 }
 
-fn move_on(path: &Path, line: &Line, mut random: Random) {
+fn move_on(path: &Path, line: &Line, mut random: Random, (calls, moves): (&[Call], u64)) {
     let (pool, _) = attach(path, Mode::ReadWrite);
     let namespace = names(&pool);
     let (root, before) = (namespace.root(), seen(&namespace));
     line.expect(0);
-    let (mut done, mut calls) = (0, CALLS.iter().cycle());
-    while done < MOVES {
+    let (mut done, mut calls) = (0, calls.iter().cycle());
+    while done < moves {
         let (call, from, to) = calls.next().expect("they go round");
         let what = if random.below(4) == 0 { "m/inner" } else { "m" };
-        match namespace.transfer(root, what, &[*from], *to) {
+        match namespace.transfer(root, what, from, *to) {
             Ok(_) => done += 1,
             // Another is at it; or it is, by then, where the call does not move it from.
             Err(error) => {
@@ -72,7 +81,7 @@ fn move_on(path: &Path, line: &Line, mut random: Random) {
     }
 }
 
-fn meet(test: &str, movers: u64) {
+fn meet(test: &str, movers: u64, calls: &[Call], moves: u64) {
     alone(test, || {
         let fixture = Fixture::new(64 << 20);
         let path = &fixture.path;
@@ -85,7 +94,7 @@ fn meet(test: &str, movers: u64) {
         let movers: Vec<_> = (0..movers)
             .map(|_| {
                 let seed = random.next();
-                fork(|line| move_on(path, line, Random(seed)))
+                fork(|line| move_on(path, line, Random(seed), (calls, moves)))
             })
             .collect();
         for mover in &movers {
@@ -105,11 +114,17 @@ fn meet(test: &str, movers: u64) {
 #[test]
 fn two_that_share_and_unshare_the_same_meet() {
     let test = "two_that_share_and_unshare_the_same_meet";
-    meet(test, 2);
+    meet(test, 2, SHARING, MOVES);
 }
 
 #[test]
 fn three_that_share_and_unshare_the_same_meet() {
     let test = "three_that_share_and_unshare_the_same_meet";
-    meet(test, 3);
+    meet(test, 3, SHARING, MOVES);
+}
+
+#[test]
+fn four_that_publish_and_unpublish_the_same_meet() {
+    let test = "four_that_publish_and_unpublish_the_same_meet";
+    meet(test, 4, PUBLISHING, MOVES / 2);
 }

@@ -347,6 +347,25 @@ fn who_reads_an_older_version_goes_on() {
     sound(&fixture.path);
 }
 
+#[test]
+fn receipts_of_moves_that_are_over_go_from_what_is_published() {
+    let fixture = Fixture::new(64 << 20);
+    let namespace = view(&fixture.pool);
+    for (name, home) in [("mine", Scope::Private), ("ours", Scope::Shared)] {
+        put(&realm(&namespace, home), name, &filled(1, 1, 100));
+    }
+    for _ in 0..20 {
+        for (name, home) in [("mine", Scope::Private), ("ours", Scope::Shared)] {
+            move_it(&namespace, name, home, Scope::Published);
+            move_it(&namespace, name, Scope::Published, home);
+        }
+    }
+    assert_eq!(namespace.receipts().unwrap(), 1, "that of the last move");
+    drop(namespace);
+    fixture.pool.close();
+    sound(&fixture.path);
+}
+
 /// A mirror whose name a member has is a member still of the group that it lies in.
 #[test]
 fn a_group_that_holds_a_mirror_without_a_name_stays() {

@@ -4,13 +4,14 @@ use crate::catalog::{ReadTxn, Table};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::id::{Member, id_key};
-use crate::realm::{ARRIVED, Changes, meta_u64};
+use crate::realm::{ARRIVED, Changes, Core, meta_u64};
 use crate::rows::{Rows, RowsMut};
 use crate::scope::Scope;
 
 const VERSION: u8 = 1;
 const TRANSFER_BYTES: usize = 32;
 const LEAVING_BYTES: usize = 16;
+const RECEIVED_BYTES: usize = 8;
 
 /// How far a move is, as the realm knows that has its row in `transfers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,14 +213,72 @@ pub(crate) fn pass(rows: &mut Changes<'_>) -> Result<()> {
     rows.put(Table::Meta, ARRIVED, &(number + 1).to_le_bytes())
 }
 
-/// Notes in the realm that receives that a move has arrived.
-pub(crate) fn receive(rows: &mut Changes<'_>, number: u64) -> Result<()> {
-    pass(rows)?;
-    rows.put(Table::Received, &id_key(number), &[VERSION])
+/// A row of `received`: what says that a move has arrived, and which realm has the move's own row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    pub scope: Scope,
+    /// Whose that realm is, if it is private.
+    pub uid: u32,
 }
 
-/// Forgets that.
-pub(crate) fn forget_receipt(rows: &mut Changes<'_>, number: u64) -> Result<()> {
-    let key = id_key(number);
-    if rows.has(Table::Received, &key)? { rows.remove(Table::Received, &key) } else { Ok(()) }
+impl Receipt {
+    /// For a move whose row is in this realm.
+    pub(crate) fn for_row_in(core: &Core) -> Result<Self> {
+        let scope = core.setup.scope;
+        Ok(Receipt { scope, uid: if scope == Scope::Private { owner_of(core)? } else { 0 } })
+    }
+
+    fn to_row(self) -> [u8; RECEIVED_BYTES] {
+        let mut row = [VERSION, self.scope as u8, 0, 0, 0, 0, 0, 0];
+        row[4..].copy_from_slice(&self.uid.to_le_bytes());
+        row
+    }
+
+    fn parse(row: &[u8]) -> Result<Self> {
+        let scope = row.get(1).and_then(|byte| Scope::ALL.into_iter().find(|s| *s as u8 == *byte));
+        match (<&[u8; RECEIVED_BYTES]>::try_from(row), scope) {
+            (Ok([VERSION, _, _, _, uid @ ..]), Some(scope)) => {
+                Ok(Receipt { scope, uid: u32::from_le_bytes(*uid) })
+            }
+            _ => fail!(Corrupt, "a row of `received` is {row:?}"),
+        }
+    }
+
+    /// Every receipt of a realm, by the numbers of the moves. One of an early engine, that names no
+    /// realm, is left out.
+    pub(crate) fn all(txn: &ReadTxn<'_>) -> Result<Vec<(u64, Receipt)>> {
+        let mut all = Vec::new();
+        let mut cursor = txn.seek(Table::Received, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            let Ok(key) = <[u8; 8]>::try_from(key) else {
+                fail!(Corrupt, "a key of `received` has {} bytes", key.len())
+            };
+            if row != [VERSION] {
+                all.push((u64::from_be_bytes(key), Receipt::parse(row)?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Notes in the realm that receives that a move has arrived.
+    pub(crate) fn put(self, rows: &mut Changes<'_>, number: u64) -> Result<()> {
+        pass(rows)?;
+        rows.put(Table::Received, &id_key(number), &self.to_row())
+    }
+
+    /// Forgets that.
+    pub(crate) fn remove(rows: &mut Changes<'_>, number: u64) -> Result<()> {
+        let key = id_key(number);
+        if rows.has(Table::Received, &key)? { rows.remove(Table::Received, &key) } else { Ok(()) }
+    }
+}
+
+/// Whose a realm is.
+pub(super) fn owner_of(core: &Core) -> Result<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let dir = &core.setup.dir;
+    match std::fs::metadata(dir) {
+        Ok(meta) => Ok(meta.uid()),
+        Err(e) => fail!(Access, "cannot look at {}: {e}", dir.display()),
+    }
 }

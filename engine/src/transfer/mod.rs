@@ -28,8 +28,9 @@
 //! each step looks at the move's row in its own commit, and the receipt goes only after T3.
 //!
 //! **Publishing** has a published version as its target (see `published`): T1 and T2 make a new
-//! version beside the newest, and T2's commit point is one rename. Receipts stay in published
-//! catalogs; nobody can write there, and they say no less later.
+//! version beside the newest, and T2's commit point is one rename. Nobody can take a receipt out of
+//! a published catalog; who publishes next leaves those behind of which no row is left in the realm
+//! that they name, if he may look there.
 //!
 //! **Unpublishing** has one as its source, in which no mark can stand. So the target has them: T2
 //! puts the members there together with a move's row at stage `Arrived` and marks on the members,
@@ -55,11 +56,10 @@ pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::land::depart;
 use self::land::{Keys, Places, check_free, land};
 pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
-use self::marks::{Stage, forget_receipt, pass, receive, unmark};
+use self::marks::{Receipt, Stage, owner_of, pass, unmark};
 use self::plan::{Plan, gather};
 use crate::catalog::{Headroom, Table};
 use crate::error::{Error, Result};
-use crate::fail;
 use crate::faults::step;
 use crate::id::{Member, id_key};
 use crate::lease;
@@ -124,8 +124,9 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
     let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
         .and_then(|(keys, places)| {
             let inside = target.enter()?;
+            let receipt = Receipt::for_row_in(&leg.core)?;
             let landed = target.commit(&inside, Headroom::Normal, |rows| {
-                receive(rows, leg.running.0)?;
+                receipt.put(rows, leg.running.0)?;
                 land(rows, to, &leg.plan, &keys, &places)
             });
             landed.inspect_err(|_| give_back(target, &places))?;
@@ -155,9 +156,10 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
         let core = Arc::clone(making.core());
         for leg in &legs {
             let (keys, places) = carry(leg, &core, &mut |_, plan| making.place(&values(plan)?))?;
+            let receipt = Receipt::for_row_in(&leg.core)?;
             let inside = core.enter()?;
             core.commit(&inside, Headroom::Normal, |rows| {
-                receive(rows, leg.running.0)?;
+                receipt.put(rows, leg.running.0)?;
                 land(rows, Scope::Published, &leg.plan, &keys, &places)
             })?;
         }
@@ -211,7 +213,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     target.after_commit(&inside);
     drop(inside);
     step!("unpublish.arrived");
-    let withdrawn = withdraw(making, leg.running.0, &leg.going);
+    let withdrawn = withdraw(making, target, leg.running.0, &leg.going);
     withdrawn.inspect_err(|_| drop(retreat(target, leg.running.0)))??;
     step!("unpublish.withdrawn");
     settle(target, leg.running.0)?;
@@ -219,13 +221,15 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     moved([&leg.plan].into_iter())
 }
 
-/// Makes the version without these members, those of them that are there still.
-fn withdraw(making: Making, number: u64, going: &[Going]) -> Result<Result<()>> {
+/// Makes the version without these members, those of them that are there still, which have come to
+/// `target`.
+fn withdraw(making: Making, target: &Core, number: u64, going: &[Going]) -> Result<Result<()>> {
     let core = Arc::clone(making.core());
     {
+        let receipt = Receipt::for_row_in(target)?;
         let inside = core.enter()?;
         core.commit(&inside, Headroom::Normal, |rows| {
-            receive(rows, number)?;
+            receipt.put(rows, number)?;
             depart(rows, going, core.setup.root())
         })?;
     }
@@ -382,10 +386,35 @@ fn finish(core: &Core, number: u64) -> Result<()> {
     Ok(())
 }
 
+/// Takes the receipts out of a version that is being made whose moves are over: the row of each was
+/// in one of these realms, and is not any more. Others' private realms are not asked; their users
+/// publish, too.
+pub(crate) fn forget_receipts(making: &Making, realms: &[Arc<Core>]) -> Result<()> {
+    let inside = making.core().enter()?;
+    let receipts = Receipt::all(&inside.read()?)?;
+    let mut over = Vec::new();
+    for realm in realms {
+        let here = Receipt::for_row_in(realm)?;
+        let inside = realm.enter()?;
+        let txn = inside.read()?;
+        for (number, _) in receipts.iter().filter(|(_, receipt)| *receipt == here) {
+            if Transfer::find(&mut Snapshot(&txn), *number)?.is_none() {
+                over.push(*number);
+            }
+        }
+    }
+    if over.is_empty() {
+        return Ok(());
+    }
+    making.core().commit(&inside, Headroom::Relief, |rows| {
+        over.iter().try_for_each(|number| Receipt::remove(rows, *number))
+    })
+}
+
 /// T4: the receipt has served.
 fn clear_receipt(target: &Core, number: u64) -> Result<()> {
     let inside = target.enter()?;
-    target.commit(&inside, Headroom::Relief, |rows| forget_receipt(rows, number))
+    target.commit(&inside, Headroom::Relief, |rows| Receipt::remove(rows, number))
 }
 
 /// T5: the move is over.
@@ -425,14 +454,4 @@ fn moved<'p>(plans: impl Iterator<Item = &'p Plan>) -> Result<Moved> {
         all.bytes += bytes;
     }
     Ok(all)
-}
-
-/// Whose a realm is.
-fn owner_of(core: &Core) -> Result<u32> {
-    use std::os::unix::fs::MetadataExt;
-    let dir = &core.setup.dir;
-    match std::fs::metadata(dir) {
-        Ok(meta) => Ok(meta.uid()),
-        Err(e) => fail!(Access, "cannot look at {}: {e}", dir.display()),
-    }
 }

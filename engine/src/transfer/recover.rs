@@ -79,7 +79,7 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
                     continue;
                 }
                 if !withdrawn {
-                    withdraw(making, transfer.number, &members)??;
+                    withdraw(making, core, transfer.number, &members)??;
                 }
                 settle(core, transfer.number)?;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::marks::{Stage, Transfer};
 use super::recover::{Other, Others, recover};
-use super::{Moved, Source, publish, to_realm, unpublish};
+use super::{Moved, Source, forget_receipts, publish, to_realm, unpublish};
 use crate::batch;
 use crate::catalog::Table;
 use crate::error::{Error, Kind, Result};
@@ -177,7 +177,11 @@ impl Namespace {
             fail!(NotFound, "namespace {:?} has no shared realm", self.namespace())
         };
         let told = self.clone();
-        Making::begin(shared.core(), move || told.has_come())
+        let making = Making::begin(shared.core(), move || told.has_come())?;
+        let mut realms = vec![Arc::clone(shared.core())];
+        realms.extend(self.realm_of(Scope::Private, false)?.map(|own| Arc::clone(own.core())));
+        forget_receipts(&making, &realms)?;
+        Ok(making)
     }
 
     /// The newest published version.
@@ -242,6 +246,14 @@ impl Namespace {
         }
         self.recover()?;
         Ok(known()? < before)
+    }
+
+    /// The receipts in what is published; for tests.
+    #[cfg(feature = "faults")]
+    pub fn receipts(&self) -> Result<u64> {
+        let Some(realm) = self.newest()? else { return Ok(0) };
+        let inside = realm.core().enter()?;
+        inside.read()?.entries(Table::Received)
     }
 
     /// The objects that are on their way to another realm, or from one; for tests.

@@ -85,7 +85,17 @@ fn perform(state: &mut State, call: &Call, made: u64) -> Answer {
     }
 }
 
-/// The object that a put has made: it said so, or whoever read its value knows, or nobody saw it.
+/// The objects that an answer names.
+fn named(answer: Option<&Answer>) -> Vec<u64> {
+    match answer {
+        Some(Answer::Oid(found)) => found.iter().copied().collect(),
+        Some(Answer::Listed(all)) => all.iter().map(|(_, oid)| *oid).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The object that a put has made. It said so; or it was killed, and then whoever read its value
+/// knows, or it is the one that others have met and nobody says to have made; or nobody saw it.
 fn made_by(history: &[Event], place: usize) -> u64 {
     let Call::Put { value, .. } = history[place].call else { return 0 };
     if let Some(Answer::Oid(Some(oid))) = history[place].answer {
@@ -97,7 +107,12 @@ fn made_by(history: &[Event], place: usize) -> u64 {
         }
         _ => None,
     });
-    reader.unwrap_or(u64::MAX - place as u64)
+    let is_put = |event: &&Event| matches!(event.call, Call::Put { .. });
+    let made: HashSet<u64> =
+        history.iter().filter(is_put).flat_map(|event| named(event.answer.as_ref())).collect();
+    let met = || history.iter().flat_map(|event| named(event.answer.as_ref()));
+    let stray = || met().find(|oid| !made.contains(oid));
+    reader.or_else(stray).unwrap_or(u64::MAX - place as u64)
 }
 
 /// Whether an order of the calls explains all answers.
