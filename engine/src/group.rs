@@ -7,16 +7,15 @@
 use crate::attrs::{self, KeyId, Value};
 use crate::catalog::Table;
 use crate::error::Result;
-use crate::fail;
 use crate::faults::step;
 use crate::id::{Gid, Member, NameKey, Oid, id_key, split_name_key};
 use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
 use crate::object::{Class, Flags, Record, Stored};
-use crate::protect;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
+use crate::{fail, mirror, protect};
 
 /// All that is known of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -323,6 +322,7 @@ fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
 
 pub(crate) fn remove_group(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;
+    mirror::note(rows, gid, false)?;
     if rows.has_read_only()? && rows.has(Table::ReadOnly, &id_key(gid))? {
         protect::note(rows, Member::Group(gid), false)?;
     }

@@ -8,9 +8,15 @@
 //! A mirror has its row in `names` if the name is free in its realm. Where a member of the realm
 //! has the name already, that one keeps it, and hides the group from this realm's user as it hides
 //! the true one.
+//!
+//! The table `mirrors` lists them, so that a change which must know of each does not look at every
+//! group: there are few, however many groups a realm has.
+
+use std::borrow::Cow;
 
 use crate::catalog::Table;
 use crate::error::Result;
+use crate::fail;
 use crate::group::{self, Target, child, with_record};
 use crate::id::{Gid, Member, NameKey, id_key};
 use crate::index::IndexMode;
@@ -68,6 +74,7 @@ fn reflect_one(rows: &mut impl RowsMut, original: &Original) -> Result<()> {
         }
     } else {
         rows.put_record(Table::Groups, &id_key(original.gid), &record_of(original))?;
+        note(rows, original.gid, true)?;
     }
     if child(rows, original.parent, &original.name)?.is_none() {
         let key = NameKey::new(original.parent, &original.name);
@@ -96,6 +103,42 @@ fn record_of(original: &Original) -> Record<'_> {
         checked: original.checked,
         stored: Stored::Inline(&[]),
     }
+}
+
+/// Lists a group as a mirror, or strikes it off.
+pub(crate) fn note(rows: &mut impl RowsMut, gid: Gid, on: bool) -> Result<()> {
+    let key = id_key(gid);
+    match (rows.has(Table::Mirrors, &key)?, on) {
+        (false, true) => rows.put(Table::Mirrors, &key, &Member::Group(gid).to_row()),
+        (true, false) => rows.remove(Table::Mirrors, &key),
+        _ => Ok(()),
+    }
+}
+
+/// A mirror of a realm.
+pub(crate) struct Mirror {
+    pub gid: Gid,
+    /// Where it says that the true group lies.
+    pub parent: Gid,
+    /// Whether its name leads to it.
+    pub named: bool,
+}
+
+/// Every mirror of a realm.
+pub(crate) fn all(rows: &mut impl Rows) -> Result<Vec<Mirror>> {
+    let (mut all, mut from) = (Vec::new(), Vec::new());
+    while let Some((mut key, row)) = rows.first_from(Table::Mirrors, &from)? {
+        let group = Member::from_row(&row)?;
+        let Some(row) = rows.get(Table::Groups, &id_key(group.id()))?.map(Cow::into_owned) else {
+            fail!(Corrupt, "{group:?} is listed as a mirror, and has no record: run verify")
+        };
+        let record = Record::parse(&row)?;
+        let named = child(rows, record.parent, record.name)? == Some(group);
+        all.push(Mirror { gid: group.id(), parent: record.parent, named });
+        key.push(0);
+        from = key;
+    }
+    Ok(all)
 }
 
 /// Whether a group is here, and whether as a mirror.

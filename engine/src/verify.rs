@@ -288,6 +288,7 @@ impl Walk<'_> {
         self.tree(&groups, &objects);
         self.moves(txn, &groups, &objects)?;
         self.read_only(txn, &groups, &objects)?;
+        self.mirrors(txn, &groups)?;
         self.index(txn)?;
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;

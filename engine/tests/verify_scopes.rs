@@ -6,7 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::moves::{begin, die_at, play, toys};
+use common::moves::{begin, die_at, names, play, toys};
 use common::{Fixture, Random, alone, attach, fork, report_of, seed, sound};
 use engram_engine::catalog::{Catalog, Headroom, Options, Table};
 use engram_engine::{Mode, Scope};
@@ -39,6 +39,14 @@ fn clear(path: &Path, scope: Scope, tables: &[Table]) {
             txn.delete(*table, &key).expect("a row less");
         }
     }
+    txn.commit().expect("a commit");
+}
+
+/// Sets a row.
+fn put(path: &Path, scope: Scope, table: Table, key: &[u8], row: &[u8]) {
+    let catalog = Catalog::open(&catalog_of(path, scope), &Options::default()).expect("it opens");
+    let mut txn = catalog.write(Headroom::Relief).expect("a transaction");
+    txn.put(table, key, row).expect("a row more");
     txn.commit().expect("a commit");
 }
 
@@ -104,4 +112,26 @@ fn what_moves_is_not_taken_for_being_in_two_scopes() {
         }
         sound(path);
     });
+}
+
+/// Mirrors are listed: one that is not, and one that is none.
+#[test]
+fn a_list_of_mirrors_that_is_wrong_is_found() {
+    let fixture = Fixture::new(64 << 20);
+    let path = &fixture.path;
+    let namespace = names(&fixture.pool);
+    let (root, scope) = (namespace.root(), Some(Private));
+    let gid = namespace.create_group(root, "g", &[], b"", false, None).expect("a group");
+    namespace.create_group(root, "g/mine", &[], b"", false, scope).expect("a group");
+    drop(namespace);
+    fixture.pool.close();
+    sound(path);
+    clear(path, Private, &[Table::Mirrors]);
+    let row = [&b"G"[..], &gid.to_le_bytes()].concat();
+    put(path, Shared, Table::Mirrors, &gid.to_be_bytes(), &row);
+    let problems = report_of(path).problems;
+    assert_eq!(problems.len(), 2, "{problems:#?}");
+    for what in ["is a mirror, and is not listed so", "is listed as a mirror, and is none"] {
+        assert!(problems.iter().any(|problem| problem.contains(what)), "{problems:#?}");
+    }
 }

@@ -48,11 +48,13 @@ pub enum Table {
     Received,
     /// Id of a record that is read-only → group or object, and the id.
     ReadOnly,
+    /// GID of a mirror → group, and the GID.
+    Mirrors,
 }
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 23;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -78,6 +80,7 @@ impl Table {
         Table::Leaving,
         Table::Received,
         Table::ReadOnly,
+        Table::Mirrors,
     ];
 
     /// Its name on media.
@@ -105,6 +108,7 @@ impl Table {
             Table::Leaving => "leaving",
             Table::Received => "received",
             Table::ReadOnly => "read_only",
+            Table::Mirrors => "mirrors",
         }
     }
 }

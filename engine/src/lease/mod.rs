@@ -48,6 +48,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use file::pin_word;
 pub(crate) use file::{LeaseFile, PINS_MAX};
@@ -62,9 +64,13 @@ use crate::faults::step;
 
 /// No look-up runs.
 pub(crate) const IDLE: u64 = u64::MAX;
-/// The realm's spare, and how often one asks for it while somebody else has its lock.
+/// The realm's spare.
 const SPARE: &str = "spare";
+/// How often one asks for a spare while somebody else has its lock.
 const SPARE_TRIES: u32 = 1000;
+/// How often of these at once; then it is waited between, for who has it may have no processor.
+const SPARE_TRIES_AT_ONCE: u32 = 100;
+const SPARE_WAIT: Duration = Duration::from_millis(2);
 /// A look-up is about to begin, on a snapshot not yet known.
 pub(crate) const PIN: u64 = 0;
 
@@ -491,13 +497,15 @@ fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf
         Ok(file) => Ok(file.try_lock()?.then_some((file, fresh))),
         Err(error) if error.kind() == Kind::PoolFull => {
             let spare = dir.join(SPARE);
-            for _ in 0..SPARE_TRIES {
+            for tries in 0..SPARE_TRIES {
                 match LeaseFile::open(&spare) {
                     Ok(file) if file.try_lock()? && file.is_at(&spare) => {
                         return Ok(Some((file, spare)));
                     }
-                    // Its last owner is about to let go of it, or somebody looks whether it lives.
-                    Ok(_) => std::thread::yield_now(),
+                    // Its last owner is about to let go of it, or the one that this was forked from,
+                    // or somebody looks whether it lives.
+                    Ok(_) if tries < SPARE_TRIES_AT_ONCE => thread::yield_now(),
+                    Ok(_) => thread::sleep(SPARE_WAIT),
                     Err(_) => break,
                 }
             }

@@ -17,10 +17,9 @@ use crate::error::Result;
 use crate::fail;
 use crate::group::{self, DEPTH_MAX, GroupInfo, with_record};
 use crate::id::{Gid, Member, id_key};
-use crate::mirror::presence;
+use crate::mirror::{self, presence};
 use crate::name::{NAME_BYTES_MAX, Name, Path};
 use crate::object::Record;
-use crate::query::run::oid_of;
 use crate::rows::Rows;
 use crate::scope::Scope;
 use crate::transfer::{Going, refuse_leaving};
@@ -180,16 +179,9 @@ impl<'t, 'r> Tree<'t, 'r> {
 
     /// The chains of every mirror of a realm, each with whether its name leads to it.
     fn mirrors(&mut self, at: usize) -> Result<Vec<(Chain, bool)>> {
-        let (mut mirrors, mut from) = (Vec::new(), Vec::new());
-        while let Some((mut key, row)) = self.rows[at].first_from(Table::Groups, &from)? {
-            let record = Record::parse(&row)?;
-            if record.flags.mirror {
-                let gid = oid_of(&key)?;
-                let named = group::child(&mut self.rows[at], record.parent, record.name)?;
-                mirrors.push((self.chain(gid)?, named == Some(Member::Group(gid))));
-            }
-            key.push(0);
-            from = key;
+        let mut mirrors = Vec::new();
+        for mirror in mirror::all(&mut self.rows[at])? {
+            mirrors.push((self.chain(mirror.gid)?, mirror.named));
         }
         Ok(mirrors)
     }

@@ -7,17 +7,16 @@ use crate::catalog::Table;
 use crate::checksum::{NONE, is_checksum};
 use crate::error::Result;
 use crate::fail;
-use crate::group;
 use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
 use crate::index::{Touch, mode_cache};
 use crate::object::{Flags, Record, Stored};
 use crate::protect;
-use crate::query::run::oid_of;
 use crate::realm::Changes;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
 use crate::transfer::marks::{Going, pass, refuse_leaving};
 use crate::transfer::plan::{Passenger, Plan};
+use crate::{group, mirror};
 
 /// The key numbers of the realm that receives, by those of the one that gives.
 pub(crate) type Keys = HashMap<KeyId, KeyId>;
@@ -93,6 +92,7 @@ fn land_group(
     let record = Record { attrs: &attrs, origin, flags, ..record };
     take_name(rows, &record, Member::Group(gid))?;
     rows.put_record(Table::Groups, &id_key(gid), &record)?;
+    mirror::note(rows, gid, mirror)?;
     keep_read_only(rows, Member::Group(gid), flags)
 }
 
@@ -203,6 +203,7 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
             Member::Group(gid) if unnamed.has_members(rows, gid)? => {
                 let flags = Flags { mirror: true, read_only: false };
                 rows.put_record(table, &key, &Record { flags, origin: &[], ..record })?;
+                mirror::note(rows, gid, true)?;
                 if record.flags.read_only {
                     protect::note(rows, going.member, false)?;
                 }
@@ -244,7 +245,7 @@ fn clear_mirrors(
 }
 
 /// Mirrors that no name leads to, since a member has theirs: where they lie. Looked for when it is
-/// first asked, for it takes a walk over all groups.
+/// first asked.
 #[derive(Default)]
 struct Unnamed {
     above: Option<HashMap<Gid, Gid>>,
@@ -265,19 +266,11 @@ impl Unnamed {
     }
 
     fn find(rows: &mut impl Rows) -> Result<HashMap<Gid, Gid>> {
-        let (mut found, mut from) = (HashMap::new(), Vec::new());
-        while let Some((mut key, row)) = rows.first_from(Table::Groups, &from)? {
-            let record = Record::parse(&row)?;
-            if record.flags.mirror {
-                let gid = oid_of(&key)?;
-                if group::child(rows, record.parent, record.name)? != Some(Member::Group(gid)) {
-                    found.insert(gid, record.parent);
-                }
-            }
-            key.push(0);
-            from = key;
-        }
-        Ok(found)
+        let mirrors = mirror::all(rows)?.into_iter();
+        Ok(mirrors
+            .filter(|mirror| !mirror.named)
+            .map(|mirror| (mirror.gid, mirror.parent))
+            .collect())
     }
 
     fn gone(&mut self, gid: Gid) {

@@ -244,8 +244,7 @@ impl Receipt {
         }
     }
 
-    /// Every receipt of a realm, by the numbers of the moves. One of an early engine, that names no
-    /// realm, is left out.
+    /// Every receipt of a realm, by the numbers of the moves.
     pub(crate) fn all(txn: &ReadTxn<'_>) -> Result<Vec<(u64, Receipt)>> {
         let mut all = Vec::new();
         let mut cursor = txn.seek(Table::Received, &[])?;
@@ -253,9 +252,7 @@ impl Receipt {
             let Ok(key) = <[u8; 8]>::try_from(key) else {
                 fail!(Corrupt, "a key of `received` has {} bytes", key.len())
             };
-            if row != [VERSION] {
-                all.push((u64::from_be_bytes(key), Receipt::parse(row)?));
-            }
+            all.push((u64::from_be_bytes(key), Receipt::parse(row)?));
         }
         Ok(all)
     }

@@ -77,6 +77,30 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Every mirror is listed as one, and nothing else is.
+    pub(super) fn mirrors(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        groups: &HashMap<u64, Known>,
+    ) -> Result<()> {
+        let mirrors = groups.iter().filter(|(_, known)| known.mirror);
+        let mut missing: HashSet<u64> = mirrors.map(|(gid, _)| *gid).collect();
+        let mut cursor = txn.seek(Table::Mirrors, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            match Member::from_row(row) {
+                Ok(Member::Group(gid)) if key == id_key(gid) && missing.remove(&gid) => {}
+                Ok(member) => {
+                    self.problem(format!("{member:?} is listed as a mirror, and is none"))
+                }
+                Err(error) => self.problem(format!("`mirrors`: {error}")),
+            }
+        }
+        for gid in missing {
+            self.problem(format!("group {gid:#x} is a mirror, and is not listed so"));
+        }
+        Ok(())
+    }
+
     /// The ids to come are none that were given out.
     pub(super) fn ids<'i>(
         &mut self,
