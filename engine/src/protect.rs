@@ -5,6 +5,9 @@
 //! The table `read_only` lists the ids of such records. Most realms have none, and then asking
 //! costs one load; where there are some, a change looks at the groups above what it changes.
 //!
+//! Here one realm is asked. A group above may be in another one: that, the view of all of them
+//! asks (`Tree::refuse_read_only`), in the look in which it finds the member.
+//!
 //! It protects from mistakes, not from people: whoever may write in the realm may take the hint
 //! back. A group above may be renamed or moved: its members stay what they are. Memory that was
 //! viewed for writing before stays writable.
@@ -40,15 +43,27 @@ fn guard_of(rows: &mut impl Rows, member: Member) -> Result<Option<Member>> {
 
 fn refusal(rows: &mut impl Rows, what: &str, by: Member) -> Result<Error> {
     let path = group::path_of(rows, by)?;
-    let shown = if path.is_empty() { "/" } else { &path };
     let kind = if matches!(by, Member::Group(_)) { "group" } else { "object" };
-    Ok(Error::new(
+    Ok(refused(what, kind, &path))
+}
+
+/// The refusal of `what` by what has this path.
+fn refused(what: &str, kind: &str, path: &str) -> Error {
+    let shown = if path.is_empty() { "/" } else { path };
+    Error::new(
         Kind::ReadOnly,
         format!(
             "{what}: the {kind} {shown:?} is read-only; whoever means it sets read_only = False \
              there first (`engram protect POOL {shown} --off`)"
         ),
-    ))
+    )
+}
+
+/// The refusal of a change, or of something new, by a group of another realm.
+pub(crate) fn refused_from_above(path: &str, new: bool, above: &str) -> Error {
+    let shown = if path.is_empty() { "/" } else { path };
+    let what = if new { "made" } else { "changed" };
+    refused(&format!("{shown:?} cannot be {what}"), "group", above)
 }
 
 fn name_of(rows: &mut impl Rows, member: Member) -> Result<String> {

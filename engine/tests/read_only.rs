@@ -4,7 +4,9 @@ mod common;
 
 use common::moves::{names, value_of};
 use common::{Fixture, KEEP, OVER, alone, attach, filled, floats, fork, lookup, put, read, sound};
-use engram_engine::{Kind, Member, Mode, Placement, Realm, Result, Scope, Value};
+use engram_engine::{
+    IndexSettings, Kind, Member, Mode, Namespace, Placement, Realm, Result, Scope, Value,
+};
 
 const READ_ONLY: Placement = Placement { read_only: true, ..KEEP };
 
@@ -203,8 +205,7 @@ fn what_is_read_only_in_one_realm_keeps_its_group_in_the_others() {
         }
         all.set_read_only(member, false).unwrap();
     }
-    // A shared group that is read-only gets no new members, of any scope; what is there of its
-    // user's own stays the user's.
+    // A shared group that is read-only gets no new members, of any scope, and keeps those it has.
     all.set_read_only(group, true).unwrap();
     refused("rename", all.rename(root, "g", root, "h"));
     for path in ["g/new", "g/deep/new"] {
@@ -213,11 +214,107 @@ fn what_is_read_only_in_one_realm_keeps_its_group_in_the_others() {
         let group = all.create_group(root, path, &[], b"", false, Some(Scope::Private));
         refused(path, group.map(drop));
     }
-    all.set_attrs(mine, &attr()).unwrap();
-    all.delete(root, "g/mine").unwrap();
+    refused("annotate", all.set_attrs(mine, &attr()));
+    refused("delete", all.delete(root, "g/mine"));
     all.set_read_only(group, false).unwrap();
     all.delete(root, "g").unwrap();
     drop((all, shared));
     fixture.pool.close();
     assert_eq!(sound(&fixture.path).used, 0);
+}
+
+/// Every change of `path`, a private array of 5000 words with the attribute `kept`, by path and by
+/// id; and with a group above it, what a private group there is told.
+fn changes_in(all: &Namespace, path: &str) -> Vec<(&'static str, Result<()>)> {
+    let root = all.root();
+    let Some(Member::Object(oid)) = all.lookup(root, path).unwrap() else { unreachable!() };
+    let (member, generation) = (Member::Object(oid), all.payload(oid).unwrap().1);
+    let (new, data) = (floats(&[5000]), filled(9, 9, 5000));
+    let above = path.rsplit_once('/').unwrap().0;
+    let own = Placement { scope: Some(Scope::Private), ..KEEP };
+    vec![
+        ("annotate", all.set_attrs(member, &attr())),
+        ("remove an attribute", all.delete_attr(member, "kept")),
+        ("in place", all.view_in_place(oid).map(drop)),
+        ("view", all.view(oid, true).map(drop)),
+        ("replace", all.replace_payload(oid, generation, &data).map(drop)),
+        ("overwrite", all.put(root, path, &new, &data, OVER).map(drop)),
+        ("overwrite with zeros", all.create_zeroed(root, path, &new, OVER).map(drop)),
+        ("allocate", all.allocate(root, path, &new, 40_000, OVER).map(drop)),
+        ("rename", all.rename(root, path, root, &format!("{above}/other"))),
+        ("move out", all.rename(root, path, root, "outside")),
+        ("move in", all.rename(root, "free", root, &format!("{above}/moved"))),
+        ("make", all.put(root, &format!("{above}/new"), &new, &data, own).map(drop)),
+        ("make deep", all.put(root, &format!("{above}/a/b/c"), &new, &data, own).map(drop)),
+        ("allocate new", all.allocate(root, &format!("{above}/new"), &new, 40_000, own).map(drop)),
+        ("protect", all.set_read_only(member, true)),
+        ("delete", all.delete(root, path)),
+        ("delete all", all.delete(root, above)),
+        ("delete some", all.check_deletable(root, &[path.to_owned()]).map(drop)),
+    ]
+}
+
+/// What a group says holds for what is below it, whoever sees that: also in a group of its own
+/// realm that lies in one of another.
+#[test]
+fn a_read_only_group_holds_what_is_below_it_in_other_scopes() {
+    for (inner, published) in [("", false), ("/deep/deeper", false), ("", true), ("/deep", true)] {
+        let fixture = Fixture::new(64 << 20);
+        let all = names(&fixture.pool);
+        let (root, data) = (all.root(), filled(2, 1, 5000));
+        let own = Placement { scope: Some(Scope::Private), ..KEEP };
+        all.create_group(root, "top/p", &[], b"", false, None).unwrap();
+        let above = format!("top/p{inner}");
+        if !inner.is_empty() {
+            all.create_group(root, &above, &[], b"", false, Some(Scope::Private)).unwrap();
+        }
+        let path = format!("{above}/x");
+        let x = Member::Object(all.put(root, &path, &floats(&[5000]), &data, own).unwrap());
+        all.set_attrs(x, &[("kept".into(), Value::text("v"))]).unwrap();
+        all.put(root, "free", &floats(&[5000]), &data, own).unwrap();
+        // What holds may be the group above, or the one above that.
+        for holds in ["top/p", "top"] {
+            let group = all.lookup(root, holds).unwrap().unwrap();
+            all.set_read_only(group, true).unwrap();
+            if published {
+                all.transfer(root, holds, &[Scope::Shared], Scope::Published).unwrap();
+            }
+            assert!(all.is_read_only(x).unwrap());
+            let before = all.attrs(x).unwrap();
+            let by = format!("the group {holds:?} is read-only");
+            for batch in [false, true] {
+                let batch = batch.then(|| all.batch().unwrap());
+                for (what, done) in changes_in(&all, &path) {
+                    let error = done.expect_err(what);
+                    assert_eq!(error.kind(), Kind::ReadOnly, "{path}, {what}: {error}");
+                    let own = what == "delete all" && above == "top/p";
+                    assert!(own || error.message().contains(&by), "{path}, {what}: {error}");
+                }
+                if let Some(batch) = batch {
+                    batch.commit().unwrap();
+                }
+            }
+            assert!(value_of(&all, x.id()) == data && all.attrs(x).unwrap() == before);
+            assert_eq!(all.path_of(x).unwrap(), path);
+            // A setting of the index is no change of what is there, and who may look may lock.
+            if !inner.is_empty() {
+                let deep = all.lookup(root, &above).unwrap().unwrap().id();
+                all.set_index_settings(deep, &IndexSettings::default()).unwrap();
+            }
+            if published {
+                all.transfer(root, holds, &[Scope::Published], Scope::Shared).unwrap();
+            }
+            all.set_read_only(group, false).unwrap();
+            assert!(!all.is_read_only(x).unwrap());
+        }
+        all.set_attrs(x, &attr()).unwrap();
+        drop(all.view_in_place(x.id()).unwrap());
+        all.rename(root, &path, root, "outside").unwrap();
+        all.delete(root, "top").unwrap();
+        all.delete(root, "outside").unwrap();
+        all.delete(root, "free").unwrap();
+        drop(all);
+        fixture.pool.close();
+        assert_eq!(sound(&fixture.path).used, 0);
+    }
 }

@@ -22,6 +22,7 @@ const WAIT: Duration = Duration::from_millis(5);
 /// changed.
 fn deletable(tree: &mut Tree<'_, '_>, place: Place) -> Result<Vec<usize>> {
     tree.refuse_moving(place.member, true)?;
+    tree.refuse_read_only(place.member)?;
     let Member::Group(gid) = place.member else {
         protect::refuse_deletion(tree.at(place.at), place.member)?;
         return Ok(vec![place.at]);
@@ -199,6 +200,10 @@ impl Namespace {
             };
             tree.refuse_moving(place.member, false)?;
             let reach = tree.reach(new_parent, &new_path)?;
+            if reach.taken.is_none() {
+                tree.refuse_read_only(place.member)?;
+                tree.refuse_new(reach.group, new)?;
+            }
             if let Member::Group(gid) = place.member {
                 if tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid) {
                     fail!(Argument, "{old:?} cannot be moved into itself");

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Namespace;
+use super::look::Doing;
 use crate::error::{Kind, Result};
 use crate::id::{Member, Oid};
 use crate::realm::{Payload, Realm};
@@ -30,7 +31,7 @@ impl Namespace {
     /// An object's value to be written in place at once, and where that is; an empty value stays
     /// inline.
     pub fn view_in_place(&self, oid: Oid) -> Result<(Payload, InPlace)> {
-        self.wherever(Member::Object(oid), true, |realm, _| {
+        self.wherever(Member::Object(oid), Doing::Changing, |realm, _| {
             let payload = realm.view(oid, true)?;
             Ok((payload, InPlace { namespace: self.clone(), realm: realm.clone(), oid }))
         })

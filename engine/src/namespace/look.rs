@@ -15,6 +15,17 @@ use crate::scope::Scope;
 /// How often what moves from one realm to another while it is looked at is looked for again.
 pub(crate) const MOVES_MAX: u32 = 100;
 
+/// What an operation does with the member that it looks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// It reads.
+    Looking,
+    /// It relies on the member being where it was found, and changes what `protect` does not mean.
+    Setting,
+    /// It changes the member: refused below a read-only group, whichever realm has that.
+    Changing,
+}
+
 impl Namespace {
     /// Runs `look` on the one tree of these realms, as of one commit of each.
     pub(super) fn look<T>(
@@ -44,18 +55,19 @@ impl Namespace {
         member: Member,
         operation: impl Fn(&Realm) -> Result<T>,
     ) -> Result<T> {
-        self.wherever(member, false, |realm, _| operation(realm))
+        self.wherever(member, Doing::Looking, |realm, _| operation(realm))
     }
 
-    /// The same, for one that changes the member: it is given all realms, too, and relies on that
-    /// the member is there.
+    /// The same, for one that may change the member: it is given all realms, too, and relies on
+    /// that the member is there.
     pub(super) fn wherever<T>(
         &self,
         member: Member,
-        changes: bool,
+        doing: Doing,
         operation: impl Fn(&Realm, &[Realm]) -> Result<T>,
     ) -> Result<T> {
         let (mut moves, mut mended) = (0, false);
+        let changes = doing != Doing::Looking;
         loop {
             let word = self.word();
             let relying;
@@ -67,7 +79,12 @@ impl Namespace {
                 Seen::One(realm) => (operation(realm, &[]), None),
                 Seen::Many(realms) => {
                     let (home, realms) = if changes {
-                        self.look_to_change(&realms, |tree| tree.home(member))?
+                        self.look_to_change(&realms, |tree| {
+                            if doing == Doing::Changing {
+                                tree.refuse_read_only(member)?;
+                            }
+                            tree.home(member)
+                        })?
                     } else {
                         (self.look(&realms, |tree| tree.home(member))?, realms)
                     };
@@ -251,7 +268,8 @@ impl Namespace {
     /// An object's value as memory of the pool where it lies in an extent. For writing it is put
     /// there first; an empty value stays inline.
     pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
-        self.at_home(Member::Object(oid), |realm| realm.view(oid, write))
+        let doing = if write { Doing::Changing } else { Doing::Looking };
+        self.wherever(Member::Object(oid), doing, |realm, _| realm.view(oid, write))
     }
 
     /// Makes what was written in place durable, as far as the medium can.

@@ -20,6 +20,7 @@ use crate::id::{Gid, Member, id_key};
 use crate::mirror::{self, presence};
 use crate::name::{NAME_BYTES_MAX, Name, Path};
 use crate::object::Record;
+use crate::protect;
 use crate::rows::Rows;
 use crate::scope::Scope;
 use crate::transfer::{Going, refuse_leaving};
@@ -224,16 +225,34 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(())
     }
 
-    /// The nearest group above a member that is read-only; the root is so in the shared realm.
-    pub(super) fn read_only_above(&mut self, member: Member) -> Result<Option<Gid>> {
-        let mut any = false;
+    /// Whether anything is read-only, in any realm.
+    fn has_read_only(&mut self) -> Result<bool> {
         for rows in self.rows.iter_mut() {
-            any |= rows.has_read_only()?;
+            if rows.has_read_only()? {
+                return Ok(true);
+            }
         }
-        let Some(home) = (if any { self.home(member)? } else { None }) else { return Ok(None) };
+        Ok(false)
+    }
+
+    /// The nearest group above a member that is read-only, whichever realm has that.
+    pub(super) fn read_only_above(&mut self, member: Member) -> Result<Option<Gid>> {
+        if !self.has_read_only()? || member == Member::Group(self.root) {
+            return Ok(None);
+        }
+        let Some(home) = self.home(member)? else { return Ok(None) };
         let parent = with_record(&mut self.rows[home], member, |record| Ok(record.parent))?;
+        self.read_only_from(parent)
+    }
+
+    /// The nearest group from this one upwards that is read-only; the root is so in the shared
+    /// realm.
+    pub(super) fn read_only_from(&mut self, gid: Gid) -> Result<Option<Gid>> {
+        if !self.has_read_only()? {
+            return Ok(None);
+        }
         let mut above: Vec<(usize, Gid)> =
-            self.chain(parent)?.into_iter().map(|(home, info)| (home, info.gid)).collect();
+            self.chain(gid)?.into_iter().map(|(home, info)| (home, info.gid)).collect();
         above.extend(self.home_of_group(self.root)?.map(|home| (home, self.root)));
         for (home, gid) in above {
             if self.rows[home].has(Table::ReadOnly, &id_key(gid))? {
@@ -241,6 +260,27 @@ impl<'t, 'r> Tree<'t, 'r> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether changes of a member are refused, by itself or by a group above it.
+    pub(super) fn is_read_only(&mut self, member: Member) -> Result<bool> {
+        // Of what is gone, the first realm tells.
+        let home = self.home(member)?.unwrap_or(0);
+        Ok(protect::holds(&mut self.rows[home], member)? || self.read_only_above(member)?.is_some())
+    }
+
+    /// Refuses to change a member below a read-only group, whichever realm has that. What the
+    /// member says of itself, its own realm asks in the commit that changes it.
+    pub(super) fn refuse_read_only(&mut self, member: Member) -> Result<()> {
+        let Some(above) = self.read_only_above(member)? else { return Ok(()) };
+        let path = self.path_of(member)?;
+        Err(protect::refused_from_above(&path, false, &self.path_of(Member::Group(above))?))
+    }
+
+    /// Refuses a new name in a group that is read-only, or below one.
+    pub(super) fn refuse_new(&mut self, group: Gid, name: &str) -> Result<()> {
+        let Some(above) = self.read_only_from(group)? else { return Ok(()) };
+        Err(protect::refused_from_above(name, true, &self.path_of(Member::Group(above))?))
     }
 
     /// Whether a group is on its way from one realm to another.

@@ -15,6 +15,7 @@
 //!
 //! **Batches** cover one realm: the one that the first write falls into.
 
+use super::look::Doing;
 use super::setup::set_size;
 use super::tree::{Place, Reach};
 use super::view::{Namespace, Seen};
@@ -189,9 +190,15 @@ impl Namespace {
         self.write_at_home(member, |realm| realm.set_read_only(member, on))
     }
 
-    /// Whether a member is not to be changed, or a group above it that its own realm has.
+    /// Whether a member is not to be changed, since it or a group above it is read-only.
     pub fn is_read_only(&self, member: Member) -> Result<bool> {
-        self.at_home(member, |realm| realm.is_read_only(member))
+        self.fresh(|| match self.seen()? {
+            Seen::One(realm) => realm.is_read_only(member),
+            Seen::Many(realms) if realms.is_empty() => {
+                fail!(NotFound, "there is nothing in namespace {:?}", self.namespace())
+            }
+            Seen::Many(realms) => self.look(&realms, |tree| tree.is_read_only(member)),
+        })
     }
 
     /// Who holds what in the shared realm; of who may not open that, in what there is.
@@ -219,7 +226,8 @@ impl Namespace {
             Seen::Many(realms) => realms,
         };
         // The one that says what holds comes first: where that is refused, nothing changes.
-        self.write_at_home(Member::Group(group), |r| r.set_index_settings(group, settings))?;
+        let set = |realm: &Realm| realm.set_index_settings(group, settings);
+        self.do_at_home(Member::Group(group), Doing::Setting, set)?;
         let having = self.look(&realms, |tree| tree.having(group))?;
         for realm in having.into_iter().map(|at| &realms[at]) {
             if realm.scope() != Scope::Published && !Self::batch_elsewhere(realm, &realms) {
@@ -346,12 +354,16 @@ impl Namespace {
     ) -> Result<Aim<'p>> {
         let parsed = Path::new(path)?;
         let realms = self.all_seen()?;
-        let ((reach, moving), relying) = self.look_to_change(&realms, |tree| {
+        let ((reach, moving, allowed), relying) = self.look_to_change(&realms, |tree| {
             let reach = tree.reach(parent, &parsed)?;
             if let Some(place) = reach.taken.filter(|_| replace) {
                 tree.refuse_moving(place.member, false)?;
             }
-            Ok((reach.clone(), tree.is_moving(reach.group)?))
+            let allowed = match reach.taken.filter(|_| replace) {
+                Some(place) => tree.refuse_read_only(place.member),
+                None => tree.refuse_new(reach.group, path),
+            };
+            Ok((reach.clone(), tree.is_moving(reach.group)?, allowed))
         })?;
         // Who moves the group may be gone.
         if moving && self.mend()? {
@@ -378,7 +390,10 @@ impl Namespace {
             );
         }
         Self::check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
-        Self::check_home(path, target, &reach, &realms)?;
+        let taken = reach.taken.is_some_and(|place| realms[place.at].scope() == target);
+        if replace || !taken {
+            allowed?;
+        }
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
         };
@@ -395,26 +410,6 @@ impl Namespace {
         self.prepare(&realm, &realms, &reach, &parsed)?;
         let rest = rest_of(path, &parsed, reach.missing);
         Ok(Aim { realm, group: reach.group, path: rest })
-    }
-
-    /// Refuses a name in a group that is read-only in another realm than the one it is made in;
-    /// that realm itself refuses the rest.
-    fn check_home(path: &str, target: Scope, reach: &Reach, realms: &[Realm]) -> Result<()> {
-        // The root is said to be read-only in the shared realm.
-        let shared = || realms.iter().position(|realm| realm.scope() == Scope::Shared);
-        let home = reach.home.or_else(shared).map(|at| &realms[at]);
-        let Some(home) = home.filter(|home| home.scope() != target) else { return Ok(()) };
-        let read_only = home.is_read_only(Member::Group(reach.group));
-        // The root never moves: where it is gone, the realm is not what it says.
-        let moves = reach.home.is_some();
-        if read_only.map_err(|e| if moves { e.gone_is_moved() } else { e })? {
-            fail!(
-                ReadOnly,
-                "{path:?} would lie in a group that is read-only: take that back first \
-                 (read_only = False)"
-            );
-        }
-        Ok(())
     }
 
     /// Refuses a name that would not lead to what is made under it.
@@ -499,16 +494,25 @@ impl Namespace {
         Ok(all)
     }
 
-    /// As `at_home`, for writing.
+    /// As `at_home`, for changing the member.
     fn write_at_home<T>(
         &self,
         member: Member,
         operation: impl Fn(&Realm) -> Result<T>,
     ) -> Result<T> {
+        self.do_at_home(member, Doing::Changing, operation)
+    }
+
+    fn do_at_home<T>(
+        &self,
+        member: Member,
+        doing: Doing,
+        operation: impl Fn(&Realm) -> Result<T>,
+    ) -> Result<T> {
         if member == Member::Group(self.root()) {
             return operation(&self.own_realm()?);
         }
-        self.wherever(member, true, |realm, realms| {
+        self.wherever(member, doing, |realm, realms| {
             Self::settle(realm, realms)?;
             operation(realm)
         })
