@@ -9,8 +9,10 @@
 //!
 //! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
 //! its thread and to one realm; inner batches join it. A forked child does not inherit it.
+//! What guards hold against moves between realms: see `guards`.
 
 mod below;
+mod guards;
 mod layer;
 mod peek;
 
@@ -20,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use self::below::{Below, Gaps};
+pub(crate) use self::guards::change;
 use self::layer::{Change, Guard, Layer, Seen};
 pub(crate) use self::peek::Peek;
 use crate::catalog::{Catalog, ReadTxn, Table, forks};
@@ -27,10 +30,10 @@ use crate::error::{Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::fail;
 use crate::faults::step;
-use crate::id::{NameKey, Oid, split_name_key};
+use crate::id::Oid;
 use crate::index::Touch;
 use crate::object::Record;
-use crate::realm::{ARRIVED, Changes, Core};
+use crate::realm::{Changes, Core};
 use crate::rows::{Reserved, Row, Rows, RowsMut, Snapshot};
 
 /// The list.
@@ -53,6 +56,8 @@ pub(crate) struct Overlay {
     /// The last transaction of which the guards are known to hold: that of the first look, then
     /// those of this batch's own helpers (new ids, new keys, reserved space) that followed it.
     holds_at: Option<u64>,
+    /// Whether an operation has ended half-way in the list: nothing of it may be kept.
+    torn: bool,
 }
 
 /// A batch that is running in a thread.
@@ -238,6 +243,7 @@ pub(crate) fn with<T>(
                 let done = with(&mut running.overlay);
                 // Damage on media may have stopped an operation half-way in the list.
                 running.failed |= done.as_ref().is_err_and(|e| e.kind() == Kind::Corrupt);
+                running.failed |= running.overlay.torn;
                 done.map(Some)
             }
             Some(running) => other_realm(running),
@@ -355,59 +361,6 @@ impl Overlay {
         }
         Ok(())
     }
-
-    fn check_guards(&self, rows: &mut Changes<'_>) -> Result<()> {
-        if self.settings == Some(false) && rows.has_index_settings()? {
-            return conflict(Table::IndexSettings, &[]);
-        }
-        if self.read_only == Some(false) && rows.has_read_only()? {
-            return conflict(Table::ReadOnly, &[]);
-        }
-        for table in Table::ALL {
-            for row in self.layers[table as usize].in_order() {
-                let Some(guard) = row.guard else { continue };
-                let now = rows.get(table, row.key)?;
-                let holds = match guard {
-                    Guard::Absent => now.is_none(),
-                    Guard::Present => now.is_some(),
-                    Guard::Equals(bytes) => now.as_deref() == Some(bytes),
-                };
-                if !holds {
-                    return conflict(table, row.key);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A group that the list deletes must hold nothing that somebody has put there since.
-    fn check_emptied(&self, rows: &mut Changes<'_>) -> Result<()> {
-        for row in self.layers[Table::Groups as usize].in_order() {
-            let Ok(gid) = <[u8; 8]>::try_from(row.key).map(u64::from_be_bytes) else { continue };
-            if matches!(row.change, Some(Change::Remove)) {
-                let first = rows.first_from(Table::Names, NameKey::new(gid, "").as_bytes())?;
-                if let Some((name, _)) = first
-                    && split_name_key(&name)?.0 == gid
-                {
-                    return conflict(Table::Names, &name);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn conflict(table: Table, key: &[u8]) -> Result<()> {
-    let what = match (table, split_name_key(key)) {
-        (Table::Names, Ok((_, name))) => format!("the name {name:?}"),
-        (Table::Meta, _) if key == ARRIVED => "who sees some of the members".to_owned(),
-        _ => format!("a row of `{}`", table.name()),
-    };
-    fail!(
-        Busy,
-        "the batch was not applied: somebody else has changed {what} since the batch looked at it; \
-         run the batch again"
-    )
 }
 
 /// A list on top of the catalog.
@@ -497,9 +450,10 @@ impl Rows for Layered<'_> {
             Seen::Row(_) | Seen::Something => Ok(true),
             Seen::Nothing => Ok(false),
             Seen::Below => {
-                let has = self.below()?.has(table, key)?;
-                self.guard(table, key, if has { Guard::Present } else { Guard::Absent });
-                Ok(has)
+                let there = self.below()?.0.get(table, key)?;
+                let guard = guards::presence(table, there)?;
+                self.guard(table, key, guard);
+                Ok(guard != Guard::Absent)
             }
         }
     }

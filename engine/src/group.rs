@@ -13,6 +13,7 @@ use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
 use crate::object::{Class, Flags, Record, Stored};
+use crate::realm::ARRIVED;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
 use crate::{fail, mirror, protect};
@@ -132,8 +133,9 @@ fn reach<'p>(rows: &mut impl Rows, target: &Target<'p>) -> Result<(Gid, &'p [Nam
             None => break,
         }
     }
-    // Who was found as a member is there; the group that a handle stands for may be gone.
-    if group == target.start() && !rows.has(Table::Groups, &id_key(group))? {
+    // Who was found as a member is there; the group that a handle stands for may be gone. A batch
+    // asks in any case: it relies on what the group is.
+    if (group == target.start() || rows.is_list()) && !rows.has(Table::Groups, &id_key(group))? {
         fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
     }
     Ok((group, missing))
@@ -426,6 +428,10 @@ pub(crate) fn rename(
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;
     if let Member::Group(moved) = member {
+        // What is published below it holds it where it is: a batch relies on that none moves.
+        if rows.is_list() {
+            rows.get(Table::Meta, ARRIVED)?;
+        }
         let (mut above, mut steps) = (reached, 0);
         while above != 0 {
             if above == moved {

@@ -4,9 +4,11 @@ mod common;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use common::moves::{all, homes, names, value_of};
+use common::moves::{all as every, homes, names, value_of};
 use common::{Fixture, OVER, filled, floats, sound};
-use engram_engine::{Kind, LockMode, Member, Mode, Namespace, Payload, Placement, Pool, Scope};
+use engram_engine::{
+    Kind, LockMode, Member, Mode, Namespace, Payload, Placement, Pool, Scope, Value,
+};
 
 const WORDS: usize = 9000;
 
@@ -104,7 +106,7 @@ fn an_allocation_is_published_where_its_name_is_by_now() {
 fn a_batch_over_a_move_is_not_applied() {
     for private in [false, true] {
         let (fixture, namespace) = with_large(private);
-        let seen = all(&namespace);
+        let seen = every(&namespace);
         let batch = namespace.batch().expect("a batch");
         put_large(&namespace, 2).expect("it is in the list");
         let other = namespace.clone();
@@ -114,8 +116,168 @@ fn a_batch_over_a_move_is_not_applied() {
         mover.join().expect("it has moved");
         let refused = batch.commit().expect_err("it was put where nothing is any more");
         assert_eq!(refused.kind(), Kind::Busy, "{refused}");
-        assert_eq!(all(&namespace), seen);
+        assert_eq!(every(&namespace), seen);
         is_whole(&fixture, namespace, Scope::Private);
+    }
+}
+
+/// Runs `does` in another thread, beside the batch of this one.
+fn meanwhile(does: impl FnOnce() + Send) {
+    std::thread::scope(|threads| threads.spawn(does).join().expect("it is done"));
+}
+
+/// A batch relies on what it has touched, and on nothing else that moves.
+#[test]
+fn a_batch_is_applied_whatever_else_moves() {
+    for private in [false, true] {
+        let (fixture, namespace) = with_large(private);
+        let (root, one) = (namespace.root(), floats(&[1]));
+        let put = |path: &str| namespace.put(root, path, &one, &[1; 8], OVER).map(drop);
+        for path in ["other/x", "mine/old", "mine/gone", "mine/group/member"] {
+            put(path).expect("a put");
+        }
+        let batch = namespace.batch().expect("a batch");
+        put("mine/new").expect("a new name");
+        put("mine/old").expect("a replacement");
+        let (mut from, mut to) = (Scope::Shared, Scope::Private);
+        let changes: [&dyn Fn() -> engram_engine::Result<()>; 6] = [
+            &|| put("mine/second"),
+            &|| put("mine/old"),
+            &|| namespace.delete(root, "mine/gone"),
+            &|| namespace.delete(root, "mine/group"),
+            &|| namespace.rename(root, "mine/new", root, "mine/renamed"),
+            &|| put_large(&namespace, 5).map(drop),
+        ];
+        for change in changes {
+            meanwhile(|| moved(&namespace, "other", from, to));
+            (from, to) = (to, from);
+            change().expect("nothing of it has moved");
+        }
+        meanwhile(|| moved(&namespace, "other", from, to));
+        batch.commit().expect("nothing of it has moved");
+        let mine = namespace.lookup(root, "mine").unwrap().expect("a group").id();
+        let there = namespace.list(mine, None, 9).unwrap().into_iter().map(|(name, _)| name);
+        assert_eq!(there.collect::<Vec<_>>(), ["old", "renamed", "second"]);
+        assert_eq!(value_of(&namespace, large(&namespace)), filled(5, 5, WORDS));
+        drop(namespace);
+        fixture.pool.close();
+        sound(&fixture.path);
+    }
+}
+
+#[test]
+fn batches_go_on_beside_who_moves_something_else_all_the_time() {
+    let (fixture, namespace) = with_large(false);
+    let (root, one) = (namespace.root(), floats(&[1]));
+    namespace.put(root, "theirs/x", &one, &[1; 8], OVER).expect("a put");
+    let (done, moves) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|threads| {
+        let other = names(&Pool::open(&fixture.path, Mode::ReadWrite, true).expect("the pool"));
+        let (done, moves) = (&done, &moves);
+        threads.spawn(move || {
+            while done.load(Relaxed) == 0 {
+                moved(&other, "theirs/x", Scope::Shared, Scope::Private);
+                moved(&other, "theirs/x", Scope::Private, Scope::Shared);
+                moves.fetch_add(2, Relaxed);
+            }
+        });
+        let (mut round, mut refused) = (0, Vec::new());
+        while round < 60 || moves.load(Relaxed) < 60 {
+            let batch = namespace.batch().expect("a batch");
+            let all = (0..20).try_for_each(|number| {
+                let path = format!("mine/{number}");
+                match (round + number) % 4 {
+                    0 if namespace.lookup(root, &path)?.is_some() => namespace.delete(root, &path),
+                    _ => namespace.put(root, &path, &one, &[2; 8], OVER).map(drop),
+                }
+            });
+            refused.extend(all.and_then(|()| batch.commit()).err());
+            round += 1;
+        }
+        done.store(1, Relaxed);
+        assert!(refused.is_empty(), "{} of {round} batches: {}", refused.len(), refused[0]);
+    });
+    drop(namespace);
+    fixture.pool.close();
+    sound(&fixture.path);
+}
+
+type Change = Box<dyn Fn(&Namespace, u64) -> engram_engine::Result<()>>;
+
+const OWN: Placement = Placement { scope: Some(Scope::Private), ..OVER };
+
+fn member(all: &Namespace, path: &str) -> Member {
+    all.lookup(all.root(), path).expect("a look").expect("a member")
+}
+
+/// What a batch does, and what moves then, from the shared realm to which.
+fn touched() -> Vec<(Change, &'static str, Scope)> {
+    fn put(path: &'static str, with: Placement) -> Change {
+        let new = floats(&[1]);
+        Box::new(move |all, root| all.put(root, path, &new, &[2; 8], with).map(drop))
+    }
+    fn annotate(path: &'static str) -> Change {
+        let attrs = [("k".to_owned(), Value::text("v"))];
+        Box::new(move |all, _| all.set_attrs(member(all, path), &attrs))
+    }
+    fn delete(path: &'static str) -> Change {
+        Box::new(move |all, root| all.delete(root, path))
+    }
+    fn rename(old: &'static str, new: &'static str) -> Change {
+        Box::new(move |all, root| all.rename(root, old, root, new))
+    }
+    let protect: Change = Box::new(|all, _| all.set_read_only(member(all, "run/x"), true));
+    let (private, published) = (Scope::Private, Scope::Published);
+    vec![
+        (put("run/new", OVER), "run", private),
+        (put("run/deep/a/new", OVER), "run/deep", private),
+        (put("run/new", OVER), "run", published),
+        (put("run/x", OVER), "run/x", private),
+        (put("run/own", OWN), "run", private),
+        (annotate("run/x"), "run/x", published),
+        (annotate("run/deep"), "run/deep", private),
+        (protect, "run/x", private),
+        (delete("run/x"), "run/x", private),
+        (delete("run/deep"), "run/deep/y", private),
+        (rename("run/x", "other/x"), "run/x", private),
+        (rename("run/deep", "elsewhere"), "run/deep/y", published),
+        (rename("other", "run/other"), "run", private),
+    ]
+}
+
+/// Each of these, in a batch, and then a move of what it has touched, is a batch that fails.
+#[test]
+fn a_batch_is_refused_for_each_thing_that_it_has_touched_and_that_has_moved() {
+    // With something of the user's own in the groups mirrors stay behind, or are there before.
+    let cases = touched().into_iter().chain(touched()).enumerate();
+    for (number, (change, path, to)) in cases {
+        let mirrors = number >= touched().len();
+        let fixture = Fixture::new(64 << 20);
+        let all = names(&fixture.pool);
+        let root = all.root();
+        for path in ["run/x", "run/deep/y", "other/z"] {
+            all.put(root, path, &floats(&[1]), &[1; 8], OVER).expect("a put");
+        }
+        all.realm_of(Scope::Private, true).expect("a private realm");
+        if mirrors {
+            for path in ["run/mine", "run/deep/mine"] {
+                all.put(root, path, &floats(&[1]), &[1; 8], OWN).expect("a put");
+            }
+        }
+        let before = every(&all);
+        let batch = all.batch().expect("a batch");
+        if let Err(error) = change(&all, root) {
+            // A group with members of two scopes is deleted in no batch.
+            assert!(mirrors && error.kind() == Kind::Busy, "case {number}: {error}");
+            continue;
+        }
+        meanwhile(|| moved(&all, path, Scope::Shared, to));
+        let refused = batch.commit().expect_err(path);
+        assert_eq!(refused.kind(), Kind::Busy, "case {number}: {refused}");
+        assert_eq!(every(&all), before, "case {number}");
+        drop(all);
+        fixture.pool.close();
+        sound(&fixture.path);
     }
 }
 

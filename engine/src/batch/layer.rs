@@ -28,6 +28,10 @@ const NODE_BYTES: usize = 10;
 pub(super) enum Guard<B> {
     Absent,
     Present,
+    /// A group is there, and as a mirror or not.
+    Group {
+        mirror: bool,
+    },
     Equals(B),
 }
 
@@ -96,7 +100,7 @@ impl Layer {
                 Seen::Row(self.slice(row))
             }
             (Some(Change::Remove), _) | (None, Some(Guard::Absent)) => Seen::Nothing,
-            (None, Some(Guard::Present)) => Seen::Something,
+            (None, Some(Guard::Present | Guard::Group { .. })) => Seen::Something,
             (None, None) => Seen::Below,
         }
     }
@@ -116,10 +120,11 @@ impl Layer {
     pub(super) fn guard(&mut self, key: &[u8], guard: Guard<&[u8]>) {
         let place = self.place(key);
         let guard = match (self.entries[place].guard, guard) {
-            (None | Some(Guard::Present), Guard::Equals(row)) => {
+            (None | Some(Guard::Present | Guard::Group { .. }), Guard::Equals(row)) => {
                 Guard::Equals(self.push(|bytes| bytes.extend(row)))
             }
             (None, Guard::Present) => Guard::Present,
+            (None, Guard::Group { mirror }) => Guard::Group { mirror },
             (None, Guard::Absent) => Guard::Absent,
             (Some(_), _) => return,
         };
@@ -179,6 +184,7 @@ impl Layer {
             guard: entry.guard.map(|guard| match guard {
                 Guard::Absent => Guard::Absent,
                 Guard::Present => Guard::Present,
+                Guard::Group { mirror } => Guard::Group { mirror },
                 Guard::Equals(row) => Guard::Equals(self.slice(row)),
             }),
             change: entry.change.map(|change| match change {

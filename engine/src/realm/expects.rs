@@ -16,7 +16,9 @@
 //! before anything can go elsewhere, and it is looked at under the writer lock, without which
 //! nothing goes.
 //!
-//! A batch relies on the number from its first change to its commit: it is among its guards.
+//! An operation of a batch relies on the number of its own look when it goes into the list. From
+//! then on the batch relies on the rows that it has touched (`batch::guards`): what else moves is
+//! nothing to it.
 
 use std::sync::Arc;
 
@@ -39,24 +41,24 @@ pub(crate) enum Expects {
 
 impl Expects {
     /// Refuses a change, the rows of which are these, if it relies on what no longer holds.
-    pub(super) fn check(expects: Option<&Expects>, rows: &mut impl Rows) -> Result<()> {
+    pub(crate) fn check(expects: Option<&Expects>, rows: &mut impl Rows) -> Result<()> {
         let holds = match expects {
             None => true,
             Some(Expects::Arrived(number)) => arrived_of(rows)? == *number,
-            Some(Expects::Alone(word, number)) => {
-                if rows.is_list() {
-                    arrived_of(rows)?;
-                }
-                word.get() == *number
-            }
+            Some(Expects::Alone(word, number)) => word.get() == *number,
         };
         if holds { Ok(()) } else { Err(Error::moved()) }
     }
+
+    /// Whether the realm was to be the only one, and is not any more.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Expects::Alone(word, number) if word.get() != *number)
+    }
 }
 
-/// How many moves have come to a realm, or gone from it.
+/// How many moves have come to a realm, or gone from it; in a batch, by now.
 pub(super) fn arrived_of(rows: &mut impl Rows) -> Result<u64> {
-    meta_u64(rows.get(Table::Meta, ARRIVED)?.as_deref())
+    meta_u64(rows.glance(Table::Meta, ARRIVED)?.as_deref())
 }
 
 impl Realm {

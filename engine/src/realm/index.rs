@@ -26,10 +26,7 @@ const REINDEX_PART: usize = 1024;
 /// Runs the same change against one transaction, or against this thread's list.
 macro_rules! change {
     ($core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
-        match batch::with($core, |overlay| {
-            let $rows = &mut overlay.on($inside.catalog());
-            $body
-        })? {
+        match batch::change($core, $inside.catalog(), None, |$rows| $body)? {
             Some(done) => Ok(done),
             None => $core.commit($inside, Headroom::Normal, |$rows| $body),
         }

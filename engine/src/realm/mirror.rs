@@ -1,7 +1,7 @@
 //! What other realms of the namespace have a realm do: keep mirrors, and let go of a group.
 
 use crate::attrs::Value;
-use crate::batch;
+use crate::batch::{self, Layered};
 use crate::catalog::Headroom;
 use crate::error::Result;
 use crate::group::GroupInfo;
@@ -29,9 +29,7 @@ impl Realm {
                 checked: core.setup.checksums,
             });
         }
-        let in_batch = batch::with(core, |overlay| {
-            let rows = &mut overlay.on(inside.catalog());
-            Expects::check(self.expects(), rows)?;
+        let in_batch = batch::change(core, inside.catalog(), self.expects(), |rows| {
             mirror::reflect(rows, &originals)
         })?;
         match in_batch {
@@ -47,12 +45,11 @@ impl Realm {
     pub(crate) fn delete_group(&self, gid: Gid) -> Result<()> {
         let core = self.writable()?;
         let root = self.root();
-        let in_batch = batch::with(core, |overlay| {
+        let in_batch = {
             let inside = &core.enter()?;
-            let rows = &mut overlay.on(inside.catalog());
-            Expects::check(self.expects(), rows)?;
-            mirror::delete(rows, gid, root)
-        })?;
+            let delete = |rows: &mut Layered<'_>| mirror::delete(rows, gid, root);
+            batch::change(core, inside.catalog(), self.expects(), delete)?
+        };
         if in_batch.is_some() {
             return Ok(());
         }

@@ -53,11 +53,7 @@ impl Ids {
 /// relies on holds there.
 macro_rules! change {
     ($core:expr, $inside:expr, $headroom:expr, $expects:expr, |$rows:ident| $body:expr) => {{
-        match batch::with($core, |overlay| {
-            let $rows = &mut overlay.on($inside.catalog());
-            Expects::check($expects, $rows)?;
-            $body
-        })? {
+        match batch::change($core, $inside.catalog(), $expects, |$rows| $body)? {
             Some(done) => Ok(done),
             None => {
                 let done = $core.commit($inside, $headroom, |$rows| {
