@@ -8,6 +8,9 @@
 //!   its table, or in one that the damage has cut off from it and that is not free;
 //! * with a value that can be read whole, and that has the checksum which its record says.
 //!
+//! An attribute's name is one that both of its rows say (`keys`); what only one says, or they say
+//! differently, is told.
+//!
 //! Names and places come from the records themselves. A member whose groups are lost is put below
 //! `lost+found`, one whose name is lost or taken gets its OID for a name. All that is left out, or
 //! put elsewhere, is told with the reason. Copies go through the ordinary doors of another pool,
@@ -18,6 +21,7 @@
 //! noted, by namespace.
 
 mod gather;
+mod keys;
 mod note;
 mod place;
 

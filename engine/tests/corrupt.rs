@@ -551,3 +551,41 @@ fn first_difference(before: &str, after: &str) -> String {
         None => format!("{} lines became {}", before.lines().count(), after.lines().count()),
     }
 }
+
+/// Of each byte that says what an attribute is called: what is salvaged has its name, or none.
+#[test]
+fn no_attribute_is_salvaged_under_another_name() {
+    if std::env::var(TASK).is_ok() {
+        return;
+    }
+    let fixture = template();
+    let catalog = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(fixture.path.join("ns/default/shared/catalog/data.mdb"))
+        .unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    let read = catalog.read_at(&mut bytes, 0).unwrap();
+    let (target, mut doubted) = (fixture.path.with_file_name("salvaged"), 0);
+    for at in (0..read - 6).filter(|at| bytes[*at..].starts_with(b"serial")) {
+        catalog.write_all_at(b"k", at as u64 + 5).unwrap();
+        let salvage = Salvage::open(&fixture.path, &mut || ()).unwrap();
+        let options = CreateOptions { size: 64 << 20, force: true, ..CreateOptions::default() };
+        let pool = Pool::create(&target, &options).unwrap();
+        let realm = pool.realm("default").unwrap();
+        salvage.copy("default", &realm, 0, &mut Noted(String::new())).unwrap();
+        let one = Member::Object(common::lookup(&realm, "g0/inner/0").unwrap());
+        let names: Vec<_> = realm.attrs(one).unwrap().into_iter().map(|(name, _)| name).collect();
+        let told = salvage.losses().iter().any(|loss| loss.what.contains("\"serial\""));
+        if told {
+            assert_eq!(names, ["kind", "n", "x"], "of what is in doubt nothing is kept");
+            doubted += 1;
+        } else {
+            assert_eq!(names, ["kind", "n", "serial", "x"], "{:?}", salvage.losses());
+        }
+        pool.close();
+        Pool::destroy(&target).unwrap();
+        catalog.write_all_at(b"l", at as u64 + 5).unwrap();
+    }
+    assert_eq!(doubted, 2, "the name stands in two rows");
+}

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::Loss;
+use super::keys::Keys;
 use crate::attrs::KeyId;
 use crate::catalog::Table;
 use crate::error::{Error, Result};
@@ -163,7 +164,7 @@ impl Gathered {
         lose: &mut dyn FnMut(String),
     ) {
         let number = self.places.len();
-        let mut keys = HashMap::new();
+        let mut keys = Keys::default();
         let mut spans = BTreeMap::new();
         let mut damaged = Vec::new();
         let mut take = |table: Option<Table>, key: &[u8], value: &[u8]| match table {
@@ -173,13 +174,14 @@ impl Gathered {
                 }
             }
             Some(Table::Names) => self.name(key, value),
-            Some(Table::Keys) => note_key(&mut keys, key, value),
+            Some(Table::Keys) => keys.note(key, value),
             Some(Table::Spans) => note_span(&mut spans, key, value),
             Some(_) => {}
             None => self.stray(number, key, value, &mut keys, &mut spans),
         };
         let checked = pages.walk(None, &mut take, pulse);
         checked.problems.into_iter().chain(damaged).for_each(&mut *lose);
+        let keys = keys.settle(lose);
         let files = spans.into_values().filter(|span| span.has_file()).filter_map(|span: Span| {
             let device = devices.paths.get(span.device as usize)?;
             let folder = folder_of(device, &devices.uuid).join(&realm.below);
@@ -233,7 +235,7 @@ impl Gathered {
         realm: usize,
         key: &[u8],
         value: &[u8],
-        keys: &mut HashMap<KeyId, String>,
+        keys: &mut Keys,
         spans: &mut BTreeMap<u32, Span>,
     ) {
         if key.len() == 8 && value.len() >= crate::object::HEAD_BYTES {
@@ -244,7 +246,7 @@ impl Gathered {
         } else if key.len() > 8 && value.len() == 9 {
             self.name(key, value);
         } else {
-            note_key(keys, key, value);
+            keys.note(key, value);
         }
     }
 
@@ -286,20 +288,6 @@ impl Gathered {
     /// The span files of a realm.
     pub(super) fn spans(&self, realm: usize) -> &SpanFiles {
         &self.places[realm].spans
-    }
-}
-
-/// A row of `keys`, in either direction.
-fn note_key(keys: &mut HashMap<KeyId, String>, key: &[u8], value: &[u8]) {
-    let (number, name) = match key.split_first() {
-        Some((b'k', name)) => (<[u8; 4]>::try_from(value).map(u32::from_le_bytes), name),
-        Some((b'i', number)) => (<[u8; 4]>::try_from(number).map(u32::from_be_bytes), value),
-        _ => return,
-    };
-    if let (Ok(number), Ok(name)) = (number, std::str::from_utf8(name))
-        && crate::name::check_key("attribute key", name).is_ok()
-    {
-        keys.insert(number, name.to_owned());
     }
 }
 
