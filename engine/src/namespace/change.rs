@@ -8,6 +8,7 @@ use super::view::Namespace;
 use super::write::rest_of;
 use crate::error::{Kind, Result};
 use crate::fail;
+use crate::group::Taker;
 use crate::id::{Gid, Member};
 use crate::name::Path;
 use crate::protect;
@@ -216,7 +217,9 @@ impl Namespace {
         })?;
         match reach.taken {
             Some(there) if there.member == place.member => return Ok(()),
-            Some(there) => return crate::group::taken(new_path.last.as_str(), there.member),
+            Some(there) => {
+                return crate::group::taken(new_path.last.as_str(), there.member, Taker::Moved);
+            }
             None => {}
         }
         let realm = &realms[place.at];

@@ -23,7 +23,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::extent::{Aiming, Allocation, View};
 use crate::fail;
-use crate::group::GroupInfo;
+use crate::group::{GroupInfo, Taker};
 use crate::id::{Gid, Member, Oid};
 use crate::index::{IndexMode, IndexSettings, IndexStats};
 use crate::name::Path;
@@ -59,7 +59,7 @@ impl Aiming for Again {
         if let Some(realm) = namespace.only(scope)? {
             return Ok((realm, self.parent, self.path.clone()));
         }
-        let aim = namespace.aim(self.parent, &self.path, scope, overwrite)?;
+        let aim = namespace.aim(self.parent, &self.path, scope, Taker::Object { overwrite })?;
         Ok((aim.realm, aim.group, aim.path.to_owned()))
     }
 
@@ -92,7 +92,7 @@ impl Namespace {
             if exist_ok && let Some(Member::Group(gid)) = self.lookup(parent, path)? {
                 return Ok(gid);
             }
-            let aim = self.aim(parent, path, scope, false)?;
+            let aim = self.aim(parent, path, scope, Taker::Group)?;
             aim.realm.create_group(aim.group, aim.path, attrs, origin, exist_ok)
         })
     }
@@ -112,7 +112,8 @@ impl Namespace {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.put(parent, path, new, data, placement);
             }
-            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            let taker = Taker::Object { overwrite: placement.overwrite };
+            let aim = self.aim(parent, path, placement.scope, taker)?;
             aim.realm.put(aim.group, aim.path, new, data, placement)
         })
     }
@@ -129,7 +130,8 @@ impl Namespace {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.create_zeroed(parent, path, new, placement);
             }
-            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            let taker = Taker::Object { overwrite: placement.overwrite };
+            let aim = self.aim(parent, path, placement.scope, taker)?;
             aim.realm.create_zeroed(aim.group, aim.path, new, placement)
         })
     }
@@ -148,7 +150,8 @@ impl Namespace {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.allocate(parent, path, new, nbytes, placement);
             }
-            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            let taker = Taker::Object { overwrite: placement.overwrite };
+            let aim = self.aim(parent, path, placement.scope, taker)?;
             aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
         })?;
         let (namespace, path, new) = (self.clone(), path.to_owned(), new.clone());
@@ -342,8 +345,9 @@ impl Namespace {
         parent: Gid,
         path: &'p str,
         scope: Option<Scope>,
-        replace: bool,
+        taker: Taker,
     ) -> Result<Aim<'p>> {
+        let replace = matches!(taker, Taker::Object { overwrite: true });
         let parsed = Path::new(path)?;
         let realms = self.all_seen()?;
         let ((reach, moving), relying) = self.look_to_change(&realms, |tree| {
@@ -355,7 +359,7 @@ impl Namespace {
         })?;
         // Who moves the group may be gone.
         if moving && self.mend()? {
-            return self.aim(parent, path, scope, replace);
+            return self.aim(parent, path, scope, taker);
         }
         let realms = relying;
         let home = reach.home.map(|at| realms[at].scope());
@@ -377,7 +381,7 @@ impl Namespace {
                  scope=\"shared\" or \"private\", and publish it then"
             );
         }
-        Self::check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
+        Self::check_name(path, &parsed, (target, scope.is_some(), taker), &reach, &realms)?;
         Self::check_home(path, target, &reach, &realms)?;
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
@@ -421,7 +425,7 @@ impl Namespace {
     fn check_name(
         path: &str,
         parsed: &Path<'_>,
-        (target, asked): (Scope, bool),
+        (target, asked, taker): (Scope, bool, Taker),
         reach: &Reach,
         realms: &[Realm],
     ) -> Result<()> {
@@ -437,7 +441,7 @@ impl Namespace {
             );
         }
         if there != target && !asked {
-            return crate::group::taken(parsed.last.as_str(), place.member);
+            return crate::group::taken(parsed.last.as_str(), place.member, taker);
         }
         Ok(())
     }
