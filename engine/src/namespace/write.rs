@@ -332,7 +332,7 @@ impl Namespace {
     }
 
     /// The realms seen, as a list.
-    pub(super) fn all_seen(&self) -> Result<Vec<Realm>> {
+    pub(crate) fn all_seen(&self) -> Result<Vec<Realm>> {
         Ok(match self.seen()? {
             Seen::One(realm) => vec![realm.clone()],
             Seen::Many(realms) => realms,
@@ -483,22 +483,26 @@ impl Namespace {
         })?;
         for chain in [chain, squatter] {
             if !chain.is_empty() {
-                realm.reflect(&Self::originals(chain, realms)?)?;
+                realm.reflect(&Self::originals(chain, realm, realms)?)?;
             }
         }
         Ok(())
     }
 
-    /// What the groups of a chain say of themselves, outermost first.
+    /// What the groups of a chain say of themselves to a realm, outermost first: only their names,
+    /// where others look.
     pub(super) fn originals(
         chain: Vec<(usize, GroupInfo)>,
+        to: &Realm,
         realms: &[Realm],
     ) -> Result<Vec<Original>> {
         let mut all = Vec::with_capacity(chain.len());
         for (home, info) in chain.into_iter().rev() {
-            let attrs =
-                realms[home].attrs(Member::Group(info.gid)).map_err(Error::gone_is_moved)?;
-            all.push((info, attrs));
+            let attrs = match to.scope() {
+                Scope::Private => realms[home].attrs(Member::Group(info.gid)),
+                _ => Ok(Vec::new()),
+            };
+            all.push((info, attrs.map_err(Error::gone_is_moved)?));
         }
         Ok(all)
     }

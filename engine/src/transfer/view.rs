@@ -96,14 +96,15 @@ impl Namespace {
     fn transfer_members(&self, members: &[Member], from: &[Scope], to: Scope) -> Result<Moved> {
         let mut sources = Vec::new();
         let mut taken = HashSet::new();
+        let seen = self.all_seen()?;
         for scope in from {
             let Some(realm) = self.realm_of(*scope, false)? else { continue };
-            let mut roots = Vec::new();
+            let core = realm.core();
+            if batch::runs(core) {
+                fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
+            }
+            let mut roots = self.strays_below(members, &realm, &seen)?;
             {
-                let core = realm.core();
-                if batch::runs(core) {
-                    fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
-                }
                 let inside = core.enter()?;
                 let txn = inside.read()?;
                 for member in members {
@@ -136,9 +137,9 @@ impl Namespace {
         if batch::runs(target.core()) {
             fail!(Busy, "a batch runs in this thread: end it before moving what is to come there");
         }
-        let source = &sources[0];
+        let source = sources.swap_remove(0);
         if !source.core.setup.immutable {
-            return to_realm(source, target.core());
+            return to_realm(&source, target.core());
         }
         let mut making = self.begin_publishing()?;
         if self.has_arrivals()? {
@@ -150,8 +151,7 @@ impl Namespace {
         // Under the publisher's turn: what it begins with is the newest version.
         match self.newest()? {
             Some(newest) => {
-                let source =
-                    Source { core: Arc::clone(newest.core()), roots: source.roots.clone() };
+                let source = Source { core: Arc::clone(newest.core()), roots: source.roots };
                 unpublish(&source, target.core(), making)
             }
             None => fail!(Busy, "what was published is withdrawn already: list again"),
