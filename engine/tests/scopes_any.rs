@@ -131,6 +131,18 @@ fn some_scope(random: &mut Random) -> Option<Scope> {
     [None, None, Some(Scope::Private), Some(Scope::Shared)][random.below(4) as usize]
 }
 
+/// A member goes from one scope to the other, if it can.
+fn transfer(view: &Namespace, model: &mut Model, path: &str, random: &mut Random) -> bool {
+    let both = [Scope::Private, Scope::Shared];
+    let (from, to) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
+    let moved = view.transfer(model.root, path, &[both[from]], both[to]).is_ok();
+    match model.resolve(path) {
+        Some(id) if moved => model.transfer(id, both[from], both[to]),
+        there => assert!(!moved || there.is_some(), "{path} was not there"),
+    }
+    moved
+}
+
 /// One operation; the model follows those that succeed. Whether it did.
 fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) -> bool {
     let (root, path, scope) = (model.root, some_path(random), some_scope(random));
@@ -176,18 +188,7 @@ fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) ->
             }
             model.delete(model.resolve(&path).expect("it was there"));
         }
-        6 | 7 => {
-            let both = [Scope::Private, Scope::Shared];
-            let (from, to) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
-            let Some(id) = model.resolve(&path) else {
-                assert!(view.transfer(root, &path, &[both[from]], both[to]).is_err());
-                return false;
-            };
-            if view.transfer(root, &path, &[both[from]], both[to]).is_err() {
-                return false;
-            }
-            model.transfer(id, both[from], both[to]);
-        }
+        6 | 7 => return transfer(view, model, &path, random),
         _ => {
             let new = some_path(random);
             let Some(id) = model.resolve(&path) else {

@@ -409,9 +409,7 @@ impl Namespace {
         let home = reach.home.or_else(shared).map(|at| &realms[at]);
         let Some(home) = home.filter(|home| home.scope() != target) else { return Ok(()) };
         let read_only = home.is_read_only(Member::Group(reach.group));
-        // The root never moves: where it is gone, the realm is not what it says.
-        let moves = reach.home.is_some();
-        if read_only.map_err(|e| if moves { e.gone_is_moved() } else { e })? {
+        if read_only.map_err(Error::gone_is_moved)? {
             fail!(
                 ReadOnly,
                 "{path:?} would lie in a group that is read-only: take that back first \

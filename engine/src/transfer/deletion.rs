@@ -8,11 +8,11 @@
 //! then ends as other moves do (`recover`), and copies of that moment have none of it.
 //!
 //! **Where groups lie.** Each of the two has mirrors of groups of the other, and goes by what these
-//! say. Before T0 they are made to say where the groups are. A group may be renamed after that in
+//! say. Before T0 they are made to say where the groups are. A group may be renamed after that, in
 //! the realm in which it is true. If it is marked, it is not. If it is true in the realm that
-//! decides, T2 itself finds it elsewhere than the marks have it. If it is true in the first, and was
-//! moved out before T0, it has no mark, and T2 finds its mirror below the group. Then nothing is
-//! deleted, and the caller looks again.
+//! decides, T2 itself finds it elsewhere than the marks have it. If it is true in the first, and
+//! was moved out before T0, it has no mark, and T2 finds its mirror below the group. Then nothing
+//! is deleted, and the caller looks again.
 //!
 //! **Between T2 and T3** one realm has all of its part still. Who looks at both then would see half
 //! of it, so looks and snapshots wait a moment for T3 (`half_deleted`).
@@ -23,11 +23,10 @@ use std::collections::HashMap;
 
 use super::marks::{Going, Receipt, Stage, Transfer, owner_of};
 use super::plan::gather;
-use super::{Running, clear_receipt, finish, forget, undo};
+use super::{Running, conclude, undo};
 use crate::catalog::{Headroom, ReadTxn, Table};
 use crate::error::{Error, Result};
 use crate::fail;
-use crate::faults::step;
 use crate::group::{DEPTH_MAX, with_record};
 use crate::id::{Gid, Member, id_key};
 use crate::mirror;
@@ -53,7 +52,6 @@ pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<()> 
     let number = running.0;
     let (source, target) = (first.realm.core(), second.realm.core());
     let marked = mark(first, second, number)?;
-    step!("transfer.marked");
     let decided = (|| {
         let receipt = Receipt::for_row_in(source)?;
         let strays = strays(first, second, &marked)?;
@@ -72,14 +70,7 @@ pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<()> 
         Ok(())
     })();
     decided.inspect_err(|_| drop(undo(source, number)))?;
-    step!("transfer.arrived");
-    finish(source, number)?;
-    step!("transfer.gone");
-    clear_receipt(target, number)?;
-    step!("transfer.receipt-cleared");
-    forget(source, number)?;
-    step!("transfer.forgotten");
-    Ok(())
+    conclude(source, target, number)
 }
 
 /// T0.

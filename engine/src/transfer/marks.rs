@@ -202,8 +202,8 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     if by.stage == Stage::Ending {
         fail!(
             Busy,
-            "{id:#x} is being deleted, with a group that it lies in, by process {}; if that process \
-             is gone, who opens the pool for writing ends it",
+            "{id:#x} is being deleted, with a group that it lies in, by process {}; if that is \
+             gone, who opens the pool for writing ends it",
             by.pid
         );
     }

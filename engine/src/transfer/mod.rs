@@ -145,14 +145,20 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
         })
         .inspect_err(|_| stay(&leg));
     arrived?;
-    step!("transfer.arrived");
-    finish(&leg.core, leg.running.0)?;
-    step!("transfer.gone");
-    clear_receipt(target, leg.running.0)?;
-    step!("transfer.receipt-cleared");
-    forget(&leg.core, leg.running.0)?;
-    step!("transfer.forgotten");
+    conclude(&leg.core, target, leg.running.0)?;
     moved([&leg.plan].into_iter())
+}
+
+/// T3 to T5: the target has the receipt.
+fn conclude(source: &Core, target: &Core, number: u64) -> Result<()> {
+    step!("transfer.arrived");
+    finish(source, number)?;
+    step!("transfer.gone");
+    clear_receipt(target, number)?;
+    step!("transfer.receipt-cleared");
+    forget(source, number)?;
+    step!("transfer.forgotten");
+    Ok(())
 }
 
 /// Moves members of several realms into a new published version, all in one. On error all is as

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::marks::{Stage, Transfer};
 use super::recover::{Other, Others, recover};
@@ -16,6 +18,10 @@ use crate::namespace::{MOVES_MAX, Namespace};
 use crate::published::Making;
 use crate::realm::{Mode, Realm};
 use crate::scope::Scope;
+
+/// How often what has moved is looked for at once, and how long it is waited between then.
+const MOVES_AT_ONCE: u32 = 10;
+const MOVES_PAUSE: Duration = Duration::from_millis(1);
 
 impl Namespace {
     /// Moves a member, a group with all that is below it, from the realms of some scopes to that
@@ -208,9 +214,14 @@ impl Namespace {
     /// meanwhile, or if it met a move of the dead, which is then ended.
     pub(crate) fn mending<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
         let mut mended = false;
-        for _ in 0..MOVES_MAX {
+        for tries in 0..MOVES_MAX {
             match change() {
-                Err(error) if error.is_moved() => {}
+                Err(error) if error.is_moved() => {
+                    // Whoever moves it again and again comes to an end.
+                    if tries > MOVES_AT_ONCE {
+                        thread::sleep(MOVES_PAUSE);
+                    }
+                }
                 Err(error) if error.kind() == Kind::Busy && !mended && self.mend()? => {
                     mended = true;
                 }
