@@ -1,7 +1,7 @@
 //! What other realms of the namespace have a realm do: keep mirrors, and let go of a group.
 
 use crate::attrs::Value;
-use crate::batch::{self, Layered};
+use crate::batch;
 use crate::catalog::Headroom;
 use crate::error::Result;
 use crate::group::GroupInfo;
@@ -41,14 +41,17 @@ impl Realm {
         }
     }
 
-    /// Deletes a group with all that this realm has below it, wherever it lies by now.
-    pub(crate) fn delete_group(&self, gid: Gid) -> Result<()> {
+    /// Deletes a group with all that this realm has below it, wherever it lies by now, and mirrors
+    /// below it that no name leads to.
+    pub(crate) fn delete_group(&self, gid: Gid, unnamed: &[Gid]) -> Result<()> {
         let core = self.writable()?;
         let root = self.root();
+        let all = || [gid].into_iter().chain(unnamed.iter().copied());
         let in_batch = {
             let inside = &core.enter()?;
-            let delete = |rows: &mut Layered<'_>| mirror::delete(rows, gid, root);
-            batch::change(core, inside.catalog(), self.expects(), delete)?
+            batch::change(core, inside.catalog(), self.expects(), |rows| {
+                all().try_for_each(|gid| mirror::delete(rows, gid, root))
+            })?
         };
         if in_batch.is_some() {
             return Ok(());
@@ -59,7 +62,7 @@ impl Realm {
                 let inside = &core.enter()?;
                 core.commit(inside, Headroom::Relief, |rows| {
                     Expects::check(self.expects(), rows)?;
-                    mirror::delete(rows, gid, root)
+                    all().try_for_each(|gid| mirror::delete(rows, gid, root))
                 })?;
                 core.after_commit(inside);
                 Ok(())

@@ -21,9 +21,7 @@ impl Keys {
     /// Notes a row, in either direction; what cannot be one is none.
     pub(super) fn note(&mut self, key: &[u8], value: &[u8]) {
         let (by_name, number, name) = match key.split_first() {
-            Some((b'k', name)) => {
-                (true, <[u8; 4]>::try_from(value).map(u32::from_le_bytes), name)
-            }
+            Some((b'k', name)) => (true, <[u8; 4]>::try_from(value).map(u32::from_le_bytes), name),
             Some((b'i', number)) => {
                 (false, <[u8; 4]>::try_from(number).map(u32::from_be_bytes), value)
             }
