@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use self::below::{Below, Gaps};
-pub(crate) use self::guards::change;
+pub(crate) use self::guards::{change, rely_on_all_moves};
 use self::layer::{Change, Guard, Layer, Seen};
 pub(crate) use self::peek::Peek;
 use crate::catalog::{Catalog, ReadTxn, Table, forks};

@@ -13,10 +13,9 @@ use crate::index::mode_cache::{self, ModeCache};
 use crate::index::{IndexMode, Touch};
 use crate::name::{Name, Path};
 use crate::object::{Class, Flags, Record, Stored};
-use crate::realm::ARRIVED;
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
-use crate::{fail, mirror, protect};
+use crate::{batch, fail, mirror, protect};
 
 /// All that is known of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +133,7 @@ fn reach<'p>(rows: &mut impl Rows, target: &Target<'p>) -> Result<(Gid, &'p [Nam
         }
     }
     // Who was found as a member is there; the group that a handle stands for may be gone. A batch
-    // asks in any case: it relies on what the group is.
+    // relies on what the group is.
     if (group == target.start() || rows.is_list()) && !rows.has(Table::Groups, &id_key(group))? {
         fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
     }
@@ -443,10 +442,7 @@ pub(crate) fn rename(
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;
     if let Member::Group(moved) = member {
-        // What is published below it holds it where it is: a batch relies on that none moves.
-        if rows.is_list() {
-            rows.get(Table::Meta, ARRIVED)?;
-        }
+        batch::rely_on_all_moves(rows)?; // what is published below it would hold it where it is
         let (mut above, mut steps) = (reached, 0);
         while above != 0 {
             if above == moved {

@@ -2,8 +2,9 @@
 //!
 //! **Moves between realms.** A look at all realms finds which one an operation falls into; the list
 //! is of that realm, and committed later. What has moved to it or from it meanwhile, and is nothing
-//! to the batch, must not fail it. So it does not rely on the number of moves that `expects` has for
-//! other changes, but on the rows of its own realm that a move of what it has touched would change:
+//! to the batch, must not fail it. So it does not rely on the number of moves that `expects` has
+//! for other changes, but on those rows of its own realm that a move of what it has touched would
+//! change:
 //!
 //! * a name that it took as free, gave, or went along: its row;
 //! * an object, or a group, that it changes or deletes: its record, which goes where that moves
@@ -58,6 +59,14 @@ pub(crate) fn change<T>(
             done => done,
         }
     })
+}
+
+/// Has a batch rely on that nothing moves to its realm or from it, until it is committed.
+pub(crate) fn rely_on_all_moves(rows: &mut impl Rows) -> Result<()> {
+    if rows.is_list() {
+        rows.get(Table::Meta, ARRIVED)?;
+    }
+    Ok(())
 }
 
 /// What a row's being there, or not, is as a guard.
