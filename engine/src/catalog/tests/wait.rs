@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use super::kill::Writer;
 use super::{Headroom, Options, commit, directory};
 use crate::catalog::{Catalog, Table};
+use crate::error::Kind;
 use crate::media::map::MappedFile;
 
 /// Beside the owner's number in a robust mutex's word (futex(2)): somebody sleeps for it.
@@ -69,4 +70,40 @@ fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
     assert!(says_something(&waiter), "it waits for a lock that nobody has");
     waiter.kill_after(0);
     holder.kill_after(0);
+}
+
+/// Of a robust mutex that processes share, where its kind stands, in words, and what that is.
+const KIND: (usize, u32) = (4, 16 | 128);
+
+/// Who stands still with the lock that readers take once is named to who opens the catalog.
+#[test]
+fn who_stands_still_with_the_readers_lock_is_named() {
+    let dir = directory();
+    Catalog::create(dir.path(), &Options::default()).expect("a new catalog");
+    let path = dir.path();
+    let mut holder = Writer::fork(|mut to| {
+        let catalog = Catalog::open(path, &Options::default())?;
+        let file = File::options().read(true).write(true).open(path.join("lock.mdb"));
+        let page = MappedFile::map(file.as_ref().expect("the lock file"), 4096)?;
+        // The readers' lock comes first.
+        let places = (0..1020).map(|at| page.as_ptr().wrapping_add(4 * at).cast::<AtomicU32>());
+        // SAFETY: within the page, aligned, and touched by atomic operations alone.
+        let is_lock =
+            |at: &*mut AtomicU32| unsafe { (**at.wrapping_add(KIND.0)).load(SeqCst) } == KIND.1;
+        let lock = places.into_iter().find(is_lock).expect("LMDB has two");
+        // SAFETY: LMDB has initialised it.
+        assert_eq!(unsafe { libc::pthread_mutex_lock(lock.cast()) }, 0);
+        let _ = to.write_all(&[1]);
+        loop {
+            std::thread::park();
+            std::hint::black_box((&catalog, &file));
+        }
+    });
+    holder.acknowledged.read_exact(&mut [0]).expect("the holder has the lock");
+    let refused = Catalog::open(path, &Options::default()).err().expect("nobody can read");
+    assert_eq!(refused.kind(), Kind::Busy, "{refused}");
+    assert!(refused.message().contains(&format!("process {}", holder.pid)), "{refused}");
+    holder.kill_after(0);
+    let catalog = Catalog::open(path, &Options::default()).expect("its lock came back");
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Meta, b"k", b"v")).expect("a commit");
 }
