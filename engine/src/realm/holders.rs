@@ -180,6 +180,12 @@ impl Core {
             });
         }
         holders.leases.sort_by_key(|lease| (u64::MAX - (lease.reserved + lease.held), lease.pid));
+        // Of the dead there are places until somebody looks for them. Who stands still with the
+        // table's lock is in the table.
+        match inside.catalog().clear_dead_readers() {
+            Err(error) if error.kind() != Kind::Busy => return Err(error),
+            _ => {}
+        }
         let mut readers = BTreeMap::<u32, (u64, Option<u64>)>::new();
         for (pid, snapshot) in inside.catalog().readers()? {
             let (slots, oldest) = readers.entry(pid).or_default();
