@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -34,7 +35,8 @@ def test_a_full_disk_behind_stdout_is_a_lack_of_room(home: Path, words: str) -> 
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
     assert ended.returncode == engram.PoolFullError.exit_code
     (line,) = ended.stderr.decode().splitlines()
-    assert line.startswith("engram: stdout: cannot be written: No space left on device")
+    said = json.loads(line)["error"]["message"] if "--json" in words else line
+    assert said.removeprefix("engram: ").startswith("stdout: cannot be written: No space left on")
 
 
 def test_a_full_disk_is_told_of_with_the_file(home: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import engram
+from engram.scope import Scope
 
 BAD_NAMES = ["", ".", "..", "a/../b", "a/./b", "a//b", "a/", "x" * 256, "é" * 128, "nul\0", "//a"]
 
@@ -239,6 +240,26 @@ def test_the_root_cannot_be_deleted_or_moved(pool: engram.Pool) -> None:
         with pytest.raises(engram.EngramError):
             call()
     assert list(pool) == ["x"]
+
+
+@pytest.mark.parametrize("scope", ["shared", "private"])
+def test_a_taken_name_is_refused_with_a_remedy_that_there_is(
+    pool: engram.Pool, scope: Scope
+) -> None:
+    """Also where it is private, and what takes it says nothing of its scope."""
+    pool.create_array("x", data=1, scope=scope)
+    pool.create_group("g", scope=scope)
+    pool["y"] = 2
+    for call, remedy in (
+        (lambda: pool.move("y", "x"), "rename or delete one of them"),
+        (lambda: pool.move("y", "g"), "rename or delete one of them"),
+        (lambda: pool.create_group("x"), "is no group: rename or delete one of them"),
+        (lambda: pool.create_group("g"), "require_group"),
+        (lambda: pool.create_array("x", data=2), "overwrite=True"),
+    ):
+        with pytest.raises(engram.ExistsError, match=remedy) as refused:
+            call()
+        assert ("overwrite" in str(refused.value)) == (remedy == "overwrite=True")
 
 
 def test_moving_keeps_identity_and_what_is_below(pool: engram.Pool) -> None:

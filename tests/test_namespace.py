@@ -69,11 +69,27 @@ def test_the_files_have_the_modes_that_protect_them(pool: engram.Pool) -> None:
             assert stat.S_IMODE(file.stat().st_mode) & others == 0, file
 
 
-@pytest.mark.parametrize("mode", [-1, 0o1777, 0o777000, 0o000, 0o070])
+@pytest.mark.parametrize("mode", [-1, 0o1777, 0o777000, 0o000, 0o070, 0o777, 0o707, 0o702])
 def test_a_mode_that_no_namespace_can_have_is_refused(pool: engram.Pool, mode: int) -> None:
     with pytest.raises((engram.ArgumentError, OverflowError)):
         pool.create_namespace("x", mode=mode)
     assert list(pool.namespaces) == ["default"]
+
+
+def test_a_mode_that_lets_all_others_write_is_refused_with_what_to_do(pool: engram.Pool) -> None:
+    with pytest.raises(engram.ArgumentError, match=r"0o777 lets all others write.*give 0o775"):
+        pool.create_namespace("x", mode=0o777)
+
+
+def test_a_namespace_of_a_mode_that_is_refused_by_now_is_backed_up(
+    pool: engram.Pool, home: Path
+) -> None:
+    pool.create_namespace("x", mode=0o775)["y"] = np.arange(3)
+    file = Path(pool.path, "ns", "x", "namespace.toml")
+    file.write_text(file.read_text().replace(f"mode = {0o775}", f"mode = {0o777}"))
+    pool.backup(home / "copy", force=True)
+    with engram.open(home / "copy") as copy:
+        assert copy.namespaces["x"]["y"][2] == 2
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "nul\0", "x" * 256], ids=ascii)

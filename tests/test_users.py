@@ -217,6 +217,43 @@ def test_the_command_line_reads_what_is_published(world: World) -> None:
     assert np.array_equal(np.load(world.bobs / "got.npy"), DATA)
 
 
+@pytest.mark.parametrize(
+    ("mode", "group", "others"),
+    [
+        (0o710, "reads", ""),
+        (0o740, "", ""),
+        (0o720, "shares", ""),
+        (0o704, "", ""),
+        (0o701, "", "reads"),
+        (0o754, "reads", ""),
+        (0o771, "shares", "reads"),
+    ],
+)
+def test_a_digit_lets_in_with_1_and_share_with_2(
+    home: Path, mode: int, group: str, others: str
+) -> None:
+    import_all()
+    home.chmod(0o755)
+    with engram.create(home / "pool", size="64 MiB", mode=mode, group=BOB, force=True) as pool:
+        pool["x"] = DATA
+        pool["shown/y"] = DATA
+        pool.publish("shown")
+    said = run("publish", home / "pool", "x").out
+    assert ("nobody but its owner enters it" in said) == (not group and not others)
+    run("unpublish", home / "pool", "x")
+
+    def may() -> str:
+        try:
+            with engram.open(home / "pool") as pool:
+                pool.create_array("own", np.arange(3), scope="private")
+                assert "shown/y" in pool
+                return "shares" if "x" in pool else "reads"
+        except engram.AccessError:
+            return ""
+
+    assert (as_user(BOB, may), as_user(ALICE, may)) == (group, others)
+
+
 def test_the_package_refuses_what_is_anothers(world: World) -> None:
     def bob() -> list[str]:
         acts: list[Callable[[], object]] = [lambda: engram.open(world.closed)]

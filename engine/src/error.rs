@@ -123,11 +123,10 @@ impl Error {
         Error { moved: true, ..Self::new(Kind::Busy, message) }
     }
 
-    /// The same error; of what is not where a look has found it, one that says to look again. It
-    /// says that, too, if it comes out: what is gone for good the next look does not find.
+    /// The same error; of what is not where a look has found it, one that says to look again.
     #[must_use]
     pub(crate) fn gone_is_moved(self) -> Self {
-        if self.kind == Kind::NotFound { Self::moved() } else { self }
+        Error { moved: self.moved || self.kind == Kind::NotFound, ..self }
     }
 
     /// Whether it is such a refusal.

@@ -230,16 +230,31 @@ pub(crate) fn create(
             Ok(gid)
         }
         Some(Member::Group(gid)) if exist_ok => Ok(gid),
-        Some(member) => taken(name, member),
+        Some(member) => taken(name, member, Taker::Group),
     }
 }
 
-pub(crate) fn taken<T>(name: &str, member: Member) -> Result<T> {
-    match member {
-        Member::Group(_) => {
+/// What was to have a name that is taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taker {
+    /// A new object, which may replace one or not.
+    Object { overwrite: bool },
+    /// A new group.
+    Group,
+    /// A member that is renamed or moved.
+    Moved,
+}
+
+pub(crate) fn taken<T>(name: &str, there: Member, taker: Taker) -> Result<T> {
+    match (taker, there) {
+        (Taker::Moved, _) => fail!(Exists, "{name:?} exists: rename or delete one of them first"),
+        (Taker::Group, Member::Object(_)) => {
+            fail!(Exists, "{name:?} exists, and is no group: rename or delete one of them first")
+        }
+        (_, Member::Group(_)) => {
             fail!(Exists, "{name:?} exists, and is a group: delete it first, or use require_group")
         }
-        Member::Object(_) => {
+        (Taker::Object { .. }, Member::Object(_)) => {
             fail!(Exists, "{name:?} exists: pass overwrite=True to replace it, or delete it first")
         }
     }
@@ -262,7 +277,7 @@ pub(crate) fn link(
             protect::refuse(rows, Member::Object(old))?;
             remove_object(rows, old)?;
         }
-        Some(member) => return taken(name, member),
+        Some(member) => return taken(name, member, Taker::Object { overwrite }),
         None => protect::refuse_new(rows, parent, name)?,
     }
     let index = match new.index {
@@ -297,7 +312,7 @@ pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: b
     match child(rows, group, name)? {
         None => protect::refuse_new(rows, group, name),
         Some(old @ Member::Object(_)) if overwrite => protect::refuse(rows, old),
-        Some(member) => taken(name, member),
+        Some(member) => taken(name, member, Taker::Object { overwrite }),
     }
 }
 
@@ -421,7 +436,7 @@ pub(crate) fn rename(
     if missing.is_empty()
         && let Some(there) = child(rows, reached, name)?
     {
-        return if there == member { Ok(()) } else { taken(name, there) };
+        return if there == member { Ok(()) } else { taken(name, there, Taker::Moved) };
     }
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;

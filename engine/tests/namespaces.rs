@@ -262,3 +262,15 @@ fn namespaces_that_were_left_half_made_or_half_removed_are_cleared_away() {
         sound(path);
     });
 }
+
+#[test]
+fn a_mode_that_lets_all_others_write_is_refused() {
+    let fixture = Fixture::new(16 << 20);
+    for mode in [0o777, 0o707, 0o702] {
+        let refused = fixture.pool.create_namespace("x", mode, None, None).err().unwrap();
+        assert_eq!(refused.kind(), Kind::Argument, "{refused}");
+        assert!(refused.message().contains(&format!("{:#o}", mode & !0o002)), "{refused}");
+    }
+    assert_eq!(fixture.pool.namespaces().unwrap().len(), 1);
+    fixture.pool.create_namespace("x", 0o775, None, None).unwrap();
+}

@@ -1,5 +1,5 @@
-//! Whatever is done in a namespace of two scopes, the view is what a naive model says it is: names,
-//! paths, values, scopes, listings in parts, and queries.
+//! Whatever is done in a namespace of two scopes, and between them, the view is what a naive model
+//! says it is: names, paths, values, scopes, listings in parts, and queries.
 
 mod common;
 
@@ -101,6 +101,19 @@ impl Model {
         }
         self.nodes.remove(&id);
     }
+
+    /// Moves a member, and all below it, that has one scope to another.
+    fn transfer(&mut self, id: u64, from: Scope, to: Scope) {
+        let below: Vec<u64> =
+            self.nodes.iter().filter(|(_, n)| n.parent == id).map(|(id, _)| *id).collect();
+        for id in below {
+            self.transfer(id, from, to);
+        }
+        let node = self.nodes.get_mut(&id).expect("it is there");
+        if node.scope == from {
+            node.scope = to;
+        }
+    }
 }
 
 fn int(value: i64) -> Value {
@@ -118,11 +131,23 @@ fn some_scope(random: &mut Random) -> Option<Scope> {
     [None, None, Some(Scope::Private), Some(Scope::Shared)][random.below(4) as usize]
 }
 
+/// A member goes from one scope to the other, if it can.
+fn transfer(view: &Namespace, model: &mut Model, path: &str, random: &mut Random) -> bool {
+    let both = [Scope::Private, Scope::Shared];
+    let (from, to) = if random.below(2) == 0 { (0, 1) } else { (1, 0) };
+    let moved = view.transfer(model.root, path, &[both[from]], both[to]).is_ok();
+    match model.resolve(path) {
+        Some(id) if moved => model.transfer(id, both[from], both[to]),
+        there => assert!(!moved || there.is_some(), "{path} was not there"),
+    }
+    moved
+}
+
 /// One operation; the model follows those that succeed. Whether it did.
 fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) -> bool {
     let (root, path, scope) = (model.root, some_path(random), some_scope(random));
     let name = path.rsplit('/').next().unwrap().to_owned();
-    match random.below(8) {
+    match random.below(10) {
         0..4 => {
             let overwrite = random.below(2) == 0;
             let attrs = vec![("k".to_owned(), int(count)), ("m".to_owned(), int(count % 7))];
@@ -163,6 +188,7 @@ fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) ->
             }
             model.delete(model.resolve(&path).expect("it was there"));
         }
+        6 | 7 => return transfer(view, model, &path, random),
         _ => {
             let new = some_path(random);
             let Some(id) = model.resolve(&path) else {

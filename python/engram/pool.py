@@ -122,6 +122,7 @@ class Pool(Namespace):
     ) -> Namespace:
         """Create a namespace of `mode` (0o770: its group writes too; 0o700: its owner alone).
 
+        Others than the owner and the group read what is published, as with 0o755, or nothing.
         `group` is a Unix group, by name or number (default: this process's); `size` the bound on
         its arrays and blobs (default: the pool's). `index="async"` and what else `IndexSettings`
         has say how objects in it are indexed.
@@ -130,6 +131,8 @@ class Pool(Namespace):
         ------
         ExistsError
             If there is one of that name.
+        ArgumentError
+            If the mode lets all others write, or keeps the owner out.
         AccessError
             If this user is not in that group.
 

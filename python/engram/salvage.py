@@ -5,9 +5,12 @@ member. If one of them kills it all the same, that one is left out, and another 
 it.
 """
 
+import contextlib
 import json
 import os
+import secrets
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,10 @@ from engram.pool import create
 
 _ROOM = 1 << 26
 """Bytes beside those of the values: extents begin at round places."""
+
+
+LOST = "lost+found"
+"""The group of what has no group any more."""
 
 
 @dataclass(frozen=True)
@@ -149,18 +156,17 @@ def _said(child: _child.Ended, source: str) -> dict[str, Any]:
     return found
 
 
-def staged(path: str | os.PathLike[str], beside: Path) -> tuple[Path, SalvageReport]:
-    """Salvage into a hidden pool beside a file; `discard` removes it."""
-    stage = beside.parent / f".engram-salvage-{os.getpid()}"
-    return stage, salvage(path, stage)
-
-
-def discard(stage: Path) -> None:
-    """Remove a hidden pool."""
+@contextlib.contextmanager
+def staged(beside: Path) -> Iterator[Path]:
+    """Give a hidden path beside a file, where a pool may be made; it is removed afterwards."""
+    stage = beside.parent / f".engram-salvage-{secrets.token_hex(8)}"
     try:
-        _engram.destroy(stage, force=False)
-    except EngramError:
-        shutil.rmtree(stage, ignore_errors=True)
+        yield stage
+    finally:
+        try:
+            _engram.destroy(stage, force=False)
+        except EngramError:
+            shutil.rmtree(stage, ignore_errors=True)
 
 
-__all__ = ["LeftOut", "SalvageReport", "discard", "salvage", "staged"]
+__all__ = ["LOST", "LeftOut", "SalvageReport", "salvage", "staged"]

@@ -502,8 +502,8 @@ fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf
                     Ok(file) if file.try_lock()? && file.is_at(&spare) => {
                         return Ok(Some((file, spare)));
                     }
-                    // Its last owner is about to let go of it, or the one that this was forked from,
-                    // or somebody looks whether it lives.
+                    // Its last owner is about to let go of it, or who has forked this process; or
+                    // somebody looks whether it lives.
                     Ok(_) if tries < SPARE_TRIES_AT_ONCE => thread::yield_now(),
                     Ok(_) => thread::sleep(SPARE_WAIT),
                     Err(_) => break,

@@ -8,11 +8,13 @@ use super::view::Namespace;
 use super::write::rest_of;
 use crate::error::{Kind, Result};
 use crate::fail;
+use crate::group::Taker;
 use crate::id::{Gid, Member};
 use crate::name::Path;
 use crate::protect;
 use crate::realm::Realm;
 use crate::scope::Scope;
+use crate::transfer::{Part, delete_in_both};
 
 /// How often, and for how long, a deletion that has begun waits for who moves what is left.
 const WAITS_MAX: u32 = 2000;
@@ -47,9 +49,10 @@ impl Namespace {
     /// Deletes a member, a group with all that is in it that this user may delete. What others keep
     /// to themselves below a group stays theirs.
     ///
-    /// A group that has members in several realms goes from one after the other. Where somebody
-    /// comes between and moves what is left, that is waited for: to say that it cannot be changed
-    /// would say that nothing has changed.
+    /// A group that has members in two realms goes from both, or from none. Only where a full mount
+    /// has no room for the marks that this takes, it goes from one after the other. Where somebody
+    /// comes between then and moves what is left, that is waited for: to say that it cannot be
+    /// changed would say that nothing has changed.
     pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
         let mut begun = None;
         for _ in 0..WAITS_MAX {
@@ -98,12 +101,52 @@ impl Namespace {
                 Self::settle(&realms[place.at], &realms)?;
                 realms[place.at].delete(place.parent, parsed.last.as_str())
             }
-            Member::Group(gid) => having.iter().try_for_each(|at| {
-                self.delete_group_at(*at, gid, &realms)?;
-                *begun = Some(gid);
-                Ok(())
-            }),
+            Member::Group(gid) => self.delete_group_now(gid, &having, &realms, begun),
         }
+    }
+
+    fn delete_group_now(
+        &self,
+        gid: Gid,
+        reaching: &[usize],
+        realms: &[Realm],
+        begun: &mut Option<Gid>,
+    ) -> Result<()> {
+        for at in reaching {
+            Self::settle(&realms[*at], realms)?;
+            self.renew_mirrors(*at, realms)?;
+        }
+        let parts = self.look(realms, |tree| {
+            let mut parts = Vec::new();
+            for at in tree.having(gid)? {
+                parts.push((at, tree.unnamed_below(at, gid)?));
+            }
+            Ok(parts)
+        })?;
+        if let [(one, below), (other, below_other)] = &parts[..] {
+            let all = |below: &[Gid]| [&[gid], below].concat();
+            let first = Part { realm: &realms[*one], groups: &all(below) };
+            let second = Part { realm: &realms[*other], groups: &all(below_other) };
+            match delete_in_both(&first, &second) {
+                // There is no room for marks; one after the other there is.
+                Err(error) if error.kind() == Kind::PoolFull => {}
+                done => return done,
+            }
+        }
+        for (at, below) in parts {
+            realms[at].delete_group(gid, &below)?;
+            *begun = Some(gid);
+        }
+        Ok(())
+    }
+
+    /// Has the mirrors of a realm say where the true groups are, as far as these realms tell: what
+    /// goes through a group and all that is below it goes by what they say.
+    fn renew_mirrors(&self, at: usize, realms: &[Realm]) -> Result<()> {
+        for chain in self.look(realms, |tree| tree.all_behind(at))? {
+            realms[at].reflect(&Self::originals(chain, &realms[at], realms)?)?;
+        }
+        Ok(())
     }
 
     /// Refuses where one of these members of a group cannot be deleted, before any is; those that
@@ -143,20 +186,28 @@ impl Namespace {
         Ok(all.len() <= 1)
     }
 
-    fn delete_group_at(&self, at: usize, gid: Gid, realms: &[Realm]) -> Result<()> {
-        Self::settle(&realms[at], realms)?;
-        // What has been moved out of the group must not go with it, and what has been moved into it
-        // must: mirrors say so where they are made new.
-        let lacks = self.look(realms, |tree| Ok(!tree.having(gid)?.contains(&at)))?;
-        if at + 1 < realms.len() || lacks {
-            for chain in self.look(realms, |tree| tree.all_behind(at))? {
-                realms[at].reflect(&Self::originals(chain, realms)?)?;
-            }
-            for unnamed in self.look(realms, |tree| tree.unnamed_below(at, gid))? {
-                realms[at].delete_group(unnamed)?;
-            }
+    /// The groups of a realm that lie below these members and have no name in it, since a member has
+    /// theirs. What else lies below is found by the realm's own names: it is made to say where the
+    /// groups of others are. (Of a group with published members nobody changes the name.)
+    pub(crate) fn strays_below(
+        &self,
+        members: &[Member],
+        realm: &Realm,
+        seen: &[Realm],
+    ) -> Result<Vec<Member>> {
+        let Some(at) = seen.iter().position(|known| known.is(realm)) else { return Ok(Vec::new()) };
+        if realm.scope() != Scope::Published {
+            self.renew_mirrors(at, seen)?;
         }
-        realms[at].delete_group(gid)
+        self.look(seen, |tree| {
+            let mut strays = Vec::new();
+            for member in members {
+                if let Member::Group(gid) = member {
+                    strays.extend(tree.unnamed_below(at, *gid)?.into_iter().map(Member::Group));
+                }
+            }
+            Ok(strays)
+        })
     }
 
     /// Refuses to move members to another scope that lie in a read-only group: they would come out
@@ -216,7 +267,9 @@ impl Namespace {
         })?;
         match reach.taken {
             Some(there) if there.member == place.member => return Ok(()),
-            Some(there) => return crate::group::taken(new_path.last.as_str(), there.member),
+            Some(there) => {
+                return crate::group::taken(new_path.last.as_str(), there.member, Taker::Moved);
+            }
             None => {}
         }
         let realm = &realms[place.at];

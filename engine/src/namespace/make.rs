@@ -86,6 +86,15 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
             new.mode
         );
     }
+    if new.mode & 0o002 != 0 {
+        fail!(
+            Argument,
+            "mode {:#o} lets all others write, and nobody writes but the owner and the group: give \
+             {:#o}, and the namespace to a group of those who are to write",
+            new.mode,
+            new.mode & !0o002
+        );
+    }
     let place = place(pool, new.name);
     if place.exists() {
         fail!(

@@ -33,7 +33,8 @@ pub(crate) fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &st
     let meta = fs::metadata(place(source, name))
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
     let group = (there.mode & 0o070 != 0).then_some(meta.gid());
-    let (mode, root, size) = (there.mode, Some(there.root), there.size);
+    // Others never write, whatever a namespace that was made before this was refused says.
+    let (mode, root, size) = (there.mode & !0o002, Some(there.root), there.size);
     let new = |group| NewNamespace { name, mode, group, root, size };
     match create(pool, file, &new(group)) {
         // This user is not in that group.

@@ -31,11 +31,11 @@ impl Namespace {
                 Seen::Many(realms) => snapshot_together(&realms, max_growth),
             })
         };
-        let held = match take() {
+        let held = self.mending(|| match take() {
             // Published values that went as they were looked for: there is a newer version.
-            Err(error) if error.kind() == Kind::NotFound => take()?,
-            taken => taken?,
-        };
+            Err(error) if error.kind() == Kind::NotFound => take(),
+            taken => taken,
+        })?;
         Ok(self.of_snapshots(&held))
     }
 

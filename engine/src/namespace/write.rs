@@ -23,7 +23,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::extent::{Aiming, Allocation, View};
 use crate::fail;
-use crate::group::GroupInfo;
+use crate::group::{GroupInfo, Taker};
 use crate::id::{Gid, Member, Oid};
 use crate::index::{IndexMode, IndexSettings, IndexStats};
 use crate::name::Path;
@@ -59,7 +59,7 @@ impl Aiming for Again {
         if let Some(realm) = namespace.only(scope)? {
             return Ok((realm, self.parent, self.path.clone()));
         }
-        let aim = namespace.aim(self.parent, &self.path, scope, overwrite)?;
+        let aim = namespace.aim(self.parent, &self.path, scope, Taker::Object { overwrite })?;
         Ok((aim.realm, aim.group, aim.path.to_owned()))
     }
 
@@ -92,7 +92,7 @@ impl Namespace {
             if exist_ok && let Some(Member::Group(gid)) = self.lookup(parent, path)? {
                 return Ok(gid);
             }
-            let aim = self.aim(parent, path, scope, false)?;
+            let aim = self.aim(parent, path, scope, Taker::Group)?;
             aim.realm.create_group(aim.group, aim.path, attrs, origin, exist_ok)
         })
     }
@@ -112,7 +112,8 @@ impl Namespace {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.put(parent, path, new, data, placement);
             }
-            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            let taker = Taker::Object { overwrite: placement.overwrite };
+            let aim = self.aim(parent, path, placement.scope, taker)?;
             aim.realm.put(aim.group, aim.path, new, data, placement)
         })
     }
@@ -129,7 +130,8 @@ impl Namespace {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.create_zeroed(parent, path, new, placement);
             }
-            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            let taker = Taker::Object { overwrite: placement.overwrite };
+            let aim = self.aim(parent, path, placement.scope, taker)?;
             aim.realm.create_zeroed(aim.group, aim.path, new, placement)
         })
     }
@@ -148,7 +150,8 @@ impl Namespace {
             if let Some(realm) = self.only(placement.scope)? {
                 return realm.allocate(parent, path, new, nbytes, placement);
             }
-            let aim = self.aim(parent, path, placement.scope, placement.overwrite)?;
+            let taker = Taker::Object { overwrite: placement.overwrite };
+            let aim = self.aim(parent, path, placement.scope, taker)?;
             aim.realm.allocate(aim.group, aim.path, new, nbytes, placement)
         })?;
         let (namespace, path, new) = (self.clone(), path.to_owned(), new.clone());
@@ -329,7 +332,7 @@ impl Namespace {
     }
 
     /// The realms seen, as a list.
-    pub(super) fn all_seen(&self) -> Result<Vec<Realm>> {
+    pub(crate) fn all_seen(&self) -> Result<Vec<Realm>> {
         Ok(match self.seen()? {
             Seen::One(realm) => vec![realm.clone()],
             Seen::Many(realms) => realms,
@@ -342,8 +345,9 @@ impl Namespace {
         parent: Gid,
         path: &'p str,
         scope: Option<Scope>,
-        replace: bool,
+        taker: Taker,
     ) -> Result<Aim<'p>> {
+        let replace = matches!(taker, Taker::Object { overwrite: true });
         let parsed = Path::new(path)?;
         let realms = self.all_seen()?;
         let ((reach, moving), relying) = self.look_to_change(&realms, |tree| {
@@ -355,7 +359,7 @@ impl Namespace {
         })?;
         // Who moves the group may be gone.
         if moving && self.mend()? {
-            return self.aim(parent, path, scope, replace);
+            return self.aim(parent, path, scope, taker);
         }
         let realms = relying;
         let home = reach.home.map(|at| realms[at].scope());
@@ -377,7 +381,7 @@ impl Namespace {
                  scope=\"shared\" or \"private\", and publish it then"
             );
         }
-        Self::check_name(path, &parsed, (target, scope.is_some()), &reach, &realms)?;
+        Self::check_name(path, &parsed, (target, scope.is_some(), taker), &reach, &realms)?;
         Self::check_home(path, target, &reach, &realms)?;
         let Some(realm) = self.realm_of(target, true)? else {
             fail!(NotFound, "namespace {:?} has no {} realm", self.namespace(), target.as_str())
@@ -405,9 +409,7 @@ impl Namespace {
         let home = reach.home.or_else(shared).map(|at| &realms[at]);
         let Some(home) = home.filter(|home| home.scope() != target) else { return Ok(()) };
         let read_only = home.is_read_only(Member::Group(reach.group));
-        // The root never moves: where it is gone, the realm is not what it says.
-        let moves = reach.home.is_some();
-        if read_only.map_err(|e| if moves { e.gone_is_moved() } else { e })? {
+        if read_only.map_err(Error::gone_is_moved)? {
             fail!(
                 ReadOnly,
                 "{path:?} would lie in a group that is read-only: take that back first \
@@ -421,7 +423,7 @@ impl Namespace {
     fn check_name(
         path: &str,
         parsed: &Path<'_>,
-        (target, asked): (Scope, bool),
+        (target, asked, taker): (Scope, bool, Taker),
         reach: &Reach,
         realms: &[Realm],
     ) -> Result<()> {
@@ -437,7 +439,7 @@ impl Namespace {
             );
         }
         if there != target && !asked {
-            return crate::group::taken(parsed.last.as_str(), place.member);
+            return crate::group::taken(parsed.last.as_str(), place.member, taker);
         }
         Ok(())
     }
@@ -479,22 +481,26 @@ impl Namespace {
         })?;
         for chain in [chain, squatter] {
             if !chain.is_empty() {
-                realm.reflect(&Self::originals(chain, realms)?)?;
+                realm.reflect(&Self::originals(chain, realm, realms)?)?;
             }
         }
         Ok(())
     }
 
-    /// What the groups of a chain say of themselves, outermost first.
+    /// What the groups of a chain say of themselves to a realm, outermost first: only their names,
+    /// where others look.
     pub(super) fn originals(
         chain: Vec<(usize, GroupInfo)>,
+        to: &Realm,
         realms: &[Realm],
     ) -> Result<Vec<Original>> {
         let mut all = Vec::with_capacity(chain.len());
         for (home, info) in chain.into_iter().rev() {
-            let attrs =
-                realms[home].attrs(Member::Group(info.gid)).map_err(Error::gone_is_moved)?;
-            all.push((info, attrs));
+            let attrs = match to.scope() {
+                Scope::Private => realms[home].attrs(Member::Group(info.gid)),
+                _ => Ok(Vec::new()),
+            };
+            all.push((info, attrs.map_err(Error::gone_is_moved)?));
         }
         Ok(all)
     }

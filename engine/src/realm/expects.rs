@@ -65,6 +65,11 @@ impl Realm {
         self.expects.as_ref()
     }
 
+    /// Refuses a change, the rows of which are these, if what this handle relies on has changed.
+    pub(crate) fn check_expected(&self, rows: &mut impl Rows) -> Result<()> {
+        Expects::check(self.expects(), rows)
+    }
+
     /// A handle of which every change relies on this.
     pub(crate) fn expecting(&self, expects: Expects) -> Realm {
         Realm { expects: Some(expects), ..self.clone() }

@@ -43,15 +43,17 @@ impl Realm {
         }
     }
 
-    /// Deletes a group with all that this realm has below it, wherever it lies by now.
-    pub(crate) fn delete_group(&self, gid: Gid) -> Result<()> {
+    /// Deletes a group with all that this realm has below it, wherever it lies by now, and mirrors
+    /// below it that no name leads to.
+    pub(crate) fn delete_group(&self, gid: Gid, unnamed: &[Gid]) -> Result<()> {
         let core = self.writable()?;
         let root = self.root();
+        let all = || [gid].into_iter().chain(unnamed.iter().copied());
         let in_batch = batch::with(core, |overlay| {
             let inside = &core.enter()?;
             let rows = &mut overlay.on(inside.catalog());
             Expects::check(self.expects(), rows)?;
-            mirror::delete(rows, gid, root)
+            all().try_for_each(|gid| mirror::delete(rows, gid, root))
         })?;
         if in_batch.is_some() {
             return Ok(());
@@ -62,7 +64,7 @@ impl Realm {
                 let inside = &core.enter()?;
                 core.commit(inside, Headroom::Relief, |rows| {
                     Expects::check(self.expects(), rows)?;
-                    mirror::delete(rows, gid, root)
+                    all().try_for_each(|gid| mirror::delete(rows, gid, root))
                 })?;
                 core.after_commit(inside);
                 Ok(())

@@ -9,19 +9,27 @@
 //! the one with which it departs: see `expects`), and who has begun all snapshots looks whether a
 //! newer commit of an earlier realm has another number; then it begins again.
 //!
+//! **What is deleted of two realms at once** is gone from one of them an instant before it goes from
+//! the other (`transfer::delete_in_both`). Whoever has begun its snapshots in between begins again.
+//! Where the one that deletes stands still there, or is gone, looks go on after a tenth of a second,
+//! and see what is left; a snapshot that is held is refused.
+//!
 //! **Locks.** Entering a core waits for a fork, and a fork waits for who is inside. So several are
 //! entered in one order, that of their addresses, in which a fork takes them too.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
 
 use crate::batch::{self, Overlay, Peek};
 use crate::catalog::ReadTxn;
 use crate::error::Result;
-use crate::fail;
 use crate::realm::Realm;
 use crate::realm::core::{Core, Inside};
 use crate::realm::expects::{Expects, arrived_of};
 use crate::rows::{Rows, Snapshot};
+use crate::{fail, transfer};
 
 /// The key in `meta` of how many moves between realms have come here, or gone from here. It is
 /// raised in the commit with which one does.
@@ -29,6 +37,12 @@ pub(crate) const ARRIVED: &[u8] = b"arrived";
 
 /// How often snapshots are begun again because something has moved meanwhile.
 const AGAIN_MAX: u32 = 1000;
+/// How often, and how long each time, one waits for a group that is deleted in one realm only.
+const HALF_MAX: u32 = 100;
+const HALF_MAX_HELD: u32 = 1000;
+const HALF_WAIT: Duration = Duration::from_millis(1);
+/// The deletion that was waited for in vain: its process stands still, or is gone.
+static STUCK: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `look` on the rows of each realm, as of one commit of each; a batch of this thread is seen.
 pub(crate) fn look_together<T>(
@@ -112,7 +126,7 @@ fn enter_all(realms: &[Realm]) -> Result<Vec<Inside<'_>>> {
 }
 
 fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<ReadTxn<'i>>> {
-    let mut again = 0;
+    let (mut again, mut waited) = (0, 0);
     loop {
         let both = insides.iter().zip(realms);
         let txns: Vec<_> =
@@ -127,8 +141,19 @@ fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<Read
             let newest = inside.read()?;
             moved |= newest.id() != txn.id() && arrived(&newest)? != arrived(txn)?;
         }
-        if !moved || again == AGAIN_MAX {
-            return Ok(txns);
+        if !moved || again >= AGAIN_MAX {
+            let scopes = realms.iter().map(Realm::scope);
+            match transfer::half_deleted(scopes.zip(&txns))? {
+                Some(number) if waited < HALF_MAX && STUCK.load(Relaxed) != number => {
+                    waited += 1;
+                    if waited == HALF_MAX {
+                        STUCK.store(number, Relaxed);
+                    }
+                    drop(txns);
+                    thread::sleep(HALF_WAIT);
+                }
+                _ => return Ok(txns),
+            }
         }
         again += 1;
     }
@@ -136,7 +161,7 @@ fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<Read
 
 /// A snapshot of each realm, so that nothing that moves between them is missed.
 pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Result<Vec<Realm>> {
-    let mut again = 0;
+    let (mut again, mut waited) = (0, 0);
     loop {
         let held: Vec<Realm> =
             realms.iter().map(|realm| realm.snapshot(max_growth)).collect::<Result<_>>()?;
@@ -145,11 +170,31 @@ pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Re
             let inside = realm.readable()?.enter()?;
             moved |= arrived(&inside.read()?)? != arrived(&inside.read_at(held.at())?)?;
         }
-        if !moved || again == AGAIN_MAX {
-            return Ok(held);
+        if !moved || again >= AGAIN_MAX {
+            if !is_half_deleted(&held)? {
+                return Ok(held);
+            }
+            waited += 1;
+            if waited == HALF_MAX_HELD {
+                fail!(
+                    Busy,
+                    "a group is half deleted by a process that does not go on: who opens the pool \
+                     for writing ends that, if it is gone"
+                );
+            }
+            drop(held);
+            thread::sleep(HALF_WAIT);
         }
         again += 1;
     }
+}
+
+fn is_half_deleted(held: &[Realm]) -> Result<bool> {
+    let insides = enter_all(held)?;
+    let both = insides.iter().zip(held);
+    let txns: Vec<_> =
+        both.map(|(inside, realm)| inside.read_at(realm.at())).collect::<Result<_>>()?;
+    Ok(transfer::half_deleted(held.iter().map(Realm::scope).zip(&txns))?.is_some())
 }
 
 fn arrived(txn: &ReadTxn<'_>) -> Result<u64> {

@@ -32,7 +32,7 @@ pub(crate) fn leaves_out<'t, 'e: 't>(
         let members = || members_of(&mut Snapshot(here), transfer.number);
         let received = Snapshot(other).has(Table::Received, &id_key(transfer.number))?;
         let gone = match transfer.stage {
-            Stage::Leaving => received,
+            Stage::Leaving | Stage::Ending => received,
             // Published still, or taken from there by another.
             Stage::Arrived => !received,
             Stage::Gone => false,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::attrs::{self, KeyId};
 use crate::catalog::Table;
 use crate::checksum::{NONE, is_checksum};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fail;
 use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
 use crate::index::{Touch, mode_cache};
@@ -174,6 +174,22 @@ pub(crate) fn check_free(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
                 "the name {:?} is taken there: rename or delete one of the two first",
                 record.name
             );
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to land where a group that only has members in the plan is true, and lies elsewhere
+/// than it did in the source: it has been renamed since the source was made to say where it is.
+pub(crate) fn check_places(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
+    let mirrors = plan.passengers.iter().filter(|passenger| passenger.going.mirror);
+    for passenger in mirrors {
+        let Some(row) = rows.get(Table::Groups, &id_key(passenger.going.member.id()))? else {
+            continue;
+        };
+        let (there, here) = (Record::parse(&row)?, Record::parse(&passenger.row)?);
+        if !there.flags.mirror && (there.parent, there.name) != (here.parent, here.name) {
+            return Err(Error::moved());
         }
     }
     Ok(())

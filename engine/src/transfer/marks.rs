@@ -23,6 +23,15 @@ pub(crate) enum Stage {
     Gone = 1,
     /// They have come here from a published version, of which a new one without them is due.
     Arrived = 2,
+    /// They are deleted, here and in the other realm: by what that one decides.
+    Ending = 3,
+}
+
+impl Stage {
+    /// Whether the members are here, and go if the other realm has the receipt.
+    pub(crate) fn is_going(self) -> bool {
+        matches!(self, Stage::Leaving | Stage::Ending)
+    }
 }
 
 /// A row of `transfers`.
@@ -62,6 +71,7 @@ impl Transfer {
             0 => Stage::Leaving,
             1 => Stage::Gone,
             2 => Stage::Arrived,
+            3 => Stage::Ending,
             stage => fail!(Corrupt, "a move is at the unknown stage {stage}"),
         };
         let other = Scope::ALL.into_iter().find(|scope| *scope as u8 == row[2]);
@@ -189,6 +199,14 @@ pub(crate) fn refuse_leaving(rows: &mut impl Rows, id: u64) -> Result<()> {
     let Some(by) = Transfer::find(rows, number)? else {
         fail!(Corrupt, "{id:#x} is on its way by move {number:016x}, which is no more")
     };
+    if by.stage == Stage::Ending {
+        fail!(
+            Busy,
+            "{id:#x} is being deleted, with a group that it lies in, by process {}; if that is \
+             gone, who opens the pool for writing ends it",
+            by.pid
+        );
+    }
     let (what, who) = match by.other {
         Scope::Private => (
             format!("the private realm of user {}", by.uid),

@@ -43,6 +43,7 @@
 //! them, and extents are freed where they lie (P9).
 
 mod copied;
+mod deletion;
 mod land;
 mod marks;
 mod plan;
@@ -53,8 +54,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 pub(crate) use self::copied::{leaves_out, take_out};
+pub(crate) use self::deletion::{Part, delete_in_both, half_deleted};
 pub(crate) use self::land::depart;
-use self::land::{Keys, Places, check_free, land};
+use self::land::{Keys, Places, check_free, check_places, land};
 pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
 use self::marks::{Receipt, Stage, owner_of, pass, unmark};
 use self::plan::{Plan, gather};
@@ -65,7 +67,7 @@ use crate::id::{Member, id_key};
 use crate::lease;
 use crate::published::Making;
 use crate::realm::{Core, lock};
-use crate::rows::{Reserved, RowsMut, Snapshot};
+use crate::rows::{Reserved, Rows, RowsMut, Snapshot};
 use crate::scope::Scope;
 
 /// What a move has taken along.
@@ -83,6 +85,13 @@ pub struct Moved {
 pub(crate) struct Source {
     pub core: Arc<Core>,
     pub roots: Vec<Member>,
+}
+
+impl Source {
+    /// What goes.
+    fn gather(&self, rows: &mut impl Rows) -> Result<Vec<Going>> {
+        gather(rows, self.core.setup.root(), &self.roots).map_err(Error::gone_is_moved)
+    }
 }
 
 /// Moves that threads of this process are at: others of its lease were given up half-way.
@@ -126,6 +135,7 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
             let inside = target.enter()?;
             let receipt = Receipt::for_row_in(&leg.core)?;
             let landed = target.commit(&inside, Headroom::Normal, |rows| {
+                check_places(rows, &leg.plan)?;
                 receipt.put(rows, leg.running.0)?;
                 land(rows, to, &leg.plan, &keys, &places)
             });
@@ -135,14 +145,20 @@ pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
         })
         .inspect_err(|_| stay(&leg));
     arrived?;
-    step!("transfer.arrived");
-    finish(&leg.core, leg.running.0)?;
-    step!("transfer.gone");
-    clear_receipt(target, leg.running.0)?;
-    step!("transfer.receipt-cleared");
-    forget(&leg.core, leg.running.0)?;
-    step!("transfer.forgotten");
+    conclude(&leg.core, target, leg.running.0)?;
     moved([&leg.plan].into_iter())
+}
+
+/// T3 to T5: the target has the receipt.
+fn conclude(source: &Core, target: &Core, number: u64) -> Result<()> {
+    step!("transfer.arrived");
+    finish(source, number)?;
+    step!("transfer.gone");
+    clear_receipt(target, number)?;
+    step!("transfer.receipt-cleared");
+    forget(source, number)?;
+    step!("transfer.forgotten");
+    Ok(())
 }
 
 /// Moves members of several realms into a new published version, all in one. On error all is as
@@ -185,8 +201,7 @@ pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> 
     let (going, plan) = {
         let inside = source.core.enter()?;
         let txn = inside.read()?;
-        let going = gather(&mut Snapshot(&txn), source.core.setup.root(), &source.roots)
-            .map_err(Error::gone_is_moved)?;
+        let going = source.gather(&mut Snapshot(&txn))?;
         let plan = Plan::read(&source.core, &txn, &going)?;
         (going, plan)
     };
@@ -259,8 +274,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     let running = Running::begin()?;
     refuse_locked(core, &{
         let inside = core.enter()?;
-        gather(&mut Snapshot(&inside.read()?), core.setup.root(), &source.roots)
-            .map_err(Error::gone_is_moved)?
+        source.gather(&mut Snapshot(&inside.read()?))?
     })?;
     let inside = core.enter()?;
     let transfer = Transfer {
@@ -272,7 +286,7 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
         lease: inside.lease().id(),
     };
     let going = core.commit(&inside, Headroom::Normal, |rows| {
-        let going = gather(rows, core.setup.root(), &source.roots).map_err(Error::gone_is_moved)?;
+        let going = source.gather(rows)?;
         transfer.put(rows)?;
         going.iter().try_for_each(|going| going.mark(rows, running.0))?;
         Ok(going)
@@ -374,7 +388,7 @@ fn finish(core: &Core, number: u64) -> Result<()> {
     core.commit(&inside, Headroom::Relief, |rows| {
         rows.moves();
         let transfer = Transfer::find(rows, number)?;
-        let Some(transfer) = transfer.filter(|found| found.stage == Stage::Leaving) else {
+        let Some(transfer) = transfer.filter(|found| found.stage.is_going()) else {
             return Ok(());
         };
         let members = members_of(rows, number)?;
@@ -419,24 +433,24 @@ fn clear_receipt(target: &Core, number: u64) -> Result<()> {
 
 /// T5: the move is over.
 fn forget(core: &Core, number: u64) -> Result<()> {
-    end(core, number, Stage::Gone)
+    end(core, number, |stage| stage == Stage::Gone)
 }
 
 /// The members that have come from a published version are here like any others.
 fn settle(core: &Core, number: u64) -> Result<()> {
-    end(core, number, Stage::Arrived)
+    end(core, number, |stage| stage == Stage::Arrived)
 }
 
 /// The members stay: marks and row go.
 fn undo(core: &Core, number: u64) -> Result<()> {
-    end(core, number, Stage::Leaving)
+    end(core, number, Stage::is_going)
 }
 
-/// Takes a move's row and its marks away, if it is at this stage still.
-fn end(core: &Core, number: u64, stage: Stage) -> Result<()> {
+/// Takes a move's row and its marks away, if it is at such a stage still.
+fn end(core: &Core, number: u64, at: impl Fn(Stage) -> bool) -> Result<()> {
     let inside = core.enter()?;
     core.commit(&inside, Headroom::Relief, |rows| {
-        if Transfer::find(rows, number)?.is_some_and(|found| found.stage == stage) {
+        if Transfer::find(rows, number)?.is_some_and(|found| at(found.stage)) {
             let members = members_of(rows, number)?;
             unmark(rows, &members)?;
             rows.remove(Table::Transfers, &id_key(number))?;

@@ -50,7 +50,7 @@ pub(crate) fn gather(rows: &mut impl Rows, root: Gid, roots: &[Member]) -> Resul
         if *member == Member::Group(root) {
             fail!(Argument, "the root group belongs to every scope: name what is in it");
         }
-        take(rows, *member, 0, &mut seen, &mut all)?;
+        take(rows, *member, &mut seen, &mut all)?;
     }
     // A root may lie below one that came after it; what is above it goes first all the same.
     all.sort_by_key(|going: &Going| going.depth);
@@ -60,11 +60,10 @@ pub(crate) fn gather(rows: &mut impl Rows, root: Gid, roots: &[Member]) -> Resul
 fn take(
     rows: &mut impl Rows,
     member: Member,
-    depth: u32,
     seen: &mut HashSet<u64>,
     all: &mut Vec<Going>,
 ) -> Result<()> {
-    let mut open = vec![(member, depth_of(rows, member)?.max(depth))];
+    let mut open = vec![(member, depth_of(rows, member)?)];
     while let Some((member, depth)) = open.pop() {
         if !seen.insert(member.id()) {
             continue;

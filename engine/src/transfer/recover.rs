@@ -41,7 +41,7 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
     }
     for transfer in left_behind(core)? {
         match transfer.stage {
-            Stage::Leaving => match others.realm(transfer.other, transfer.uid)? {
+            Stage::Leaving | Stage::Ending => match others.realm(transfer.other, transfer.uid)? {
                 Other::Open(other) if has_received(&other, transfer.number)? => {
                     if other.setup.immutable {
                         sync_name(&other.setup)?;

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::marks::{Stage, Transfer};
 use super::recover::{Other, Others, recover};
@@ -16,6 +18,10 @@ use crate::namespace::{MOVES_MAX, Namespace};
 use crate::published::Making;
 use crate::realm::{Mode, Realm};
 use crate::scope::Scope;
+
+/// How often what has moved is looked for at once, and how long it is waited between then.
+const MOVES_AT_ONCE: u32 = 10;
+const MOVES_PAUSE: Duration = Duration::from_millis(1);
 
 impl Namespace {
     /// Moves a member, a group with all that is below it, from the realms of some scopes to that
@@ -96,14 +102,15 @@ impl Namespace {
     fn transfer_members(&self, members: &[Member], from: &[Scope], to: Scope) -> Result<Moved> {
         let mut sources = Vec::new();
         let mut taken = HashSet::new();
+        let seen = self.all_seen()?;
         for scope in from {
             let Some(realm) = self.realm_of(*scope, false)? else { continue };
-            let mut roots = Vec::new();
+            let core = realm.core();
+            if batch::runs(core) {
+                fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
+            }
+            let mut roots = self.strays_below(members, &realm, &seen)?;
             {
-                let core = realm.core();
-                if batch::runs(core) {
-                    fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
-                }
                 let inside = core.enter()?;
                 let txn = inside.read()?;
                 for member in members {
@@ -136,9 +143,9 @@ impl Namespace {
         if batch::runs(target.core()) {
             fail!(Busy, "a batch runs in this thread: end it before moving what is to come there");
         }
-        let source = &sources[0];
+        let source = sources.swap_remove(0);
         if !source.core.setup.immutable {
-            return to_realm(source, target.core());
+            return to_realm(&source, target.core());
         }
         let mut making = self.begin_publishing()?;
         if self.has_arrivals()? {
@@ -150,8 +157,7 @@ impl Namespace {
         // Under the publisher's turn: what it begins with is the newest version.
         match self.newest()? {
             Some(newest) => {
-                let source =
-                    Source { core: Arc::clone(newest.core()), roots: source.roots.clone() };
+                let source = Source { core: Arc::clone(newest.core()), roots: source.roots };
                 unpublish(&source, target.core(), making)
             }
             None => fail!(Busy, "what was published is withdrawn already: list again"),
@@ -208,9 +214,14 @@ impl Namespace {
     /// meanwhile, or if it met a move of the dead, which is then ended.
     pub(crate) fn mending<T>(&self, mut change: impl FnMut() -> Result<T>) -> Result<T> {
         let mut mended = false;
-        for _ in 0..MOVES_MAX {
+        for tries in 0..MOVES_MAX {
             match change() {
-                Err(error) if error.is_moved() => {}
+                Err(error) if error.is_moved() => {
+                    // Whoever moves it again and again comes to an end.
+                    if tries > MOVES_AT_ONCE {
+                        thread::sleep(MOVES_PAUSE);
+                    }
+                }
                 Err(error) if error.kind() == Kind::Busy && !mended && self.mend()? => {
                     mended = true;
                 }

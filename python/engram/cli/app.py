@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -13,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import engram
 from engram.cli import completion, output
+from engram.cli.terminal import give_up
 from engram.errors import ArgumentError, NotFoundError
 from engram.index import check_mode
 
@@ -56,7 +58,7 @@ class _Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # which Typer would end with 1
-            output.give_up_stdout()
+            give_up(sys.stdout)
             raise typer.Exit from None
 
 

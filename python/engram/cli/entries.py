@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engram.cli import terminal
+from engram.cli.terminal import counted
+from engram.size import human
 
 if TYPE_CHECKING:
     from engram.formats import Entry, ExportReport, ImportReport
@@ -27,3 +29,13 @@ def tell_entries(report: ImportReport | ExportReport) -> None:
             paths = ", ".join(entry.path for entry in found[:_NAMED])
             more = f" and {len(found) - _NAMED} more"
             terminal.say(f"  {word}: {len(found)} x {what}: {why} ({paths}{more})")
+
+
+def tell_export(report: ExportReport) -> None:
+    """Print what was exported, and each thing that was left out or stands there otherwise."""
+    terminal.say(
+        f"/{report.source} to {report.file} ({report.format}): {counted(report.arrays, 'array')}, "
+        f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
+        f"{human(report.nbytes)} as {human(report.file_nbytes)} in {report.seconds:.2f} s"
+    )
+    tell_entries(report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import signal
 from pathlib import Path  # noqa: TC003 - read by Typer
 from typing import TYPE_CHECKING, Annotated
@@ -23,17 +22,13 @@ from engram.cli.app import (
     file_path,
     opened,
 )
-from engram.cli.entries import tell_entries
-from engram.cli.terminal import counted
-from engram.errors import ArgumentError
-from engram.salvage import discard, staged
-from engram.size import human
+from engram.cli.entries import tell_export
+from engram.cli.salvaged import Wanted, salvaged, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engram.formats import ExportReport, Progress
-    from engram.salvage import SalvageReport
+    from engram.formats import Progress
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -118,11 +113,14 @@ def export(
 
     The format is told by FILE's suffix, or by --format. What was imported goes out as it came in:
     values, attributes, dimensions and how they were stored. With --salvage, the pool may be
-    damaged: what is sound goes out, what is not is listed, and the exit code says so.
+    damaged: what is sound of PATH goes out, what is not is listed, and the exit code says so.
     """
     where = clean(path)
     if salvage:
-        _salvaged(pool, where, file, namespace, kind=kind, overwrite=overwrite, json=json)
+        wanted = Wanted(where, namespace, kind, overwrite, lossy, select or [], slices or [])
+        with _ended_by_signals():
+            found = salvaged(pool, file, wanted)
+        tell(found, json=json)
         return
     with (
         opened(pool, namespace) as (_, root),
@@ -146,59 +144,4 @@ def export(
     if json:
         terminal.print_json(report.to_dict())
     else:
-        _tell(report)
-
-
-def _salvaged(
-    pool: Path,
-    where: str,
-    file: Path,
-    namespace: str,
-    *,
-    kind: str | None,
-    overwrite: bool,
-    json: bool,
-) -> None:
-    """Export what is sound of a damaged pool, by way of a new pool, which may be what is wanted."""
-    if kind == "pool":
-        if where:
-            message = f"--format pool takes the whole pool: give / for PATH, not {where}"
-            raise ArgumentError(message)
-        found = engram.salvage(pool, file)
-        _tell_salvage(found, None, json=json)
-        return
-    stage, found = staged(pool, file.absolute())
-    try:
-        with opened(stage, namespace) as (_, root), _ended_by_signals():
-            report = engram.export_file(
-                root[where] if where else root, file, format=kind, overwrite=overwrite, lossy=True
-            )
-    finally:
-        discard(stage)
-    _tell_salvage(found, report, json=json)
-
-
-def _tell_salvage(found: SalvageReport, report: ExportReport | None, *, json: bool) -> None:
-    """Print what was saved and what was not; an error if anything was not."""
-    if json:
-        told = {"exported": None if report is None else report.to_dict()}
-        terminal.print_json({**dataclasses.asdict(found), **told})
-    else:
-        if report is not None:
-            _tell(report)
-        terminal.say(f"{found.path}: {counted(found.members, 'member')} found")
-        for loss in found.left_out:
-            terminal.say(f"  not saved: {loss}")
-        for note in found.noted if report is None else []:  # a file says nothing of who may see it
-            terminal.say(f"  noted: {note}")
-    found.check()
-
-
-def _tell(report: ExportReport) -> None:
-    """Print what was exported, and each thing that was left out or stands there otherwise."""
-    terminal.say(
-        f"/{report.source} to {report.file} ({report.format}): {counted(report.arrays, 'array')}, "
-        f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
-        f"{human(report.nbytes)} as {human(report.file_nbytes)} in {report.seconds:.2f} s"
-    )
-    tell_entries(report)
+        tell_export(report)

@@ -132,7 +132,7 @@ def _one(
                 target = receiver(root, where, file)
                 report = engram.import_file(file, target, progress=show, **part)
         except KeyboardInterrupt:
-            terminal.warn(f"interrupted: nothing of {file} is in")
+            terminal.warn(f"interrupted: nothing of {file} is in", terminal.INTERRUPTED)
             raise
     if json:
         terminal.print_json(report.to_dict())
@@ -165,7 +165,8 @@ def _many(
 
             return engram.import_files(files, target, workers=workers, progress=show, **part)
     except KeyboardInterrupt:
-        terminal.warn(f"interrupted: {done} of {counted(len(files), 'file')} are done and stay in")
+        what = f"interrupted: {done} of {counted(len(files), 'file')} are done and stay in"
+        terminal.warn(what, terminal.INTERRUPTED)
         raise
     finally:
         if is_new and not len(target):
@@ -195,10 +196,10 @@ def _summary(
     if not failures:
         return
     for failure in failures[:-1]:
-        terminal.warn(str(failure))
+        terminal.warn(str(failure), terminal.kind_of(failure.error))
     codes = {type(failure.error).exit_code for failure in failures}
     code = codes.pop() if len(codes) == 1 else DIFFERENT_KINDS
-    terminal.fail(str(failures[-1]), code)
+    terminal.fail(str(failures[-1]), code, terminal.kind_of(failures[-1].error))
 
 
 def _left_out(reports: list[ImportReport]) -> None:

@@ -59,7 +59,7 @@ def ls(
     where = clean(path)
     with opened(pool, namespace) as (_, root):
         start: Member = root[where] if where else root
-        found = _members(start, where, recursive=recursive)
+        found = members(start, where, recursive=recursive)
         if json:
             terminal.print_json([facts for _, facts in _told(found)])
         elif long:
@@ -68,7 +68,7 @@ def ls(
             _print_names(found)
 
 
-def _members(start: Member, path: str, *, recursive: bool) -> Iterator[tuple[str, Member]]:
+def members(start: Member, path: str, *, recursive: bool) -> Iterator[tuple[str, Member]]:
     """Yield members with the names to show: relative to `start`, or of `start` if an object."""
     if not isinstance(start, engram.Group):
         yield path, start

@@ -9,15 +9,16 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from engram.cli.terminal import plain
+from engram.cli.terminal import give_up, plain
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError, PoolFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STDIO = "-"
+STDOUT = "stdout"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -34,27 +35,59 @@ def written(target: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, EngramError) or error.errno not in _NO_ROOM:
+        if isinstance(error, EngramError):
             raise
-        name = plain(error.filename or ("stdout" if target == STDIO else target))
+        if target == STDOUT and error.errno == errno.EBADF and error.filename is None:
+            message = "stdout: cannot be written: it is closed; open it, or send it to a file"
+            raise EngramError(message) from error
+        if error.errno not in _NO_ROOM:
+            raise
+        name = plain(error.filename or (STDOUT if target == STDIO else target))
         message = f"{name}: cannot be written: {error.strerror}; make room, or write elsewhere"
         raise PoolFullError(message) from error
 
 
-def give_up_stdout() -> None:
-    """Let what is still to be written to stdout go nowhere: nothing more can be written there."""
-    with contextlib.suppress(OSError, ValueError):  # it is no file
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+def stand_in(*, shows: bool) -> None:
+    """Put something in the place of standard streams that are closed, which Python has as None.
+
+    What is opened next would get their numbers, and what is meant for them. There is nothing to be
+    read from stdin then, and what is written to stderr goes nowhere; so does what is written to
+    stdout, unless the command is there to show it: then that fails, as on a full device.
+    """
+    if sys.stdin is None:
+        sys.stdin = _stream(_dead_end(), "r")
+    if sys.stdout is None:
+        sys.stdout = _stream(_dead_end() if shows else os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = _stream(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def _dead_end() -> int:
+    """Open what is empty for whoever reads, and refuses whoever writes."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    return reading
+
+
+def _stream(descriptor: int, mode: str) -> Any:
+    """Open a descriptor as Python opens the standard streams."""
+    os.set_inheritable(descriptor, True)
+    return os.fdopen(descriptor, mode, encoding="utf-8", errors="backslashreplace")
 
 
 def flush() -> None:
-    """Write what is still to be written to stdout, while a failure can still be told of."""
+    """Write what is still to be written to stdout, while a failure can still be told of.
+
+    One of stderr can be told of nowhere, and changes nothing of how the command ends.
+    """
+    try:
+        sys.stderr.flush()
+    except OSError:
+        give_up(sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:
-        give_up_stdout()
+        give_up(sys.stdout)
         raise
 
 

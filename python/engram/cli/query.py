@@ -23,7 +23,7 @@ from engram.cli.app import (
 )
 from engram.cli.entries import tell_entries
 from engram.cli.terminal import counted
-from engram.errors import ArgumentError, NotFoundError, QueryError
+from engram.errors import ArgumentError, NotFoundError
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -106,12 +106,9 @@ def query(
     )
     consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
     with opened(pool, namespace) as (_, root):
-        try:
-            found = _group(root, below).query(
-                expression, order_by=order_by, limit=limit, consistency=consistency, threads=threads
-            )
-        except QueryError as error:
-            _refuse(error, json=json)
+        found = _group(root, below).query(
+            expression, order_by=order_by, limit=limit, consistency=consistency, threads=threads
+        )
         if export is not None:
             _export(found, export, json=json)
         else:
@@ -135,16 +132,6 @@ def _group(root: Namespace | Pool, below: str) -> engram.Group:
         message = f"{where!r} is no group: give --below a group, or none for all"
         raise ArgumentError(message)
     return group
-
-
-def _refuse(error: QueryError, *, json: bool) -> None:
-    """Say what is wrong with a query, with a caret under the place, and exit."""
-    if not json:
-        terminal.fail_below(str(error), type(error).exit_code)
-    what, *picture = str(error).split("\n")
-    line, caret = [row[2:] for row in picture[:2]] if len(picture) > 1 else ("", "")
-    told = {"kind": "QueryError", "message": what, "line": line, "caret": caret}
-    terminal.fail_json({"error": told}, type(error).exit_code)
 
 
 def _tell(found: QueryResult, way: str, *, json: bool) -> None:

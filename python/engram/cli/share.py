@@ -31,8 +31,8 @@ _DONE = {
     "unpublish": "shared, and no longer published",
 }
 
-_OTHERS = 0o055
-"""What lets others than its owner enter a namespace and read what is published there."""
+_OTHERS = 0o031
+"""What lets others than its owner enter a namespace: x of either, w of its group."""
 
 PathArgument = Annotated[
     str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import itertools
 import json
@@ -13,7 +14,8 @@ import sys
 import textwrap
 import time
 import traceback
-from typing import TYPE_CHECKING, Literal, NoReturn, Self
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TextIO
 
 import numpy as np
 import typer
@@ -31,6 +33,8 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
+
+from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +54,9 @@ WRONG = "bold red"
 
 PATIENCE_S = 1.0
 """A progress bar appears once something has taken so long."""
+
+INTERRUPTED = "KeyboardInterrupt"
+"""What JSON calls an interruption."""
 
 AT_A_GLANCE = 200
 """Up to so many rows are laid out together; what is longer is printed as it comes."""
@@ -81,6 +88,9 @@ _OUR_WORDS = (
     (r"there are 1 members, such as", "there is one member:"),
 )
 """How the package tells of a remedy in Python, and how the command line does."""
+
+AS_JSON: ContextVar[bool] = ContextVar("AS_JSON", default=False)
+"""Whether errors are told as JSON: `--json` stands on the command line."""
 
 _UNPRINTABLE = re.compile(r"[^\n -~]")
 
@@ -125,36 +135,83 @@ def text_width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def fail(message: str, code: int) -> NoReturn:
+def fail(message: str, code: int, kind: str) -> NoReturn:
     """Say an error on stderr, in one line where that is no terminal, and exit."""
-    if os.environ.get("ENGRAM_TRACEBACK"):
-        traceback.print_exc()
-    warn(message)
+    _show_traceback()
+    warn(message, kind)
     sys.exit(code)
 
 
-def warn(message: str) -> None:
+def warn(message: str, kind: str) -> None:
     """Say an error on stderr, in one line where that is no terminal, and go on."""
-    line = f"engram: {plain(in_our_words(' '.join(message.split())))}"
-    if sys.stderr.isatty():  # which would break it in the middle of a word
-        line = textwrap.fill(line, text_width(), break_long_words=False, break_on_hyphens=False)
-    sys.stderr.write(f"{line}\n")
+    words = in_our_words(" ".join(message.split()))
+    if AS_JSON.get():
+        _tell_json(error={"kind": kind, "message": words})
+    else:
+        _tell(words)
 
 
-def fail_below(message: str, code: int) -> NoReturn:
+def note(message: str) -> None:
+    """Say on stderr, in one line where that is no terminal, what is no error of this command."""
+    if AS_JSON.get():
+        _tell_json(note={"message": message})
+    else:
+        _tell(message)
+
+
+def fail_below(message: str, code: int, kind: str) -> NoReturn:
     """Say an error whose further lines show where it is, on stderr as they are, and exit."""
-    if os.environ.get("ENGRAM_TRACEBACK"):
-        traceback.print_exc()
+    _show_traceback()
     first, *rest = message.split("\n")
-    warn(first)
-    sys.stderr.write("".join(f"{line}\n" for line in rest))
+    if AS_JSON.get():
+        line, caret = [row[2:] for row in rest[:2]] if len(rest) > 1 else ("", "")
+        told = {"kind": kind, "message": in_our_words(first), "line": line, "caret": caret}
+        _tell_json(error=told)
+    else:
+        warn(first, kind)
+        _to_stderr("".join(f"{line}\n" for line in rest))
     sys.exit(code)
 
 
-def fail_json(told: object, code: int) -> NoReturn:
-    """Say an error on stderr as JSON, and exit."""
-    sys.stderr.write(f"{json.dumps(told, ensure_ascii=True)}\n")
-    sys.exit(code)
+def _show_traceback() -> None:
+    """Show where an error was raised, if that is asked for."""
+    if os.environ.get("ENGRAM_TRACEBACK"):
+        _to_stderr(traceback.format_exc())
+
+
+def _tell(words: str) -> None:
+    """Write a line of ours to stderr; a terminal would break it in the middle of a word."""
+    line = f"engram: {plain(words)}"
+    if sys.stderr.isatty():
+        line = textwrap.fill(line, text_width(), break_long_words=False, break_on_hyphens=False)
+    _to_stderr(f"{line}\n")
+
+
+def _tell_json(**told: object) -> None:
+    """Write a line of JSON to stderr."""
+    _to_stderr(f"{json.dumps(told, ensure_ascii=True)}\n")
+
+
+def _to_stderr(text: str) -> None:
+    """Write to stderr; that it takes nothing changes nothing of how the command ends."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        give_up(sys.stderr)
+
+
+def give_up(stream: TextIO) -> None:
+    """Let what is still to be written go nowhere: nothing more can be written there."""
+    with contextlib.suppress(OSError, ValueError):  # it is no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the kind of an error by its name in the guide, where a missing pool is missing."""
+    return "NotFoundError" if isinstance(error, NotFoundError) else type(error).__name__
 
 
 def confirm(question: str) -> None:

@@ -54,9 +54,8 @@ def export(  # noqa: PLR0917 - called by `engram.export_file` alone
 ) -> ExportReport:
     """Export as `engram.export_file` says."""
     began = time.monotonic()
-    written_in, kind = _chosen(target, kind)
+    written_in, kind = check_target(target, kind, overwrite=overwrite)
     with _writing(target):
-        check(target, written_in, overwrite=overwrite)
         real = target.resolve()  # what a symbolic link leads to is written, and the link is left
     tree = gather(source, Selection(select, slices))
     left_out = _fit(tree, target, written_in, kind, lossy=lossy)
@@ -81,6 +80,14 @@ def export(  # noqa: PLR0917 - called by `engram.export_file` alone
         left_out=(*(Entry("/" + p.path, p.what, p.why) for p in left_out), *tree.left_out),
         noted=tuple(sorted(set(tree.noted), key=lambda e: (e.path, e.what))),
     )
+
+
+def check_target(target: Path, kind: str | None, *, overwrite: bool) -> tuple[WritableFormat, str]:
+    """Return the format to write in, and which kind of it; refuse a target that cannot take it."""
+    written_in, kind = _chosen(target, kind)
+    with _writing(target):
+        check(target, written_in, overwrite=overwrite)
+    return written_in, kind
 
 
 def _chosen(target: Path, kind: str | None) -> tuple[WritableFormat, str]:
