@@ -21,6 +21,7 @@ use crate::id::Oid;
 use crate::index::directory::Finder;
 use crate::index::{self, IndexMode, Touch};
 use crate::realm::core::{Core, Inside};
+use crate::realm::holders::who_keeps_pages;
 use crate::rows::{Reserved, Row, Rows, RowsMut};
 use crate::transfer;
 
@@ -104,7 +105,7 @@ impl Core {
     /// The error of a catalog that cannot grow.
     fn no_rows(&self, inside: &Inside<'_>, error: &Error) -> Error {
         let place = self.setup.pool.display();
-        let keeps = self.who_keeps_pages(inside).unwrap_or_default();
+        let keeps = who_keeps_pages(inside).unwrap_or_default();
         let advice = match keeps {
             Some(who) => format!("{who}; end that, delete some objects, or free space there"),
             None => "delete some objects (small ones give the catalog room), or free space there"

@@ -268,6 +268,26 @@ impl Core {
     }
 }
 
+/// Who keeps most pages of the catalog from reuse, for an error: the oldest reader.
+pub(crate) fn who_keeps_pages(inside: &Inside<'_>) -> Result<Option<String>> {
+    let catalog = inside.catalog();
+    let oldest = catalog.readers()?.into_iter().filter_map(|(pid, age)| Some((age?, pid)));
+    let Some((age, pid)) = oldest.min() else { return Ok(None) };
+    let bytes = catalog.pages_freed_since(age, u64::MAX)? * catalog.page_bytes();
+    let what = if pid == std::process::id() {
+        "this process itself".to_owned()
+    } else {
+        format!("process {pid}")
+    };
+    let behind = catalog.last_id()?.saturating_sub(age);
+    Ok((bytes > 0).then(|| {
+        format!(
+            "{what} keeps {bytes} bytes of it from reuse: it has looked at it since {behind} \
+             commits ago (a snapshot, or it was stopped)"
+        )
+    }))
+}
+
 /// The catalog's pages, by what keeps them.
 fn catalog_use(inside: &Inside<'_>) -> Result<CatalogUse> {
     let catalog = inside.catalog();

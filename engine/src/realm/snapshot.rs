@@ -386,26 +386,6 @@ impl Core {
         Ok(())
     }
 
-    /// Who keeps most pages of the catalog from reuse, for an error: the oldest reader.
-    pub(crate) fn who_keeps_pages(&self, inside: &Inside<'_>) -> Result<Option<String>> {
-        let catalog = inside.catalog();
-        let oldest = catalog.readers()?.into_iter().filter_map(|(pid, age)| Some((age?, pid)));
-        let Some((age, pid)) = oldest.min() else { return Ok(None) };
-        let bytes = catalog.pages_freed_since(age, u64::MAX)? * catalog.page_bytes();
-        let what = if pid == std::process::id() {
-            "this process itself".to_owned()
-        } else {
-            format!("process {pid}")
-        };
-        let behind = catalog.last_id()?.saturating_sub(age);
-        Ok((bytes > 0).then(|| {
-            format!(
-                "{what} keeps {bytes} bytes of it from reuse: it has looked at it since {behind} \
-                 commits ago (a snapshot, or it was stopped)"
-            )
-        }))
-    }
-
     /// Before the catalog is extended: asks for the snapshots that keep it from reusing its pages,
     /// and waits a moment for those who have not been asked before.
     pub(crate) fn ask_holders(&self, inside: &Inside<'_>) -> Result<()> {

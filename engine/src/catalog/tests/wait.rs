@@ -24,6 +24,15 @@ fn says_something(writer: &Writer) -> bool {
     unsafe { libc::poll(&raw mut waited, 1, BEYOND_DOUBT_MS) == 1 }
 }
 
+/// The words of a file's first page.
+fn words_of(page: &MappedFile) -> impl Iterator<Item = &AtomicU32> {
+    (0..1024).map(|at| {
+        // SAFETY: within the page, which is mapped as long as `page` lives; aligned, since the page
+        // is; touched by atomic operations alone.
+        unsafe { AtomicU32::from_ptr(page.as_ptr().add(4 * at).cast()) }
+    })
+}
+
 /// Makes the lock free without waking who waits for it, as a death at the right instant does.
 #[test]
 fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
@@ -50,12 +59,7 @@ fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
     // This process has the catalog not open: closing the file drops nobody's locks.
     let file = File::options().read(true).write(true).open(path.join("lock.mdb")).expect("it");
     let page = MappedFile::map(&file, 4096).expect("its first page");
-    let words = (0..1024).map(|at| {
-        // SAFETY: within the page, which is mapped as long as `page` lives; aligned, since the page
-        // is; touched by atomic operations alone.
-        unsafe { AtomicU32::from_ptr(page.as_ptr().add(4 * at).cast()) }
-    });
-    let words: Vec<&AtomicU32> = words.collect();
+    let words: Vec<&AtomicU32> = words_of(&page).collect();
     let held = WAITED_FOR | holder.pid as u32;
     let is_waited_for = |word: &&AtomicU32| word.load(SeqCst) == held;
     let word = loop {
@@ -85,13 +89,11 @@ fn who_stands_still_with_the_readers_lock_is_named() {
         let catalog = Catalog::open(path, &Options::default())?;
         let file = File::options().read(true).write(true).open(path.join("lock.mdb"));
         let page = MappedFile::map(file.as_ref().expect("the lock file"), 4096)?;
+        let words: Vec<&AtomicU32> = words_of(&page).collect();
         // The readers' lock comes first.
-        let places = (0..1020).map(|at| page.as_ptr().wrapping_add(4 * at).cast::<AtomicU32>());
-        // SAFETY: within the page, aligned, and touched by atomic operations alone.
-        let is_lock =
-            |at: &*mut AtomicU32| unsafe { (**at.wrapping_add(KIND.0)).load(SeqCst) } == KIND.1;
-        let lock = places.into_iter().find(is_lock).expect("LMDB has two");
-        // SAFETY: LMDB has initialised it.
+        let lock = (0..1020).find(|at| words[at + KIND.0].load(SeqCst) == KIND.1);
+        let lock = page.as_ptr().wrapping_add(4 * lock.expect("LMDB has two"));
+        // SAFETY: LMDB has initialised it, and it stays mapped.
         assert_eq!(unsafe { libc::pthread_mutex_lock(lock.cast()) }, 0);
         let _ = to.write_all(&[1]);
         loop {
