@@ -1,7 +1,7 @@
 //! Deleting and renaming through the view.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::tree::{Place, Reach, Tree};
 use super::view::Namespace;
@@ -16,8 +16,8 @@ use crate::realm::Realm;
 use crate::scope::Scope;
 use crate::transfer::{Part, delete_in_both};
 
-/// How often, and for how long, a deletion that has begun waits for who moves what is left.
-const WAITS_MAX: u32 = 2000;
+/// How long a deletion that has begun waits for who moves what is left, and between two tries.
+const WAIT_MOST: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_millis(5);
 
 /// The realms that a deletion changes; refused where one of them refuses it, before another has
@@ -55,7 +55,8 @@ impl Namespace {
     /// changed would say that nothing has changed.
     pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
         let mut begun = None;
-        for _ in 0..WAITS_MAX {
+        let since = Instant::now();
+        while begun.is_none() || since.elapsed() < WAIT_MOST {
             match self.mending(|| self.delete_now(parent, path, &mut begun)) {
                 // What was left of a group went by itself: the last mirror, when it was empty.
                 Err(error) if begun.is_some() && error.kind() == Kind::NotFound => return Ok(()),
