@@ -61,7 +61,7 @@ const GROWTH_PER_SIZE: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a writer waits for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
-/// How long a deletion waits that has no room without it: who looks through one just then ends first.
+/// How long a deletion waits that has no room without it: who looks through one now ends first.
 const CALL_WITHIN: Duration = Duration::from_secs(1);
 const ANSWER_LOOK: Duration = Duration::from_millis(1);
 

@@ -18,7 +18,7 @@
 //! A process that is stopped inside a commit keeps the writer lock. The word of a robust mutex says
 //! which thread has it (futex(2)), so whoever has slept looks what that thread does, as
 //! `turn/watch.rs` has it: one at work is waited for, one that stands still is given up, with
-//! `EBUSY`, which LMDB hands to its caller. (Processes of two PID namespaces never share a catalog.)
+//! `EBUSY`, which LMDB hands to its caller. (No two PID namespaces share a catalog.)
 //! A lock that was given up was not taken, and nothing has changed:
 //!
 //! - Beginning a transaction: before the writer lock nothing is touched; what was made for a reader
@@ -28,7 +28,7 @@
 //!   no robust ones, and are waited for.)
 //! - Nothing else takes a lock: renewing, committing, resetting, ending and closing do not.
 //! - *Not so* while LMDB puts in order what somebody has left who died with the writer lock. It
-//!   takes the readers' lock then, and if that failed, nobody could ever lock the writer lock again.
+//!   takes the readers' lock then, and if that failed, the writer lock could never be had again.
 //!   So a thread that was told of a death gives nothing up until its call returns.
 
 use std::cell::{Cell, RefCell};
