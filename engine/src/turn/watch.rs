@@ -4,9 +4,9 @@
 //! a one without end or word: as long as a holder is *at work* it is waited for, since making a
 //! large version, or deleting a large group, may take minutes; when it has stood still for
 //! [`STILL`], whoever waits gives up with `BusyError` and its pid. At work is who uses the
-//! processor or waits for a disk, as `/proc/<pid>/stat` has it; and when the lock goes from one holder to the
-//! next, the time begins anew. A holder that is not to be seen there may be at work: it is waited
-//! for [`UNSEEN_MOST`]. None of this decides about anything but how long one waits.
+//! processor or waits for a disk, as `/proc/<pid>/stat` has it; and when the lock goes from one
+//! holder to the next, the time begins anew. A holder that is not to be seen there may be at work:
+//! it is waited for [`UNSEEN_MOST`]. None of this decides about anything but how long one waits.
 
 use std::fmt::Display;
 use std::fs;
