@@ -7,9 +7,10 @@
 //! half removed under the turn is a dead process's, and is cleared away. Using a pool takes no
 //! turn: who opens it while it is taken away is told by the order of renaming and leases.
 //!
-//! Who waits for the turn waits as long as `turn/wait.rs` says, and is then told who has it.
+//! Who waits for the turn waits as long as `turn/watch.rs` says, and is then told who has it.
 
 mod wait;
+mod watch;
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -17,6 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(crate) use self::wait::wait_for;
+pub(crate) use self::watch::{Holder, Watch};
 use crate::error::{Error, Result};
 use crate::fail;
 

@@ -93,6 +93,7 @@ fn the_oldest_reader_is_named() {
             let txn = catalog.read().unwrap();
             line.say(txn.id());
             line.hear();
+            drop(txn);
         });
         let at = reader.line.hear();
         for name in 0..50 {
@@ -104,8 +105,12 @@ fn the_oldest_reader_is_named() {
         assert!(holders.catalog.held > 0, "{holders:?}");
         let of = |h: &Holders| h.catalog.used + h.catalog.free + h.catalog.held;
         assert!(of(&holders) <= holders.catalog.allocated);
-        reader.line.say(0);
-        reader.finish();
+        // Of one that was killed nobody is told any more.
+        let pid = reader.pid as u32;
+        reader.kill();
+        let after = realm.holders().unwrap();
+        assert_eq!(after.oldest(), None);
+        assert!(after.readers.iter().all(|reader| reader.pid != pid), "{after:?}");
         put(&realm, "more", &bytes_of(2, 1000));
         let after = realm.holders().unwrap();
         assert_eq!((after.oldest(), after.catalog.held), (None, 0));

@@ -384,3 +384,67 @@ fn a_large_group_is_deleted_from_a_full_mount() {
         }
     });
 }
+
+/// On a full mount a deletion has every snapshot given up that keeps pages of the catalog, and so
+/// works beside any. What needs more room ends none; it says who has one.
+#[test]
+fn deleting_from_a_full_mount_works_beside_idle_snapshots() {
+    let test = "deleting_from_a_full_mount_works_beside_idle_snapshots";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        let root = realm.root();
+        let large = filled(1, 1, 8000);
+        let mut names = Vec::new();
+        let put = |name: &str, data: &[u8]| {
+            realm.put(root, name, &floats(&[data.len() as u64 / 8]), data, KEEP)
+        };
+        let mut fill = |what: &str, data: &[u8]| {
+            for at in 0.. {
+                let name = format!("{what}{at}");
+                match put(&name, data) {
+                    Ok(_) => names.push(name),
+                    Err(error) => return error,
+                }
+            }
+            unreachable!("it is never full")
+        };
+        refused(&fill("large", &large));
+        let holder = fork(|line| {
+            let (_pool, own) = attach(&fixture.path, Mode::Read);
+            let at = own.snapshot(None).unwrap();
+            line.say(1);
+            line.expect(2);
+            assert!(at.lookup(root, "large0").unwrap().is_some());
+            line.say(3);
+            line.expect(4);
+            let over = at.lookup(root, "large0").unwrap_err();
+            assert!(over.kind() == Kind::Busy && over.message().contains("given up"), "{over}");
+            line.say(5);
+        });
+        holder.line.expect(1);
+        let ours = realm.snapshot(None).unwrap();
+        // Rows alone, until there is no room for one.
+        let refusal = fill("small", &[0; 800]);
+        refused(&refusal);
+        let keeps = format!("process {} keeps ", holder.pid);
+        let own = "this process itself keeps ";
+        let message = refusal.message();
+        assert!(message.contains(&keeps) || message.contains(own), "{refusal}");
+        holder.line.say(2);
+        holder.line.expect(3);
+        assert!(ours.lookup(root, "large0").unwrap().is_some());
+        for name in &names {
+            realm.delete(root, name).expect("deleting from a full mount");
+        }
+        holder.line.say(4);
+        holder.line.expect(5);
+        holder.finish();
+        assert_eq!(ours.lookup(root, "large0").unwrap_err().kind(), Kind::Busy);
+        sound(&fixture.path);
+        for at in 0..20 {
+            put(&format!("again{at}"), &large).expect("there is room again");
+        }
+    });
+}

@@ -46,7 +46,7 @@ pub(super) use txn::{Around, Read, Row, Tree, Write, check_key, check_value};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -106,6 +106,8 @@ pub(super) struct Env {
     abandoned: bool,
     /// Opened for reading alone, without locks: nobody else's state depends on this process.
     lockless: bool,
+    /// The catalog's folder, for messages.
+    dir: PathBuf,
 }
 
 // SAFETY: LMDB's environment handle is made for use by many threads; the calls that are not
@@ -138,6 +140,7 @@ impl Env {
             born: forks(),
             abandoned: false,
             lockless: options.read_only,
+            dir: dir.to_owned(),
         };
         env.open_files(&path, options).map_err(|error| {
             error.context(format_args!("opening the catalog {}", dir.display()))
@@ -197,7 +200,8 @@ impl Env {
     fn open_tables(&mut self, make: bool) -> Result<()> {
         let mut tables = [0; Table::COUNT];
         let (begin, open) = if make { (0, ffi::MDB_CREATE) } else { (ffi::MDB_RDONLY, 0) };
-        let txn = self.begin(begin).map_err(|rc| error("beginning to open the tables", rc))?;
+        let refused = |rc| self.refusal("beginning to open the tables", rc);
+        let txn = self.begin(begin).map_err(refused)?;
         for table in Table::ALL {
             let Ok(name) = CString::new(table.name()) else {
                 unreachable!("names of tables have no NUL")
@@ -269,10 +273,12 @@ impl Env {
         let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else {
             fail!(Argument, "the path {} has a NUL byte; choose another", dir.display());
         };
-        // SAFETY: the environment is open, and `path` ends with NUL.
-        let rc =
-            unsafe { ffi::mdb_env_copy2(self.raw.as_ptr(), path.as_ptr(), ffi::MDB_CP_COMPACT) };
-        check(format_args!("copying the catalog to {}", dir.display()), rc)
+        let rc = wait::giving_up(|| {
+            // SAFETY: the environment is open, and `path` ends with NUL.
+            unsafe { ffi::mdb_env_copy2(self.raw.as_ptr(), path.as_ptr(), ffi::MDB_CP_COMPACT) }
+        });
+        let what = format_args!("copying the catalog to {}", dir.display());
+        if rc == 0 { Ok(()) } else { Err(self.refusal(what, rc)) }
     }
 
     /// Writes every committed page to the medium.
@@ -284,10 +290,11 @@ impl Env {
     /// Frees the reader slots of processes that are gone.
     pub(super) fn clear_dead_readers(&self) -> Result<()> {
         self.check_process()?;
-        // SAFETY: the environment is open; the count of dead readers may be left out.
-        check("clearing dead readers", unsafe {
-            ffi::mdb_reader_check(self.raw.as_ptr(), ptr::null_mut())
-        })
+        let rc = wait::giving_up(|| {
+            // SAFETY: the environment is open; the count of dead readers may be left out.
+            unsafe { ffi::mdb_reader_check(self.raw.as_ptr(), ptr::null_mut()) }
+        });
+        if rc == 0 { Ok(()) } else { Err(self.refusal("clearing dead readers", rc)) }
     }
 
     /// Every reader slot in use: its process, and the snapshot that it reads, if it reads one now.
@@ -363,7 +370,7 @@ impl Env {
             self.clear_dead_readers()?;
             begun = self.begin(ffi::MDB_RDONLY);
         }
-        let raw = begun.map_err(|rc| error("beginning to read the catalog", rc))?;
+        let raw = begun.map_err(|rc| self.refusal("beginning to read the catalog", rc))?;
         Ok(Read::new(self, raw))
     }
 
@@ -378,7 +385,8 @@ impl Env {
     /// Waits for the writer lock and begins a write transaction. The thread has none.
     pub(super) fn write(&self) -> Result<Write<'_>> {
         self.check_process()?;
-        let raw = self.begin(0).map_err(|rc| error("beginning to write to the catalog", rc))?;
+        let refused = |rc| self.refusal("beginning to write to the catalog", rc);
+        let raw = self.begin(0).map_err(refused)?;
         // A full barrier: a child forked from now on sees the mark before it can see any list
         // that LMDB moves.
         self.writer.swap(this_thread(), Ordering::AcqRel);
@@ -387,10 +395,22 @@ impl Env {
 
     fn begin(&self, flags: u32) -> std::result::Result<NonNull<ffi::MDB_txn>, c_int> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the environment is open, and `raw` a valid place for the handle.
-        let rc =
-            unsafe { ffi::mdb_txn_begin(self.raw.as_ptr(), ptr::null_mut(), flags, &raw mut raw) };
+        let rc = wait::giving_up(|| {
+            // SAFETY: the environment is open, and `raw` a valid place for the handle.
+            unsafe { ffi::mdb_txn_begin(self.raw.as_ptr(), ptr::null_mut(), flags, &raw mut raw) }
+        });
         if rc == 0 { NonNull::new(raw).ok_or(ffi::MDB_PROBLEM) } else { Err(rc) }
+    }
+
+    /// LMDB's refusal of a call that may give up a lock.
+    #[cold]
+    fn refusal(&self, what: impl Display, rc: c_int) -> Error {
+        match wait::given_up() {
+            Some(watch) if rc == libc::EBUSY => {
+                watch.busy(format_args!("the catalog in {}", self.dir.display()))
+            }
+            _ => error(what, rc),
+        }
     }
 
     fn held_table(&self) -> &held::Table {

@@ -39,6 +39,11 @@ impl Catalog {
         self.env.readers()
     }
 
+    /// Frees the reader slots of processes that are gone.
+    pub(crate) fn clear_dead_readers(&self) -> Result<()> {
+        self.env.clear_dead_readers()
+    }
+
     /// Pages with rows on them, pages that the next transaction may take, and pages without rows
     /// that readers still see.
     pub(crate) fn pages(&self) -> Result<(u64, u64, u64)> {

@@ -12,7 +12,7 @@
 //! | 64 | 8 | age |
 //! | 128 | 8 | pin slots in use: only this many need be read |
 //! | 192 | 8 | page of the catalog from which on to ask for its snapshots; all ones: it has none |
-//! | 200 | 4 | 1 once a writer has asked, until the owner has looked |
+//! | 200 | 4 | 1 once a writer has asked, until the owner has looked; 2: it has no room at all |
 //! | 1024 | 16 x 192 | locks: an id, and a mode (1 reads, 2 writes, 0 none); for messages only |
 //! | 4096 | 8 x 8192 | pins: offsets plus one, and two more of what may be written; or zero |
 
@@ -33,6 +33,10 @@ const PINS_AT: usize = 4096;
 pub(crate) const LOCKS_LISTED: usize = 192;
 /// The size of a lease file.
 pub(crate) const LEASE_BYTES: u64 = (PINS_AT + PINS_MAX * 8) as u64;
+/// A writer that extends the catalog asks whether a snapshot has reached its bound.
+pub(crate) const ASKED: u32 = 1;
+/// One that finds no room at all asks for every snapshot that keeps pages.
+pub(crate) const CALLED_IN: u32 = 2;
 /// What is added to a pin whose owner may write to the extent. Offsets are multiples of 64.
 const WRITING: u64 = 2;
 const MAGIC: u64 = u64::from_le_bytes(*b"ENGRLEAS");
@@ -66,7 +70,8 @@ pub(crate) struct Head {
     _pad_pins: [u64; 7],
     /// Beyond this last page of the catalog, writers ask for the owner's snapshots.
     pub ask_at: AtomicU64,
-    /// Whether one has asked: the only word that others than the owner write.
+    /// Whether one has asked, and how ([`ASKED`], [`CALLED_IN`]): the only word that others than
+    /// the owner write.
     pub asked: AtomicU32,
     _pad_asked: [u32; 205],
     /// What the owner has locked.

@@ -40,14 +40,15 @@ impl Lease {
         });
     }
 
-    /// Whether a writer has asked for the snapshots here, and waits a moment for an answer.
-    pub(crate) fn was_asked(&self) -> bool {
-        self.file.head().asked.load(Ordering::Acquire) != 0
+    /// Whether a writer has asked for the snapshots here, and how; it waits a moment for an answer.
+    pub(crate) fn was_asked(&self) -> Option<u32> {
+        Some(self.file.head().asked.load(Ordering::Acquire)).filter(|asked| *asked != 0)
     }
 
-    /// Answers whoever has asked.
-    pub(crate) fn answer(&self) {
-        self.file.head().asked.store(0, Ordering::Release);
+    /// Answers who has asked so; who asks for more meanwhile is answered next.
+    pub(crate) fn answer(&self, asked: u32) {
+        let word = &self.file.head().asked;
+        let _ = word.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Lists a lock, for messages; more than the list has room for are not in it.

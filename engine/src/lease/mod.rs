@@ -52,7 +52,7 @@ use std::thread;
 use std::time::Duration;
 
 use file::pin_word;
-pub(crate) use file::{LeaseFile, PINS_MAX};
+pub(crate) use file::{CALLED_IN, LeaseFile, PINS_MAX};
 pub use locks::LockMode;
 pub(crate) use locks::{LockFile, gate, held, holders_by_files, place};
 pub(crate) use peers::{Dead, Peers};

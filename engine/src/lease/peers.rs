@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::error::{Error, Kind, Result};
 use crate::extent::Floor;
-use crate::lease::file::pinned;
+use crate::lease::file::{ASKED, CALLED_IN, pinned};
 use crate::lease::{IDLE, LeaseFile, Owner, PINS_MAX, Seen};
 
 struct Peer {
@@ -175,7 +175,18 @@ impl Peers {
     /// number of those that had not been asked.
     pub(crate) fn ask(&self, last_page: u64) -> usize {
         let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) <= last_page;
-        let asked = |peer: &&Peer| peer.file.head().asked.swap(1, Ordering::AcqRel) == 0;
+        self.ask_those(due, ASKED)
+    }
+
+    /// Asks for every snapshot that keeps pages of the catalog; the number of processes that had
+    /// not been asked for that.
+    pub(crate) fn call_in(&self) -> usize {
+        let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) != u64::MAX;
+        self.ask_those(due, CALLED_IN)
+    }
+
+    fn ask_those(&self, due: impl FnMut(&&Peer) -> bool, word: u32) -> usize {
+        let asked = |peer: &&Peer| peer.file.head().asked.fetch_max(word, Ordering::AcqRel) < word;
         self.list.iter().filter(due).filter(|peer| peer.file.is_alive()).filter(asked).count()
     }
 

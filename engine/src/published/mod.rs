@@ -14,7 +14,7 @@
 //! **Making a version** ([`Making`]): one process at a time, by a lock on the shared realm's
 //! folder, which the kernel drops with its holder; readers may not open that folder, so they cannot
 //! hold publishers up. A publisher that stands still holds the others up for seconds
-//! (`turn/wait.rs`). (1) What dead publishers have left is cleared away. (2) The newest catalog
+//! (`turn/watch.rs`). (1) What dead publishers have left is cleared away. (2) The newest catalog
 //! is copied into a working realm, an ordinary one that nobody else knows. (3) Members come and go
 //! there, by ordinary commits; values go into new spans of just their size. (4) The index is
 //! brought up to date, spans without a value in use lose their rows' files, and the catalog is

@@ -14,13 +14,14 @@ use std::borrow::Cow;
 
 use crate::batch;
 use crate::catalog::{Headroom, Table, WriteTxn};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::extent::{Extent, end_reservation, freed_row};
 use crate::faults::step;
 use crate::id::Oid;
 use crate::index::directory::Finder;
 use crate::index::{self, IndexMode, Touch};
 use crate::realm::core::{Core, Inside};
+use crate::realm::holders::who_keeps_pages;
 use crate::rows::{Reserved, Row, Rows, RowsMut};
 use crate::transfer;
 
@@ -53,6 +54,7 @@ impl Core {
         mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
         let catalog = inside.catalog();
+        let mut called_in = false;
         loop {
             // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
             let mut rows = Changes::new(catalog.write(headroom)?);
@@ -64,7 +66,19 @@ impl Core {
                     drop(rows);
                     step!("commit.short");
                     self.ask_holders(inside)?;
-                    catalog.extend(pages).map_err(|error| self.no_rows(&error))?;
+                    match catalog.extend(pages) {
+                        Ok(()) => {}
+                        // What gives space back goes before what somebody only looks at.
+                        Err(error)
+                            if error.kind() == Kind::PoolFull
+                                && headroom == Headroom::Relief
+                                && !called_in =>
+                        {
+                            called_in = true;
+                            self.call_in_snapshots(inside)?;
+                        }
+                        Err(error) => return Err(self.no_rows(inside, &error)),
+                    }
                 }
                 (Err(error), None) => return Err(error),
                 (Ok(value), None) => {
@@ -89,9 +103,14 @@ impl Core {
 
 impl Core {
     /// The error of a catalog that cannot grow.
-    fn no_rows(&self, error: &Error) -> Error {
+    fn no_rows(&self, inside: &Inside<'_>, error: &Error) -> Error {
         let place = self.setup.pool.display();
-        let advice = "delete some objects (small ones give the catalog room), or free space there";
+        let keeps = who_keeps_pages(inside).unwrap_or_default();
+        let advice = match keeps {
+            Some(who) => format!("{who}; end that, delete some objects, or free space there"),
+            None => "delete some objects (small ones give the catalog room), or free space there"
+                .to_owned(),
+        };
         Error::new(
             error.kind(),
             format!(

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use crate::error::Kind;
 use crate::index::queue;
 use crate::process::{between_forks, spawn_quietly};
 use crate::realm::core::{Core, lock};
@@ -23,6 +24,8 @@ use crate::realm::index::quietly;
 const GATHER: Duration = Duration::from_millis(100);
 /// The longest that it rests between two parts.
 const REST_MAX: Duration = Duration::from_millis(100);
+/// How long it rests when somebody has the catalog who stands still.
+const REST_BUSY: Duration = Duration::from_secs(1);
 
 /// What rings the thread.
 #[derive(Default)]
@@ -129,9 +132,13 @@ fn run(core: &Weak<Core>, bell: &Bell) {
             let hurry = core.index.is_queue_nearly_full();
             drop(inside);
             drop(core);
+            let busy = drained.as_ref().is_err_and(|error| error.kind() == Kind::Busy);
             let rest = if hurry { Duration::ZERO } else { 2 * began.elapsed() };
-            if !bell.rest(rest.min(REST_MAX)) {
+            if !bell.rest(if busy { REST_BUSY } else { rest.min(REST_MAX) }) {
                 return;
+            }
+            if busy {
+                continue;
             }
             // After an error (a full pool, perhaps) it waits for the next ring.
             if drained.unwrap_or(0) < queue::PART {

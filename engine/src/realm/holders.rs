@@ -180,6 +180,12 @@ impl Core {
             });
         }
         holders.leases.sort_by_key(|lease| (u64::MAX - (lease.reserved + lease.held), lease.pid));
+        // Of the dead there are places until somebody looks for them. Who stands still with the
+        // table's lock is in the table.
+        match inside.catalog().clear_dead_readers() {
+            Err(error) if error.kind() != Kind::Busy => return Err(error),
+            _ => {}
+        }
         let mut readers = BTreeMap::<u32, (u64, Option<u64>)>::new();
         for (pid, snapshot) in inside.catalog().readers()? {
             let (slots, oldest) = readers.entry(pid).or_default();
@@ -260,6 +266,26 @@ impl Core {
             named(|lease| lease.held, holders.held),
         ))
     }
+}
+
+/// Who keeps most pages of the catalog from reuse, for an error: the oldest reader.
+pub(crate) fn who_keeps_pages(inside: &Inside<'_>) -> Result<Option<String>> {
+    let catalog = inside.catalog();
+    let oldest = catalog.readers()?.into_iter().filter_map(|(pid, age)| Some((age?, pid)));
+    let Some((age, pid)) = oldest.min() else { return Ok(None) };
+    let bytes = catalog.pages_freed_since(age, u64::MAX)? * catalog.page_bytes();
+    let what = if pid == std::process::id() {
+        "this process itself".to_owned()
+    } else {
+        format!("process {pid}")
+    };
+    let behind = catalog.last_id()?.saturating_sub(age);
+    Ok((bytes > 0).then(|| {
+        format!(
+            "{what} keeps {bytes} bytes of it from reuse: it has looked at it since {behind} \
+             commits ago (a snapshot, or it was stopped)"
+        )
+    }))
 }
 
 /// The catalog's pages, by what keeps them.

@@ -22,6 +22,11 @@
 //!    clears the word. It compares the last page also when nobody asks, since others extend the
 //!    catalog in large steps: so at half the bound it leaves a notice before that is reached.
 //!
+//! A mount may be full long before a bound is reached. A deletion that finds no room for its rows
+//! then (`call_in_snapshots`) asks for every snapshot for which any page waits, of this process and
+//! of others, waits a second, and begins again: deleting works, and who has held a snapshot takes
+//! another. What only needs more room ends nobody's snapshot.
+//!
 //! An owner that does not answer (it was stopped, perhaps) is asked once and waited for no more.
 //! Nobody can end its transaction but the kernel, when it dies. The catalog grows then; a notice
 //! names its pid.
@@ -40,7 +45,7 @@ use crate::catalog::{Catalog, ReadTxn, forks};
 use crate::error::{Error, Kind, Result};
 use crate::extent::Span;
 use crate::fail;
-use crate::lease::Peers;
+use crate::lease::{CALLED_IN, Peers};
 use crate::process::spawn_quietly;
 use crate::query::sealed::DirectoryCache;
 use crate::query::table::GroupCache;
@@ -56,6 +61,8 @@ const GROWTH_PER_SIZE: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a writer waits for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+/// How long a deletion waits that has no room without it: who looks through one now ends first.
+const CALL_WITHIN: Duration = Duration::from_secs(1);
 const ANSWER_LOOK: Duration = Duration::from_millis(1);
 
 /// Why a snapshot has ended.
@@ -321,12 +328,7 @@ impl Core {
             let waiting = catalog.pages_freed_since(held.age, held.pages_max)?;
             let bytes = waiting * catalog.page_bytes();
             if waiting >= held.pages_max {
-                self.notices.add(format!(
-                    "a snapshot of {:?} was given up: it kept {bytes} bytes of the catalog from \
-                     reuse",
-                    self.setup.namespace
-                ));
-                self.end_held(inside.state(), &held, Ending::GivenUp { bytes });
+                self.give_up(inside, &held, bytes);
                 continue;
             }
             let half = held.pages_max / 2;
@@ -342,6 +344,44 @@ impl Core {
             let later = last + (next - waiting).max(1);
             inside.lease().ask_later(held.age, ask_at, later);
             held.ask_at.store(later, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn give_up(&self, inside: &Inside<'_>, held: &Arc<Held>, bytes: u64) {
+        self.notices.add(format!(
+            "a snapshot of {:?} was given up: it kept {bytes} bytes of the catalog from reuse",
+            self.setup.namespace
+        ));
+        self.end_held(inside.state(), held, Ending::GivenUp { bytes });
+    }
+
+    /// Gives up every snapshot of this process that keeps pages of the catalog: there is no room.
+    fn give_up_all(&self, inside: &Inside<'_>) -> Result<()> {
+        let catalog = inside.catalog();
+        for held in self.held_now().iter().filter(|held| held.ended.get().is_none()) {
+            let bytes = catalog.pages_freed_since(held.age, u64::MAX)? * catalog.page_bytes();
+            if bytes > 0 {
+                self.give_up(inside, held, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a deletion finds no room in the catalog: has every snapshot given up that keeps pages
+    /// from reuse, here and elsewhere, and waits for that.
+    pub(crate) fn call_in_snapshots(&self, inside: &Inside<'_>) -> Result<()> {
+        self.give_up_all(inside)?;
+        let called = {
+            let mut peers = lock(&self.peers);
+            let epoch = inside.catalog().growth().lease_epoch();
+            peers.refresh(&self.setup.leases(), epoch, inside.lease().id())?;
+            peers.call_in() > 0
+        };
+        let until = Instant::now() + CALL_WITHIN;
+        let ours = || self.held_now().iter().any(|held| held.ended.get().is_some());
+        while (ours() || called && lock(&self.peers).are_asked()) && Instant::now() < until {
+            thread::sleep(ANSWER_LOOK);
         }
         Ok(())
     }
@@ -401,15 +441,24 @@ fn watch(core: &Weak<Core>) {
             }
             continue;
         };
+        // A fork may have frozen the lease that a snapshot is held by.
+        let asked: Vec<_> =
+            inside.own_leases().filter_map(|lease| Some((lease, lease.was_asked()?))).collect();
+        let called_in = asked.iter().any(|(_, asked)| *asked == CALLED_IN);
         // A damaged catalog is for who reads it to tell.
         let _ = core.judge_snapshots(&inside);
-        if let Some(lease) = inside.state().lease.as_ref().filter(|lease| lease.was_asked()) {
-            lease.answer();
+        if called_in {
+            let _ = core.give_up_all(&inside);
         }
         for held in core.held_now() {
             if let Some(ending) = held.ended.get() {
                 core.end_held(inside.state(), &held, *ending);
             }
+        }
+        // Somebody may look through one still: then who has no room waits for that.
+        let ending = core.held_now().iter().any(|held| held.ended.get().is_some());
+        for (lease, asked) in asked.iter().filter(|(_, asked)| *asked != CALLED_IN || !ending) {
+            lease.answer(*asked);
         }
         let mut keeping = lock(&core.snapshots.state);
         if keeping.held.is_empty() {

@@ -66,7 +66,10 @@ pub(super) fn pages_kept(core: &Core, pulse: &mut dyn FnMut()) -> Result<Vec<Str
     let inside = core.enter()?;
     let file = core.setup.catalog().join("data.mdb");
     // Nobody commits while the meta pages are read. (In a poisoned realm nobody does anyway.)
-    let writer = inside.catalog().write(Headroom::Relief).ok();
+    let writer = match inside.catalog().write(Headroom::Relief) {
+        Err(error) if error.kind() == Kind::Busy => return Err(error),
+        begun => begun.ok(),
+    };
     let txn = inside.read()?;
     let pages = pages::Pages::open(&file)?;
     drop(writer);
