@@ -54,7 +54,7 @@ fn mixes() -> [(Scope, Scope); 2] {
     [(Private, Shared), (Shared, Private)]
 }
 
-fn end(fixture: Fixture, namespace: Namespace) {
+fn end(fixture: &Fixture, namespace: Namespace) {
     drop(namespace);
     fixture.pool.close();
     sound(&fixture.path);
@@ -67,7 +67,7 @@ fn what_was_moved_out_of_a_group_is_not_deleted_with_it() {
         namespace.delete(namespace.root(), "A").expect("a deletion");
         let left = ["B", "B/o", "B/o/n", "p", "p/o", "p/o/n"];
         assert_eq!(paths(&namespace), left, "{outer:?} {inner:?}");
-        end(fixture, namespace);
+        end(&fixture, namespace);
     }
 }
 
@@ -77,7 +77,7 @@ fn what_was_moved_into_a_group_is_deleted_with_it() {
         let (fixture, namespace) = moved(outer, inner);
         namespace.delete(namespace.root(), "p").expect("a deletion");
         assert_eq!(paths(&namespace), ["A", "B", "B/o", "B/o/n"], "{outer:?} {inner:?}");
-        end(fixture, namespace);
+        end(&fixture, namespace);
     }
 }
 
@@ -92,7 +92,7 @@ fn what_was_moved_out_of_a_group_does_not_go_to_another_scope_with_it() {
         let moved = namespace.transfer(namespace.root(), "A", &[Private, Shared], Published);
         assert_eq!(moved.expect("it goes").objects, 0, "{outer:?} {inner:?}");
         assert_eq!(scope_of(&namespace, "p/o/n"), inner, "{outer:?} {inner:?}");
-        end(fixture, namespace);
+        end(&fixture, namespace);
     }
 }
 
@@ -104,7 +104,7 @@ fn what_was_moved_into_a_group_goes_to_another_scope_with_it() {
         assert_eq!(moved.expect("it goes").objects, 1, "{outer:?} {inner:?}");
         assert_eq!(scope_of(&namespace, "p/o/n"), Published, "{outer:?} {inner:?}");
         assert_eq!(scope_of(&namespace, "B/o/n"), inner, "{outer:?} {inner:?}");
-        end(fixture, namespace);
+        end(&fixture, namespace);
     }
 }
 

@@ -188,9 +188,9 @@ impl Namespace {
         Ok(all.len() <= 1)
     }
 
-    /// The groups of a realm that lie below these members and have no name in it, since a member has
-    /// theirs. What else lies below is found by the realm's own names: it is made to say where the
-    /// groups of others are. (Of a group with published members nobody changes the name.)
+    /// The groups of a realm that lie below these members and have no name in it, since a member
+    /// has theirs. What else lies below is found by the realm's own names: it is made to say where
+    /// the groups of others are. (Of a group with published members nobody changes the name.)
     pub(crate) fn strays_below(
         &self,
         members: &[Member],

@@ -9,10 +9,10 @@
 //! the one with which it departs: see `expects`), and who has begun all snapshots looks whether a
 //! newer commit of an earlier realm has another number; then it begins again.
 //!
-//! **What is deleted of two realms at once** is gone from one of them an instant before it goes from
-//! the other (`transfer::delete_in_both`). Whoever has begun its snapshots in between begins again.
-//! Where the one that deletes stands still there, or is gone, looks go on after a tenth of a second,
-//! and see what is left; a snapshot that is held is refused.
+//! **What is deleted of two realms at once** is gone from one of them an instant before it goes
+//! from the other (`transfer::delete_in_both`). Whoever has begun its snapshots in between begins
+//! again. Where the one that deletes stands still there, or is gone, looks go on after a tenth of a
+//! second, and see what is left; a snapshot that is held is refused.
 //!
 //! **Locks.** Entering a core waits for a fork, and a fork waits for who is inside. So several are
 //! entered in one order, that of their addresses, in which a fork takes them too.
@@ -142,8 +142,7 @@ fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<Read
             moved |= newest.id() != txn.id() && arrived(&newest)? != arrived(txn)?;
         }
         if !moved || again >= AGAIN_MAX {
-            let scopes = realms.iter().map(Realm::scope);
-            match transfer::half_deleted(scopes.zip(&txns))? {
+            match transfer::half_deleted(realms, &txns)? {
                 Some(number) if waited < HALF_MAX && STUCK.load(Relaxed) != number => {
                     waited += 1;
                     if waited == HALF_MAX {
@@ -194,7 +193,7 @@ fn is_half_deleted(held: &[Realm]) -> Result<bool> {
     let both = insides.iter().zip(held);
     let txns: Vec<_> =
         both.map(|(inside, realm)| inside.read_at(realm.at())).collect::<Result<_>>()?;
-    Ok(transfer::half_deleted(held.iter().map(Realm::scope).zip(&txns))?.is_some())
+    Ok(transfer::half_deleted(held, &txns)?.is_some())
 }
 
 fn arrived(txn: &ReadTxn<'_>) -> Result<u64> {

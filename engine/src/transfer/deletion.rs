@@ -157,17 +157,16 @@ fn is_below(rows: &mut impl Rows, mut gid: Gid, groups: &[Gid]) -> Result<bool> 
 }
 
 /// The number of a deletion that is done in one of these realms, and not yet in another.
-pub(crate) fn half_deleted<'t, 'e: 't>(
-    realms: impl Iterator<Item = (Scope, &'t ReadTxn<'e>)> + Clone,
-) -> Result<Option<u64>> {
-    for (_, txn) in realms.clone() {
+pub(crate) fn half_deleted(realms: &[Realm], txns: &[ReadTxn<'_>]) -> Result<Option<u64>> {
+    for txn in txns {
         if txn.entries(Table::Transfers)? == 0 {
             continue;
         }
         let ending = Transfer::all(txn)?.into_iter().filter(|one| one.stage == Stage::Ending);
         for transfer in ending {
             let number = id_key(transfer.number);
-            for (_, other) in realms.clone().filter(|(scope, _)| *scope == transfer.other) {
+            let both = realms.iter().zip(txns);
+            for (_, other) in both.filter(|(realm, _)| realm.scope() == transfer.other) {
                 if Snapshot(other).has(Table::Received, &number)? {
                     return Ok(Some(transfer.number));
                 }

@@ -90,7 +90,7 @@ impl Walk<'_> {
             match Member::from_row(row) {
                 Ok(Member::Group(gid)) if key == id_key(gid) && missing.remove(&gid) => {}
                 Ok(member) => {
-                    self.problem(format!("{member:?} is listed as a mirror, and is none"))
+                    self.problem(format!("{member:?} is listed as a mirror, and is none"));
                 }
                 Err(error) => self.problem(format!("`mirrors`: {error}")),
             }
