@@ -167,7 +167,7 @@ fn a_batch_is_applied_whatever_else_moves() {
 
 #[test]
 fn batches_go_on_beside_who_moves_something_else_all_the_time() {
-    let (fixture, namespace) = with_large(false);
+    let (fixture, namespace) = with_large(true);
     let (root, one) = (namespace.root(), floats(&[1]));
     namespace.put(root, "theirs/x", &one, &[1; 8], OVER).expect("a put");
     let (done, moves) = (AtomicU32::new(0), AtomicU32::new(0));
