@@ -37,6 +37,7 @@ pub(crate) const ARRIVED: &[u8] = b"arrived";
 
 /// How often snapshots are begun again because something has moved meanwhile.
 const AGAIN_MAX: u32 = 1000;
+const AGAIN_AT_ONCE: u32 = 100;
 /// How often, and how long each time, one waits for a group that is deleted in one realm only.
 const HALF_MAX: u32 = 100;
 const HALF_MAX_HELD: u32 = 1000;
@@ -158,21 +159,28 @@ fn begin_all<'i>(realms: &[Realm], insides: &'i [Inside<'_>]) -> Result<Vec<Read
     }
 }
 
-/// A snapshot of each realm, so that nothing that moves between them is missed.
+/// A snapshot of each realm, all of one moment: that at which the last was begun. The others were
+/// the newest of their realms then, since they are still.
 pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Result<Vec<Realm>> {
     let (mut again, mut waited) = (0, 0);
     loop {
         let held: Vec<Realm> =
             realms.iter().map(|realm| realm.snapshot(max_growth)).collect::<Result<_>>()?;
-        let mut moved = false;
+        let mut newer = false;
         for (realm, held) in realms.iter().zip(&held).take(held.len().saturating_sub(1)) {
             let inside = realm.readable()?.enter()?;
-            moved |= arrived(&inside.read()?)? != arrived(&inside.read_at(held.at())?)?;
+            newer |= inside.read()?.id() != inside.read_at(held.at())?.id();
         }
-        if !moved || again >= AGAIN_MAX {
-            if !is_half_deleted(&held)? {
-                return Ok(held);
+        if newer {
+            again += 1;
+            if again == AGAIN_MAX {
+                fail!(
+                    Busy,
+                    "a snapshot of several scopes is of one moment, and others committed each time \
+                     that it was begun: try again"
+                );
             }
+        } else if is_half_deleted(&held)? {
             waited += 1;
             if waited == HALF_MAX_HELD {
                 fail!(
@@ -181,10 +189,13 @@ pub(crate) fn snapshot_together(realms: &[Realm], max_growth: Option<u64>) -> Re
                      for writing ends that, if it is gone"
                 );
             }
-            drop(held);
+        } else {
+            return Ok(held);
+        }
+        drop(held);
+        if waited > 0 || again > AGAIN_AT_ONCE {
             thread::sleep(HALF_WAIT);
         }
-        again += 1;
     }
 }
 
