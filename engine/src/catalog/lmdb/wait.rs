@@ -72,7 +72,8 @@ pub(super) fn giving_up(call: impl FnOnce() -> c_int) -> c_int {
 
 /// Who had the lock that the last such call of this thread gave up.
 pub(super) fn given_up() -> Option<Watch> {
-    GIVEN_UP.with(|slot| slot.borrow_mut().take())
+    // A thread that ends may commit still, when this is gone: what its batch had goes back.
+    GIVEN_UP.try_with(|slot| slot.borrow_mut().take()).ok().flatten()
 }
 
 /// Locks a mutex as `pthread_mutex_lock` does, with the same codes; `EBUSY`: given up.
@@ -132,7 +133,7 @@ unsafe fn is_vain(mutex: *mut pthread_mutex_t, watch: &mut Option<Watch>) -> boo
         *last = Some(watch.clone());
         LAST_AT.store(mutex.addr(), Ordering::Relaxed);
     }
-    GIVEN_UP.with(|slot| slot.borrow_mut().replace(watch.clone()));
+    let _ = GIVEN_UP.try_with(|slot| slot.borrow_mut().replace(watch.clone()));
     true
 }
 
