@@ -380,8 +380,9 @@ fn who_opens_or_verifies_while_versions_come_and_go_finds_one() {
         let publisher = fork(|line| {
             let (pool, realm) = attach(path, Mode::ReadWrite);
             let namespace = view(&pool);
+            // Once: one that replaced it would be another object, and the one that was listed gone.
+            put(&realm, "more", &filled(3, 1, 300));
             while !line.is_ready() {
-                put(&realm, "more", &filled(3, 1, 300));
                 for (from, to) in [(1, 2), (2, 1)] {
                     let (root, from) = (namespace.root(), [SCOPES[from]]);
                     namespace.transfer(root, "more", &from, SCOPES[to]).unwrap();
