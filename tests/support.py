@@ -103,3 +103,12 @@ def said_without(module: str, home: Path, file: Path) -> str:
         home / "p",
         file,
     )
+
+
+def spoil(pool: Path, value: bytes) -> None:
+    """Change a byte of a value of a closed pool, found by what it holds."""
+    (span,) = (path for path in pool.rglob("span-0") if "default" in path.parts)
+    at = span.read_bytes().index(value)
+    with span.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([value[0] ^ 0xFF]))

@@ -11,6 +11,7 @@ import engram
 from engram import _child
 from engram.salvage import salvage
 from shell import run
+from support import spoil
 
 _PAGE = 4096
 _CORRUPT = 16
@@ -29,12 +30,7 @@ def damaged(home: Path) -> Path:
         run_17["words"] = np.array(["a", "bc", ""], dtype=np.dtypes.StringDType())
         run_17.create_blob("log", b"x" * 5000)
         pool.create_namespace("other", 0o700)["x"] = 1.5
-    (span,) = (path for path in where.rglob("span-0") if "default" in path.parts)
-    content = span.read_bytes()
-    at = content.index(np.arange(7000, 7010, dtype="u4").tobytes())
-    with span.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\xff")
+    spoil(where, np.arange(7000, 7010, dtype="u4").tobytes())
     return where
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import engram
 from shell import Ended, run
+from support import spoil
 
 FORMAT, CORRUPT, ARGUMENT, MISSING = 18, 16, 20, 10
 
@@ -22,12 +23,7 @@ def damaged(home: Path) -> Path:
         pool["run/deep/small"] = np.arange(5)
         pool.create_array("beside/y", data=np.arange(7.0), dims=("y",))
         pool.create_namespace("other", 0o700)["x"] = 1.5
-    (span,) = (path for path in where.rglob("span-0") if "default" in path.parts)
-    content = span.read_bytes()
-    at = content.index(np.arange(7000, 7010, dtype="u4").tobytes())
-    with span.open("r+b") as file:
-        file.seek(at)
-        file.write(b"\xff")
+    spoil(where, np.arange(7000, 7010, dtype="u4").tobytes())
     return where
 
 

@@ -4,10 +4,8 @@
 
 mod common;
 
-use std::path::Path;
-
 use common::moves::{all, begin, die_at, homes, move_run, names, steps, value_of};
-use common::{Fixture, KEEP, OVER, alone, attach, deadline, filled, floats, fork, sound};
+use common::{Fixture, KEEP, OVER, alone, attach, deadline, filled, floats, fork, sound, wait_for};
 use engram_engine::{Kind, Member, Mode, Namespace, Result, Scope, faults};
 
 /// A change of what moves, or of its names.
@@ -176,14 +174,6 @@ fn who_changes_what_a_dead_withdrawal_left_ends_it() {
     alone("who_changes_what_a_dead_withdrawal_left_ends_it", || {
         changed_after_every_step(Scope::Published, Scope::Shared);
     });
-}
-
-fn wait_for(file: &Path) {
-    let until = deadline();
-    while !file.exists() {
-        assert!(std::time::Instant::now() < until, "{} does not come", file.display());
-        std::thread::yield_now();
-    }
 }
 
 /// What has come to its user's own realm, and is not gone from the shared one yet: deleted in the

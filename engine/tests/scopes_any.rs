@@ -127,6 +127,15 @@ fn some_path(random: &mut Random) -> String {
     names.join("/")
 }
 
+/// Most often one of the paths that lead to something.
+fn likely_path(model: &Model, random: &mut Random) -> String {
+    let shown = model.shown();
+    match shown.keys().nth(random.below(shown.len() as u64 + 1) as usize) {
+        Some(path) if random.below(4) > 0 => path.clone(),
+        _ => some_path(random),
+    }
+}
+
 fn some_scope(random: &mut Random) -> Option<Scope> {
     [None, None, Some(Scope::Private), Some(Scope::Shared)][random.below(4) as usize]
 }
@@ -145,9 +154,11 @@ fn transfer(view: &Namespace, model: &mut Model, path: &str, random: &mut Random
 
 /// One operation; the model follows those that succeed. Whether it did.
 fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) -> bool {
-    let (root, path, scope) = (model.root, some_path(random), some_scope(random));
+    let (root, scope, what) = (model.root, some_scope(random), random.below(10));
+    // What is made may be anywhere; what is deleted, moved or renamed had better be there.
+    let path = if what < 5 { some_path(random) } else { likely_path(model, random) };
     let name = path.rsplit('/').next().unwrap().to_owned();
-    match random.below(10) {
+    match what {
         0..4 => {
             let overwrite = random.below(2) == 0;
             let attrs = vec![("k".to_owned(), int(count)), ("m".to_owned(), int(count % 7))];

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Fixture, KEEP, alone, attach, filled, floats, fork, put, sound};
+use common::{Fixture, KEEP, alone, attach, filled, floats, fork, put, sound, wait_for};
 use engram_engine::{
     Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Scope, Value, faults, query,
 };
@@ -226,14 +226,6 @@ fn who_meets_a_move_of_the_dead_ends_it() {
         pool.close();
         sound(path);
     });
-}
-
-fn wait_for(file: &Path) {
-    let until = common::deadline();
-    while !file.exists() {
-        assert!(std::time::Instant::now() < until, "{} does not come", file.display());
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -129,10 +129,9 @@ impl Namespace {
             let all = |below: &[Gid]| [&[gid], below].concat();
             let first = Part { realm: &realms[*one], groups: &all(below) };
             let second = Part { realm: &realms[*other], groups: &all(below_other) };
-            match delete_in_both(&first, &second) {
-                // There is no room for marks; one after the other there is.
-                Err(error) if error.kind() == Kind::PoolFull => {}
-                done => return done,
+            // Where there is no room for that, there is for one after the other.
+            if delete_in_both(&first, &second)? {
+                return Ok(());
             }
         }
         for (at, below) in parts {

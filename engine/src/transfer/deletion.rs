@@ -21,20 +21,18 @@
 
 use std::collections::HashMap;
 
-use super::marks::{Going, Receipt, Stage, Transfer, owner_of};
+use super::marks::{Going, Receipt, Stage, Transfer};
 use super::plan::gather;
 use super::{Running, conclude, undo};
 use crate::catalog::{Headroom, ReadTxn, Table};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::group::{DEPTH_MAX, with_record};
+use crate::group::{DEPTH_MAX, parent_of_group};
 use crate::id::{Gid, Member, id_key};
 use crate::mirror;
-use crate::object::Record;
 use crate::protect;
 use crate::realm::Realm;
 use crate::rows::{Rows, Snapshot};
-use crate::scope::Scope;
 
 /// What a realm has of a group that is deleted: the group, and mirrors below it without a name.
 pub(crate) struct Part<'r> {
@@ -45,40 +43,49 @@ pub(crate) struct Part<'r> {
 /// Which group each of those lies in that are marked.
 type Parents = HashMap<Gid, Gid>;
 
-/// Deletes a group from two realms that say where it lies, the second of which decides. On error
-/// all is as it was; `moved` if one of them no longer says so.
-pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<()> {
+/// Deletes a group from two realms that say where it lies, the second of which decides; `false` if
+/// there is no room for that, and all is as it was. So it is on error, but for one of T3 on: then
+/// it is deleted, and who comes next ends it. `moved` if one of them no longer says so.
+pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<bool> {
     let running = Running::begin()?;
     let number = running.0;
     let (source, target) = (first.realm.core(), second.realm.core());
+    let decided = decide(first, second, number).inspect_err(|_| drop(undo(source, number)));
+    match decided {
+        Err(error) if error.kind() == Kind::PoolFull => Ok(false),
+        decided => {
+            decided?;
+            conclude(source, target, number).map(|()| true)
+        }
+    }
+}
+
+/// T0 and T2.
+fn decide(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<()> {
+    let target = second.realm.core();
     let marked = mark(first, second, number)?;
-    let decided = (|| {
-        let receipt = Receipt::for_row_in(source)?;
-        let strays = strays(first, second, &marked)?;
-        let inside = target.enter()?;
-        target.commit(&inside, Headroom::Relief, |rows| {
-            second.realm.check_expected(rows)?;
-            check_places(rows, second.groups, &marked, &strays)?;
-            receipt.put(rows, number)?;
-            for gid in second.groups {
-                protect::refuse_deletion(rows, Member::Group(*gid))?;
-                mirror::delete(rows, *gid, target.setup.root())?;
-            }
-            Ok(())
-        })?;
-        target.after_commit(&inside);
+    let receipt = Receipt::for_row_in(first.realm.core())?;
+    let strays = strays(first, second, &marked)?;
+    let inside = target.enter()?;
+    target.commit(&inside, Headroom::Relief, |rows| {
+        second.realm.check_expected(rows)?;
+        check_places(rows, second.groups, &marked, &strays)?;
+        receipt.put(rows, number)?;
+        for gid in second.groups {
+            protect::refuse_deletion(rows, Member::Group(*gid))?;
+            mirror::delete(rows, *gid, target.setup.root())?;
+        }
         Ok(())
-    })();
-    decided.inspect_err(|_| drop(undo(source, number)))?;
-    conclude(source, target, number)
+    })?;
+    target.after_commit(&inside);
+    Ok(())
 }
 
 /// T0.
 fn mark(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<Parents> {
     let (source, target) = (first.realm.core(), second.realm.core());
     let roots: Vec<Member> = first.groups.iter().copied().map(Member::Group).collect();
-    let other = target.setup.scope;
-    let uid = if other == Scope::Private { owner_of(target)? } else { 0 };
+    let Receipt { scope: other, uid } = Receipt::for_row_in(target)?;
     let inside = source.enter()?;
     let transfer = Transfer {
         number,
@@ -96,7 +103,7 @@ fn mark(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<Parents> {
         let mut parents = Parents::new();
         for Going { member, .. } in &going {
             if let Member::Group(gid) = member {
-                parents.insert(*gid, with_record(rows, *member, |record| Ok(record.parent))?);
+                parents.insert(*gid, parent_of_group(rows, *gid)?);
             }
         }
         going.iter().try_for_each(|going| going.mark(rows, number))?;
@@ -130,9 +137,7 @@ fn check_places(
     strays: &[Gid],
 ) -> Result<()> {
     for (gid, parent) in marked {
-        let there = rows.get(Table::Groups, &id_key(*gid))?.is_some();
-        let group = Member::Group(*gid);
-        if there && with_record(rows, group, |record| Ok(record.parent))? != *parent {
+        if rows.has(Table::Groups, &id_key(*gid))? && parent_of_group(rows, *gid)? != *parent {
             return Err(Error::moved());
         }
     }
@@ -150,8 +155,10 @@ fn is_below(rows: &mut impl Rows, mut gid: Gid, groups: &[Gid]) -> Result<bool> 
         if gid == 0 || groups.contains(&gid) {
             return Ok(gid != 0);
         }
-        let Some(row) = rows.get(Table::Groups, &id_key(gid))? else { return Ok(false) };
-        gid = Record::parse(&row)?.parent;
+        if !rows.has(Table::Groups, &id_key(gid))? {
+            return Ok(false);
+        }
+        gid = parent_of_group(rows, gid)?;
     }
     fail!(Corrupt, "the groups above {gid:#x} form a loop: run verify")
 }

@@ -8,7 +8,7 @@ mod pool;
 mod users;
 
 pub use data::{Random, check, filled, seed, words_of};
-pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn};
+pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn, wait_for};
 pub use pool::{
     Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, churn, contents, fill_up, floats,
     lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, view,

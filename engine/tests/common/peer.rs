@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,15 @@ pub fn deadline() -> Instant {
 pub struct Line {
     from: File,
     to: File,
+}
+
+/// Waits until another process has made this file.
+pub fn wait_for(file: &Path) {
+    let until = deadline();
+    while !file.exists() {
+        assert!(Instant::now() < until, "{} does not come", file.display());
+        std::thread::yield_now();
+    }
 }
 
 impl Line {
