@@ -38,6 +38,7 @@ mod rows;
 mod salvage;
 mod scope;
 mod session;
+mod slab;
 mod transfer;
 mod turn;
 mod varint;
@@ -52,7 +53,7 @@ pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
 pub use lease::LockMode;
-pub use namespace::{InPlace, Namespace, NamespaceInfo};
+pub use namespace::{Flush, InPlace, Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
 pub use query::answer::{
@@ -65,5 +66,6 @@ pub use realm::{
 pub use rewrite::{BackupReport, CompactReport};
 pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
+pub use slab::{Run, Runs, Slab};
 pub use transfer::Moved;
 pub use verify::Report;

@@ -36,8 +36,8 @@ proptest! {
             dims.iter().map(|dim| [dim.0, dim.1, dim.2][part]).collect::<Vec<_>>()
         });
         let slab = Slab::new(&shape, &offsets, &counts).unwrap();
-        let wanted: Vec<u64> =
-            naive(&dims).iter().flat_map(|at| (0..item).map(move |byte| at * item + byte)).collect();
+        let bytes_at = |at: u64| (0..item).map(move |byte| at * item + byte);
+        let wanted: Vec<u64> = naive(&dims).into_iter().flat_map(bytes_at).collect();
         let (mut bytes, mut runs) = (Vec::new(), 0);
         for run in slab.runs(item) {
             prop_assert_eq!(run.buffer, bytes.len() as u64);
