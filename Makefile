@@ -79,7 +79,7 @@ install: ## The C library, its headers, pkg-config and CMake files, into PREFIX 
 	$(call step,Installing into $(DESTDIR)$(PREFIX),\
 		capi/install.sh $(or $(CARGO_TARGET_DIR),target)/release $(DESTDIR)$(PREFIX))
 
-HEADERS := engram.h engram/base.hpp engram.hpp pmemcpy/pmemcpy.hpp pmemcpy/pmemcpy.h pmemcpy/memcpy.h
+HEADERS := engram.h engram/base.hpp engram.hpp $(patsubst %,pmemcpy/%,pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
 CBINDGEN := capi/tools/bin/cbindgen --quiet --config capi/cbindgen.toml --crate engram-capi
 
@@ -94,7 +94,8 @@ lint: $(BIN)/.built capi/tools/bin/cbindgen ## Formatting, lints, types and hous
 		$(BIN)/python -m pytest -q tests/test_tidy.py)
 
 fmt: $(BIN)/.installed capi/tools/bin/cbindgen ## Format everything, and write the C header anew
-	$(call step,Formatting,cargo fmt --all && $(CBINDGEN) --output capi/include/engram.h capi && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)
+	$(call step,Writing the C header,$(CBINDGEN) --output capi/include/engram.h capi)
+	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)
 
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out

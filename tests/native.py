@@ -27,6 +27,7 @@ PACKAGES = {
     "mpicxx": "libopenmpi-dev",
     "mpirun": "openmpi-bin",
     "gfortran": "gfortran",
+    "mpifort": "libopenmpi-dev",
     "cmake": "cmake",
     "pkg-config": "pkg-config",
 }

@@ -151,3 +151,17 @@ def test_a_pool_that_mmap_makes_is_as_large_as_said(
     assert '"much"' in run(
         program, home / "wrong", code=-signal.SIGABRT, env={"ENGRAM_PMEMCPY_SIZE": "much"}
     )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_fortran_stores_and_loads_blocks(
+    prefix: Path, home: Path, tmp_path: Path, count: int
+) -> None:
+    need("gfortran", "mpifort")
+    options = ("-Wall", "-Werror", "-J", str(tmp_path), str(prefix / "share/engram/engram.f90"))
+    program = compiled("mpifort", PROGRAMS / "blocks.f90", prefix, tmp_path / "blocks", options)
+    assert "all is well" in ranks(count, program, home / "pool")
+    with engram.open(home / "pool") as pool:
+        # The other way round than Fortran has it: its first dimension is the contiguous one.
+        y, x = np.indices((8, 6)) + 1
+        assert np.array_equal(pool["field/T"][...], x + 100 * y)

@@ -2,14 +2,14 @@
 !
 !   use engram
 !   type(engram_pool) :: pool
-!   call engram_create(pool, "/dev/shm/run", 4_8 * 1024**3)      ! by one rank; engram_open by others
+!   call engram_create(pool, "/dev/shm/run", 4_8 * 1024**3)   ! by one rank; others engram_open it
 !   call engram_alloc(pool, "step-1/T", engram_real64, [nx, ny])
 !   call engram_store(pool, "step-1/T", engram_real64, block, [x, y], [64_8, ny])
 !   call engram_close(pool)
 !
-! Dimensions are Fortran's: the first one is contiguous, and places count from 1. C and Python see the
-! same array with its dimensions in the opposite order. Parts that do not overlap may be stored by
-! many ranks at once; nothing here communicates.
+! Dimensions are Fortran's: the first one is contiguous, and places count from 1. C and Python see
+! the same array with its dimensions in the opposite order. Parts that do not overlap may be stored
+! by many ranks at once; nothing here communicates.
 !
 ! Each procedure takes an optional `status`: 0 where all is well, and engram_message() says what was
 ! wrong. Without it, what fails ends the program with that message.

@@ -46,7 +46,8 @@ program blocks
     call engram_store(pool, "field/T", engram_real32, narrow, [1_int64, 1_int64], &
                       [1_int64, 1_int64], status)
     if (status /= 11 .or. index(engram_message(), "another type") == 0) error stop "another type"
-    call engram_store(pool, "field/T", engram_real64, block, [1_int64, 1_int64], [nx, ny + 1], status)
+    call engram_store(pool, "field/T", engram_real64, block, [1_int64, 1_int64], [nx, ny + 1], &
+                      status)
     if (status /= 11 .or. index(engram_message(), "another size") == 0) error stop "another size"
     call engram_close(pool)
     if (rank == 0) print "(a)", "all is well"
