@@ -74,6 +74,7 @@ mod enabled {
         "replace.recorded",
         "inplace.promoted",
         "inplace.flushed",
+        "slab.flushed",
         "view.sought",
         "view.pinned",
         "view.looked",
