@@ -19,8 +19,8 @@ export TARGET_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench bench-mpi evaluate crash power corrupt fuzz install lint fmt \
-	clean
+.PHONY: help demo test test-pmem bench bench-mpi evaluate crash power corrupt fuzz install lint \
+	fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16

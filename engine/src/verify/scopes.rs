@@ -7,9 +7,9 @@
 //! marked there now, or gone); and if nothing has arrived in the first meanwhile, it has not come
 //! back from the second either. So it is in both, and nothing moves it.
 //!
-//! That a *name* is in two scopes is no fault: a private member may hide a shared one. Nor is it one
-//! that a group is true in two: two users who do not see each other's have both changed it (see
-//! `mirror::own`), and who sees both goes by the first.
+//! That a *name* is in two scopes is no fault: a private member may hide a shared one. Nor is it
+//! one that a group is true in two: two users who do not see each other's have both changed it
+//! (`mirror::own`), and who sees both goes by the first.
 
 use std::collections::HashMap;
 
