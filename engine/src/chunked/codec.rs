@@ -124,69 +124,98 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
 
 /// Puts the first bytes of all items together, then the second ones, and so on.
 fn shuffle(from: &[u8], to: &mut [u8], item: usize) {
-    match item {
-        2 => shuffle_of::<2>(from, to),
-        4 => shuffle_of::<4>(from, to),
-        8 => shuffle_of::<8>(from, to),
-        16 => shuffle_of::<16>(from, to),
-        _ => {
-            let items = from.len() / item;
-            for (byte, plane) in to.chunks_exact_mut(items).enumerate() {
-                for (to, from) in plane.iter_mut().zip(from[byte..].iter().step_by(item)) {
-                    *to = *from;
-                }
-            }
-        }
-    }
-}
-
-/// Items that are turned at once: a cache line of each plane.
-const TURN: usize = 64;
-
-fn shuffle_of<const ITEM: usize>(from: &[u8], to: &mut [u8]) {
-    let items = from.len() / ITEM;
-    let (whole, rest) = from.as_chunks::<ITEM>();
-    debug_assert!(rest.is_empty());
-    for (turn, group) in whole.chunks(TURN).enumerate() {
-        for byte in 0..ITEM {
-            let plane = &mut to[byte * items + turn * TURN..][..group.len()];
-            for (to, from) in plane.iter_mut().zip(group) {
-                *to = from[byte];
-            }
+    let done = match item {
+        2 => shuffle_of::<2, 2>(from, to),
+        4 => shuffle_of::<4, 4>(from, to),
+        8 => shuffle_of::<8, 8>(from, to),
+        16 => shuffle_of::<16, 8>(from, to),
+        _ => 0,
+    };
+    let items = from.len() / item;
+    for (byte, plane) in to.chunks_exact_mut(items).enumerate() {
+        let from = from[byte..].iter().step_by(item).skip(done);
+        for (to, from) in plane[done..].iter_mut().zip(from) {
+            *to = *from;
         }
     }
 }
 
 /// Undoes `shuffle`.
 fn unshuffle(from: &[u8], to: &mut [u8], item: usize) {
-    match item {
-        2 => unshuffle_of::<2>(from, to),
-        4 => unshuffle_of::<4>(from, to),
-        8 => unshuffle_of::<8>(from, to),
-        16 => unshuffle_of::<16>(from, to),
-        _ => {
-            let items = from.len() / item;
-            for (byte, plane) in from.chunks_exact(items).enumerate() {
-                for (from, to) in plane.iter().zip(to[byte..].iter_mut().step_by(item)) {
-                    *to = *from;
-                }
-            }
+    let done = match item {
+        2 => unshuffle_of::<2, 2>(from, to),
+        4 => unshuffle_of::<4, 4>(from, to),
+        8 => unshuffle_of::<8, 8>(from, to),
+        16 => unshuffle_of::<16, 8>(from, to),
+        _ => 0,
+    };
+    let items = from.len() / item;
+    for (byte, plane) in from.chunks_exact(items).enumerate() {
+        let to = to[byte..].iter_mut().step_by(item).skip(done);
+        for (from, to) in plane[done..].iter().zip(to) {
+            *to = *from;
         }
     }
 }
 
-fn unshuffle_of<const ITEM: usize>(from: &[u8], to: &mut [u8]) {
-    let items = to.len() / ITEM;
-    let (whole, rest) = to.as_chunks_mut::<ITEM>();
-    debug_assert!(rest.is_empty());
-    for (turn, group) in whole.chunks_mut(TURN).enumerate() {
-        for byte in 0..ITEM {
-            let plane = &from[byte * items + turn * TURN..][..group.len()];
-            for (from, to) in plane.iter().zip(group.iter_mut()) {
-                to[byte] = *from;
+/// Eight words, as a square of bytes, turned about its diagonal.
+fn turn(rows: &mut [u64; 8]) {
+    let steps: [(usize, u64); 3] =
+        [(4, 0x0000_0000_ffff_ffff), (2, 0x0000_ffff_0000_ffff), (1, 0x00ff_00ff_00ff_00ff)];
+    for (far, mask) in steps {
+        for at in (0..8).filter(|at| at & far == 0) {
+            let swapped = ((rows[at] >> (8 * far)) ^ rows[at + far]) & mask;
+            rows[at + far] ^= swapped;
+            rows[at] ^= swapped << (8 * far);
+        }
+    }
+}
+
+/// `WORD` bytes at once of items of `ITEM`, which are turned in squares: as many items of each
+/// square stand beside each other as make its rows 8 bytes long. How many items are done.
+fn shuffle_of<const ITEM: usize, const WORD: usize>(from: &[u8], to: &mut [u8]) -> usize {
+    let (items, beside) = (from.len() / ITEM, 8 / WORD);
+    for (square, group) in from.chunks_exact(8 * beside * ITEM).enumerate() {
+        for part in (0..ITEM).step_by(WORD) {
+            let mut rows = [0; 8];
+            for (at, row) in rows.iter_mut().enumerate() {
+                let mut bytes = [0; 8];
+                for (next, word) in bytes.chunks_exact_mut(WORD).enumerate() {
+                    word.copy_from_slice(&group[(8 * next + at) * ITEM + part..][..WORD]);
+                }
+                *row = u64::from_le_bytes(bytes);
+            }
+            turn(&mut rows);
+            for (at, row) in rows.into_iter().enumerate() {
+                let (next, byte) = (at / WORD, part + at % WORD);
+                let place = byte * items + 8 * (square * beside + next);
+                to[place..][..8].copy_from_slice(&row.to_le_bytes());
             }
         }
     }
+    items / (8 * beside) * (8 * beside)
+}
+
+/// Undoes `shuffle_of`.
+fn unshuffle_of<const ITEM: usize, const WORD: usize>(from: &[u8], to: &mut [u8]) -> usize {
+    let (items, beside) = (to.len() / ITEM, 8 / WORD);
+    for (square, group) in to.chunks_exact_mut(8 * beside * ITEM).enumerate() {
+        for part in (0..ITEM).step_by(WORD) {
+            let mut rows = [0; 8];
+            for (at, row) in rows.iter_mut().enumerate() {
+                let (next, byte) = (at / WORD, part + at % WORD);
+                let place = byte * items + 8 * (square * beside + next);
+                *row = u64::from_le_bytes(from[place..][..8].try_into().expect("eight bytes"));
+            }
+            turn(&mut rows);
+            for (at, row) in rows.into_iter().enumerate() {
+                for (next, word) in row.to_le_bytes().chunks_exact(WORD).enumerate() {
+                    group[(8 * next + at) * ITEM + part..][..WORD].copy_from_slice(word);
+                }
+            }
+        }
+    }
+    items / (8 * beside) * (8 * beside)
 }
 
 #[cfg(test)]
@@ -201,6 +230,23 @@ mod tests {
         ["none", "lz4", "zstd:1", "shuffle+lz4", "shuffle+zstd"]
             .into_iter()
             .map(|text| text.parse().unwrap())
+    }
+
+    #[test]
+    fn shuffled_bytes_are_the_first_of_all_items_then_the_second() {
+        for item in 1..20 {
+            for items in [1, 7, 8, 9, 31, 32, 33, 100] {
+                let chunk: Vec<u8> =
+                    (0..items * item).map(|at| (at * 7 + at / 256) as u8).collect();
+                let (mut shuffled, mut back) = (vec![0; chunk.len()], vec![0; chunk.len()]);
+                super::shuffle(&chunk, &mut shuffled, item);
+                let places = (0..item).flat_map(|byte| (0..items).map(move |at| at * item + byte));
+                let naive: Vec<u8> = places.map(|place| chunk[place]).collect();
+                assert!(shuffled == naive, "{items} items of {item}");
+                super::unshuffle(&shuffled, &mut back, item);
+                assert!(back == chunk, "{items} items of {item}");
+            }
+        }
     }
 
     proptest! {
