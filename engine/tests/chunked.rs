@@ -324,6 +324,34 @@ fn what_cannot_be_is_refused_and_says_what_to_do() {
 }
 
 #[test]
+fn what_is_refused_gives_its_space_back() {
+    let fixture = Fixture::new(6 << 20);
+    let namespace = names(&fixture.pool);
+    let shape = [1024, 400];
+    let oid = grid(&namespace, "a", (&shape, &[64, 400]), "none");
+    namespace.set_read_only(Member::Object(oid), true).unwrap();
+    let data = filled(1, 1, 1024 * 400);
+    for _ in 0..10 {
+        let flush = engram_engine::Flush::Once;
+        let refused = namespace.store_slab(oid, &[0, 0], &shape, &data, flush).unwrap_err();
+        assert_eq!(refused.kind(), Kind::ReadOnly, "{refused}");
+    }
+    namespace.set_read_only(Member::Object(oid), false).unwrap();
+    store(&namespace, oid, &[0, 0], &shape, &data);
+    let new = chunked(&shape, &[64, 400], "none");
+    for _ in 0..3 {
+        let full =
+            namespace.put(namespace.root(), "b", &new, &[&data[8..], &data[..8]].concat(), KEEP);
+        assert_eq!(full.unwrap_err().kind(), Kind::PoolFull);
+        assert_eq!(namespace.append(oid, 0, &shape, &data).unwrap_err().kind(), Kind::PoolFull);
+    }
+    assert_eq!(namespace.object(oid).unwrap().shape, shape);
+    drop(fixture.realm().scratch(2 << 20, None).expect("all that was reserved is free"));
+    assert!(whole(&namespace, oid) == data);
+    sound(&fixture.path);
+}
+
+#[test]
 fn a_snapshot_shows_what_was_whatever_becomes_of_the_array() {
     let fixture = Fixture::new(64 << 20);
     let namespace = names(&fixture.pool);

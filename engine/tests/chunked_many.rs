@@ -6,8 +6,8 @@ mod common;
 use common::grids::{CODECS, Naive, chunked, grid, part, store, whole};
 use common::moves::names;
 use common::{
-    Fixture, KEEP, Random, alone, attach, catalog_of_path, filled, fork, lookup, put, report_of,
-    seed, sound,
+    Fixture, KEEP, Random, alone, attach, catalog_of_path, fill_up, filled, fork, lookup, put,
+    report_of, seed, small_tmpfs, sound,
 };
 use engram_engine::catalog::{Headroom, Table, WriteTxn};
 use engram_engine::{
@@ -54,54 +54,60 @@ fn processes_that_write_to_the_same_chunks_lose_nothing() {
 #[test]
 fn who_appends_at_the_same_time_comes_before_or_after() {
     alone("who_appends_at_the_same_time_comes_before_or_after", || {
-        const WRITERS: u64 = 3;
-        const TIMES: u64 = 20;
-        let fixture = Fixture::new(64 << 20);
-        let namespace = names(&fixture.pool);
-        let oid = grid(&namespace, "a", (&[0, 5], &[7, 5]), "lz4");
-        let path = &fixture.path;
-        let mut peers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                fork(|line| {
-                    line.expect(1);
-                    let (pool, _) = attach(path, Mode::ReadWrite);
-                    let namespace = names(&pool);
-                    for time in 0..TIMES {
-                        let rows = 1 + time % 3;
-                        let row = (writer << 32 | time).to_le_bytes();
-                        let data = row.repeat(5 * rows as usize);
-                        namespace.append(oid, 0, &[rows, 5], &data).expect("appended");
-                    }
-                })
-            })
-            .collect();
-        for peer in &peers {
-            peer.line.say(1);
+        // Where others append to the same chunk, and where each row is one.
+        for rows in [7, 1] {
+            append_together(rows);
         }
-        for peer in &mut peers {
-            assert_eq!(peer.wait(), 0);
-        }
-        let all = whole(&namespace, oid);
-        let rows: Vec<u64> = all
-            .chunks(40)
-            .map(|row| {
-                assert!(row.chunks(8).all(|item| item == &row[..8]), "a row of two");
-                u64::from_le_bytes(row[..8].try_into().unwrap())
-            })
-            .collect();
-        let mut next = [0; WRITERS as usize];
-        let mut at = 0;
-        while at < rows.len() {
-            let (writer, time) = ((rows[at] >> 32) as usize, rows[at] & 0xffff_ffff);
-            assert_eq!(time, next[writer], "in the order of each writer");
-            next[writer] += 1;
-            let many = 1 + time as usize % 3;
-            assert!(rows[at..at + many].iter().all(|row| *row == rows[at]), "whole appends");
-            at += many;
-        }
-        assert_eq!(next, [TIMES; WRITERS as usize]);
-        sound(&fixture.path);
     });
+}
+
+fn append_together(rows_in_chunk: u64) {
+    const WRITERS: u64 = 3;
+    const TIMES: u64 = 400;
+    let fixture = Fixture::new(64 << 20);
+    let namespace = names(&fixture.pool);
+    let oid = grid(&namespace, "a", (&[0, 5], &[rows_in_chunk, 5]), "lz4");
+    let path = &fixture.path;
+    let append = |writer: u64| {
+        let (pool, _) = attach(path, Mode::ReadWrite);
+        let namespace = names(&pool);
+        for time in 0..TIMES {
+            let rows = 1 + time % 3;
+            let data = (writer << 32 | time).to_le_bytes().repeat(5 * rows as usize);
+            namespace.append(oid, 0, &[rows, 5], &data).expect("appended");
+        }
+    };
+    let mut peers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            fork(move |line| {
+                line.expect(1);
+                append(writer);
+            })
+        })
+        .collect();
+    for peer in &peers {
+        peer.line.say(1);
+    }
+    for peer in &mut peers {
+        assert_eq!(peer.wait(), 0);
+    }
+    let all = whole(&namespace, oid);
+    let row = |row: &[u8]| {
+        assert!(row.chunks(8).all(|item| item == &row[..8]), "a row of two");
+        u64::from_le_bytes(row[..8].try_into().unwrap())
+    };
+    let rows: Vec<u64> = all.chunks(40).map(row).collect();
+    let (mut next, mut at) = ([0; WRITERS as usize], 0);
+    while at < rows.len() {
+        let (writer, time) = ((rows[at] >> 32) as usize, rows[at] & 0xffff_ffff);
+        assert_eq!(time, next[writer], "in the order of each writer");
+        next[writer] += 1;
+        let many = 1 + time as usize % 3;
+        assert!(rows[at..at + many].iter().all(|row| *row == rows[at]), "whole appends");
+        at += many;
+    }
+    assert_eq!(next, [TIMES; WRITERS as usize]);
+    sound(&fixture.path);
 }
 
 /// What a process does, and what the array is after it.
@@ -299,6 +305,32 @@ fn a_backup_and_a_compacted_pool_have_every_chunk() {
             pool.close();
             sound(path);
         }
+    });
+}
+
+#[test]
+fn an_array_of_many_chunks_is_deleted_from_a_mount_that_is_full() {
+    let test = "an_array_of_many_chunks_is_deleted_from_a_mount_that_is_full";
+    alone(test, || {
+        const CHUNKS: u64 = 12_000;
+        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let namespace = names(&fixture.pool);
+        let root = namespace.root();
+        for path in ["a", "g/deep/b"] {
+            let new = chunked(&[CHUNKS * 64], &[64], "none");
+            let data = filled(1, 1, (CHUNKS * 64) as usize);
+            namespace.put(root, path, &new, &data, KEEP).expect("there is room for that");
+        }
+        let filler = fill_up(&mount);
+        namespace.delete(root, "a").expect("in parts");
+        namespace.delete(root, "g").expect("in parts");
+        assert_eq!(namespace.count(root).unwrap(), 0);
+        std::fs::remove_file(filler).unwrap();
+        drop(namespace);
+        fixture.pool.close();
+        assert_eq!(sound(&fixture.path).used, 0);
     });
 }
 
