@@ -89,8 +89,9 @@ pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
         dims: None,
         attrs,
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     }
-}
+    }
 
 /// How everything is placed: what has the name goes.
 pub fn over(index: IndexMode) -> Placement {

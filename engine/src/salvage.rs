@@ -253,6 +253,7 @@ fn object(
         dims: record.decode_dims()?,
         attrs: attributes(gathered, saved, record.attrs, lose),
         origin: record.origin.to_vec(),
+        layout: crate::layout::Layout::default(),
     };
     let read_only = record.flags.read_only;
     let placement = Placement { index: Some(record.index), read_only, ..Placement::default() };

@@ -43,8 +43,9 @@ fn floats(shape: &[u64]) -> NewObject {
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     }
-}
+    }
 
 fn bytes_of(byte: u8, len: u64) -> Vec<u8> {
     vec![byte; len as usize]

@@ -46,6 +46,7 @@ impl Request<'_, '_> {
             dims: value::dims_of(self.dims, shape.len())?,
             attrs: value::attributes_of(self.attrs)?,
             origin: self.origin.to_vec(),
+            layout: engram_engine::Layout::default(),
         })
     }
 }

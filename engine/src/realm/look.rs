@@ -16,6 +16,7 @@ use crate::faults::step;
 use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
 use crate::name::Path;
+use crate::layout::chunked_has_no;
 use crate::object::{ObjectInfo, Record, Stored};
 use crate::protect;
 use crate::realm::Realm;
@@ -339,6 +340,9 @@ impl Core {
                             Some((Payload::Inline(bytes.to_vec()), record.generation))
                         }
                         Stored::Contiguous { .. } => None,
+                        Stored::Chunked(_) => {
+                            return Err(chunked_has_no(record.name, "memory to view"));
+                        }
                     })
                 }
             ))?;

@@ -79,8 +79,9 @@ pub fn floats(shape: &[u64]) -> NewObject {
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     }
-}
+    }
 
 pub fn blob() -> NewObject {
     NewObject { class: Class::Blob, dtype: DType::bytes(), shape: Vec::new(), ..floats(&[]) }
