@@ -40,6 +40,7 @@ mod rows;
 mod salvage;
 mod scope;
 mod session;
+mod slab;
 mod transfer;
 mod turn;
 mod varint;
@@ -55,7 +56,7 @@ pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
 pub use layout::{CHUNK_BYTES_MAX, Codec, Coder, Layout};
 pub use lease::LockMode;
-pub use namespace::{InPlace, Namespace, NamespaceInfo};
+pub use namespace::{Flush, InPlace, Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
 pub use query::answer::{
@@ -68,5 +69,6 @@ pub use realm::{
 pub use rewrite::{BackupReport, CompactReport};
 pub use salvage::{Loss, Salvage, Witness};
 pub use scope::Scope;
+pub use slab::{Run, Runs, Slab};
 pub use transfer::Moved;
 pub use verify::Report;

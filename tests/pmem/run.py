@@ -72,6 +72,8 @@ def environment(**more: str) -> str:
         "ENGRAM_TEST_DEVDAX": DEVDAX,
         "ENGRAM_TEST_SECONDS": str(TESTS_SECONDS),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # The host's files are read-only in there.
+        "HYPOTHESIS_STORAGE_DIRECTORY": "/run/hypothesis",
         **more,
     }
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in words.items())

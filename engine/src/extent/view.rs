@@ -112,6 +112,16 @@ impl View {
         self.claim.extent
     }
 
+    /// The memory behind it.
+    pub(crate) fn memory(&self) -> &Memory {
+        self.claim.memory()
+    }
+
+    /// Makes these pieces of it durable, where the pool promises that; in ascending order.
+    pub(crate) fn flush(&self, pieces: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        self.claim.core.flush_pieces(self.memory(), pieces)
+    }
+
     /// The length in bytes.
     pub fn len(&self) -> usize {
         self.nbytes

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::map::Range;
 use super::{Medium, persist};
 use crate::checksum::Running;
+use crate::error::Result;
 
 /// So much is copied out at once to be summed: it stays in the nearest cache.
 const PIECE: usize = 16 << 10;
@@ -98,8 +99,22 @@ impl Memory {
         // that another process writes meanwhile come as they are.
         unsafe {
             let from = self.as_ptr().wrapping_add(at as usize);
-            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
+            persist::copy(into.as_mut_ptr(), from, into.len());
         }
+    }
+
+    /// Makes these pieces durable, each `(offset from the start, length)`, in ascending order.
+    ///
+    /// The kernel writes dirty pages alone, so where it does the work one call covers all; lines of
+    /// persistent memory are written back one by one, and only those that are asked for.
+    pub(crate) fn flush(&self, pieces: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        let mut pieces = pieces.filter(|piece| piece.1 > 0);
+        if self.medium == Some(Medium::PageCache) {
+            let Some((start, len)) = pieces.next() else { return Ok(()) };
+            let end = pieces.last().map_or(start + len, |(at, len)| at + len);
+            return self.range.flush(self.offset + start, end - start);
+        }
+        pieces.try_for_each(|(at, len)| self.range.flush(self.offset + at, len))
     }
 
     /// The checksum of the first `len` bytes, which others may be writing to meanwhile.

@@ -10,6 +10,7 @@
 //! | `restore` | namespaces and realms like those of another pool |
 //! | `scopes` | the word that says whether there is more than the shared realm |
 //! | `inplace` | writing in place through the view |
+//! | `slab` | storing and loading boxes of arrays |
 //! | `look` | look-ups and listings in the view |
 //! | `still` | snapshots of a namespace, and locks in it |
 //! | `text` | TOML files, written whole |
@@ -36,6 +37,7 @@ mod query;
 mod restore;
 mod scopes;
 mod setup;
+mod slab;
 mod still;
 mod text;
 mod tree;
@@ -56,6 +58,7 @@ pub(crate) use self::make::{
 pub(crate) use self::private::remove as remove_private;
 pub(crate) use self::restore::{create_default, create_like, hand_over, realm_like};
 pub(crate) use self::setup::{check_still, private_setups, realm_setup, setup};
+pub use self::slab::Flush;
 pub(crate) use self::text::{read_toml, write_toml};
 pub use self::view::Namespace;
 use crate::error::{Error, Kind, Result};

@@ -15,6 +15,7 @@ use crate::fail;
 use crate::faults::step;
 use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
+use crate::media::memory::Memory;
 use crate::name::Path;
 use crate::layout::chunked_has_no;
 use crate::object::{ObjectInfo, Record, Stored};
@@ -392,6 +393,22 @@ impl Core {
             claim = claim.writing();
         }
         Ok(Some((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation)))
+    }
+
+    /// Makes pieces of a value durable that were written in place; where the realm promises nothing
+    /// of the kind, there is nothing to do.
+    pub(crate) fn flush_pieces(
+        &self,
+        memory: &Memory,
+        pieces: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<()> {
+        if !self.setup.durable {
+            return Ok(());
+        }
+        let inside = self.enter()?;
+        let flushed = memory.flush(pieces);
+        step!("inplace.flushed");
+        flushed.inspect_err(|_| inside.catalog().poison())
     }
 
     fn flush_view(&self, view: &View) -> Result<()> {

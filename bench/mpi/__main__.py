@@ -1,0 +1,143 @@
+"""`python -m bench.mpi`: the S3D kernel behind each interface, at 1, 2 and 4 ranks.
+
+All on one filesystem, true ranks, one global array a variable; ADIOS2's wheel is serial, so its
+ranks write a file each. Times are of the slowest rank, from before a file or pool is opened until
+after it is closed. Every value that is read is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import report
+from bench.harness import Bound, Line
+from bench.mpi import build
+
+RESULTS = Path(__file__).parents[1] / "results"
+MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
+PEERS = {
+    "adios2": "ADIOS2, a file per rank",
+    "netcdf": "NetCDF-4",
+    "pnetcdf": "PnetCDF",
+    "hdf5": "HDF5",
+}
+OPERATIONS = {"write": (1.15, 2.5), "read": (2.0, 5.0), "read otherwise": (None, None)}
+SIDE, QUICK_SIDE = 300, 128
+VARIABLES = 10
+# Ranks share two processors here, and a machine that is not the whole of a node has no cores to
+# bind them to.
+MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
+# Of each peer the quicker way on tmpfs: independent access, but for PnetCDF, whose program is
+# collective; collective HDF5 was two to eight times slower at four ranks.
+
+
+def bounds(operation: str, there: list[str]) -> list[Bound]:
+    """Return what is asked of an operation, and what is shown."""
+    adios2, netcdf = OPERATIONS[operation]
+    required = {"adios2": adios2, "netcdf": netcdf, "pnetcdf": netcdf}
+    return [
+        Bound("engram", PEERS[name], "speed", limit)
+        if limit
+        else Bound("engram", PEERS[name], "show")
+        for name in there
+        for limit in (required.get(name),)
+    ]
+
+
+def kernel(
+    programs: dict[str, Path], folder: Path, ranks: int, side: int, rounds: int
+) -> list[Line]:
+    """Let every program write and read by turns."""
+    peers = [name for name in programs if name != "engram"]
+    size = VARIABLES * side**3 * 8
+    lines = {
+        operation: Line(
+            f"{ranks} rank{'s' * (ranks > 1)}: {operation} {size / 2**30:.1f} GiB",
+            "ms",
+            bounds(operation, peers),
+        )
+        for operation in OPERATIONS
+    }
+    for turn in range(rounds + 1):
+        for name, program in programs.items():
+            place = folder / "data"
+            place.mkdir()
+            sides = [str(side)] * 3
+            command = [*MPIRUN, "-n", str(ranks), str(program), str(place / "file"), *sides]
+            done = subprocess.run(
+                [*command, str(VARIABLES)], stdout=subprocess.PIPE, text=True, check=True
+            )
+            shutil.rmtree(place)
+            for operation, seconds in json.loads(done.stdout).items():
+                if turn > 0:
+                    title = PEERS.get(name, name)
+                    lines[operation].samples.setdefault(title, []).append(seconds)
+    return list(lines.values())
+
+
+def block(program: Path, folder: Path, rounds: int) -> list[Line]:
+    """Store and load 64 MiB of an array beside memcpy."""
+    done = subprocess.run(
+        [str(program), str(folder), str(rounds + 1)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()][1:]
+    store = Line("store one rank's 64 MiB", "ms", [Bound("engram", "memcpy", "speed", 0.9)])
+    load = Line("load one rank's 64 MiB", "ms", [Bound("engram", "memcpy", "show")])
+    for line, ours, theirs in ((store, "store", "memcpy in"), (load, "load", "memcpy out")):
+        line.samples = {
+            "engram": [sample[ours] for sample in found],
+            "memcpy": [sample[theirs] for sample in found],
+        }
+    shutil.rmtree(folder / "pool")
+    return [store, load]
+
+
+def main() -> int:
+    """Measure; 1 if `--strict` and a bound was missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mpi", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smaller rectangle, fewer rounds")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], help="how many (1 2 4)")
+    parser.add_argument("--where", type=Path, default=MEMORY, help=f"where to write ({MEMORY})")
+    parser.add_argument("--out", type=Path, default=RESULTS / "mpi.json", help="the results' file")
+    chosen = parser.parse_args()
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+    start = time.monotonic()
+    absent: dict[str, str] = {}
+    lines: list[Line] = []
+    side, rounds = (QUICK_SIDE, 2) if chosen.quick else (SIDE, 5)
+    with (
+        tempfile.TemporaryDirectory(prefix="engram-bench-") as tools,
+        tempfile.TemporaryDirectory(prefix="engram-bench-", dir=chosen.where) as folder,
+    ):
+        prefix = Path(tools) / "prefix"
+        build.install(prefix)
+        programs = {"engram": build.compiled("engram", Path(tools), prefix)}
+        for name, title in PEERS.items():
+            try:
+                programs[name] = build.compiled(name, Path(tools), prefix)
+            except build.CannotBuildError as reason:
+                absent[title] = str(reason)
+                console.print(f"{title} is left out: {reason}")
+        lines += block(build.block(Path(tools), prefix), Path(folder), 3 * rounds)
+        for ranks in chosen.ranks:
+            lines += kernel(programs, Path(folder), ranks, side, rounds)
+            console.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {ranks} ranks")
+    console.print(report.table(lines))
+    report.write(chosen.out, report.contents(lines, quick=chosen.quick, absent=absent))
+    missed = sum(met is False for line in lines for _, _, met in line.judged())
+    console.print(f"\n{missed} bounds missed; {time.monotonic() - start:.0f} s; {chosen.out}")
+    return 1 if missed and chosen.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

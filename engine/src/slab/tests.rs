@@ -1,0 +1,70 @@
+//! Runs against the naive walk over every item.
+
+use proptest::prelude::*;
+
+use super::Slab;
+use crate::error::Kind;
+
+/// A shape and a box within it.
+fn boxes() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
+    let dim = (0..5u64).prop_flat_map(|len| {
+        (0..=len).prop_flat_map(move |offset| {
+            // Whole dimensions are rare by chance alone.
+            let count = prop_oneof![Just(len - offset), 0..=len - offset];
+            count.prop_map(move |count| (len, offset, count))
+        })
+    });
+    prop::collection::vec(dim, 0..5)
+}
+
+/// Where each item of the box lies in the array, item by item.
+fn naive(dims: &[(u64, u64, u64)]) -> Vec<u64> {
+    let mut all = vec![0];
+    for &(len, offset, count) in dims {
+        all = all
+            .iter()
+            .flat_map(|at| (offset..offset + count).map(move |index| at * len + index))
+            .collect();
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn runs_are_the_items_of_the_box_in_order(dims in boxes(), item in 1..9u64) {
+        let [shape, offsets, counts] = [0, 1, 2].map(|part| {
+            dims.iter().map(|dim| [dim.0, dim.1, dim.2][part]).collect::<Vec<_>>()
+        });
+        let slab = Slab::new(&shape, &offsets, &counts).unwrap();
+        let bytes_at = |at: u64| (0..item).map(move |byte| at * item + byte);
+        let wanted: Vec<u64> = naive(&dims).into_iter().flat_map(bytes_at).collect();
+        let (mut bytes, mut runs) = (Vec::new(), 0);
+        for run in slab.runs(item) {
+            prop_assert_eq!(run.buffer, bytes.len() as u64);
+            prop_assert!(run.len > 0);
+            bytes.extend(run.array..run.array + run.len);
+            runs += 1;
+        }
+        prop_assert_eq!(bytes, wanted);
+        prop_assert_eq!(slab.runs(item).len(), runs);
+        prop_assert_eq!(slab.elements() as usize, naive(&dims).len());
+    }
+}
+
+#[test]
+fn whole_planes_are_one_run() {
+    let slab = Slab::new(&[10, 20, 30], &[2, 0, 0], &[3, 20, 30]).unwrap();
+    assert_eq!(slab.runs(8).count(), 1);
+    assert_eq!(Slab::all(&[10, 20, 30]).runs(8).count(), 1);
+    let rows = Slab::new(&[10, 20, 30], &[0, 4, 0], &[10, 5, 30]).unwrap();
+    assert_eq!(rows.runs(8).count(), 10);
+}
+
+#[test]
+fn a_box_beyond_the_array_is_refused_with_what_was_asked() {
+    for (offsets, counts) in [(&[0, 5][..], &[4, 2][..]), (&[u64::MAX, 0], &[1, 1]), (&[0], &[1])] {
+        let error = Slab::new(&[4, 6], offsets, counts).unwrap_err();
+        assert_eq!(error.kind(), Kind::Argument);
+        assert!(error.message().contains("[4, 6]"), "{error}");
+    }
+}
