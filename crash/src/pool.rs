@@ -91,7 +91,7 @@ pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
         origin: Vec::new(),
         layout: engram_engine::Layout::default(),
     }
-    }
+}
 
 /// How everything is placed: what has the name goes.
 pub fn over(index: IndexMode) -> Placement {

@@ -268,9 +268,12 @@ mod tests {
         for ndim in [0, 1, 3] {
             assert_eq!(Chunking::parse(ndim, &row).unwrap_err().kind(), Kind::Corrupt, "{ndim}");
         }
-        for (at, byte, kind) in
-            [(8, 9, Kind::Format), (9, 2, Kind::Format), (10, 99, Kind::Corrupt), (11, 0, Kind::Corrupt)]
-        {
+        for (at, byte, kind) in [
+            (8, 9, Kind::Format),
+            (9, 2, Kind::Format),
+            (10, 99, Kind::Corrupt),
+            (11, 0, Kind::Corrupt),
+        ] {
             let mut other = row.clone();
             other[at] = byte;
             assert_eq!(Chunking::parse(2, &other).unwrap_err().kind(), kind, "byte {at}");

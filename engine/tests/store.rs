@@ -45,7 +45,7 @@ fn floats(shape: &[u64]) -> NewObject {
         origin: Vec::new(),
         layout: engram_engine::Layout::default(),
     }
-    }
+}
 
 fn bytes_of(byte: u8, len: u64) -> Vec<u8> {
     vec![byte; len as usize]

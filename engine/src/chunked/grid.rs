@@ -44,7 +44,8 @@ impl Grid {
 
     /// The bytes of the whole array, were it in one piece.
     pub(crate) fn nbytes(&self) -> Result<u64> {
-        let bytes = self.shape.iter().try_fold(self.item, |bytes, length| bytes.checked_mul(*length));
+        let bytes =
+            self.shape.iter().try_fold(self.item, |bytes, length| bytes.checked_mul(*length));
         match bytes.filter(|bytes| i64::try_from(*bytes).is_ok()) {
             Some(bytes) => Ok(bytes),
             None => fail!(Argument, "shape {:?} of {}-byte items overflows", self.shape, self.item),
@@ -73,7 +74,8 @@ impl Grid {
         let first = slab.offsets().iter().zip(&self.chunks).map(|(at, chunk)| (at / chunk) as u32);
         let first: Cell = first.collect();
         let ends = slab.offsets().iter().zip(slab.counts()).zip(&self.chunks);
-        let last: Cell = ends.map(|((at, count), chunk)| ((at + count - 1) / chunk) as u32).collect();
+        let last: Cell =
+            ends.map(|((at, count), chunk)| ((at + count - 1) / chunk) as u32).collect();
         let (mut cells, mut at) = (Vec::new(), first.clone());
         loop {
             cells.push(at.clone());
@@ -143,7 +145,12 @@ impl Part {
     /// Its pieces, in the order in which they lie.
     pub(crate) fn pieces(&self) -> Pieces<'_> {
         let left = if self.run == 0 { 0 } else { self.counts.iter().product() };
-        Pieces { part: self, at: vec![0; self.counts.len()], next: (self.chunk_at, self.box_at), left }
+        Pieces {
+            part: self,
+            at: vec![0; self.counts.len()],
+            next: (self.chunk_at, self.box_at),
+            left,
+        }
     }
 }
 

@@ -116,9 +116,8 @@ impl Places<'_> {
         // of one chunk do not overlap, nor do those of two (each item of a box is in one chunk of
         // the grid: `grid` tests it); each chunk is there once, and given to one thread (`each`
         // counts up); and of one chunk, this borrow ends before the next piece is asked for.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(self.shared.start.add(piece.at), piece.len)
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(self.shared.start.add(piece.at), piece.len) };
         Some((piece.chunk, bytes))
     }
 
@@ -142,10 +141,14 @@ mod tests {
     fn what_threads_do_comes_back_in_order_and_the_first_error_ends_it() {
         let squares = each((1000, 1 << 30), || (), |(), at| Ok(at * at)).unwrap();
         assert_eq!(squares, (0..1000).map(|at| at * at).collect::<Vec<_>>());
-        let refused = each((1000, 1 << 30), || (), |(), at| match at {
-            500 => Err(Error::new(Kind::Corrupt, "five hundred")),
-            _ => Ok(()),
-        });
+        let refused = each(
+            (1000, 1 << 30),
+            || (),
+            |(), at| match at {
+                500 => Err(Error::new(Kind::Corrupt, "five hundred")),
+                _ => Ok(()),
+            },
+        );
         assert_eq!(refused.unwrap_err().kind(), Kind::Corrupt);
         assert_eq!(each((0, 0), || (), |(), at| Ok(at)).unwrap(), Vec::<usize>::new());
     }

@@ -147,13 +147,15 @@ impl Realm {
         core.check_batch_writes(oid)?;
         // Again, if the array gets another shape meanwhile.
         'shape: loop {
-            let (shown, _) = core.show(None, oid, &mut |_, _| Ok(Vec::new())).map_err(gone_is_busy)?;
+            let (shown, _) =
+                core.show(None, oid, &mut |_, _| Ok(Vec::new())).map_err(gone_is_busy)?;
             let slab = shown.slab(offsets, counts, data.len())?;
             let cells = shown.grid.cells(&slab);
             for group in cells.chunks(group_len(&shown.grid)) {
                 let mut todo = group.to_vec();
                 while !todo.is_empty() {
-                    let (now, chunks) = core.show(None, oid, &mut |_, _| Ok(std::mem::take(&mut todo)))?;
+                    let (now, chunks) =
+                        core.show(None, oid, &mut |_, _| Ok(std::mem::take(&mut todo)))?;
                     if now.generation != shown.generation {
                         continue 'shape;
                     }
@@ -310,12 +312,7 @@ fn read_chunk(
 }
 
 /// The chunks that stay when an array shrinks, and of which something is cut off.
-fn cut_through(
-    rows: &mut impl Rows,
-    oid: Oid,
-    before: &Grid,
-    after: &Grid,
-) -> Result<Vec<Cell>> {
+fn cut_through(rows: &mut impl Rows, oid: Oid, before: &Grid, after: &Grid) -> Result<Vec<Cell>> {
     let shrinks = |dim: usize| after.shape[dim] < before.shape[dim];
     if !(0..after.shape.len()).any(shrinks) {
         return Ok(Vec::new());
@@ -478,9 +475,8 @@ impl Core {
         let inside = self.enter()?;
         let look = inside.look_at(at)?;
         let (shown, found) = if at.is_none() && batch::runs(self) {
-            let found = batch::with(self, |overlay| {
-                find(&mut overlay.look_at(look.txn()), oid, which)
-            })?;
+            let found =
+                batch::with(self, |overlay| find(&mut overlay.look_at(look.txn()), oid, which))?;
             found.expect("a batch runs in this thread")
         } else {
             find(&mut Snapshot(look.txn()), oid, which)?

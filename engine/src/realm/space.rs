@@ -88,10 +88,7 @@ pub(super) enum Attempt {
     /// Space for the first of what was asked for, for as many as there is: at least one.
     Reserved(Vec<Extent>, u64),
     /// No room; how much only waits for running look-ups, and where the arena ends.
-    Short {
-        waiting: u64,
-        arena_end: u64,
-    },
+    Short { waiting: u64, arena_end: u64 },
 }
 
 impl Core {

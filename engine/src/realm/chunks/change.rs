@@ -164,12 +164,7 @@ impl Core {
 }
 
 /// Whether the array and its chunks are as they are expected to be.
-fn find(
-    rows: &mut impl Rows,
-    oid: Oid,
-    generation: u32,
-    staged: &Stages,
-) -> Result<Found> {
+fn find(rows: &mut impl Rows, oid: Oid, generation: u32, staged: &Stages) -> Result<Found> {
     protect::refuse(rows, Member::Object(oid))?;
     let now = group::with_record(rows, Member::Object(oid), |record| Ok(record.generation))
         .map_err(crate::realm::look::gone_is_busy)?;

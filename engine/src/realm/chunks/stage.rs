@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Bytes, Chunk, Chunks, Decoder, Shown, of_chunk};
+use super::{Chunk, Chunks, Decoder, Shown, of_chunk};
 use crate::chunked::grid::{Cell, Grid, Part};
 use crate::chunked::rows::{Expected, Staged, Value};
 use crate::chunked::work::each;
@@ -127,10 +127,14 @@ pub(super) fn stage(
         };
         stages.all.push(Staged { cell, value, expected });
     }
-    let sums = each((claims.len(), of_all.1), || (), |(), at| {
-        let (staged, claim, ready) = &claims[at];
-        Ok(copy(core, claim, ready, (&shown.grid, &stages.all[*staged]), data))
-    })?;
+    let sums = each(
+        (claims.len(), of_all.1),
+        || (),
+        |(), at| {
+            let (staged, claim, ready) = &claims[at];
+            Ok(copy(core, claim, ready, (&shown.grid, &stages.all[*staged]), data))
+        },
+    )?;
     step!("chunks.copied");
     for ((staged, ..), sum) in claims.iter().zip(sums) {
         if let Value::Reserved { checksum, .. } = &mut stages.all[*staged].value {
