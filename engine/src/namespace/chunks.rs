@@ -29,6 +29,21 @@ impl Namespace {
         self.write_at_home(Member::Object(oid), |realm| realm.store_box(oid, offsets, counts, data))
     }
 
+    /// As `store_slab`, of a chunked array; of those bytes of the box alone where `mask`, which has as
+    /// many, is not zero.
+    pub fn store_masked(
+        &self,
+        oid: Oid,
+        offsets: &[u64],
+        counts: &[u64],
+        data: &[u8],
+        mask: &[u8],
+    ) -> Result<()> {
+        self.write_at_home(Member::Object(oid), |realm| {
+            realm.store_masked(oid, offsets, counts, data, mask)
+        })
+    }
+
     /// Gives a chunked array another shape of as many dimensions, in one commit. What it grows by
     /// is zeros; what is cut off is gone.
     ///

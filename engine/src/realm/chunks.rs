@@ -143,6 +143,31 @@ impl Realm {
     ///
     /// On error some chunks may have been written, each of them whole.
     pub fn store_box(&self, oid: Oid, offsets: &[u64], counts: &[u64], data: &[u8]) -> Result<()> {
+        self.store(oid, (offsets, counts), data, None)
+    }
+
+    /// The same, of those bytes of the box alone where `mask`, which has as many, is not zero.
+    pub fn store_masked(
+        &self,
+        oid: Oid,
+        offsets: &[u64],
+        counts: &[u64],
+        data: &[u8],
+        mask: &[u8],
+    ) -> Result<()> {
+        if mask.len() != data.len() {
+            fail!(Argument, "a mask of {} bytes is none for {}", mask.len(), data.len());
+        }
+        self.store(oid, (offsets, counts), data, Some(mask))
+    }
+
+    fn store(
+        &self,
+        oid: Oid,
+        (offsets, counts): (&[u64], &[u64]),
+        data: &[u8],
+        mask: Option<&[u8]>,
+    ) -> Result<()> {
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
         // Again, if the array gets another shape meanwhile.
@@ -154,12 +179,13 @@ impl Realm {
             for group in cells.chunks(group_len(&shown.grid)) {
                 let mut todo = group.to_vec();
                 while !todo.is_empty() {
-                    let (now, chunks) =
-                        core.show(None, oid, &mut |_, _| Ok(std::mem::take(&mut todo)))?;
+                    let (now, chunks) = core
+                        .show(None, oid, &mut |_, _| Ok(std::mem::take(&mut todo)))
+                        .map_err(gone_is_busy)?;
                     if now.generation != shown.generation {
                         continue 'shape;
                     }
-                    let staged = stage(core, &shown, chunks, &Data::Box(&slab, data))?;
+                    let staged = stage(core, &shown, chunks, &Data::Box(&slab, data, mask))?;
                     match core.swap_chunks(oid, shown.generation, staged, self.expects())? {
                         Done::All => {}
                         Done::Late(late) => todo = late,
@@ -218,7 +244,7 @@ impl Realm {
                 .map_err(gone_is_busy)?;
             let (grid, slab) = wanted.expect("it was asked for");
             let shown = Shown { grid, ..shown };
-            let staged = stage(core, &shown, chunks, &Data::Box(&slab, data))?;
+            let staged = stage(core, &shown, chunks, &Data::Box(&slab, data, None))?;
             match core.reshape_to(oid, &shown, staged, self.expects())? {
                 Done::All => return Ok(shown.grid.shape),
                 Done::Late(_) | Done::Reshaped => {}
@@ -268,7 +294,7 @@ impl Realm {
             let slab = Slab::all(shape);
             for group in shown.grid.cells(&slab).chunks(group_len(&shown.grid)) {
                 let chunks = group.iter().map(|cell| (cell.clone(), None)).collect();
-                staged.append(stage(core, &shown, chunks, &Data::Box(&slab, data))?);
+                staged.append(stage(core, &shown, chunks, &Data::Box(&slab, data, None))?);
             }
         }
         core.link_chunked(&link, &shown, staged)

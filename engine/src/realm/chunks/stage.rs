@@ -25,8 +25,9 @@ const FLUSH_GAP: u64 = 64 << 10;
 
 /// What chunks are made of.
 pub(super) enum Data<'a> {
-    /// A box, in C order; the rest of a chunk is what is there.
-    Box(&'a Slab, &'a [u8]),
+    /// A box, in C order; the rest of a chunk is what is there. With a mask, as long, so is what
+    /// that has zeros for.
+    Box(&'a Slab, &'a [u8], Option<&'a [u8]>),
     /// What is there, as far as it lies within the array.
     Kept,
 }
@@ -112,7 +113,7 @@ pub(super) fn stage(
     let mut claims = Vec::new();
     for ((cell, before), ready) in chunks.into_iter().zip(ready) {
         let expected = match data {
-            Data::Box(slab, _) if shown.grid.part(&cell, slab).whole => Expected::Anything,
+            Data::Box(slab, _, None) if shown.grid.part(&cell, slab).whole => Expected::Anything,
             _ => Expected::As(before.map(|chunk| chunk.generation)),
         };
         let value = match (in_extent(&ready), ready) {
@@ -160,16 +161,16 @@ fn make(
     own: &mut Own,
 ) -> Result<Ready> {
     let whole = shown.grid.chunk_bytes();
-    let (all, slab, given) = match data {
-        Data::Box(slab, given) => (None, *slab, Some(*given)),
-        Data::Kept => (Some(()), &Slab::all(&shown.grid.shape), None),
+    let (slab, given) = match data {
+        Data::Box(slab, given, mask) => (*slab, Some((*given, *mask))),
+        Data::Kept => (&Slab::all(&shown.grid.shape), None),
     };
     let part = shown.grid.part(cell, slab);
-    if let Some(given) = given {
+    if let Some((given, mask)) = given {
         if before.is_none() && is_zero(&part, given) {
             return Ok(Ready::Nothing);
         }
-        if part.whole {
+        if part.whole && mask.is_none() {
             if shown.codec.is_none() && whole as u64 > INLINE_BYTES_MAX {
                 return Ok(Ready::InPlace);
             }
@@ -180,7 +181,7 @@ fn make(
             }
         }
     }
-    let keep = all.is_some() || !part.whole;
+    let keep = !part.whole || given.is_none_or(|(_, mask)| mask.is_some());
     own.chunk.clear();
     own.chunk.resize(whole, 0);
     match before {
@@ -192,15 +193,28 @@ fn make(
         _ => {}
     }
     match given {
-        Some(given) => {
+        Some((given, mask)) => {
             for piece in part.pieces() {
-                own.chunk[piece.chunk..][..piece.len]
-                    .copy_from_slice(&given[piece.at..][..piece.len]);
+                let to = &mut own.chunk[piece.chunk..][..piece.len];
+                let from = &given[piece.at..][..piece.len];
+                match mask {
+                    None => to.copy_from_slice(from),
+                    Some(mask) => masked(to, from, &mask[piece.at..][..piece.len]),
+                }
             }
         }
         None => clear_beyond(&mut own.chunk, &part),
     }
     encode(own, Source::Own)
+}
+
+/// Copies the bytes for which the mask has no zero.
+fn masked(to: &mut [u8], from: &[u8], mask: &[u8]) {
+    for ((to, from), mask) in to.iter_mut().zip(from).zip(mask) {
+        if *mask != 0 {
+            *to = *from;
+        }
+    }
 }
 
 /// Zeroes what none of a part's pieces has.
@@ -244,7 +258,7 @@ fn copy(
             memory.write(bytes);
             bytes.len()
         }
-        (_, Data::Box(slab, given)) => {
+        (_, Data::Box(slab, given, _)) => {
             let whole = grid.chunk_bytes();
             if !grid.is_inner(&staged.cell) {
                 memory.zero(whole as u64);
