@@ -76,6 +76,7 @@ mod enabled {
         "inplace.flushed",
         "chunks.pinned",
         "chunks.encoded",
+        "chunks.reserved",
         "chunks.copied",
         "chunks.flushed",
         "chunks.recorded",

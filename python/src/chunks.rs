@@ -28,10 +28,13 @@ pub fn layout_of(
     let codec = codec.map(str::parse::<Codec>).transpose()?;
     let chunks = chunks.filter(|chunks| !chunks.is_none());
     let chunks = match chunks {
-        Some(all) if all.is_instance_of::<PyBool>() => match all.is_truthy()? {
-            true => Some(chosen(shape, item)),
-            false => None,
-        },
+        Some(all) if all.is_instance_of::<PyBool>() => {
+            if all.is_truthy()? {
+                Some(chosen(shape, item))
+            } else {
+                None
+            }
+        }
         Some(all) => Some(value::shape_of(all)?),
         None => None,
     };
@@ -64,6 +67,7 @@ fn chosen(shape: &[u64], item: u64) -> Vec<u64> {
 
 /// A copy of a box of the value.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "tuples from Python come as vectors")]
 pub fn load_box<'py>(
     py: Python<'py>,
     realm: &Realm,
@@ -80,6 +84,7 @@ pub fn load_box<'py>(
 /// zero. Both lie in C order.
 #[pyfunction]
 #[pyo3(signature = (realm, oid, offsets, counts, array, mask = None))]
+#[expect(clippy::needless_pass_by_value, reason = "as above")]
 pub fn store_box(
     py: Python<'_>,
     realm: &Realm,

@@ -200,8 +200,14 @@ mod tests {
                 .prop_flat_map(|(length, chunk, at)| (Just((length, chunk, at)), 0..=length - at))
         });
         prop::collection::vec(dim, 1..4).prop_map(|dims| {
-            let of = |pick: fn(&((u64, u64, u64), u64)) -> u64| dims.iter().map(pick).collect();
-            (of(|d| d.0.0), of(|d| d.0.1), of(|d| d.0.2), of(|d| d.1))
+            let lengths = dims.iter().map(|d| d.0.0).collect();
+            let chunks = dims.iter().map(|d| d.0.1).collect();
+            (
+                lengths,
+                chunks,
+                dims.iter().map(|d| d.0.2).collect(),
+                dims.iter().map(|d| d.1).collect(),
+            )
         })
     }
 

@@ -21,7 +21,7 @@ const OID_BYTES: usize = 8;
 pub(crate) fn key_of(oid: Oid, cell: &[u32]) -> Vec<u8> {
     let mut key = Vec::with_capacity(OID_BYTES + 4 * cell.len());
     key.extend(id_key(oid));
-    cell.iter().for_each(|at| key.extend(at.to_be_bytes()));
+    key.extend(cell.iter().flat_map(|at| at.to_be_bytes()));
     key
 }
 
@@ -158,7 +158,7 @@ impl Staged {
                 Stored::Contiguous { extent: reserved.extent, nbytes, checksum }
             }
         };
-        let record = Record { created, generation, ..record(oid, stored, stamp) };
+        let record = Record { generation, created, ..record(oid, stored, stamp) };
         rows.put_record(Table::Chunks, &key, &record)?;
         if let Value::Reserved { reserved, .. } = &self.value {
             rows.adopt(*reserved)?;

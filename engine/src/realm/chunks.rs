@@ -9,7 +9,7 @@ mod stage;
 use std::sync::Arc;
 
 use self::change::Done;
-use self::stage::{Data, stage};
+use self::stage::{Data, Spares, Stages, stage};
 use crate::batch;
 use crate::catalog::Table;
 use crate::chunked::codec::Worker;
@@ -32,7 +32,7 @@ use crate::rows::{Rows, Snapshot};
 use crate::slab::Slab;
 
 /// So many bytes of chunks, before they are encoded, go into one commit.
-const COMMIT_BYTES: usize = 32 << 20;
+const COMMIT_BYTES: usize = 16 << 20;
 /// And no more chunks than this: each is pinned while it is written.
 const COMMIT_CHUNKS: usize = 1024;
 
@@ -122,14 +122,11 @@ impl Realm {
         out: &mut [u8],
     ) -> Result<()> {
         let core = self.readable()?;
-        let mut slab = None;
-        let (shown, chunks) = core.show(self.at(), oid, &mut |shown, _| {
-            let wanted = shown.slab(offsets, counts, out.len())?;
-            let cells = shown.grid.cells(&wanted);
-            slab = Some(wanted);
-            Ok(cells)
+        let (shown, slab, chunks) = core.show(self.at(), oid, &mut |shown, _| {
+            let slab = shown.slab(offsets, counts, out.len())?;
+            let cells = shown.grid.cells(&slab);
+            Ok((slab, cells))
         })?;
-        let slab = slab.expect("it was asked for");
         let (cells, chunks): (Vec<Cell>, Vec<Option<Chunk>>) = chunks.into_iter().unzip();
         let begin = || (Decoder::new(&shown), Vec::new());
         fill(out, (&shown.grid, &slab, &cells), begin, |own, at, places| {
@@ -170,22 +167,24 @@ impl Realm {
     ) -> Result<()> {
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
+        let spares = Spares::default();
         // Again, if the array gets another shape meanwhile.
         'shape: loop {
-            let (shown, _) =
-                core.show(None, oid, &mut |_, _| Ok(Vec::new())).map_err(gone_is_busy)?;
+            let nothing = &mut |_: &Shown, _: &mut dyn Rows| Ok(((), Vec::new()));
+            let (shown, ..) = core.show(None, oid, nothing).map_err(gone_is_busy)?;
             let slab = shown.slab(offsets, counts, data.len())?;
             let cells = shown.grid.cells(&slab);
             for group in cells.chunks(group_len(&shown.grid)) {
                 let mut todo = group.to_vec();
                 while !todo.is_empty() {
-                    let (now, chunks) = core
-                        .show(None, oid, &mut |_, _| Ok(std::mem::take(&mut todo)))
+                    let (now, (), chunks) = core
+                        .show(None, oid, &mut |_, _| Ok(((), std::mem::take(&mut todo))))
                         .map_err(gone_is_busy)?;
                     if now.generation != shown.generation {
                         continue 'shape;
                     }
-                    let staged = stage(core, &shown, chunks, &Data::Box(&slab, data, mask))?;
+                    let staged =
+                        stage(core, &shown, chunks, &Data::Box(&slab, data, mask), &spares)?;
                     match core.swap_chunks(oid, shown.generation, staged, self.expects())? {
                         Done::All => {}
                         Done::Late(late) => todo = late,
@@ -205,18 +204,15 @@ impl Realm {
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
         loop {
-            let mut after = None;
-            let (shown, chunks) = core
+            let (shown, after, chunks) = core
                 .show(None, oid, &mut |shown, mut rows| {
                     let grid = shown.reshaped(shape)?;
                     let cells = cut_through(&mut rows, oid, &shown.grid, &grid)?;
-                    after = Some(grid);
-                    Ok(cells)
+                    Ok((grid, cells))
                 })
                 .map_err(gone_is_busy)?;
-            let after = after.expect("it was asked for");
             let shown = Shown { grid: after, ..shown };
-            let staged = stage(core, &shown, chunks, &Data::Kept)?;
+            let staged = stage_all(core, &shown, chunks, &Data::Kept)?;
             match core.reshape_to(oid, &shown, staged, self.expects())? {
                 Done::All => return Ok(()),
                 Done::Late(_) | Done::Reshaped => {}
@@ -232,19 +228,16 @@ impl Realm {
         let core = self.writable()?;
         core.check_batch_writes(oid)?;
         loop {
-            let mut wanted = None;
-            let (shown, chunks) = core
+            let (shown, (grid, slab), chunks) = core
                 .show(None, oid, &mut |shown, _| {
                     let (grid, slab) = shown.appended(axis, counts)?;
                     shown.check_bytes(&slab, data.len())?;
                     let cells = grid.cells(&slab);
-                    wanted = Some((grid, slab));
-                    Ok(cells)
+                    Ok(((grid, slab), cells))
                 })
                 .map_err(gone_is_busy)?;
-            let (grid, slab) = wanted.expect("it was asked for");
             let shown = Shown { grid, ..shown };
-            let staged = stage(core, &shown, chunks, &Data::Box(&slab, data, None))?;
+            let staged = stage_all(core, &shown, chunks, &Data::Box(&slab, data, None))?;
             match core.reshape_to(oid, &shown, staged, self.expects())? {
                 Done::All => return Ok(shown.grid.shape),
                 Done::Late(_) | Done::Reshaped => {}
@@ -254,14 +247,7 @@ impl Realm {
 
     /// The bytes that an object's value takes, of the arena and of the catalog.
     pub fn stored_nbytes(&self, oid: Oid) -> Result<u64> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        let txn = inside.read_at(self.at())?;
-        if self.at().is_none() && batch::runs(core) {
-            let summed = batch::with(core, |overlay| stored(&mut overlay.look_at(&txn), oid))?;
-            return Ok(summed.expect("a batch runs in this thread"));
-        }
-        stored(&mut Snapshot(&txn), oid)
+        self.readable()?.stored_nbytes(self.at(), oid)
     }
 
     /// Makes a chunked array, of `data` or of zeros.
@@ -289,15 +275,28 @@ impl Realm {
         let shown = Shown { name: path.to_owned(), grid, codec: *codec, generation: 0 };
         let link = core.link_of(parent, path, new, placement, self.expects())?;
         core.check_free(&link)?;
-        let mut staged = stage::Stages::new(core);
-        if let Some(data) = data {
-            let slab = Slab::all(shape);
-            for group in shown.grid.cells(&slab).chunks(group_len(&shown.grid)) {
-                let chunks = group.iter().map(|cell| (cell.clone(), None)).collect();
-                staged.append(stage(core, &shown, chunks, &Data::Box(&slab, data, None))?);
+        let staged = match data {
+            Some(data) => {
+                let slab = Slab::all(shape);
+                let cells = shown.grid.cells(&slab).into_iter().map(|cell| (cell, None)).collect();
+                stage_all(core, &shown, cells, &Data::Box(&slab, data, None))?
             }
-        }
+            None => Stages::new(core),
+        };
         core.link_chunked(&link, &shown, staged)
+    }
+}
+
+/// Stages many chunks, some at a time, for one commit.
+fn stage_all(core: &Arc<Core>, shown: &Shown, chunks: Chunks, data: &Data<'_>) -> Result<Stages> {
+    let (spares, mut staged) = (Spares::default(), Stages::new(core));
+    let mut left = chunks.into_iter();
+    loop {
+        let group: Chunks = left.by_ref().take(group_len(&shown.grid)).collect();
+        if group.is_empty() {
+            return Ok(staged);
+        }
+        staged.append(stage(core, shown, group, data, &spares)?);
     }
 }
 
@@ -459,16 +458,15 @@ type Chunks = Vec<(Cell, Option<Chunk>)>;
 /// A chunk as its row has it: its generation, and its value.
 type Found = (u32, std::result::Result<Vec<u8>, (Extent, u64)>);
 
-/// Says which chunks are to be shown.
-type Which<'w> = &'w mut dyn FnMut(&Shown, &mut dyn Rows) -> Result<Vec<Cell>>;
+/// Which chunks are looked at, as their rows have them.
+type Rowed = Vec<(Cell, Option<Found>)>;
 
-fn find(
-    mut rows: &mut dyn Rows,
-    oid: Oid,
-    which: Which<'_>,
-) -> Result<(Shown, Vec<(Cell, Option<Found>)>)> {
+/// Says which chunks are to be shown, and what else follows from the array.
+type Which<'w, T> = &'w mut dyn FnMut(&Shown, &mut dyn Rows) -> Result<(T, Vec<Cell>)>;
+
+fn find<T>(mut rows: &mut dyn Rows, oid: Oid, which: Which<'_, T>) -> Result<(Shown, T, Rowed)> {
     let shown = Shown::of(&mut rows, oid)?;
-    let cells = which(&shown, rows)?;
+    let (follows, cells) = which(&shown, rows)?;
     let mut found = Vec::with_capacity(cells.len());
     for cell in cells {
         let row = rows.get(Table::Chunks, &key_of(oid, &cell))?;
@@ -486,21 +484,21 @@ fn find(
         let chunk = chunk.transpose().map_err(|error| of_chunk(error, &shown.name, &cell))?;
         found.push((cell, chunk));
     }
-    Ok((shown, found))
+    Ok((shown, follows, found))
 }
 
 impl Core {
     /// What the newest snapshot, or the one that is held, has of an array and of those of its
     /// chunks that `which` names, pinned.
-    fn show(
+    fn show<T>(
         self: &Arc<Self>,
         at: Option<&At>,
         oid: Oid,
-        which: Which<'_>,
-    ) -> Result<(Shown, Chunks)> {
+        which: Which<'_, T>,
+    ) -> Result<(Shown, T, Chunks)> {
         let inside = self.enter()?;
         let look = inside.look_at(at)?;
-        let (shown, found) = if at.is_none() && batch::runs(self) {
+        let (shown, follows, found) = if at.is_none() && batch::runs(self) {
             let found =
                 batch::with(self, |overlay| find(&mut overlay.look_at(look.txn()), oid, which))?;
             found.expect("a batch runs in this thread")
@@ -528,6 +526,16 @@ impl Core {
         };
         let chunks = found.into_iter().map(pin).collect();
         step!("chunks.pinned");
-        Ok((shown, chunks))
+        Ok((shown, follows, chunks))
+    }
+
+    fn stored_nbytes(self: &Arc<Self>, at: Option<&At>, oid: Oid) -> Result<u64> {
+        let inside = self.enter()?;
+        let txn = inside.read_at(at)?;
+        if at.is_none() && batch::runs(self) {
+            let summed = batch::with(self, |overlay| stored(&mut overlay.look_at(&txn), oid))?;
+            return Ok(summed.expect("a batch runs in this thread"));
+        }
+        stored(&mut Snapshot(&txn), oid)
     }
 }

@@ -37,6 +37,7 @@ pub enum Payload {
 
 /// A member, as one look finds it: its name's row and its record are of the same commit.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most members are objects")]
 pub enum Found {
     /// A group.
     Group(Gid),

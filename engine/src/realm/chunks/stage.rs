@@ -5,7 +5,7 @@
 //! once. Space for all is reserved in one commit; copying into it, and checksums, are the work of
 //! several threads again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::{Chunk, Chunks, Decoder, Shown, of_chunk};
 use crate::chunked::grid::{Cell, Grid, Part};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::extent::{Claim, Extent, extent_len};
 use crate::faults::step;
 use crate::object::INLINE_BYTES_MAX;
-use crate::realm::core::Core;
+use crate::realm::core::{Core, lock};
 use crate::realm::space::Attempt;
 use crate::rows::Reserved;
 use crate::slab::Slab;
@@ -70,6 +70,20 @@ impl Drop for Stages {
     }
 }
 
+/// Buffers that have served, for chunks to come: fresh memory costs more than encoding into it.
+#[derive(Default)]
+pub(super) struct Spares(Mutex<Vec<Vec<u8>>>);
+
+impl Spares {
+    /// The bytes, in a buffer of their own.
+    fn keep(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = lock(&self.0).pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+}
+
 /// A chunk on its way.
 enum Ready {
     /// It was not there, and would be zeros.
@@ -92,13 +106,14 @@ pub(super) fn stage(
     shown: &Shown,
     chunks: Chunks,
     data: &Data<'_>,
+    spares: &Spares,
 ) -> Result<Stages> {
     let whole = shown.grid.chunk_bytes();
     let of_all = (chunks.len(), chunks.len() * whole);
     let begin = || Own { decoder: Decoder::new(shown), chunk: Vec::new() };
     let ready = each(of_all, begin, |own, at| {
         let (cell, before) = &chunks[at];
-        let ready = make(shown, cell, before.as_ref(), data, own);
+        let ready = make((shown, spares), cell, before.as_ref(), data, own);
         ready.map_err(|error| of_chunk(error, &shown.name, cell))
     })?;
     step!("chunks.encoded");
@@ -144,6 +159,11 @@ pub(super) fn stage(
     }
     core.flush_together(claims.iter().map(|(_, claim, _)| claim.extent()).collect())?;
     step!("chunks.flushed");
+    let used = claims.into_iter().filter_map(|(_, _, ready)| match ready {
+        Ready::Bytes(bytes) => Some(bytes),
+        _ => None,
+    });
+    lock(&spares.0).extend(used);
     Ok(stages)
 }
 
@@ -154,7 +174,7 @@ fn is_zero(part: &Part, data: &[u8]) -> bool {
 
 /// Makes a chunk, encoded.
 fn make(
-    shown: &Shown,
+    (shown, spares): (&Shown, &Spares),
     cell: &[u32],
     before: Option<&Chunk>,
     data: &Data<'_>,
@@ -177,7 +197,7 @@ fn make(
             // One that lies in one piece there needs no copy.
             let first = part.pieces().next().filter(|piece| piece.len == whole);
             if let Some(piece) = first {
-                return encode(own, Source::Given(&given[piece.at..][..whole]));
+                return encode(own, Source::Given(&given[piece.at..][..whole]), spares);
             }
         }
     }
@@ -205,7 +225,7 @@ fn make(
         }
         None => clear_beyond(&mut own.chunk, &part),
     }
-    encode(own, Source::Own)
+    encode(own, Source::Own, spares)
 }
 
 /// Copies the bytes for which the mask has no zero.
@@ -228,20 +248,19 @@ fn clear_beyond(chunk: &mut [u8], part: &Part) {
 }
 
 /// Where a chunk lies that is to be encoded.
+#[derive(Clone, Copy)]
 enum Source<'d> {
     Given(&'d [u8]),
     Own,
 }
 
-fn encode(own: &mut Own, source: Source<'_>) -> Result<Ready> {
+fn encode(own: &mut Own, source: Source<'_>, spares: &Spares) -> Result<Ready> {
     let chunk = match source {
         Source::Given(bytes) => bytes,
         Source::Own => &own.chunk,
     };
-    Ok(Ready::Bytes(match own.decoder.worker.encode(chunk)? {
-        Some(shorter) => shorter.to_vec(),
-        None => chunk.to_vec(),
-    }))
+    let encoded = own.decoder.worker.encode(chunk)?;
+    Ok(Ready::Bytes(spares.keep(encoded.unwrap_or(chunk))))
 }
 
 /// Copies a chunk into its space; its checksum.
@@ -283,7 +302,9 @@ impl Core {
         match reserved {
             Ok(()) => Ok(all),
             Err(error) => {
-                all.into_iter().for_each(|(reserved, _)| self.give_back(reserved));
+                for (reserved, _) in all {
+                    self.give_back(reserved);
+                }
                 Err(error)
             }
         }
@@ -303,7 +324,7 @@ impl Core {
                 all.push(self.reserve(rest[0], None)?);
                 continue;
             };
-            step!("reserve.committed");
+            step!("chunks.reserved");
             let lease = inside.lease().id();
             for (at, extent) in extents.iter().enumerate() {
                 match self.hold(&inside, *extent, age) {
