@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from engram import _engram
 from engram.arguments import several, whole_number
 from engram.array import Array, check_basic
-from engram.errors import ArgumentError
+from engram.errors import ArgumentError, BusyError, EngramError, NotFoundError
 from engram.handle import makers
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class ChunkedArray(Array):
 
         """
         shape, chunks = self._sizes()
+        if key is Ellipsis:
+            return self._load((0,) * len(shape), shape)
         box = _boxed(key, shape)
         if box is None:
             part = self._load((0,) * len(shape), shape)[key]
@@ -151,7 +153,10 @@ class ChunkedArray(Array):
 
         """
         check_basic(key, self._dtype)
-        shape, chunks = self._sizes()
+        try:
+            shape, chunks = self._sizes()
+        except NotFoundError as error:  # as in-place writes have it
+            raise BusyError(f"{error}; nothing was written: look the name up again") from None
         try:
             value = self._converted(key, value, len(shape))
         except (ValueError, TypeError, OverflowError) as error:
@@ -164,7 +169,7 @@ class ChunkedArray(Array):
             raise ArgumentError(f"[{key!r}] is no place in an array of shape {shape}")
         lengths = [len(r) for r in box.ranges]
         try:
-            whole = np.empty(lengths, self._dtype)
+            whole = np.zeros(lengths, self._dtype)
             whole[box.rest] = value
         except (ValueError, TypeError) as error:
             raise self._unfit(key, error) from error
@@ -245,7 +250,7 @@ class ChunkedArray(Array):
     def __repr__(self) -> str:
         try:
             shape = self.shape
-        except Exception:  # noqa: BLE001 - what has become of it is told by `_shown`
+        except EngramError:  # `_shown` tells what has become of it
             shape = self._shape
         return self._shown(f"{shape} {self._dtype}")
 
@@ -287,7 +292,7 @@ def _boxed(key: Any, shape: tuple[int, ...]) -> _Box | None:
         elif part is Ellipsis:
             more = shape[len(ranges) : len(ranges) + len(shape) - taken]
             ranges += [range(length) for length in more]
-            rest += [slice(None)] * len(more)
+            rest += [Ellipsis] if Ellipsis in _kinds(parts) else [slice(None)] * len(more)
         elif isinstance(part, slice):
             found = range(*part.indices(shape[len(ranges)]))
             ranges.append(found if found.step > 0 else found[::-1])
