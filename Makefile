@@ -1,4 +1,5 @@
-# The only verbs: demo test test-pmem bench evaluate crash power corrupt fuzz lint fmt clean help.
+# The only verbs: demo test test-pmem bench evaluate crash power corrupt fuzz install lint fmt clean
+# help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -18,7 +19,7 @@ export TARGET_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench evaluate crash power corrupt fuzz lint fmt clean
+.PHONY: help demo test test-pmem bench evaluate crash power corrupt fuzz install lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -26,9 +27,9 @@ help: ## What can be made
 demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (half a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
-test: $(BIN)/.built ## All tests: the engine's, then the package's (a few minutes)
+test: $(BIN)/.built $(BIN)/.native ## All tests: the engine's, then the package's (a few minutes)
 	$(call step,Testing the engine,cargo test --quiet \
-		-p engram-engine -p engram-crash --features engram-engine/faults)
+		-p engram-engine -p engram-crash -p engram-capi --features engram-engine/faults)
 	$(call step,Testing the package,$(BIN)/python -m pytest -q tests)
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
@@ -72,19 +73,33 @@ fuzz: ## Nonsense to what reads queries and media (FUZZ_SECONDS=60 for each; nig
 	then $(MAKE) --silent $(FUZZ:%=.fuzz-%); \
 	else echo "==> Fuzzing is skipped: it needs nightly Rust, which rustup cannot install here"; fi
 
-lint: $(BIN)/.built ## Formatting, lints, types and house rules
+PREFIX ?= /usr/local
+install: ## The C library, its headers, pkg-config and CMake files, into PREFIX (DESTDIR=...)
+	$(call step,Building the library,cargo build --quiet --release -p engram-capi)
+	$(call step,Installing into $(DESTDIR)$(PREFIX),\
+		capi/install.sh $(or $(CARGO_TARGET_DIR),target)/release $(DESTDIR)$(PREFIX))
+
+HEADERS := engram.h engram/base.hpp engram.hpp $(patsubst %,pmemcpy/%,pmemcpy.hpp pmemcpy.h memcpy.h)
+STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
+CBINDGEN := capi/tools/bin/cbindgen --quiet --config capi/cbindgen.toml --crate engram-capi
+
+lint: $(BIN)/.built capi/tools/bin/cbindgen ## Formatting, lints, types and house rules
 	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
 	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
+	$(call step,Checking the C header,$(CBINDGEN) --verify --output capi/include/engram.h capi && \
+		cc -std=c11 $(STRICT) c capi/include/engram.h && for header in $(HEADERS); do \
+		c++ -std=c++20 $(STRICT) c++ -include capi/include/$$header /dev/null || exit 1; done)
 	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/stubtest engram._engram)
 	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && \
 		$(BIN)/python -m pytest -q tests/test_tidy.py)
 
-fmt: $(BIN)/.installed ## Format everything
+fmt: $(BIN)/.installed capi/tools/bin/cbindgen ## Format everything, and write the C header anew
+	$(call step,Writing the C header,$(CBINDGEN) --output capi/include/engram.h capi)
 	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)
 
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
-	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts
+	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts capi/tools
 	rm -rf .venv target demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/.installed:
@@ -109,6 +124,15 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 fuzz/tools/bin/cargo-fuzz:
 	$(call step,Installing cargo-fuzz (a minute),\
 		cargo install --quiet --locked --root fuzz/tools cargo-fuzz 2>/dev/null)
+
+capi/tools/bin/cbindgen:
+	$(call step,Installing cbindgen (a minute),\
+		cargo install --quiet --locked --root capi/tools --version 0.29.4 cbindgen 2>/dev/null)
+
+$(BIN)/.native: $(BIN)/.installed tests/native.py
+	$(call step,Looking for MPI and Fortran and what else tests of the C library use,\
+		$(BIN)/python tests/native.py)
+	@touch $@
 
 $(BIN)/.peers: $(BIN)/.installed bench/requirements.txt bench/requirements-vineyard.txt
 	$(call step,Installing the peers,$(BIN)/pip install -q -r bench/requirements.txt)

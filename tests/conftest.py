@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import engram
+import native
 
 # What runs in the background, or by nohup, ignores these, and so would the programs under test.
 for _number, _usual in (
@@ -64,3 +65,12 @@ def pool(home: Path) -> Iterator[engram.Pool]:
 def rng() -> np.random.Generator:
     """Give random numbers that are the same in every run."""
     return np.random.default_rng(20240229)
+
+
+@pytest.fixture(scope="session")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder into which the C library is installed, with its headers."""
+    native.need("cc", "c++")
+    folder = tmp_path_factory.mktemp("prefix")
+    native.run("make", "-C", native.ROOT, "install", f"PREFIX={folder}", patience=1200)
+    return folder

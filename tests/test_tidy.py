@@ -33,6 +33,7 @@ UNSAFE = {
     "engine/src/chunked/work.rs": "a caller's buffer, filled by several threads",
     "engine/src/catalog/growth.rs": "the mapped growth page",
     "python/src/view": "numpy arrays on the pool's memory",
+    "capi/src/": "what C gives and is given; exported names",
     "crash/src/": "a harness of tests: forks, signals, memory that outlives its writer",
     "bench/own/rust/src/bare.rs": "LMDB without a wrapper, to compare with",
     "bench/own/rust/src/counting.rs": "an allocator that counts its bytes",
@@ -48,7 +49,8 @@ ON_MEDIA = {
     "destroying.toml",
 }
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
-CODE_SUFFIXES = {".rs", ".py", ".pyi"}
+OTHER_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".f90", ".cmake")
+CODE_SUFFIXES = {".rs", ".py", ".pyi", *OTHER_SUFFIXES}
 UNFINISHED = (
     r"todo!\(|unimplemented!\(|NotImplemented[E]rror|FIXM[E]|XX[X]|mark[.]xfail|#\[ignor[e]"
 )
@@ -120,7 +122,8 @@ def test_each_module_opens_with_a_doc_line() -> None:
 
 
 def test_lines_fit() -> None:
-    names = [*sources(".rs", ".py", ".pyi", ".toml"), "Makefile"]
+    others = [n for n in sources(*OTHER_SUFFIXES) if n.startswith(("capi/", "tests/capi/"))]
+    names = [*sources(".rs", ".py", ".pyi", ".toml"), *others, "Makefile"]
     assert not matches(rf"^(?!.*  # noqa|//! \|).{{{COLUMNS + 1},}}", names)
 
 
@@ -176,7 +179,7 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
 
 
 def test_nothing_is_left_unfinished() -> None:
-    assert not matches(UNFINISHED, sources(".rs", ".py"))
+    assert not matches(UNFINISHED, sources(".rs", ".py", *OTHER_SUFFIXES))
 
 
 def quoted(document: str) -> list[str]:
@@ -211,7 +214,8 @@ def test_each_path_named_in_the_docs_exists(document: str) -> None:
 def test_each_symbol_named_in_the_docs_exists(document: str) -> None:
     if not document.startswith(DOCS):
         pytest.skip("not documentation")
-    words = set(re.findall(r"\w+", "\n".join(text(n) for n in sources(".rs", ".py", ".pyi"))))
+    code = sources(*CODE_SUFFIXES)
+    words = set(re.findall(r"\w+", "\n".join(text(n) for n in code)))
     missing = []
     for name in quoted(document):
         if re.fullmatch(r"\w+(::\w+)+(\(\))?", name) or re.fullmatch(r"test_\w+", name):

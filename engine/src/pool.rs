@@ -59,6 +59,7 @@ impl Durability {
 
 /// How a pool is made.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "switches that have nothing to do with another")]
 pub struct CreateOptions {
     /// The bound of the default namespace's arena, and of others without their own, in bytes.
     pub size: u64,
@@ -72,6 +73,8 @@ pub struct CreateOptions {
     pub force: bool,
     /// Keep a checksum of every value, which `verify` compares.
     pub checksums: bool,
+    /// Copy at the pace of persistent memory (see `media::emulated`): for evaluation alone.
+    pub emulated: bool,
     /// The default namespace's POSIX mode; `None` is its owner's alone, 0o700.
     pub mode: Option<u32>,
     /// The Unix group of the default namespace; `None` is this process's.
@@ -162,6 +165,7 @@ impl Pool {
             durability: durability.as_str().to_owned(),
             size: options.size,
             checksums: options.checksums,
+            emulated: options.emulated,
             devices,
             incompatible: Vec::new(),
             read_only: Vec::new(),
@@ -302,6 +306,11 @@ impl Pool {
     /// Whether it keeps checksums, which `verify` compares.
     pub fn checksums(&self) -> bool {
         self.file.checksums
+    }
+
+    /// Whether it copies at the pace of persistent memory: figures of it are to be labelled so.
+    pub fn emulated(&self) -> bool {
+        self.file.emulated
     }
 
     /// The devices, as they are now.

@@ -13,7 +13,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TOKEN = re.compile(
-    r'(?<=include )<[^>]+>|"(?:\\.|[^"\\])*"|\w+|->|\+\+|--|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||::|[^\s\w]'
+    r"""(?<=include[ ])<[^>]+> | "(?:\\.|[^"\\])*" | \w+
+    | -> | \+\+ | -- | << | >> | [-+*/%&|^<>=!]= | && | \|\| | :: | [^\s\w]""",
+    re.VERBOSE,
 )
 
 

@@ -87,6 +87,7 @@ impl Pool {
         prefault: Truth,
         force: Truth,
         checksums: Truth,
+        emulated: bool,
         who: (Option<u32>, Option<u32>),
     ) -> Result<Self> {
         let durability = match durability {
@@ -101,8 +102,17 @@ impl Pool {
         };
         let (mode, group) = who;
         let (prefault, force, checksums) = (prefault.0, force.0, checksums.0);
-        let options =
-            CreateOptions { size, devices, durability, prefault, force, checksums, mode, group };
+        let options = CreateOptions {
+            size,
+            devices,
+            durability,
+            prefault,
+            force,
+            checksums,
+            emulated,
+            mode,
+            group,
+        };
         let engine = py
             .detach(move || engram_engine::Pool::create(&path, &options))
             .map_err(|e| of_pool(py, e))?;
@@ -158,6 +168,12 @@ impl Pool {
     #[getter]
     fn checksums(&self) -> bool {
         self.engine.checksums()
+    }
+
+    /// Whether the pool copies at the pace of persistent memory.
+    #[getter]
+    fn emulated(&self) -> bool {
+        self.engine.emulated()
     }
 
     /// The pool's devices.

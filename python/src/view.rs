@@ -278,7 +278,7 @@ pub fn array_from<'py>(
 ) -> Result<Bound<'py, PyUntypedArray>> {
     // SAFETY: a claim is `len` readable bytes for as long as it lives. Another process may write
     // them meanwhile: in-place writes are neither atomic nor isolated, and the copy is of bytes.
-    unsafe { copied(py, descr, shape, claim.as_ptr(), claim.len()) }
+    claim.reading(claim.len(), || unsafe { copied(py, descr, shape, claim.as_ptr(), claim.len()) })
 }
 
 /// `len` bytes at `from`, as a new array.
@@ -361,7 +361,9 @@ pub fn copy_out(py: Python<'_>, to: &mut [u8], claim: &Claim, start: usize) -> R
     }
     // SAFETY: `start + to.len()` is within the claim (checked above), which is readable memory
     // apart from `to`.
-    unsafe { copy(py, to.as_mut_ptr(), claim.as_ptr().add(start), to.len()) };
+    claim.reading(to.len(), || unsafe {
+        copy(py, to.as_mut_ptr(), claim.as_ptr().add(start), to.len());
+    });
     Ok(())
 }
 

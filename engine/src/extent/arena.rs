@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Extent, HUGE};
 use crate::fail;
 use crate::media::devdax;
+use crate::media::emulated::Emulated;
 use crate::media::map::Range;
 use crate::media::memory::Memory;
 use crate::rows::Rows;
@@ -138,6 +139,14 @@ impl Arena {
     pub(crate) fn reserve(bytes: u64, least: u64, writable: bool) -> Result<Self> {
         let range = Arc::new(Range::reserve(bytes, least)?);
         Ok(Arena { range, writable, attached: Mutex::default() })
+    }
+
+    /// The same, whose copying takes as long as on this device, if there is one to emulate.
+    pub(crate) fn emulating(self, device: Option<Emulated>) -> Self {
+        if let Some(device) = device {
+            self.range.emulate(device);
+        }
+        self
     }
 
     /// Attaches every span of `rows` that is not attached yet, so that `end` is reachable.

@@ -122,6 +122,12 @@ impl View {
         self.claim.core.flush_pieces(self.memory(), pieces)
     }
 
+    /// Does work that reads so many bytes of it, at the pace of the device that is emulated, if
+    /// one is.
+    pub fn reading<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        self.memory().reading(bytes, work)
+    }
+
     /// The length in bytes.
     pub fn len(&self) -> usize {
         self.nbytes

@@ -17,8 +17,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
+use super::emulated::Emulated;
 use super::{Medium, devdax, persist};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
@@ -42,6 +43,8 @@ pub struct Range {
     pieces: RwLock<Vec<Piece>>,
     /// Whether any of it was attached for reading alone.
     read_only: AtomicBool,
+    /// Whose pace copying keeps.
+    emulated: OnceLock<Emulated>,
 }
 
 /// A part of a range, as it was attached.
@@ -120,7 +123,19 @@ impl Range {
             media: AtomicU8::new(0),
             pieces: RwLock::default(),
             read_only: AtomicBool::new(false),
+            emulated: OnceLock::new(),
         })
+    }
+
+    /// From now on, copying takes as long as on this device.
+    pub fn emulate(&self, device: Emulated) {
+        let _ = self.emulated.set(device);
+    }
+
+    /// Whose pace copying keeps, if anybody's.
+    #[inline]
+    pub(super) fn emulated(&self) -> Option<&Emulated> {
+        self.emulated.get()
     }
 
     /// Maps `len` bytes of `file` from its byte `place` on at `offset`, which is where the last
@@ -280,6 +295,9 @@ impl Range {
             this.keep(0, this.reserved);
         }
         this.attached.store(0, Ordering::Release);
+        if let Some(device) = this.emulated() {
+            device.let_go();
+        }
     }
 
     /// How many bytes are mapped, from the start on.

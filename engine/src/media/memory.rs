@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::emulated::Access;
 use super::map::Range;
 use super::{Medium, persist};
 use crate::checksum::Running;
@@ -37,6 +38,22 @@ impl Memory {
         self.range.base().wrapping_add(self.offset as usize)
     }
 
+    /// Does work that copies so many bytes, at the pace of the device that is emulated, if one is.
+    #[inline]
+    fn paced<T>(&self, access: Access, bytes: usize, work: impl FnOnce() -> T) -> T {
+        match self.range.emulated() {
+            None => work(),
+            Some(device) => device.paced(access, bytes as u64, work),
+        }
+    }
+
+    /// Does work that reads so many bytes of it, at the pace of the device that is emulated, if
+    /// one is.
+    #[inline]
+    pub fn reading<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        self.paced(Access::Read, bytes, work)
+    }
+
     /// A copy of the first `len` bytes.
     ///
     /// # Panics
@@ -45,9 +62,11 @@ impl Memory {
     pub fn read(&self, len: usize) -> Vec<u8> {
         assert!(len as u64 <= self.len, "{len} bytes of {}", self.len);
         let mut bytes = vec![0; len];
-        // SAFETY: the source is attached and at least as long, and the vector is this call's own;
-        // other processes' accesses race as documented (P8).
-        unsafe { persist::copy(bytes.as_mut_ptr(), self.as_ptr(), len) };
+        self.reading(len, || {
+            // SAFETY: the source is attached and at least as long, and the vector is this call's
+            // own; other processes' accesses race as documented (P8).
+            unsafe { persist::copy(bytes.as_mut_ptr(), self.as_ptr(), len) };
+        });
         bytes
     }
 
@@ -70,9 +89,11 @@ impl Memory {
         let fits = room.is_some_and(|room| data.len() as u64 <= room);
         assert!(fits, "{} bytes at {offset} into {}", data.len(), self.len);
         let to = self.as_ptr().wrapping_add(offset as usize);
-        // SAFETY: the destination is attached and at least as long; `data` is borrowed private
-        // memory, so the two do not overlap; other processes' accesses race as documented (P8).
-        unsafe { persist::copy(to, data.as_ptr(), data.len()) };
+        self.paced(Access::Write, data.len(), || {
+            // SAFETY: the destination is attached and at least as long; `data` is borrowed private
+            // memory, so the two do not overlap; other processes' accesses race as documented (P8).
+            unsafe { persist::copy(to, data.as_ptr(), data.len()) };
+        });
     }
 
     /// Copies the first `len` bytes of another piece to the start.
@@ -82,9 +103,11 @@ impl Memory {
     /// If either is shorter.
     pub fn copy(&self, from: &Memory, len: u64) {
         assert!(len <= self.len && len <= from.len, "{len} bytes of {} to {}", from.len, self.len);
-        // SAFETY: both are attached and long enough; the caller has them of two ranges, so they do
-        // not overlap; other processes' accesses race as documented (P8).
-        unsafe { persist::copy(self.as_ptr(), from.as_ptr(), len as usize) };
+        self.paced(Access::Write, len as usize, || {
+            // SAFETY: both are attached and long enough; the caller has them of two ranges, so they
+            // do not overlap; other processes' accesses race as documented (P8).
+            unsafe { persist::copy(self.as_ptr(), from.as_ptr(), len as usize) };
+        });
     }
 
     /// Copies what stands `at` bytes from the start, which others may be writing to meanwhile.
@@ -95,12 +118,14 @@ impl Memory {
     pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
         let end = at.checked_add(into.len() as u64).expect("an extent is not that long");
         assert!(end <= self.len, "{end} of {} bytes", self.len);
-        // SAFETY: the source is attached and that long; `into` is borrowed private memory. Bytes
-        // that another process writes meanwhile come as they are.
-        unsafe {
-            let from = self.as_ptr().wrapping_add(at as usize);
-            persist::copy(into.as_mut_ptr(), from, into.len());
-        }
+        self.reading(into.len(), || {
+            // SAFETY: the source is attached and that long; `into` is borrowed private memory.
+            // Bytes that another process writes meanwhile come as they are.
+            unsafe {
+                let from = self.as_ptr().wrapping_add(at as usize);
+                persist::copy(into.as_mut_ptr(), from, into.len());
+            }
+        });
     }
 
     /// Makes these pieces durable, each `(offset from the start, length)`, in ascending order.
@@ -153,9 +178,11 @@ impl Memory {
             return false;
         }
         assert!(data.len() as u64 <= self.len, "{} bytes into {}", data.len(), self.len);
-        // SAFETY: as in `write`.
-        unsafe { persist::copy_through(self.as_ptr(), data.as_ptr(), data.len()) };
-        persist::fence();
+        self.paced(Access::Write, data.len(), || {
+            // SAFETY: as in `write`.
+            unsafe { persist::copy_through(self.as_ptr(), data.as_ptr(), data.len()) };
+            persist::fence();
+        });
         true
     }
 
@@ -166,7 +193,9 @@ impl Memory {
     /// If there are fewer.
     pub fn zero(&self, len: u64) {
         assert!(len <= self.len, "{len} zeros into {} bytes", self.len);
-        // SAFETY: as in `write`.
-        unsafe { persist::zero(self.as_ptr(), len as usize) };
+        self.paced(Access::Write, len as usize, || {
+            // SAFETY: as in `write`.
+            unsafe { persist::zero(self.as_ptr(), len as usize) };
+        });
     }
 }

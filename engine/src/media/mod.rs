@@ -23,6 +23,7 @@
 //! | [`map`] | address ranges, and files mapped into them |
 //! | [`memory`] | a piece of a range in somebody's hands |
 //! | [`persist`] | copying, zeroing and writing cache lines back |
+//! | [`emulated`] | memory that takes as long as persistent memory would |
 //! | [`word`] | one number that many processes look at |
 //!
 //! *No page is mapped that has no block.* [`span`] allocates, [`map`] maps; a write into a mapped
@@ -30,6 +31,7 @@
 
 pub mod cgroup;
 pub mod devdax;
+pub mod emulated;
 pub mod exchange;
 pub mod filesystem;
 pub mod map;

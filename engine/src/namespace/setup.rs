@@ -227,6 +227,7 @@ pub(super) fn setup_at(
         root: toml.root,
         scope,
         checksums: file.checksums,
+        emulated: file.emulated,
         immutable: false,
     }
 }

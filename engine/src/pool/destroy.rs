@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::folder::sync_names;
 use crate::lease;
-use crate::media::devdax;
+use crate::media::{devdax, emulated};
 use crate::namespace;
 use crate::process;
 use crate::turn::Turn;
@@ -102,6 +102,7 @@ fn remove_all(path: &Path, file: &PoolFile, devices: &[PathBuf], marker: &Path) 
         fs::remove_dir_all(&namespaces)
             .map_err(|e| Error::os(format!("removing {}", namespaces.display()), &e))?;
     }
+    let _ = fs::remove_file(path.join(emulated::CLOCK_FILE));
     sync_names(path)?;
     fs::remove_file(marker).map_err(|e| Error::os(format!("removing {}", marker.display()), &e))
 }
@@ -219,7 +220,7 @@ pub(super) fn clear(path: &Path, folder_too: bool) {
     if namespaces.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
         return; // with its marker, which says what this is
     }
-    for name in [POOL_FILE, CREATING, DESTROYING] {
+    for name in [emulated::CLOCK_FILE, POOL_FILE, CREATING, DESTROYING] {
         let _ = fs::remove_file(path.join(name));
     }
     remove_unfinished(path);

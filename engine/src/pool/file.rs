@@ -33,6 +33,9 @@ pub(crate) struct PoolFile {
     /// Whether values have checksums.
     #[serde(default)]
     pub checksums: bool,
+    /// Whether copying takes as long as on persistent memory, for evaluation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
     pub devices: Vec<PathBuf>,
     /// Features that an engine must know to open the pool.
     #[serde(default)]
@@ -146,6 +149,7 @@ impl PoolFile {
             uuid: super::new_uuid()?,
             durability: if survives { "system" } else { "process" }.to_owned(),
             devices: vec![dest.to_owned()],
+            emulated: false,
             ..self.clone()
         })
     }

@@ -152,6 +152,7 @@ pub(crate) fn setup(
             root: toml.root,
             scope: Scope::Published,
             checksums: file.checksums,
+            emulated: file.emulated,
             immutable: true,
         }));
     }

@@ -29,6 +29,7 @@ use crate::id::{Gid, Oid};
 use crate::index::IndexState;
 use crate::lease::{self, Hold, Lease, Peers, Spare};
 use crate::media::devdax;
+use crate::media::emulated::Emulated;
 use crate::media::filesystem::Mount;
 use crate::namespace::{self, within};
 use crate::process;
@@ -45,6 +46,7 @@ const WARM_MAX: usize = 32;
 
 /// What never changes of a realm.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with another")]
 pub(crate) struct Setup {
     /// The realm's folder.
     pub dir: PathBuf,
@@ -70,6 +72,8 @@ pub(crate) struct Setup {
     pub scope: Scope,
     /// Whether values get checksums.
     pub checksums: bool,
+    /// Whether copying takes as long as on persistent memory.
+    pub emulated: bool,
     /// A published version: never written again, so there is no lease, no lock and nothing to
     /// reclaim, and whoever may read its files may use it.
     pub immutable: bool,
@@ -79,6 +83,11 @@ impl Setup {
     /// Where leases are.
     pub(crate) fn leases(&self) -> PathBuf {
         self.dir.join("leases")
+    }
+
+    /// The device at whose pace it copies, if it is to keep one.
+    pub(crate) fn device_to_emulate(&self) -> Result<Option<Emulated>> {
+        self.emulated.then(|| Emulated::open(&self.pool)).transpose()
     }
 
     /// Where the catalog is.

@@ -52,7 +52,7 @@ pub(crate) fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         return open_published(setup);
     }
     let (lease, catalog, died) = bring_up_lease_and_catalog(&setup)?;
-    let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&catalog));
+    let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&setup, &catalog));
     let arena = match opened {
         Ok(arena) => arena,
         Err(error) => {
@@ -94,7 +94,7 @@ fn open_published(setup: Setup) -> Result<Core> {
     if end > SIZE_MAX {
         fail!(Corrupt, "{} says that its arena has {end} bytes", setup.dir.display());
     }
-    let arena = Arena::reserve(end, end, false)?;
+    let arena = Arena::reserve(end, end, false)?.emulating(setup.device_to_emulate()?);
     let state =
         State { catalog: Some(catalog), lease: None, frozen: Vec::new(), spare: None, shut: false };
     Ok(Core::new(setup, state, arena))
@@ -198,12 +198,13 @@ fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
     Ok(())
 }
 
-fn reserve_arena(catalog: &Catalog) -> Result<Arena> {
+fn reserve_arena(setup: &Setup, catalog: &Catalog) -> Result<Arena> {
     let limit = super::space::read_limit(&catalog.read()?)?;
     if limit > SIZE_MAX {
         fail!(Corrupt, "the realm's size cannot be {limit} bytes: restore the pool from a copy");
     }
-    Arena::reserve(RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE)), limit, true)
+    let bytes = RANGE_BYTES_MIN.max(limit.saturating_mul(RANGE_PER_SIZE));
+    Ok(Arena::reserve(bytes, limit, true)?.emulating(setup.device_to_emulate()?))
 }
 
 /// In a forked child, on first use: a catalog of its own, and a lease if the fork could not make

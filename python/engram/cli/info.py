@@ -148,6 +148,7 @@ def _pool_facts(pool: Pool) -> dict[str, Any]:
         "used": pool.used,
         "durability": pool.durability,
         "checksums": pool.checksums,
+        **({"emulated": pool.emulated} if pool.emulated else {}),
         "devices": [
             {
                 "path": str(d.path),

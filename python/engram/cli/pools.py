@@ -75,6 +75,12 @@ def create(
         bool,
         typer.Option("--checksums", help="Keep checksums of all values, for `verify` to compare."),
     ] = False,
+    emulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="pmem", help="Copy at the pace of persistent memory, for evaluation alone."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Accept a filesystem that has not been tried.")
     ] = False,
@@ -101,6 +107,7 @@ def create(
         prefault=prefault,
         force=force,
         checksums=checksums,
+        emulate=emulate,
         mode=0o700 if mode is None else bits_of(mode),
         group=group_of(group),
         **settings,
@@ -108,6 +115,7 @@ def create(
         terminal.say(
             f"created {made.path}: up to {human(made.size)}, durability "
             f"{made.durability} ({_SURVIVES[made.durability]})"
+            + (", emulated persistent memory: for evaluation alone" if made.emulated else "")
         )
 
 

@@ -1,0 +1,15 @@
+# Until 1.0 each minor version may change what programs were compiled against.
+set(PACKAGE_VERSION "@VERSION@")
+if(PACKAGE_FIND_VERSION STREQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _engram_series "${PACKAGE_VERSION}")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _engram_asked "${PACKAGE_FIND_VERSION}.0")
+if(_engram_series STREQUAL _engram_asked AND
+   NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+endif()
+unset(_engram_series)
+unset(_engram_asked)

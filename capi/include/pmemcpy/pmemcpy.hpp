@@ -1,0 +1,578 @@
+// pMEMCPY's published interface (Logan, Lofstead and Kougkas, "pMEMCPY: a simple, lightweight, and
+// portable I/O library for storing data in persistent memory", CLUSTER 2021), on an Engram pool.
+//
+//   pmemcpy::PMEM pmem;
+//   pmem.mmap("/dev/shm/run", MPI_COMM_WORLD);             // collective; or mmap(path) without MPI
+//   pmem.alloc<double>("A", 1, &dims);                     // by any rank, or by all at once
+//   pmem.store<double>("A", data, 1, &offset, &count);     // this rank's part of the global array
+//
+// Ranks store and load disjoint parts of one array at once: no lock, no copy but the one into the
+// array, no communication. What is stored is there when the call returns, whatever becomes of the
+// program; `munmap` need not be called. An id may be a path ("step-1/T"): groups are made.
+//
+// What fails throws an engram::Error whose message has the id, what is stored and what was asked.
+// `mmap` with a communicator throws the same on every rank.
+//
+// Where MPI's header is not found, or with ENGRAM_NO_MPI defined, there is no MPI in here.
+#ifndef PMEMCPY_PMEMCPY_HPP
+#define PMEMCPY_PMEMCPY_HPP
+
+#include "../engram/base.hpp"
+
+#if !defined(ENGRAM_NO_MPI) && !defined(ENGRAM_PMEMCPY_MPI) && defined(__has_include)
+#if __has_include(<mpi.h>)
+#define ENGRAM_PMEMCPY_MPI 1
+#endif
+#endif
+#ifdef ENGRAM_PMEMCPY_MPI
+#include <mpi.h>
+#endif
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <sys/statvfs.h>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace pmemcpy {
+
+static_assert(std::is_same<std::size_t, std::uint64_t>::value, "Engram is for 64-bit Linux");
+
+using Error = engram::Error;
+
+// How values are kept.
+enum class SerializerType {
+    // As they are in memory: an array is contiguous, and can be viewed with no copy.
+    Default = 0,
+    // The names of the older library: its serializers are not here, and values are kept raw.
+    NO_SERIALIZER = Default,
+    CAPNPROTO = Default,
+    CAPNPROTO_NOCOMPRESS = Default,
+};
+
+// Where the older library kept values; all of it is a pool here.
+enum class StorageType { PMDK_HASHTABLE, PMDK_FS, POSIX };
+
+// Registers a serializer: specialise it with
+//   static std::string save(const T &);      static T load(const char *bytes, std::size_t len);
+// and values of T are kept as blobs.
+template <class T, class = void>
+struct serializer;
+
+template <>
+struct serializer<std::string> {
+    static std::string save(const std::string &text) { return text; }
+    static std::string load(const char *bytes, std::size_t len) { return {bytes, len}; }
+};
+
+namespace detail {
+template <class T, class = void>
+struct has_serializer : std::false_type {};
+template <class T>
+struct has_serializer<T, std::void_t<decltype(&serializer<T>::save)>> : std::true_type {};
+template <class T, class = void>
+struct has_dtype : std::false_type {};
+template <class T>
+struct has_dtype<T, std::void_t<decltype(engram::dtype<T>::get())>> : std::true_type {};
+
+using PoolHandle = engram::Owned<engram_pool, engram_pool_close>;
+using GroupHandle = engram::Owned<engram_group, engram_group_free>;
+using ObjectHandle = engram::Owned<engram_object, engram_object_free>;
+using OptionsHandle = engram::Owned<engram_options, engram_options_free>;
+
+inline std::string shown(std::size_t ndims, const std::uint64_t *dims) {
+    std::string text = "(";
+    for (std::size_t dim = 0; dim < ndims; ++dim) {
+        text += (dim ? ", " : "") + std::to_string(dims[dim]);
+    }
+    return text + (ndims == 1 ? ",)" : ")");
+}
+
+inline std::string shown(const engram_dtype *dtype) {
+    return engram::text_of([&](char **to) { return engram_dtype_text(dtype, to); });
+}
+
+// The nearest folder of a path that there is.
+inline struct statvfs mount_of(std::string path) {
+    struct statvfs found = {};
+    while (::statvfs(path.empty() ? "." : path.c_str(), &found) != 0 && path.size() > 1) {
+        const auto slash = path.find_last_of('/');
+        path = slash == std::string::npos ? "" : slash == 0 ? "/" : path.substr(0, slash);
+    }
+    return found;
+}
+
+// A number of bytes, as in "4294967296", "4G", "4 GiB".
+inline std::uint64_t bytes_of(const std::string &text) {
+    char *rest = nullptr;
+    errno = 0;
+    const unsigned long long number = std::strtoull(text.c_str(), &rest, 10);
+    std::string unit = rest;
+    unit.erase(0, unit.find_first_not_of(' '));
+    const std::string units = "KMGT";
+    const auto place = unit.empty() ? std::string::npos : units.find(unit[0]);
+    const unsigned shift = place == std::string::npos ? 0 : 10 * (unsigned(place) + 1);
+    const bool known = unit.empty() || unit == "B" ||
+                       (shift && (unit.size() == 1 || unit.substr(1) == "iB"));
+    const bool digit = !text.empty() && text[0] >= '0' && text[0] <= '9';
+    if (errno || !digit || !known || (number << shift) >> shift != number) {
+        throw engram::ArgumentError("\"" + text + "\" is no number of bytes: give one such as "
+                                    "4294967296, 4G or 4 GiB");
+    }
+    return number << shift;
+}
+} // namespace detail
+
+// Lengths, offsets or sizes, one for each dimension.
+class Dimensions {
+public:
+    template <class... N, class = std::enable_if_t<(std::is_integral<N>::value && ...)>>
+    Dimensions(N... lengths) : lengths_{static_cast<std::size_t>(lengths)...} {}
+    std::size_t count() const {
+        std::size_t all = 1;
+        for (auto length : lengths_) all *= length;
+        return all;
+    }
+    std::size_t *data() { return lengths_.data(); }
+    const std::size_t *data() const { return lengths_.data(); }
+    std::size_t operator[](std::size_t dim) const { return lengths_[dim]; }
+    int ndims() const { return static_cast<int>(lengths_.size()); }
+
+private:
+    std::vector<std::size_t> lengths_;
+};
+using Offsets = Dimensions;
+using Sizes = Dimensions;
+
+// A pool, as pMEMCPY sees it: ids, and the values under them. May be used by many threads at once.
+class PMEM {
+public:
+    explicit PMEM(SerializerType serializer = SerializerType::Default) : serializer_(serializer) {}
+    // The older form. Which storage was asked for makes no difference, nor does `use_mmap`.
+    PMEM(StorageType, SerializerType serializer = SerializerType::Default, bool = true)
+        : serializer_(serializer) {}
+
+    // How large a pool is that `mmap` has to make, in bytes; 0 for the environment's
+    // ENGRAM_PMEMCPY_SIZE, such as "4 GiB", or half of what is free on the mount.
+    void size(std::uint64_t size) { size_ = size; }
+
+    // Opens the pool at a path, made if there is none. Many processes may do so at once.
+    void mmap(const std::string &path, std::uint64_t size = 0) {
+        if (size) size_ = size;
+        open_or_create(path);
+    }
+
+#ifdef ENGRAM_PMEMCPY_MPI
+#ifdef PMEMCPY_MEMCPY_H
+    // Where MPI_Comm is a number (MPICH), the older header's `mmap(path, 100)` means a size.
+    template <class Comm, class = std::enable_if_t<std::is_same<Comm, MPI_Comm>::value &&
+                                                   !std::is_integral<Comm>::value>>
+    void mmap(const std::string &path, Comm comm) { mmap_all(path, comm); }
+#else
+    // The same for all ranks of a communicator, which are on one node, as a pool is. Collective;
+    // what fails on one rank throws the same on every one. Nothing else here communicates.
+    void mmap(const std::string &path, MPI_Comm comm) { mmap_all(path, comm); }
+#endif
+#endif
+
+    // Closes the pool. What is stored is there without it.
+    void munmap() {
+        root_.reset();
+        if (pool_) engram::check(engram_pool_close(pool_.get()));
+        (void)pool_.release();
+    }
+
+    // Removes the pool at a path with all that is in it; it must not be open.
+    void release(const std::string &path) {
+        engram::check(engram_pool_destroy(path.c_str(), false));
+    }
+
+    // Makes the array of all ranks: room for it, not yet values. By one rank, or by many at once.
+    // One that is there with another type or other dims is an ExistsError.
+    template <class T>
+    void alloc(const std::string &id, int ndims, const std::size_t *dims) {
+        static_assert(detail::has_dtype<T>::value, "give the structure an ENGRAM_STRUCT");
+        const std::size_t ndim = counted("alloc", id, ndims);
+        const auto how = engram::taken<detail::OptionsHandle>(engram_options_new);
+        engram::check(engram_options_unset(how.get(), true));
+        checked("alloc", id, engram_array_require(root("alloc", id), id.c_str(),
+                                                  engram::dtype<T>::get(), ndim, dims, how.get(),
+                                                  nullptr));
+    }
+
+    // Stores a single value under an id, in place of one of the same type; at once, or not at all.
+    template <class T>
+    void store(const std::string &id, const T &value) { store(id, value, serializer_); }
+    template <class T>
+    void store(const std::string &id, const T &value, SerializerType) {
+        if constexpr (detail::has_serializer<T>::value) {
+            put_blob(id, serializer<T>::save(value));
+        } else {
+            put(id, &value, 0, nullptr);
+        }
+    }
+
+    // Stores a part of an array: from `offsets` on, `dimspp` items in each dimension.
+    template <class T>
+    void store(const std::string &id, const T *data, int ndims, const std::size_t *offsets,
+               const std::size_t *dimspp, SerializerType = SerializerType::Default) {
+        const auto object = opened<T>("store", id);
+        const std::size_t ndim = part("store", id, object.get(), ndims, offsets, dimspp);
+        const std::size_t nbytes = sizeof(T) * product(ndim, dimspp);
+        checked("store", id, engram_object_store(object.get(), ndim, offsets, dimspp, data, nbytes,
+                                                 ENGRAM_FLUSH_ONCE));
+    }
+
+    // Stores a whole array (the older form), in place of one of the same type and dims.
+    template <class T>
+    void store(const std::string &id, const T *data, Dimensions dims) {
+        put(id, data, counted("store", id, dims.ndims()), dims.data());
+    }
+
+    // Stores a part of an array of these dims (the older form), which is made if it is not there.
+    template <class T>
+    void store(const std::string &id, const T *data, Offsets offsets, Sizes sizes,
+               Dimensions dims) {
+        alloc<T>(id, dims.ndims(), dims.data());
+        same_ndims("store", id, offsets, sizes, dims);
+        store<T>(id, data, dims.ndims(), offsets.data(), sizes.data());
+    }
+
+    // Gives a single value.
+    template <class T>
+    T load(const std::string &id) {
+        if constexpr (detail::has_serializer<T>::value) {
+            const std::string bytes = get_blob(id);
+            return serializer<T>::load(bytes.data(), bytes.size());
+        } else {
+            T value;
+            get(id, &value, 0, nullptr);
+            return value;
+        }
+    }
+    template <class T>
+    void load(const std::string &id, T &value) { value = load<T>(id); }
+
+    // Loads a part of an array.
+    template <class T>
+    void load(const std::string &id, T *data, int ndims, const std::size_t *offsets,
+              const std::size_t *dimspp) {
+        const auto object = opened<T>("load", id);
+        const std::size_t ndim = part("load", id, object.get(), ndims, offsets, dimspp);
+        const std::size_t nbytes = sizeof(T) * product(ndim, dimspp);
+        checked("load", id,
+                engram_object_load(object.get(), ndim, offsets, dimspp, data, nbytes));
+    }
+
+    // Loads a whole array of these dims, or a part of one (the older forms).
+    template <class T>
+    void load(const std::string &id, T *data, Dimensions dims) {
+        get(id, data, counted("load", id, dims.ndims()), dims.data());
+    }
+    template <class T>
+    void load(const std::string &id, T *data, Offsets offsets, Sizes sizes, Dimensions dims) {
+        same_ndims("load", id, offsets, sizes, dims);
+        const auto object = opened<T>("load", id);
+        expect_dims("load", id, object.get(), counted("load", id, dims.ndims()), dims.data());
+        load<T>(id, data, dims.ndims(), offsets.data(), sizes.data());
+    }
+
+    // Gives the dims of what is under an id: how many there are, and each, unless `dims` is null.
+    void load_dims(const std::string &id, int *ndims, std::size_t *dims) {
+        const auto object = any("load_dims", id);
+        *ndims = static_cast<int>(engram_object_ndim(object.get()));
+        const std::uint64_t *shape = engram_object_shape(object.get());
+        for (int dim = 0; dims && dim < *ndims; ++dim) dims[dim] = shape[dim];
+    }
+
+    // Removes what is under an id.
+    void free(const std::string &id) {
+        checked("free", id, engram_delete(root("free", id), id.c_str()));
+    }
+
+private:
+    static std::string told(const char *doing, const std::string &id) {
+        return std::string(doing) + " \"" + id + "\": ";
+    }
+
+    static void checked(const char *doing, const std::string &id, engram_status status) {
+        if (status != ENGRAM_STATUS_OK) {
+            engram::raise(status, told(doing, id) + engram_last_error());
+        }
+    }
+
+    // The pool's root, for something under an id.
+    const engram_group *root(const char *doing, const std::string &id) const {
+        if (!root_) {
+            throw engram::ArgumentError(told(doing, id) + "no pool is open: call mmap first");
+        }
+        return root_.get();
+    }
+
+    static std::size_t counted(const char *doing, const std::string &id, int ndims) {
+        if (ndims < 0) {
+            throw engram::ArgumentError(told(doing, id) + std::to_string(ndims) +
+                                        " dims were given");
+        }
+        return static_cast<std::size_t>(ndims);
+    }
+
+    static std::size_t product(std::size_t ndim, const std::size_t *lengths) {
+        std::size_t all = 1;
+        for (std::size_t dim = 0; dim < ndim; ++dim) all *= lengths[dim];
+        return all;
+    }
+
+    static void same_ndims(const char *doing, const std::string &id, const Offsets &offsets,
+                           const Sizes &sizes, const Dimensions &dims) {
+        if (offsets.ndims() != dims.ndims() || sizes.ndims() != dims.ndims()) {
+            throw engram::ArgumentError(
+                told(doing, id) + std::to_string(offsets.ndims()) + " offsets, " +
+                std::to_string(sizes.ndims()) + " sizes and " + std::to_string(dims.ndims()) +
+                " dims were given");
+        }
+    }
+
+    detail::ObjectHandle any(const char *doing, const std::string &id) const {
+        engram_object *found = nullptr;
+        checked(doing, id, engram_object_open(root(doing, id), id.c_str(), &found));
+        return detail::ObjectHandle(found);
+    }
+
+    // What is under an id, of this type.
+    template <class T>
+    detail::ObjectHandle opened(const char *doing, const std::string &id) const {
+        static_assert(detail::has_dtype<T>::value,
+                      "give the structure an ENGRAM_STRUCT, or specialise pmemcpy::serializer");
+        auto object = any(doing, id);
+        const engram_dtype *stored = engram_object_dtype(object.get());
+        const engram_dtype *asked = engram::dtype<T>::get();
+        const bool array = engram_object_kind(object.get()) == ENGRAM_MEMBER_KIND_ARRAY;
+        if (!array || !engram_dtype_equal(stored, asked)) {
+            throw engram::ArgumentError(told(doing, id) + "what is stored is " +
+                                        (array ? detail::shown(stored) : "a blob") + ", and " +
+                                        detail::shown(asked) + " was asked for");
+        }
+        return object;
+    }
+
+    static void expect_dims(const char *doing, const std::string &id, const engram_object *object,
+                            std::size_t ndim, const std::size_t *dims) {
+        const std::size_t stored = engram_object_ndim(object);
+        const std::uint64_t *shape = engram_object_shape(object);
+        bool same = stored == ndim;
+        for (std::size_t dim = 0; same && dim < ndim; ++dim) same = shape[dim] == dims[dim];
+        if (!same) {
+            throw engram::ArgumentError(told(doing, id) + "what is stored has dims " +
+                                        detail::shown(stored, shape) + ", and " +
+                                        detail::shown(ndim, dims) + " were asked for");
+        }
+    }
+
+    // Checks a part's number of dims, so that no more is read of the caller's than is there.
+    static std::size_t part(const char *doing, const std::string &id, const engram_object *object,
+                            int ndims, const std::size_t *offsets, const std::size_t *dimspp) {
+        const std::size_t ndim = counted(doing, id, ndims);
+        if (ndim != engram_object_ndim(object)) {
+            throw engram::ArgumentError(
+                told(doing, id) + "what is stored has dims " +
+                detail::shown(engram_object_ndim(object), engram_object_shape(object)) +
+                ", and a part of " + std::to_string(ndim) + " dims was asked for: offsets " +
+                detail::shown(ndim, offsets) + ", counts " + detail::shown(ndim, dimspp));
+        }
+        return ndim;
+    }
+
+    // Whether something is there already, which may only be replaced by what is like it.
+    bool there(const std::string &id) const {
+        engram_member_kind kind = ENGRAM_MEMBER_KIND_NOTHING;
+        checked("store", id, engram_lookup(root("store", id), id.c_str(), nullptr, &kind));
+        return kind != ENGRAM_MEMBER_KIND_NOTHING;
+    }
+
+    static detail::OptionsHandle replacing() {
+        auto how = engram::taken<detail::OptionsHandle>(engram_options_new);
+        engram::check(engram_options_overwrite(how.get(), true));
+        return how;
+    }
+
+    template <class T>
+    void put(const std::string &id, const T *data, std::size_t ndim, const std::size_t *dims) {
+        static_assert(detail::has_dtype<T>::value,
+                      "give the structure an ENGRAM_STRUCT, or specialise pmemcpy::serializer");
+        if (there(id)) {
+            expect_dims("store", id, opened<T>("store", id).get(), ndim, dims);
+        }
+        const std::size_t nbytes = sizeof(T) * product(ndim, dims);
+        checked("store", id,
+                engram_array_put(root("store", id), id.c_str(), engram::dtype<T>::get(), ndim, dims,
+                                 data, nbytes, replacing().get(), nullptr));
+    }
+
+    template <class T>
+    void get(const std::string &id, T *data, std::size_t ndim, const std::size_t *dims) {
+        const auto object = opened<T>("load", id);
+        expect_dims("load", id, object.get(), ndim, dims);
+        checked("load", id,
+                engram_object_read(object.get(), data, sizeof(T) * product(ndim, dims)));
+    }
+
+    void expect_blob(const char *doing, const std::string &id, const engram_object *object) const {
+        if (engram_object_kind(object) != ENGRAM_MEMBER_KIND_BLOB) {
+            throw engram::ArgumentError(told(doing, id) + "what is stored is " +
+                                        detail::shown(engram_object_dtype(object)) +
+                                        ", and what a serializer makes was asked for");
+        }
+    }
+
+    void put_blob(const std::string &id, const std::string &bytes) {
+        if (there(id)) {
+            expect_blob("store", id, any("store", id).get());
+        }
+        checked("store", id, engram_blob_put(root("store", id), id.c_str(), bytes.data(),
+                                             bytes.size(), replacing().get(), nullptr));
+    }
+
+    std::string get_blob(const std::string &id) const {
+        const auto object = any("load", id);
+        expect_blob("load", id, object.get());
+        std::string bytes(engram_object_nbytes(object.get()), '\0');
+        checked("load", id, engram_object_read(object.get(), &bytes[0], bytes.size()));
+        return bytes;
+    }
+
+    std::uint64_t size_of(const std::string &path) const {
+        if (size_) return size_;
+        if (const char *said = std::getenv("ENGRAM_PMEMCPY_SIZE")) return detail::bytes_of(said);
+        const struct statvfs mount = detail::mount_of(path);
+        return std::uint64_t{mount.f_bavail} * mount.f_frsize / 2;
+    }
+
+    static bool forced() {
+        const char *said = std::getenv("ENGRAM_PMEMCPY_FORCE");
+        return said && *said && std::string(said) != "0";
+    }
+
+    engram_status open(const std::string &path) {
+        engram_pool *pool = nullptr;
+        engram_status status =
+            engram_pool_open(path.c_str(), ENGRAM_OPEN_MODE_READ_WRITE, forced(), &pool);
+        return status == ENGRAM_STATUS_OK ? take(pool) : status;
+    }
+
+    engram_status create(const std::string &path) {
+        engram_pool_options *how = nullptr;
+        engram::check(engram_pool_options_new(&how));
+        const engram::Owned<engram_pool_options, engram_pool_options_free> freed(how);
+        engram::check(engram_pool_options_force(how, forced()));
+        engram_pool *pool = nullptr;
+        engram_status status = engram_pool_create(path.c_str(), size_of(path), how, &pool);
+        return status == ENGRAM_STATUS_OK ? take(pool) : status;
+    }
+
+    engram_status take(engram_pool *pool) {
+        detail::PoolHandle opened(pool);
+        engram_group *root = nullptr;
+        const engram_status status = engram_namespace_open(pool, nullptr, &root);
+        if (status == ENGRAM_STATUS_OK) {
+            munmap();
+            pool_ = std::move(opened);
+            root_.reset(root);
+        }
+        return status;
+    }
+
+    // Opens the pool, made if there is none. While another makes it, what is there is no pool yet,
+    // and the name is taken: that passes, or it is the error.
+    void open_or_create(const std::string &path) {
+        for (int tries = 0;; ++tries) {
+            engram_status done = open(path);
+            if (done == ENGRAM_STATUS_NOT_FOUND) done = create(path);
+            if (done == ENGRAM_STATUS_OK) return;
+            const bool passes = done == ENGRAM_STATUS_FORMAT || done == ENGRAM_STATUS_EXISTS;
+            if (!passes || tries == 100) {
+                engram::raise(done, "mmap \"" + path + "\": " + engram_last_error());
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+    }
+
+#ifdef ENGRAM_PMEMCPY_MPI
+    // Throws on every rank what one of them met, the lowest if there are several.
+    static void together(MPI_Comm comm, int status, std::string message) {
+        int rank = 0, ranks = 0;
+        MPI_Comm_rank(comm, &rank);
+        MPI_Comm_size(comm, &ranks);
+        int mine = status == ENGRAM_STATUS_OK ? ranks : rank, first = 0;
+        MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, comm);
+        if (first == ranks) return;
+        int said[2] = {status, static_cast<int>(message.size())};
+        MPI_Bcast(said, 2, MPI_INT, first, comm);
+        message.resize(static_cast<std::size_t>(said[1]));
+        MPI_Bcast(&message[0], said[1], MPI_CHAR, first, comm);
+        engram::raise(static_cast<engram_status>(said[0]),
+                      "rank " + std::to_string(first) + ": " + message);
+    }
+
+    // Runs something on a rank, and tells all what came of it.
+    template <class Work>
+    static void each(MPI_Comm comm, Work &&work) {
+        int status = ENGRAM_STATUS_OK;
+        std::string message;
+        try {
+            work();
+        } catch (const Error &error) {
+            status = error.status();
+            message = error.what();
+        } catch (const std::exception &error) {
+            status = ENGRAM_STATUS_OS;
+            message = error.what();
+        }
+        together(comm, status, message);
+    }
+
+    void mmap_all(const std::string &path, MPI_Comm comm) {
+        int rank = 0, ranks = 0, here = 0;
+        MPI_Comm_rank(comm, &rank);
+        MPI_Comm_size(comm, &ranks);
+        MPI_Comm node;
+        MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+        MPI_Comm_size(node, &here);
+        MPI_Comm_free(&node);
+        each(comm, [&] {
+            if (here != ranks) {
+                throw engram::UnsupportedError(
+                    "mmap \"" + path + "\": a pool is a node's, and of the communicator's " +
+                    std::to_string(ranks) + " ranks " + std::to_string(here) +
+                    " are on this one: give one of a node's ranks (MPI_Comm_split_type with "
+                    "MPI_COMM_TYPE_SHARED), and each node a pool of its own");
+            }
+        });
+        // One makes the pool, the others find it.
+        each(comm, [&] { if (rank == 0) open_or_create(path); });
+        try {
+            each(comm, [&] { if (rank != 0) open_or_create(path); });
+        } catch (...) {
+            munmap();
+            throw;
+        }
+    }
+#endif
+
+    SerializerType serializer_;
+    std::uint64_t size_ = 0;
+    detail::PoolHandle pool_;
+    detail::GroupHandle root_;
+};
+
+} // namespace pmemcpy
+
+#endif // PMEMCPY_PMEMCPY_HPP

@@ -1,0 +1,199 @@
+//! Statuses, and the last error of each thread.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use engram_engine::{Error, Kind, Result};
+
+/// What a call came to: 0, or the number of the kind of its error, by what the caller can do.
+///
+/// The numbers are those of the engine's one table, which only ever grows at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum Status {
+    /// It was done.
+    Ok = 0,
+    /// No such pool, namespace, group, object or attribute.
+    NotFound = 1,
+    /// The name is taken.
+    Exists = 2,
+    /// The pool, its device or the memory limit has no room.
+    PoolFull = 3,
+    /// The kernel refuses this user.
+    Access = 4,
+    /// A write through a read-only handle.
+    ReadOnly = 5,
+    /// An ill-formed query.
+    Query = 6,
+    /// What is on media is not what was written.
+    Corrupt = 7,
+    /// Somebody else holds or changed it.
+    Busy = 8,
+    /// Not a pool, half-created, newer.
+    Format = 9,
+    /// A name that cannot be a name.
+    InvalidName = 10,
+    /// A dtype, shape, value, pointer or handle that does not fit.
+    Argument = 11,
+    /// A filesystem or environment that cannot carry a pool.
+    Unsupported = 12,
+    /// The operating system failed in a way that has no kind of its own; or a defect of the engine.
+    Os = 13,
+}
+
+/// Each kind's status, in the order of their numbers: that it has the same is checked below.
+const STATUSES: [Status; Kind::ALL.len()] = [
+    Status::NotFound,
+    Status::Exists,
+    Status::PoolFull,
+    Status::Access,
+    Status::ReadOnly,
+    Status::Query,
+    Status::Corrupt,
+    Status::Busy,
+    Status::Format,
+    Status::InvalidName,
+    Status::Argument,
+    Status::Unsupported,
+    Status::Os,
+];
+
+const _: () = {
+    let mut place = 0;
+    while place < STATUSES.len() {
+        assert!(STATUSES[place] as usize == Kind::ALL[place] as usize);
+        place += 1;
+    }
+};
+
+/// Each kind's name as C has it.
+const NAMES: [&CStr; Kind::ALL.len()] = [
+    c"NotFoundError",
+    c"ExistsError",
+    c"PoolFullError",
+    c"AccessError",
+    c"ReadOnlyError",
+    c"QueryError",
+    c"CorruptError",
+    c"BusyError",
+    c"FormatError",
+    c"InvalidNameError",
+    c"ArgumentError",
+    c"UnsupportedError",
+    c"EngramError",
+];
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// A message as C has it: what follows a NUL is not lost.
+pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
+    CString::new(text).unwrap_or_else(|error| {
+        let mut bytes = error.into_vec();
+        bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b'?');
+        CString::new(bytes).unwrap_or_default()
+    })
+}
+
+fn keep(error: &Error) -> Status {
+    // While the thread ends there is no place for it any more.
+    let _ = LAST.try_with(|last| last.replace(c_string(error.message())));
+    STATUSES[error.kind() as usize - 1]
+}
+
+/// Runs the body of a function: its error becomes the status and this thread's last error, and a
+/// panic does not go past this edge.
+pub(crate) fn guard(body: impl FnOnce() -> Result<()>) -> Status {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Status::Ok,
+        Ok(Err(error)) => keep(&error),
+        Err(panic) => keep(&of_panic(&*panic)),
+    }
+}
+
+fn of_panic(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    let message = format!("the engine panicked ({text}), which is a defect: please report it");
+    Error::new(Kind::Os, message)
+}
+
+fn kind(status: c_int) -> Option<Kind> {
+    Kind::ALL.get(usize::try_from(status).ok()?.checked_sub(1)?).copied()
+}
+
+/// What the last failed call of this thread said: what was wrong, with the value, and what to do.
+/// It stays until this thread's next call that fails; empty where none has.
+#[unsafe(no_mangle)]
+pub extern "C" fn engram_last_error() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// The name of a status, which is that of the Python exception; "OK" for 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn engram_status_name(status: c_int) -> *const c_char {
+    match (status, kind(status)) {
+        (0, _) => c"OK".as_ptr(),
+        (_, Some(kind)) => NAMES[kind as usize - 1].as_ptr(),
+        (_, None) => c"unknown".as_ptr(),
+    }
+}
+
+/// The nearest errno of a status: `ENOENT` where nothing is; 0 of 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn engram_status_errno(status: c_int) -> c_int {
+    match (status, kind(status)) {
+        (0, _) => 0,
+        (_, Some(kind)) => kind.errno(),
+        (_, None) => Kind::Argument.errno(),
+    }
+}
+
+/// The library's version, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn engram_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Frees a string that a function has given to be freed. NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_string_free(string: *mut c_char) {
+    crate::raw::take_string(string);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{CStr, CString};
+
+    use engram_engine::{Error, Kind};
+
+    use super::{Status, engram_last_error, engram_status_name, guard};
+
+    fn last_error() -> String {
+        // SAFETY: a string that this thread's next failing call changes.
+        unsafe { CStr::from_ptr(engram_last_error()) }.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn a_panic_ends_at_the_edge() {
+        assert_eq!(guard(|| panic!("by {}", "design")), Status::Os);
+        assert!(last_error().contains("by design") && last_error().contains("defect"));
+        assert_eq!(guard(|| panic!("plainly")), Status::Os);
+        assert!(last_error().contains("plainly"));
+    }
+
+    #[test]
+    fn each_kind_has_its_name_and_a_message_keeps_what_follows_a_nul() {
+        for kind in Kind::ALL {
+            let status = guard(|| Err(Error::new(kind, "one\0two")));
+            assert_eq!((status as u8, last_error().as_str()), (kind as u8, "one?two"));
+            // SAFETY: a string that stays.
+            let name = unsafe { CStr::from_ptr(engram_status_name(status as i32)) };
+            assert_eq!(name.to_owned(), CString::new(kind.class_name()).unwrap());
+        }
+    }
+}

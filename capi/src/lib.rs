@@ -1,0 +1,28 @@
+//! The C ABI over the engine's pools and namespaces.
+//!
+//! `docs/c-conventions.md` is the contract of every function here: who owns what, what NULL means,
+//! what threads and forks may do. Each function is one call deep: it makes references and slices of
+//! what C has given (`raw`), calls the engine, and turns an error into a status and a message
+//! (`error`). No rule of the store is here.
+//!
+//! `capi/include/engram.h` is generated of this crate by cbindgen; `make lint` compares them.
+
+#![deny(missing_docs)]
+// The contract of all functions is the page of conventions; it is not told forty times over.
+#![allow(clippy::missing_safety_doc)]
+
+mod attrs;
+mod batch;
+mod dtype;
+mod error;
+mod group;
+mod list;
+mod lock;
+mod namespace;
+mod object;
+mod options;
+mod pool;
+mod query;
+mod raw;
+mod slab;
+mod view;

@@ -1,0 +1,219 @@
+//! How something is made, beyond its type and shape: what most callers leave at NULL.
+
+use std::ffi::{c_char, c_int};
+use std::path::PathBuf;
+
+use engram_engine::{CreateOptions, Durability, IndexMode, Placement};
+
+use crate::error::{Status, guard};
+use crate::raw::{self, argument};
+
+/// How a pool is made.
+#[derive(Default)]
+pub struct PoolOptions {
+    pub(crate) engine: CreateOptions,
+}
+
+/// What a pool survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum Survives {
+    /// What its filesystem does: tmpfs the process's death, others the loss of power.
+    Auto = 0,
+    /// The death of any process.
+    Process = 1,
+    /// The loss of power, too.
+    System = 2,
+}
+
+/// How an array or a blob is made.
+#[derive(Default)]
+pub struct Options {
+    pub(crate) placement: Placement,
+    pub(crate) dims: Option<Vec<String>>,
+    pub(crate) unset: bool,
+}
+
+/// When an object's attributes come into the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum Indexing {
+    /// As its group says.
+    Inherited = 0,
+    /// In the commit that makes it.
+    Sync = 1,
+    /// Soon after.
+    Async = 2,
+    /// Never: queries see what is built in alone.
+    Never = 3,
+}
+
+// C gives numbers, which may be any.
+const AUTO: c_int = Survives::Auto as c_int;
+const PROCESS: c_int = Survives::Process as c_int;
+const SYSTEM: c_int = Survives::System as c_int;
+const INHERITED: c_int = Indexing::Inherited as c_int;
+const SYNC: c_int = Indexing::Sync as c_int;
+const ASYNC: c_int = Indexing::Async as c_int;
+const NEVER: c_int = Indexing::Never as c_int;
+
+/// Gives new options for `engram_pool_create`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_new(options: *mut *mut PoolOptions) -> Status {
+    guard(|| {
+        raw::out("options", options)?.set(raw::give(PoolOptions::default()));
+        Ok(())
+    })
+}
+
+/// What the pool must survive: one of `ENGRAM_SURVIVES_...`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_survives(
+    options: *mut PoolOptions,
+    survives: c_int,
+) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.engine.durability = match survives {
+            AUTO => None,
+            PROCESS => Some(Durability::Process),
+            SYSTEM => Some(Durability::System),
+            other => return Err(argument(format!("survives is {other}: give 0, 1 or 2"))),
+        };
+        Ok(())
+    })
+}
+
+/// One device more, beside the pool's own path: a folder of another filesystem, or a devdax node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_add_device(
+    options: *mut PoolOptions,
+    path: *const c_char,
+) -> Status {
+    guard(|| {
+        let path: PathBuf = raw::path("path", path)?.to_owned();
+        raw::of_mut("options", options)?.engine.devices.push(path);
+        Ok(())
+    })
+}
+
+/// The POSIX mode of the pool's first namespace, such as 0770; its owner's alone, where unset.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_mode(options: *mut PoolOptions, mode: u32) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.engine.mode = Some(mode);
+        Ok(())
+    })
+}
+
+/// Whether all space is taken and mapped now.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_prefault(
+    options: *mut PoolOptions,
+    on: bool,
+) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.engine.prefault = on;
+        Ok(())
+    })
+}
+
+/// Whether each value has a checksum, which `engram_pool_verify` compares.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_checksums(
+    options: *mut PoolOptions,
+    on: bool,
+) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.engine.checksums = on;
+        Ok(())
+    })
+}
+
+/// Whether filesystems will do that are not on the list; network ones never do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_force(options: *mut PoolOptions, on: bool) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.engine.force = on;
+        Ok(())
+    })
+}
+
+/// Frees options. NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_free(options: *mut PoolOptions) {
+    drop(raw::take(options));
+}
+
+/// Gives new options for what makes arrays and blobs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_new(options: *mut *mut Options) -> Status {
+    guard(|| {
+        raw::out("options", options)?.set(raw::give(Options::default()));
+        Ok(())
+    })
+}
+
+/// Whether what has the name is replaced, in the same commit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_overwrite(options: *mut Options, on: bool) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.placement.overwrite = on;
+        Ok(())
+    })
+}
+
+/// Whether a new array holds anything at first, in place of zeros: whatever was there of the same
+/// user's pool. It is quicker, for who is going to write all of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_unset(options: *mut Options, on: bool) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.unset = on;
+        Ok(())
+    })
+}
+
+/// Whether it is read-only from the beginning: a hint, kept against mistakes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_read_only(options: *mut Options, on: bool) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.placement.read_only = on;
+        Ok(())
+    })
+}
+
+/// When its attributes come into the index: one of `ENGRAM_INDEXING_...`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_indexing(options: *mut Options, indexing: c_int) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.placement.index = match indexing {
+            INHERITED => None,
+            SYNC => Some(IndexMode::Sync),
+            ASYNC => Some(IndexMode::Async),
+            NEVER => Some(IndexMode::None),
+            other => return Err(argument(format!("indexing is {other}: give 0, 1, 2 or 3"))),
+        };
+        Ok(())
+    })
+}
+
+/// The names of an array's dimensions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_dims(
+    options: *mut Options,
+    ndim: usize,
+    names: *const *const c_char,
+) -> Status {
+    guard(|| {
+        let names = raw::slice("names", names, ndim)?;
+        let names = names.iter().map(|name| raw::text("a dimension's name", *name));
+        let dims = names.map(|name| name.map(str::to_owned)).collect::<Result<_, _>>()?;
+        raw::of_mut("options", options)?.dims = Some(dims);
+        Ok(())
+    })
+}
+
+/// Frees options. NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_free(options: *mut Options) {
+    drop(raw::take(options));
+}

@@ -1,0 +1,55 @@
+//! Queries: text in, paths and ids out.
+
+use std::ffi::c_char;
+
+use engram_engine::QueryOptions;
+use engram_engine::query::parse;
+
+use crate::error::{Status, guard};
+use crate::group::Group;
+use crate::list::{List, MemberKind};
+use crate::raw;
+
+/// Finds the objects below a group of which a query is true: their paths from the root of the
+/// namespace and their ids, in the order that the query asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_query(
+    group: *const Group,
+    query: *const c_char,
+    found: *mut *mut List,
+) -> Status {
+    guard(|| {
+        let out = raw::out("found", found)?;
+        let group = raw::of("group", group)?;
+        let query = parse(raw::text("query", query)?)?;
+        let options = QueryOptions { root: Some(group.gid), ..QueryOptions::default() };
+        let oids = group.namespace.query(&query, &options)?.oids;
+        let paths = group.namespace.paths_of(&oids)?;
+        let mut list = List::default();
+        for (oid, path) in oids.into_iter().zip(paths) {
+            // What was deleted since is not there any more.
+            if let Some(path) = path {
+                list.push(path, oid, MemberKind::Object);
+            }
+        }
+        out.set(raw::give(list));
+        Ok(())
+    })
+}
+
+/// Counts them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_query_count(
+    group: *const Group,
+    query: *const c_char,
+    count: *mut u64,
+) -> Status {
+    guard(|| {
+        let out = raw::out("count", count)?;
+        let group = raw::of("group", group)?;
+        let query = parse(raw::text("query", query)?)?;
+        let options = QueryOptions { root: Some(group.gid), ..QueryOptions::default() };
+        out.set(group.namespace.query_count(&query, &options)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,113 @@
+"""What tests of the C library need of the machine: compilers, MPI, CMake; and how they use it.
+
+Run as a program, it installs what is missing, where apt and root can. What is still missing then
+has its tests skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "tests/capi"
+
+PACKAGES = {
+    "cc": "gcc",
+    "c++": "g++",
+    "mpicxx": "libopenmpi-dev",
+    "mpirun": "openmpi-bin",
+    "gfortran": "gfortran",
+    "mpifort": "libopenmpi-dev",
+    "cmake": "cmake",
+    "pkg-config": "pkg-config",
+}
+"""Programs, and the packages of Debian that have them."""
+
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+PATIENCE = 120
+"""Seconds after which a program hangs: none takes more than a few."""
+
+
+def install() -> str:
+    """Install what is missing, where that can be; give what is missing still, and why."""
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    if not missing:
+        return ""
+    names = " ".join(missing)
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        return f"these Debian packages are missing: {names}"
+    for command in (
+        ["apt-get", "update", "-q"],
+        ["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return f"{' '.join(command)}: {done.stderr.strip()[-500:]}"
+    return ""
+
+
+def need(*programs: str) -> None:
+    """Skip the test unless these programs are here."""
+    missing = [f"{name} ({PACKAGES[name]})" for name in programs if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+def run(
+    *command: str | Path,
+    code: int = 0,
+    env: dict[str, str] | None = None,
+    patience: float = PATIENCE,
+) -> str:
+    """Run a program that ends with `code`; give what it said."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=patience,
+        check=False,
+    )
+    said = f"{done.stdout}{done.stderr}"
+    assert done.returncode == code, f"{command}: {done.returncode}\n{said}"
+    return said
+
+
+def compiled(
+    compiler: str, source: Path, prefix: Path, program: Path, options: Sequence[str] = ()
+) -> Path:
+    """Compile a program against an installed tree, as pkg-config says."""
+    need(compiler, "pkg-config")
+    settings = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    flags = run("pkg-config", "--cflags", "--libs", "engram", env=settings).split()
+    run(compiler, *options, source, "-o", program, *flags, f"-Wl,-rpath,{prefix}/lib")
+    return program
+
+
+def ranks(count: int, program: Path, *arguments: str | Path, options: Sequence[str] = ()) -> str:
+    """Run a program of MPI with so many ranks; give what they said."""
+    need("mpirun")
+    root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+    settings = {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    }
+    command = ("mpirun", *root, *options, "-n", str(count), program, *arguments)
+    return run(*command, env=settings)
+
+
+if __name__ == "__main__":
+    reason = install()
+    if reason:
+        sys.stderr.write(f"    some tests of the C library will be skipped: {reason}\n")
