@@ -30,6 +30,7 @@ UNSAFE = {
     "engine/src/lease": "what other processes read in a lease file",
     "engine/src/process.rs": "the fork handlers",
     "engine/src/catalog/lmdb": "the LMDB wrapper",
+    "engine/src/chunked/work.rs": "a caller's buffer, filled by several threads",
     "engine/src/catalog/growth.rs": "the mapped growth page",
     "python/src/view": "numpy arrays on the pool's memory",
     "capi/src/": "what C gives and is given; exported names",

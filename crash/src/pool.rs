@@ -89,6 +89,7 @@ pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
         dims: None,
         attrs,
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     }
 }
 

@@ -5,6 +5,9 @@
 //! panics, reads beyond the bytes, or goes on for ever. In builds with the feature `faults` alone.
 
 use crate::attrs;
+use crate::chunked::codec::Worker;
+use crate::chunked::grid::Grid;
+use crate::chunked::rows::split_key;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::extent::{Span, parse_free, parse_size_key};
@@ -14,11 +17,15 @@ use crate::index::segment::{Column, Segment};
 use crate::index::zone::Zone;
 use crate::index::{IndexSettings, names, runs};
 use crate::name::{Name, Path};
-use crate::object::Record;
+use crate::object::{Record, Stored};
 use crate::pool::PoolFile;
 use crate::verify;
 
-/// A record: head, shape, dtype, dimensions, attributes, value.
+/// Chunks beyond this length take more time to decode than they tell.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// A record: head, shape, dtype, dimensions, attributes, value; of a chunked array also its codec,
+/// which decodes the row's own bytes.
 ///
 /// # Panics
 ///
@@ -28,6 +35,13 @@ pub fn record(row: &[u8]) {
     let _ = (record.check(), record.decode_dtype(), record.decode_dims(), record.decode_shape());
     for entry in attrs::entries(record.attrs).flatten() {
         let _ = entry.decode();
+    }
+    if let Ok(Some(grid)) = Grid::find(&record)
+        && let Stored::Chunked(chunking) = record.stored
+        && grid.chunk_bytes() <= CHUNK_BYTES
+    {
+        let mut chunk = vec![0; grid.chunk_bytes()];
+        let _ = Worker::new(chunking.codec, grid.item).decode(row, &mut chunk);
     }
     let encoded = record.encode();
     assert_eq!(Record::parse(&encoded), Ok(record));
@@ -49,7 +63,7 @@ pub fn dtype(bytes: &[u8]) {
 
 /// A row of any table but those of records, and of segments and runs, which need two.
 pub fn row(key: &[u8], value: &[u8]) {
-    let _ = (split_name_key(key), Member::from_row(value));
+    let _ = (split_name_key(key), Member::from_row(value), split_key(key));
     let _ = (parse_free(key, value), parse_size_key(key), Span::from_row(0, value));
     let _ = IndexSettings::parse(value).map(|settings| settings.check());
     let _ = Family::parse(key, value);

@@ -15,7 +15,7 @@ use crate::name::{Name, Path};
 use crate::object::{Class, Flags, Record, Stored};
 use crate::rows::{Reserved, Rows, RowsMut};
 use crate::scope::Scope;
-use crate::{batch, fail, mirror, protect};
+use crate::{batch, chunked, fail, mirror, protect};
 
 /// All that is known of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -319,9 +319,11 @@ pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: b
 
 fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
     let key = id_key(oid);
-    let (extent, index, flags) = match rows.get(Table::Objects, &key)? {
+    let (stored, index, flags) = match rows.get(Table::Objects, &key)? {
         Some(row) => {
-            Record::parse(&row).map(|record| (record.extent(), record.index, record.flags))?
+            let record = Record::parse(&row)?;
+            let chunked = matches!(record.stored, Stored::Chunked(_));
+            ((record.extent(), chunked), record.index, record.flags)
         }
         None => fail!(Corrupt, "a name stands for object {oid:#x}, which has no record"),
     };
@@ -330,9 +332,10 @@ fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
         protect::note(rows, Member::Object(oid), false)?;
     }
     rows.index(oid, Touch::Gone(index))?;
-    match extent {
-        Some(extent) => rows.release(extent),
-        None => Ok(()),
+    match stored {
+        (Some(extent), _) => rows.release(extent),
+        (None, true) => chunked::rows::remove_all(rows, oid, usize::MAX).map(drop),
+        (None, false) => Ok(()),
     }
 }
 
@@ -407,9 +410,12 @@ pub(crate) fn thin(rows: &mut impl RowsMut, gid: Gid, most: usize) -> Result<usi
         match inner {
             Some((name, Member::Group(inner))) => open.push((inner, name)),
             Some((name, Member::Object(oid))) => {
-                rows.remove(Table::Names, &name)?;
-                remove_object(rows, oid)?;
-                gone += 1;
+                gone += chunked::rows::remove_all(rows, oid, most - gone)?;
+                if gone < most {
+                    rows.remove(Table::Names, &name)?;
+                    remove_object(rows, oid)?;
+                    gone += 1;
+                }
             }
             None => {
                 let Some((emptied, name)) = open.pop().filter(|_| !open.is_empty()) else { break };

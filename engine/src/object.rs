@@ -11,11 +11,12 @@
 
 use crate::checksum;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::extent::Extent;
 use crate::fail;
 use crate::id::{Gid, Oid};
 use crate::index::IndexMode;
+use crate::layout::{Chunking, Layout, check_chunks};
 use crate::name::NAME_BYTES_MAX;
 use crate::scope::Scope;
 use crate::varint;
@@ -35,6 +36,7 @@ const CONTIGUOUS_BYTES: usize = 32;
 
 const LAYOUT_INLINE: u8 = 0;
 const LAYOUT_CONTIGUOUS: u8 = 1;
+const LAYOUT_CHUNKED: u8 = 2;
 
 /// What kind of member a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub enum Class {
     Blob = 2,
     /// An array of variable-length strings.
     Strings = 3,
+    /// A chunk of an array, in the table `chunks`: no name, no dtype.
+    Chunk = 4,
 }
 
 /// Where a value lies.
@@ -64,6 +68,8 @@ pub enum Stored<'a> {
         /// The checksum of the value (see `checksum`), or 0: there is none.
         checksum: u64,
     },
+    /// In chunks, which have rows of their own (see `chunked`).
+    Chunked(Chunking<'a>),
 }
 
 impl Stored<'_> {
@@ -72,6 +78,7 @@ impl Stored<'_> {
         match self {
             Stored::Inline(bytes) => bytes.len() as u64,
             Stored::Contiguous { nbytes, .. } => *nbytes,
+            Stored::Chunked(chunking) => chunking.nbytes,
         }
     }
 }
@@ -85,7 +92,7 @@ pub struct Record<'a> {
     pub generation: u32,
     /// The user that made it.
     pub owner: u32,
-    /// The group that holds it (0 for the root).
+    /// The group that holds it (0 for the root); of a chunk, its array.
     pub parent: Gid,
     /// When it was made, in ns since 1970.
     pub created: i64,
@@ -193,6 +200,7 @@ impl<'a> Record<'a> {
                 1 => Class::Array,
                 2 => Class::Blob,
                 3 => Class::Strings,
+                4 => Class::Chunk,
                 class => fail!(Corrupt, "a record has the unknown class {class}"),
             },
             generation: u32_at(row, 8),
@@ -210,7 +218,7 @@ impl<'a> Record<'a> {
             index,
             flags,
             checked: carried != 0,
-            stored: parse_payload(row[1], rest)?,
+            stored: parse_payload(row[1], (row[2], ndim), rest)?,
         })
     }
 
@@ -235,6 +243,7 @@ impl<'a> Record<'a> {
         let payload = match &self.stored {
             Stored::Inline(bytes) => bytes.len(),
             Stored::Contiguous { .. } => CONTIGUOUS_BYTES,
+            Stored::Chunked(chunking) => chunking.encoded_len(),
         };
         let sections = self.name.len()
             + self.dtype.len()
@@ -246,6 +255,7 @@ impl<'a> Record<'a> {
         let layout = match self.stored {
             Stored::Inline(_) => LAYOUT_INLINE,
             Stored::Contiguous { .. } => LAYOUT_CONTIGUOUS,
+            Stored::Chunked(_) => LAYOUT_CHUNKED,
         };
         row.extend_from_slice(&[
             RECORD_VERSION,
@@ -272,6 +282,7 @@ impl<'a> Record<'a> {
                     row.extend_from_slice(&word.to_le_bytes());
                 }
             }
+            Stored::Chunked(chunking) => chunking.encode_to(row),
         }
         if self.checked {
             let row = &mut row[start..];
@@ -288,7 +299,7 @@ impl<'a> Record<'a> {
     /// The extent and the value's length, if the value lies in one.
     pub(crate) fn stored_extent(&self) -> Option<(Extent, u64)> {
         match self.stored {
-            Stored::Inline(_) => None,
+            Stored::Inline(_) | Stored::Chunked(_) => None,
             Stored::Contiguous { extent, nbytes, .. } => Some((extent, nbytes)),
         }
     }
@@ -320,14 +331,23 @@ impl<'a> Record<'a> {
             Class::Group if nbytes == 0 && self.dtype.is_empty() => Ok(()),
             Class::Group => fail!(Corrupt, "a group's record holds data"),
             Class::Blob => Ok(()),
+            Class::Chunk if self.name.is_empty() && self.dtype.is_empty() && self.ndim == 0 => {
+                Ok(())
+            }
+            Class::Chunk => fail!(Corrupt, "a chunk's record has a name, a dtype or a shape"),
             Class::Strings => {
                 self.decode_dtype()?;
                 Ok(())
             }
             Class::Array => {
-                let expected = value_bytes(&self.decode_dtype()?, &self.decode_shape())?;
+                let (dtype, shape) = (self.decode_dtype()?, self.decode_shape());
+                let expected = value_bytes(&dtype, &shape)?;
                 if expected != nbytes {
                     fail!(Corrupt, "dtype and shape ask for {expected} bytes, {nbytes} are stored");
+                }
+                if let Stored::Chunked(chunking) = self.stored {
+                    check_chunks(&shape, &decode_shape(chunking.chunks), dtype.itemsize())
+                        .map_err(|error| Error::new(Kind::Corrupt, error.message()))?;
                 }
                 Ok(())
             }
@@ -335,7 +355,7 @@ impl<'a> Record<'a> {
     }
 }
 
-fn parse_payload(layout: u8, rest: &[u8]) -> Result<Stored<'_>> {
+fn parse_payload(layout: u8, (class, ndim): (u8, u8), rest: &[u8]) -> Result<Stored<'_>> {
     match layout {
         LAYOUT_INLINE => Ok(Stored::Inline(rest)),
         LAYOUT_CONTIGUOUS => {
@@ -351,6 +371,10 @@ fn parse_payload(layout: u8, rest: &[u8]) -> Result<Stored<'_>> {
             }
             Ok(Stored::Contiguous { extent, nbytes, checksum: u64_at(rest, 24) })
         }
+        LAYOUT_CHUNKED if class == Class::Array as u8 => {
+            Chunking::parse(ndim, rest).map(Stored::Chunked)
+        }
+        LAYOUT_CHUNKED => fail!(Corrupt, "a record of class {class} says that it is in chunks"),
         layout => fail!(
             Format,
             "a record has the layout kind {layout}, of a newer engine: upgrade engram to read it"
@@ -448,6 +472,8 @@ pub struct NewObject {
     pub attrs: Vec<(String, crate::attrs::Value)>,
     /// What an importer keeps for export, opaque here; empty for none.
     pub origin: Vec<u8>,
+    /// How its value is to lie; only arrays of fixed-size items can be chunked.
+    pub layout: Layout,
 }
 
 /// How a new object is placed.
@@ -496,6 +522,8 @@ pub struct ObjectInfo {
     pub index: IndexMode,
     /// Whether the value lies in the catalog, and is copied out on every access.
     pub inline: bool,
+    /// How the value lies.
+    pub layout: Layout,
     /// What an importer keeps for export.
     pub origin: Vec<u8>,
     /// Who sees it.
@@ -510,6 +538,7 @@ impl ObjectInfo {
             class: record.class,
             dtype: match record.class {
                 Class::Group => fail!(Corrupt, "object {oid:#x} has a group's record"),
+                Class::Chunk => fail!(Corrupt, "object {oid:#x} has a chunk's record"),
                 Class::Blob => DType::bytes(),
                 _ => record.decode_dtype()?,
             },
@@ -524,6 +553,10 @@ impl ObjectInfo {
             nbytes: record.stored.nbytes(),
             index: record.index,
             inline: matches!(record.stored, Stored::Inline(_)),
+            layout: match record.stored {
+                Stored::Chunked(chunking) => chunking.layout(),
+                _ => Layout::Contiguous,
+            },
             origin: record.origin.to_vec(),
             scope,
         })

@@ -33,7 +33,7 @@ use crate::session::Session;
 use crate::turn::Turn;
 
 /// The format version that this engine reads and writes. Until 1.0 there is no migration.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// How often a pool is opened anew that others make anew meanwhile.
 const OPEN_TRIES: u32 = 8;

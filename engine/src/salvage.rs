@@ -8,6 +8,9 @@
 //!   its table, or in one that the damage has cut off from it and that is not free;
 //! * with a value that can be read whole, and that has the checksum which its record says.
 //!
+//! Of a chunked array each chunk is for itself: one that is damaged is lost alone, and told; there
+//! are zeros where it was.
+//!
 //! An attribute's name is one that both of its rows say (`keys`); what only one says, or they say
 //! differently, is told.
 //!
@@ -20,6 +23,7 @@
 //! alone, so that nothing is seen by anybody who could not see it before. What that changes is
 //! noted, by namespace.
 
+mod chunks;
 mod gather;
 mod keys;
 mod note;
@@ -27,12 +31,14 @@ mod place;
 
 use std::path::Path;
 
+use self::chunks::Chunked;
 use self::gather::{Gathered, Saved};
 use self::place::Places;
 use crate::attrs::{self, Value};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
-use crate::id::{Gid, Member};
+use crate::id::{Gid, Member, Oid};
+use crate::layout::Layout;
 use crate::namespace;
 use crate::object::{Class, NewObject, Placement, Record, Stored};
 use crate::pool::real_path;
@@ -153,7 +159,7 @@ impl Salvage {
                 Member::Group(gid) => group(gathered, gid, &item.path, to, &mut lose),
                 Member::Object(oid) => {
                     let saved = &gathered.objects[&oid];
-                    object(gathered, saved, &item.path, to, witness, &mut lose)
+                    object(gathered, (oid, saved), &item.path, to, witness, &mut lose)
                 }
             };
             match copied {
@@ -235,7 +241,7 @@ fn group(
 
 fn object(
     gathered: &Gathered,
-    saved: &Saved,
+    (oid, saved): (Oid, &Saved),
     path: &str,
     to: &Realm,
     witness: &mut dyn Witness,
@@ -253,6 +259,10 @@ fn object(
         dims: record.decode_dims()?,
         attrs: attributes(gathered, saved, record.attrs, lose),
         origin: record.origin.to_vec(),
+        layout: match record.stored {
+            Stored::Chunked(chunking) => chunking.layout(),
+            _ => Layout::Contiguous,
+        },
     };
     let read_only = record.flags.read_only;
     let placement = Placement { index: Some(record.index), read_only, ..Placement::default() };
@@ -262,6 +272,10 @@ fn object(
             return to.put(to.root(), path, &new, bytes, placement).map(|_| ());
         }
         Stored::Contiguous { extent, nbytes, checksum } => (extent, nbytes, checksum),
+        Stored::Chunked(chunking) => {
+            let chunked = Chunked { gathered, oid, saved, record: &record, chunking: &chunking };
+            return chunked.copy(path, &new, placement, to, (witness, lose));
+        }
     };
     let spans = gathered.spans(saved.realm);
     if record.class == Class::Strings {

@@ -1,13 +1,14 @@
 //! Verify: walks catalog and extents, and says everything that does not agree.
 //!
 //! Checked: every row decodes; every name has a record that says the same name and parent, and
-//! every record has a name; every chain of parents ends at the root; no two extents overlap,
-//! whether in use, reserved, freed or free; free extents are maximal and both free tables agree;
-//! in use + reserved + freed + free = arena; what is reserved has a lease; the accounts in `meta`
-//! are right; no id will be given out twice; every span has its file, of its length; the index
-//! agrees with the records (see `index`), and so does the list of what is read-only; checksums,
-//! where there are any (see `values`). Of a namespace's realms, that each object is in one, and
-//! each group true in one, but for what moves (see `scopes`).
+//! every record has a name; every chunk belongs to an array, and lies within it; every chain of
+//! parents ends at the root; no two extents overlap, whether in use, reserved, freed or free; free
+//! extents are maximal and both free tables agree; in use + reserved + freed + free = arena; what is
+//! reserved has a lease; the accounts in `meta` are right; no id will be given out twice; every span
+//! has its file, of its length; the index agrees with the records (see `index`), and so does the
+//! list of what is read-only; checksums, where there are any (see `values`). Of a namespace's
+//! realms, that each object is in one, and each group true in one, but for what moves (see
+//! `scopes`).
 //!
 //! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where
 //! it finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
@@ -18,6 +19,7 @@
 //! again, and at last with LMDB's own read transaction to keep it.
 
 mod catalog;
+mod chunks;
 mod index;
 mod meta;
 mod moves;
@@ -37,7 +39,7 @@ use crate::catalog::{ReadTxn, Table};
 use crate::error::{Kind, Result};
 use crate::extent::Extent;
 use crate::fail;
-use crate::id::{Gid, Member, split_name_key};
+use crate::id::{Gid, Member, id_key, split_name_key};
 use crate::media::filesystem;
 use crate::name::Name;
 use crate::namespace;
@@ -284,6 +286,7 @@ impl Walk<'_> {
         let (mut extents, mut sums) = (Vec::new(), Vec::new());
         let mut groups = self.records(txn, Table::Groups, keys, &mut extents, &mut sums)?;
         let mut objects = self.records(txn, Table::Objects, keys, &mut extents, &mut sums)?;
+        self.chunks(txn, &mut extents, &mut sums)?;
         self.names(txn, &mut groups, &mut objects)?;
         self.tree(&groups, &objects);
         self.moves(txn, &groups, &objects)?;
@@ -374,17 +377,20 @@ impl Walk<'_> {
         sums: &mut Vec<Sum>,
     ) -> Result<(Known, Option<Extent>)> {
         let record = Record::parse(row)?;
-        if record.checked != self.core.setup.checksums {
-            let (has, pool) = if record.checked { ("a", "no") } else { ("no", "some") };
-            fail!(Corrupt, "it has {has} checksum, and the pool keeps {pool}");
-        }
+        self.check_checked(&record)?;
         if let Stored::Contiguous { extent, nbytes, checksum: word } = record.stored
             && self.core.setup.checksums
         {
-            sums.push(Sum { oid: id, extent, nbytes, word });
+            let key = id_key(id).to_vec();
+            sums.push(Sum { table, key, extent, nbytes, word });
         }
         record.check()?;
-        if (table == Table::Groups) != (record.class == Class::Group) {
+        let fits = match record.class {
+            Class::Group => table == Table::Groups,
+            Class::Chunk => false,
+            _ => table == Table::Objects,
+        };
+        if !fits {
             fail!(Corrupt, "{id:#x} has class {:?} in `{}`", record.class, table.name());
         }
         for entry in attrs::entries(record.attrs) {
@@ -403,6 +409,15 @@ impl Walk<'_> {
             mirror: record.flags.mirror,
         };
         Ok((entry, record.extent()))
+    }
+
+    /// Records have checksums where the pool keeps some, and only there.
+    fn check_checked(&self, record: &Record<'_>) -> Result<()> {
+        if record.checked != self.core.setup.checksums {
+            let (has, pool) = if record.checked { ("a", "no") } else { ("no", "some") };
+            fail!(Corrupt, "it has {has} checksum, and the pool keeps {pool}");
+        }
+        Ok(())
     }
 
     /// Every name has its record, and they say the same.

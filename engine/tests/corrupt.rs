@@ -49,7 +49,15 @@ fn object(class: Class, shape: &[u64], attrs: Vec<(String, Value)>) -> NewObject
         _ => DType::Scalar { kind: b'f', order: b'<', size: 8, unit: None },
     };
     let dims = (class == Class::Array).then(|| vec!["t".to_owned(); shape.len()]);
-    NewObject { class, dtype, shape: shape.to_vec(), dims, attrs, origin: b"{}".to_vec() }
+    NewObject {
+        class,
+        dtype,
+        shape: shape.to_vec(),
+        dims,
+        attrs,
+        origin: b"{}".to_vec(),
+        layout: engram_engine::Layout::default(),
+    }
 }
 
 fn number(kind: u8, bytes: [u8; 8]) -> Value {

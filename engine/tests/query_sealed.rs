@@ -40,6 +40,7 @@ fn corpus(realm: &Realm, granules: u64) {
                 dims: None,
                 attrs,
                 origin: Vec::new(),
+                layout: engram_engine::Layout::default(),
             };
             let path =
                 format!("{group}/{}_{object}", if object % 9 == 0 { "Infrared" } else { "x" });

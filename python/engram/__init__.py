@@ -22,6 +22,7 @@ from engram.array import Allocation, Array
 from engram.attrs import Attributes
 from engram.batch import Batch
 from engram.blob import Blob
+from engram.chunked import ChunkedArray
 from engram.errors import (
     AccessError,
     ArgumentError,
@@ -80,6 +81,7 @@ __all__ = [
     "Batch",
     "Blob",
     "BusyError",
+    "ChunkedArray",
     "Compaction",
     "CorruptError",
     "DeviceInfo",

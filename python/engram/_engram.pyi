@@ -31,6 +31,7 @@ __all__ = [
     "adopt",
     "allocate",
     "allocate_text",
+    "append",
     "attr_delete",
     "attr_get",
     "attr_items",
@@ -56,6 +57,7 @@ __all__ = [
     "index_stats",
     "is_read_only",
     "kinds",
+    "load_box",
     "members",
     "memory_limits",
     "names",
@@ -71,11 +73,14 @@ __all__ = [
     "read_blob",
     "reindex",
     "rename",
+    "reshape",
     "scratch",
     "set_index_settings",
     "set_origin",
     "set_read_only",
     "standing",
+    "store_box",
+    "stored_nbytes",
     "tend",
     "transfer",
     "transfer_all",
@@ -307,6 +312,10 @@ class ObjectInfo:
     @property
     def inline(self) -> bool: ...
     @property
+    def chunks(self) -> tuple[int, ...] | None: ...
+    @property
+    def codec(self) -> str | None: ...
+    @property
     def index(self) -> _Mode: ...
     @property
     def scope(self) -> Scope: ...
@@ -424,7 +433,23 @@ def put_array(
     read_only: bool,
     scope: str | None,
     origin: bytes,
+    chunks: _Shape | bool | None = None,
+    codec: str | None = None,
 ) -> tuple[int, np.dtype[Any], tuple[int, ...]]: ...
+def load_box(
+    realm: Realm, oid: int, dtype: np.dtype[Any], offsets: Sequence[int], counts: Sequence[int]
+) -> NDArray[Any]: ...
+def store_box(
+    realm: Realm,
+    oid: int,
+    offsets: Sequence[int],
+    counts: Sequence[int],
+    array: NDArray[Any],
+    mask: NDArray[Any] | None = None,
+) -> None: ...
+def reshape(realm: Realm, oid: int, shape: _Shape) -> None: ...
+def append(realm: Realm, oid: int, axis: int, array: NDArray[Any]) -> tuple[int, ...]: ...
+def stored_nbytes(realm: Realm, oid: int) -> int: ...
 def allocate(
     realm: Realm,
     parent: int,

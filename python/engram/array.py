@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from engram import _engram
 from engram.errors import ArgumentError, BusyError
@@ -81,6 +81,21 @@ class Array(Handle):
         return self._dtype.itemsize * self.size
 
     @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """The shape of a chunk; None for an array in one piece (contiguous)."""
+        return None
+
+    @property
+    def codec(self) -> str | None:
+        """How each chunk is encoded; None for an array in one piece."""
+        return None
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes that the value takes in the pool, as it is encoded and laid out."""
+        return _engram.stored_nbytes(self._realm, self._id)
+
+    @property
     def dims(self) -> tuple[str, ...] | None:
         """The dimensions' names, if they were given any."""
         dims = _engram.object_info(self._realm, self._id).dims
@@ -123,9 +138,9 @@ class Array(Handle):
             If the pool was opened with mode "r".
 
         """
-        _check_basic(key, self._dtype)
+        check_basic(key, self._dtype)
         try:
-            value = self._converted(key, value)
+            value = self._converted(key, value, len(self._shape))
         except (ValueError, TypeError, OverflowError) as error:
             raise self._unfit(key, error) from error
         patience = 0
@@ -151,14 +166,14 @@ class Array(Handle):
             patience -= 1
             time.sleep(0.001)
 
-    def _converted(self, key: Any, value: Any) -> NDArray[Any]:
+    def _converted(self, key: Any, value: Any, ndim: int) -> NDArray[Any]:
         """Make of `value` what can be copied to `[key]` item by item without a refusal.
 
         So a value that is refused has written nothing, and no code of the value's own runs between
         the look-up of the object and the write. What copies safely as it is, is not copied here.
         """
         dtype = self._dtype[key].base if isinstance(key, str) else self._dtype
-        if not isinstance(value, np.ndarray) and _is_item(key, len(self._shape)):
+        if not isinstance(value, np.ndarray) and _is_item(key, ndim):
             item = np.empty(1, dtype)
             item[0] = value
             return item.reshape(())
@@ -170,7 +185,7 @@ class Array(Handle):
 
     def _unfit(self, key: Any, error: Exception) -> ArgumentError:
         return ArgumentError(
-            f"the value does not fit into [{key}] of an array of shape {self._shape} and dtype "
+            f"the value does not fit into [{key}] of an array of shape {self.shape} and dtype "
             f"{self._dtype}: {error}"
         )
 
@@ -195,6 +210,35 @@ class Array(Handle):
         if mode not in {"r", "r+"}:
             raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
         return _engram.view(self._realm, self._id, self._dtype, self._shape, mode == "r+")
+
+    def resize(self, shape: int | Sequence[int]) -> None:
+        """Refuse: an array in one piece keeps its shape; a chunked one (`chunks=`) need not.
+
+        Raises
+        ------
+        ArgumentError
+            Always.
+
+        """
+        raise self._one_piece(f"resized to {shape}")
+
+    def append(self, data: ArrayLike, axis: int = 0) -> tuple[int, ...]:
+        """Refuse, as `resize` does.
+
+        Raises
+        ------
+        ArgumentError
+            Always.
+
+        """
+        del data
+        raise self._one_piece(f"appended to along axis {axis}")
+
+    def _one_piece(self, what: str) -> ArgumentError:
+        return ArgumentError(
+            f"{self.path!r} lies in one piece, and cannot be {what}: store it in chunks, with "
+            "create_array(name, data, chunks=True, overwrite=True)"
+        )
 
     def flush(self) -> None:
         """Make all in-place writes so far as durable as the pool is.
@@ -239,7 +283,7 @@ class Array(Handle):
 makers[1] = Array
 
 
-def _check_basic(key: Any, dtype: np.dtype[Any]) -> None:
+def check_basic(key: Any, dtype: np.dtype[Any]) -> None:
     """Refuse what numpy would write to by way of a list of places."""
     if isinstance(key, str) and dtype.names:
         return

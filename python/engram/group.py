@@ -9,7 +9,6 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
-from difflib import get_close_matches
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
@@ -21,10 +20,11 @@ from engram.arguments import several, truth, whole_number
 from engram.array import Allocation, Array
 from engram.batch import Batch
 from engram.blob import Blob
+from engram.chunked import ChunkedArray
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
-from engram.members import Items, Values, delete_all
+from engram.members import Items, Values, delete_all, missing
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
 from engram.tree import Tree
@@ -41,9 +41,6 @@ T = TypeVar("T")
 
 _PAGE = 1024
 """Names are listed this many at a time, each page as it is at one moment."""
-
-_FEW = 16
-"""As many names are looked at for the message of a missing one, however many there are."""
 
 
 class Group(Sharing, Handle, MutableMapping[str, Any]):
@@ -81,7 +78,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
     def __getitem__(self, path: str) -> Any:
         found = _engram.find(self._realm, self._id, path)
         if found is None:
-            raise NotFoundError(self._missing(path))
+            raise NotFoundError(missing(self, path))
         kind, member, dtype, shape = found
         if kind == 1:
             return Array(self._realm, member, dtype, shape)  # type: ignore[arg-type]  # it has both
@@ -220,6 +217,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         index: "IndexMode | None" = None,
         read_only: bool = False,
         scope: "Scope | None" = None,
+        chunks: "ShapeLike | bool | None" = None,
+        codec: str | None = None,
         _origin: bytes = b"",
     ) -> Array:
         """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
@@ -234,12 +233,16 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         who sees it: "private" the user alone, "shared" all who share the namespace; who sees its
         group, if it is not given.
 
+        With `chunks`, the shape of a chunk (True chooses one), the array is kept in chunks
+        (`ChunkedArray`): it can be resized and appended to, and each chunk is encoded as `codec`
+        says: "none", "lz4", "zstd" or "zstd:9" (a level), or these with "shuffle+" before them.
+
         Raises
         ------
         ExistsError
             If the name is taken; with `overwrite`, by a group.
         ArgumentError
-            If dtype, shape, data, dims or an attribute do not fit.
+            If dtype, shape, data, dims, chunks, codec or an attribute do not fit.
         PoolFullError
             If there is no room; nothing is changed, and deleting makes room.
 
@@ -260,8 +263,11 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             read_only,
             scope,
             _origin,
+            chunks,
+            codec,
         )
-        return Array(realm, oid, dtype, shape)
+        made = Array if chunks is None or chunks is False else ChunkedArray
+        return made(realm, oid, dtype, shape)
 
     def allocate(
         self,
@@ -567,22 +573,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             yield from self._members()
         except NotFoundError:  # deleted meanwhile
             return
-
-    def _missing(self, path: str) -> str:
-        head = path.rstrip("/")
-        while "/" in head.strip("/"):  # what there is of the way is told of as far as it goes
-            head = head.rpartition("/")[0]
-            if isinstance(inner := self.get(head), Group):
-                return inner._missing(path[len(head) + 1 :])
-        at = _engram.path_of(self._realm, True, self._id)
-        where = f"group {at!r}" if at else f"namespace {self.namespace!r}"
-        first = _engram.names(self._realm, self._id, None, _FEW)
-        start = path.strip("/").split("/")[0][:-2] or None  # names that begin alike come next
-        alike = _engram.names(self._realm, self._id, start, _FEW) if start else []
-        near = get_close_matches(path, {*first, *alike}, n=3)
-        hint = f"it has {', '.join(map(repr, near or first[:5]))}" if first else "it is empty"
-        more = ", ..." if len(first) > len(near or first[:5]) else ""
-        return f"there is no {path!r} in {where}: {hint}{more}"
 
     def __repr__(self) -> str:
         try:

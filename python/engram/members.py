@@ -1,7 +1,8 @@
-"""All members of a group: what `items()` and `values()` give, a page at a time; deleting them."""
+"""All members of a group, a page at a time; deleting them; what to say of one that is missing."""
 
 from collections.abc import ItemsView, Iterator, ValuesView
 from contextlib import nullcontext, suppress
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram
@@ -10,6 +11,9 @@ from engram.errors import NotFoundError, PoolFullError
 
 if TYPE_CHECKING:
     from engram.group import Group
+
+_FEW = 16
+"""As many names are looked at for the message of a missing one, however many there are."""
 
 
 class Items(ItemsView[str, Any]):
@@ -45,3 +49,22 @@ def _delete_each(group: "Group", names: list[str]) -> None:
     for name in names:
         with suppress(NotFoundError):  # somebody else was faster
             del group[name]
+
+
+def missing(group: "Group", path: str) -> str:
+    """Say that there is no member at `path`, how far there is one, and what is near."""
+    head = path.rstrip("/")
+    while "/" in head.strip("/"):  # what there is of the way is told of as far as it goes
+        head = head.rpartition("/")[0]
+        inner = group.get(head)
+        if inner is not None and inner._is_group:
+            return missing(inner, path[len(head) + 1 :])
+    at = _engram.path_of(group._realm, True, group._id)
+    where = f"group {at!r}" if at else f"namespace {group.namespace!r}"
+    first = _engram.names(group._realm, group._id, None, _FEW)
+    start = path.strip("/").split("/")[0][:-2] or None  # names that begin alike come next
+    alike = _engram.names(group._realm, group._id, start, _FEW) if start else []
+    near = get_close_matches(path, {*first, *alike}, n=3)
+    hint = f"it has {', '.join(map(repr, near or first[:5]))}" if first else "it is empty"
+    more = ", ..." if len(first) > len(near or first[:5]) else ""
+    return f"there is no {path!r} in {where}: {hint}{more}"

@@ -167,7 +167,8 @@ def _object(name: str, member: Any) -> Iterator[Node]:
             yield Node(name, size, ("", "bytes", size))
             return
         dims = f" [{', '.join(member.dims)}]" if member.dims else ""
-        facts = f"{member.shape} {member.dtype}{dims}"
+        layout = "" if member.chunks is None else f" in chunks {member.chunks} {member.codec}"
+        facts = f"{member.shape} {member.dtype}{dims}{layout}"
         yield Node(name, facts, (shape_of(member), dtype_of(member), size))
     except NotFoundError:
         return

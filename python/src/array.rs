@@ -7,7 +7,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use engram_engine::dtype::DType;
-use engram_engine::{Class, Error, InPlace, Kind, Namespace, NewObject, Oid, Payload, Placement};
+use engram_engine::{
+    Class, Error, InPlace, Kind, Layout, Namespace, NewObject, Oid, Payload, Placement,
+};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -17,7 +19,7 @@ use crate::error::{Result, argument, corrupt};
 use crate::realm::{Realm, scope_of};
 use crate::value::{self, Name, Source, Truth};
 use crate::view::{self, View};
-use crate::{dtype, index, strings};
+use crate::{chunks, dtype, index, strings};
 
 /// Arrays of other strides are copied straight into the pool from this size on; smaller ones by
 /// way of a contiguous copy and a single commit.
@@ -35,10 +37,13 @@ struct Request<'a, 'py> {
     dims: Option<&'a Bound<'py, PyAny>>,
     origin: &'a [u8],
     place: Placement,
+    /// What `chunks=` and `codec=` say.
+    layout: (Option<&'a Bound<'py, PyAny>>, Option<&'a str>),
 }
 
 impl Request<'_, '_> {
     fn object(&self, class: Class, dtype: DType, shape: &[u64]) -> Result<NewObject> {
+        let layout = chunks::layout_of(self.layout, shape, dtype.itemsize())?;
         Ok(NewObject {
             class,
             dtype,
@@ -46,6 +51,7 @@ impl Request<'_, '_> {
             dims: value::dims_of(self.dims, shape.len())?,
             attrs: value::attributes_of(self.attrs)?,
             origin: self.origin.to_vec(),
+            layout,
         })
     }
 }
@@ -53,7 +59,7 @@ impl Request<'_, '_> {
 /// Creates an array of `data`; of zeros where `data` is None. Returns its OID, dtype and shape.
 #[pyfunction]
 #[pyo3(signature = (realm, parent, path, data, shape, dtype, attrs, dims, overwrite, device,
-                    index, read_only, scope, origin))]
+                    index, read_only, scope, origin, chunks = None, codec = None))]
 #[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn put_array<'py>(
     py: Python<'py>,
@@ -71,13 +77,16 @@ pub fn put_array<'py>(
     read_only: Truth,
     scope: Option<&Bound<'py, PyAny>>,
     origin: &[u8],
+    chunks: Option<&Bound<'py, PyAny>>,
+    codec: Option<&str>,
 ) -> Result<Made<'py>> {
     let place = Placement {
         read_only: read_only.0,
         scope: scope_of(scope)?,
         ..realm.placement(overwrite.0, device, index)?
     };
-    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
+    let layout = (chunks, codec);
+    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place, layout };
     let descr = dtype.map(dtype::parse).transpose()?;
     let shape = shape.map(value::shape_of).transpose()?;
     let Some(data) = data else {
@@ -133,7 +142,7 @@ fn put_plain<'py>(
     let new = request.object(Class::Array, encoded, shape)?;
     let oid = if let Some(bytes) = view::bytes_of(array) {
         put(py, request, &new, bytes)?
-    } else if nbytes < STRAIGHT_BYTES {
+    } else if nbytes < STRAIGHT_BYTES || new.layout != Layout::Contiguous {
         let dense = array.call_method1("copy", ("C",))?;
         let dense = dense.cast_into::<PyUntypedArray>()?;
         let bytes = view::bytes_of(&dense);
@@ -279,7 +288,8 @@ pub fn allocate<'py>(
         scope: scope_of(scope)?,
         ..realm.placement(overwrite.0, device, index)?
     };
-    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
+    let request =
+        Request { realm, parent, path: path.0, attrs, dims, origin, place, layout: (None, None) };
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
     if encoded.is_text() {
@@ -314,7 +324,8 @@ pub fn allocate_text<'py>(
     origin: &[u8],
 ) -> Result<Allocation> {
     let place = realm.placement(overwrite, None, index)?;
-    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place };
+    let request =
+        Request { realm, parent, path: path.0, attrs, dims, origin, place, layout: (None, None) };
     let shape = value::shape_of(shape)?;
     let new = request.object(Class::Strings, DType::Text, &shape)?;
     let reserved = reserve(py, &request, &new, nbytes)?;
@@ -369,6 +380,10 @@ pub struct ObjectInfo {
     nbytes: u64,
     /// Whether the value lies in the catalog.
     inline: bool,
+    /// The shape of its chunks; `None` if it lies in one piece.
+    chunks: Option<Py<PyTuple>>,
+    /// How each chunk is encoded, as `codec=` has it; `None` likewise.
+    codec: Option<String>,
     /// When it is indexed: `"sync"`, `"async"` or `"none"`.
     index: &'static str,
     /// Who sees it: `"private"`, `"shared"` or `"published"`.
@@ -381,12 +396,20 @@ impl ObjectInfo {
     /// As Python has it.
     pub fn new(py: Python<'_>, info: engram_engine::ObjectInfo) -> Result<Self> {
         let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
+        let (chunks, codec) = match &info.layout {
+            Layout::Contiguous => (None, None),
+            Layout::Chunked { chunks, codec } => {
+                (Some(PyTuple::new(py, chunks)?.unbind()), Some(codec.to_string()))
+            }
+        };
         Ok(ObjectInfo {
             kind: match info.class {
                 Class::Array => "array",
                 Class::Strings => "strings",
                 Class::Blob => "blob",
-                Class::Group => return Err(corrupt(format!("object {:#x} is a group", info.oid))),
+                Class::Group | Class::Chunk => {
+                    return Err(corrupt(format!("object {:#x} is none", info.oid)));
+                }
             },
             dtype: dtype::decode(py, &info.dtype)?.unbind(),
             shape: PyTuple::new(py, &shape)?.unbind(),
@@ -398,6 +421,8 @@ impl ObjectInfo {
             name: info.name,
             nbytes: info.nbytes,
             inline: info.inline,
+            chunks,
+            codec,
             index: index::mode_name(info.index),
             scope: info.scope.as_str(),
             origin: info.origin,
@@ -558,7 +583,7 @@ pub fn flush(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<()> {
 }
 
 /// For a write in place, an object that is gone is not missing: it was replaced under the handle.
-fn gone(error: Error) -> Error {
+pub fn gone(error: Error) -> Error {
     if error.kind() != Kind::NotFound {
         return error;
     }

@@ -50,6 +50,7 @@ pub fn put_blob(
         dims: None,
         attrs,
         origin: origin.to_vec(),
+        layout: engram_engine::Layout::default(),
     };
     let engine = realm.engine();
     let oid = py.detach(|| engine.put(parent, path.0, &new, bytes, place))?;

@@ -1,6 +1,6 @@
 //! Groups: finding, listing, creating, deleting and moving members.
 
-use engram_engine::{Class, Gid, Member};
+use engram_engine::{Class, Gid, Layout, Member};
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,7 +11,8 @@ use crate::realm::{Realm, scope_of};
 use crate::value::{self, Name};
 
 /// What a handle is made of: 0 and a GID for a group; 1, an OID, dtype and shape for an array; 2,
-/// an OID, uint8 and the bytes' number as a shape for a blob.
+/// an OID, uint8 and the bytes' number as a shape for a blob; 3, and as for an array, for a chunked
+/// one.
 pub type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'py, PyTuple>>);
 
 /// A member's name with it.
@@ -27,7 +28,8 @@ pub fn facts(py: Python<'_>, found: engram_engine::Found) -> Result<Found<'_>> {
     if info.class == Class::Blob {
         return Ok((2, info.oid, Some(descr), Some(PyTuple::new(py, [info.nbytes])?)));
     }
-    Ok((1, info.oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
+    let kind = if info.layout == Layout::Contiguous { 1 } else { 3 };
+    Ok((kind, info.oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
 }
 
 /// The member at `path` under a group, or None; at "/" the root itself.

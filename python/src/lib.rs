@@ -9,6 +9,7 @@ mod array;
 mod attrs;
 mod batch;
 mod blob;
+mod chunks;
 mod columns;
 mod dtype;
 mod error;
@@ -42,6 +43,8 @@ mod _engram {
     use crate::batch::Batch;
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
+    #[pymodule_export]
+    use crate::chunks::{append, load_box, reshape, store_box, stored_nbytes};
     #[pymodule_export]
     use crate::columns::{attribute_keys_of, columns};
     #[pymodule_export]

@@ -226,6 +226,49 @@ pub fn array_of<'py>(
     unsafe { copied(py, descr, shape, bytes.as_ptr(), bytes.len()) }
 }
 
+/// A new array of numpy's own, whose bytes are what `fill` makes of zeros while the interpreter is
+/// let go of.
+pub fn array_filled<'py>(
+    py: Python<'py>,
+    descr: &Bound<'py, PyArrayDescr>,
+    shape: &[u64],
+    fill: impl FnOnce(&mut [u8]) -> engram_engine::Result<()> + Send,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    plain(descr)?;
+    let len = nbytes_of(descr.itemsize(), shape)?;
+    let array = blank(py, descr, shape)?;
+    if len > 0 {
+        let carried = Carried(data(&array));
+        // SAFETY: `blank` has allocated itemsize x shape bytes, zeroed, of which nobody else knows
+        // before this function returns.
+        py.detach(move || fill(unsafe { std::slice::from_raw_parts_mut(carried.get(), len) }))?;
+    }
+    Ok(array)
+}
+
+/// A new array of zeros.
+fn blank<'py>(
+    py: Python<'py>,
+    descr: &Bound<'py, PyArrayDescr>,
+    shape: &[u64],
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let mut dims: Vec<npy_intp> = shape.iter().map(|&d| d as npy_intp).collect();
+    // SAFETY: we are attached; Zeros steals the descr's reference, and allocates itemsize x shape
+    // bytes.
+    let array: Bound<'py, PyUntypedArray> = unsafe {
+        let array = PY_ARRAY_API.PyArray_Zeros(
+            py,
+            dims.len() as c_int,
+            dims.as_mut_ptr(),
+            descr.clone().into_dtype_ptr(),
+            0,
+        );
+        Bound::from_owned_ptr_or_err(py, array)?.cast_into_unchecked()
+    };
+    as_asked(&array, descr)?;
+    Ok(array)
+}
+
 /// A new array of numpy's own with an extent's bytes in it.
 pub fn array_from<'py>(
     py: Python<'py>,

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use super::layer::{Change, Guard};
 use super::{Layered, Overlay, with};
 use crate::catalog::{Catalog, Table};
+use crate::chunked;
 use crate::error::{Kind, Result};
 use crate::fail;
 use crate::id::{NameKey, split_name_key};
@@ -107,7 +108,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// A group that the list deletes must hold nothing that somebody has put there since.
+    /// A group that the list deletes must hold nothing that somebody has put there since, and an
+    /// array no chunk.
     pub(super) fn check_emptied(&self, rows: &mut Changes<'_>) -> Result<()> {
         for row in self.layers[Table::Groups as usize].in_order() {
             let Ok(gid) = <[u8; 8]>::try_from(row.key).map(u64::from_be_bytes) else { continue };
@@ -118,6 +120,15 @@ impl Overlay {
                 {
                     return conflict(Table::Names, &name);
                 }
+            }
+        }
+        if rows.txn().entries(Table::Chunks)? == 0 {
+            return Ok(());
+        }
+        for row in self.layers[Table::Objects as usize].in_order() {
+            let Ok(oid) = <[u8; 8]>::try_from(row.key).map(u64::from_be_bytes) else { continue };
+            if matches!(row.change, Some(Change::Remove)) && chunked::rows::any(rows, oid)? {
+                return conflict(Table::Chunks, row.key);
             }
         }
         Ok(())

@@ -50,11 +50,13 @@ pub enum Table {
     ReadOnly,
     /// GID of a mirror → group, and the GID.
     Mirrors,
+    /// (OID of an array, where a chunk is in its grid) → the chunk's record.
+    Chunks,
 }
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 23;
+    pub const COUNT: usize = 24;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -81,6 +83,7 @@ impl Table {
         Table::Received,
         Table::ReadOnly,
         Table::Mirrors,
+        Table::Chunks,
     ];
 
     /// Its name on media.
@@ -109,6 +112,7 @@ impl Table {
             Table::Received => "received",
             Table::ReadOnly => "read_only",
             Table::Mirrors => "mirrors",
+            Table::Chunks => "chunks",
         }
     }
 }

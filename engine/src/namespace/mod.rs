@@ -9,6 +9,7 @@
 //! | `query` | queries in the view |
 //! | `restore` | namespaces and realms like those of another pool |
 //! | `scopes` | the word that says whether there is more than the shared realm |
+//! | `chunks` | chunked arrays in the view |
 //! | `inplace` | writing in place through the view |
 //! | `slab` | storing and loading boxes of arrays |
 //! | `look` | look-ups and listings in the view |
@@ -29,6 +30,7 @@
 
 mod births;
 mod change;
+mod chunks;
 mod inplace;
 mod look;
 mod make;

@@ -14,6 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::extent::View;
 use crate::fail;
 use crate::id::Oid;
+use crate::layout::Layout;
 use crate::object::{Class, ObjectInfo};
 use crate::realm::Payload;
 use crate::slab::Slab;
@@ -36,7 +37,8 @@ pub enum Flush {
 }
 
 impl Namespace {
-    /// Copies a box of an array's value into `out`, in C order; of a blob, a range of its bytes.
+    /// Copies a box of an array's value into `out`, in C order; of a blob, a range of its bytes. Of
+    /// a chunked array it is of one moment.
     pub fn load_slab(
         &self,
         oid: Oid,
@@ -45,6 +47,9 @@ impl Namespace {
         out: &mut [u8],
     ) -> Result<()> {
         let info = self.object(oid)?;
+        if info.layout != Layout::Contiguous {
+            return self.load_box(oid, offsets, counts, out);
+        }
         let (slab, item) = boxed(&info, offsets, counts, out.len())?;
         match self.payload(oid)?.0 {
             Payload::Extent(view) => {
@@ -63,7 +68,8 @@ impl Namespace {
     }
 
     /// Copies `data`, in C order, into a box of an array's value, in place; of a blob, into a range
-    /// of its bytes. Where the pool's durability is "system", it is durable on return.
+    /// of its bytes. Where the pool's durability is "system", it is durable on return. Of a chunked
+    /// array each chunk is written at once, or not at all, and how it is flushed is no matter.
     ///
     /// On error some of it may have been written.
     pub fn store_slab(
@@ -75,6 +81,9 @@ impl Namespace {
         flush: Flush,
     ) -> Result<()> {
         let info = self.object(oid)?;
+        if info.layout != Layout::Contiguous {
+            return self.store_box(oid, offsets, counts, data);
+        }
         let (slab, item) = boxed(&info, offsets, counts, data.len())?;
         let mut patience = 0;
         loop {

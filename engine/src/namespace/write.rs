@@ -503,7 +503,7 @@ impl Namespace {
     }
 
     /// As `at_home`, for changing the member.
-    fn write_at_home<T>(
+    pub(super) fn write_at_home<T>(
         &self,
         member: Member,
         operation: impl Fn(&Realm) -> Result<T>,

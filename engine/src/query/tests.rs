@@ -76,6 +76,7 @@ fn fill(realm: &Realm) {
             dims: None,
             attrs: value(number).map(|value| ("u".to_owned(), value)).into_iter().collect(),
             origin: Vec::new(),
+            layout: crate::layout::Layout::default(),
         };
         let path = format!("g{}/{number}", number / 50);
         realm.put(realm.root(), &path, &new, b"", Placement::default()).unwrap();
@@ -153,6 +154,7 @@ fn instants_of_any_century_are_found() {
             dims: None,
             attrs: vec![("tt".to_owned(), value)],
             origin: Vec::new(),
+            layout: crate::layout::Layout::default(),
         };
         realm.put(realm.root(), &number.to_string(), &new, b"", Placement::default()).unwrap();
     }

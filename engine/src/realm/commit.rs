@@ -141,7 +141,8 @@ impl<'env> Changes<'env> {
 
     /// Refuses to change a member that is on its way to another realm, and a name in such a group.
     fn refuse_leaving(&mut self, table: Table, key: &[u8]) -> Result<()> {
-        if !matches!(table, Table::Objects | Table::Groups | Table::Names) {
+        use Table::{Chunks, Groups, Names, Objects};
+        if !matches!(table, Objects | Groups | Names | Chunks) {
             return Ok(());
         }
         let moving = match self.moving {

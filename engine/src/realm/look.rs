@@ -15,6 +15,7 @@ use crate::fail;
 use crate::faults::step;
 use crate::group::{self, GroupInfo, Target};
 use crate::id::{Gid, Member, Oid, id_key};
+use crate::layout::{Layout, chunked_has_no};
 use crate::media::memory::Memory;
 use crate::name::Path;
 use crate::object::{ObjectInfo, Record, Stored};
@@ -36,6 +37,7 @@ pub enum Payload {
 
 /// A member, as one look finds it: its name's row and its record are of the same commit.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most members are objects")]
 pub enum Found {
     /// A group.
     Group(Gid),
@@ -280,6 +282,10 @@ impl Realm {
             let inside = core.enter()?;
             refuse_moving(&inside.read()?, oid)?;
         }
+        // Each write of chunks is a commit, as durable as any.
+        if matches!(self.object(oid).map_err(gone_is_busy)?.layout, Layout::Chunked { .. }) {
+            return Ok(());
+        }
         match core.payload(oid, false) {
             Ok((Payload::Extent(view), _)) => {
                 core.flush_view(&view)?;
@@ -340,6 +346,9 @@ impl Core {
                             Some((Payload::Inline(bytes.to_vec()), record.generation))
                         }
                         Stored::Contiguous { .. } => None,
+                        Stored::Chunked(_) => {
+                            return Err(chunked_has_no(record.name, "memory to view"));
+                        }
                     })
                 }
             ))?;

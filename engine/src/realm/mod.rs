@@ -3,6 +3,7 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `checked` | checksums of values that are written in place |
+//! | `chunks` | chunked arrays: boxes read and written, other shapes |
 //! | `core` | what one process has of a realm; entering it |
 //! | `open` | opening, shutting, and a forked child's first use |
 //! | `commit` | the write path: the one place where rows change |
@@ -26,6 +27,7 @@
 //! | `together` | looks at several realms at once |
 
 mod checked;
+mod chunks;
 mod commit;
 mod core;
 mod dead;

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalog::{Headroom, ReadTxn, Table};
+use crate::catalog::{Headroom, ReadTxn, Table, WriteTxn};
 use crate::error::{Error, Kind, Result};
 use crate::extent::{
     Claim, Extent, Growing, HUGE, PAGE, SIZE_MAX, Span, Wanted, allocate, best_align,
@@ -84,13 +84,11 @@ pub struct Space {
 }
 
 /// What trying to reserve found.
-enum Attempt {
-    Reserved(Extent, u64),
+pub(super) enum Attempt {
+    /// Space for the first of what was asked for, for as many as there is: at least one.
+    Reserved(Vec<Extent>, u64),
     /// No room; how much only waits for running look-ups, and where the arena ends.
-    Short {
-        waiting: u64,
-        arena_end: u64,
-    },
+    Short { waiting: u64, arena_end: u64 },
 }
 
 impl Core {
@@ -110,8 +108,9 @@ impl Core {
         let mut waits = 0;
         let mut dead_asked = false;
         loop {
-            match self.try_reserve(&inside, len, device)? {
-                Attempt::Reserved(extent, age) => {
+            match self.try_reserve(&inside, &[len], device)? {
+                Attempt::Reserved(extents, age) => {
+                    let extent = extents[0];
                     let reserved = Reserved { extent, lease: inside.lease().id() };
                     step!("reserve.committed");
                     return match self.hold(&inside, extent, age) {
@@ -137,18 +136,29 @@ impl Core {
     }
 
     /// Pins an extent that is reserved for us, and attaches its memory.
-    fn hold(self: &Arc<Self>, inside: &Inside<'_>, extent: Extent, age: u64) -> Result<Claim> {
+    pub(super) fn hold(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        extent: Extent,
+        age: u64,
+    ) -> Result<Claim> {
         self.reach(inside, extent.end())?;
         let hold = inside.lease().pin(extent.offset, age);
         step!("reserve.pinned");
         Ok(Claim::new(self, extent, hold, inside.arena().memory(extent)))
     }
 
-    fn try_reserve(&self, inside: &Inside<'_>, len: u64, device: Option<u32>) -> Result<Attempt> {
-        let warm = self.warm(len);
+    /// Reserves space of these lengths, of which there is at least one, for as many as there is.
+    pub(super) fn try_reserve(
+        &self,
+        inside: &Inside<'_>,
+        lens: &[u64],
+        device: Option<u32>,
+    ) -> Result<Attempt> {
+        let warm = self.warm(lens[0]);
         let lease = inside.lease().id();
         let within = device.map(|device| ranges_of(inside, device)).transpose()?;
-        let wanted = Wanted { len, warm: &warm, within: within.as_deref() };
+        let wanted = Wanted { len: 0, warm: &warm, within: within.as_deref() };
         self.commit(inside, Headroom::Normal, |rows| {
             let txn = rows.txn();
             let mut waiting = 0;
@@ -162,16 +172,16 @@ impl Core {
                 *resume = first.resume;
                 step!("reserve.reclaimed");
                 waiting = first.waiting;
-                if let Some(extent) = allocate(txn, &wanted)? {
-                    reserve_row(txn, lease, extent)?;
-                    return Ok(Attempt::Reserved(extent, txn.id()));
+                let taken = take(txn, &wanted, lens, lease)?;
+                if !taken.is_empty() {
+                    return Ok(Attempt::Reserved(taken, txn.id()));
                 }
                 let all = reclaim(txn, &floor, None, usize::MAX)?;
                 waiting = waiting.max(all.waiting);
             }
-            if let Some(extent) = allocate(txn, &wanted)? {
-                reserve_row(txn, lease, extent)?;
-                return Ok(Attempt::Reserved(extent, txn.id()));
+            let taken = take(txn, &wanted, lens, lease)?;
+            if !taken.is_empty() {
+                return Ok(Attempt::Reserved(taken, txn.id()));
             }
             let arena_end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
             Ok(Attempt::Short { waiting, arena_end })
@@ -544,8 +554,24 @@ fn ranges_of(inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
     Ok(spans.into_iter().filter(|span| span.device == device).map(|span| span.range).collect())
 }
 
+/// Reserves free extents of these lengths, up to the first that there is none for.
+fn take(
+    txn: &mut WriteTxn<'_>,
+    wanted: &Wanted<'_>,
+    lens: &[u64],
+    lease: u64,
+) -> Result<Vec<Extent>> {
+    let mut taken = Vec::with_capacity(lens.len());
+    for &len in lens {
+        let Some(extent) = allocate(txn, &Wanted { len, ..*wanted })? else { break };
+        reserve_row(txn, lease, extent)?;
+        taken.push(extent);
+    }
+    Ok(taken)
+}
+
 /// Whether any extent waits to be reclaimed.
-fn some_freed(txn: &crate::catalog::WriteTxn<'_>) -> Result<bool> {
+fn some_freed(txn: &WriteTxn<'_>) -> Result<bool> {
     Ok(txn.seek(Table::ExtentsPending, &[2])?.next()?.is_some())
 }
 

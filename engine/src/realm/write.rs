@@ -19,6 +19,7 @@ use crate::faults::step;
 use crate::group::{self, NewRecord, Stamp, Target};
 use crate::id::{Gid, ID_BLOCK, Member, Oid, id_key};
 use crate::index::Touch;
+use crate::layout::{Layout, chunked_has_no};
 use crate::name::Path;
 use crate::object::{
     self, Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
@@ -34,14 +35,14 @@ use crate::rows::{Reserved, RowsMut, Snapshot};
 
 /// Ids taken for one operation, which may run again with the same.
 #[derive(Clone, Copy)]
-struct Ids {
+pub(super) struct Ids {
     next: u64,
     left: u64,
 }
 
 impl Ids {
     /// The next one; there is one for each component of the path.
-    fn take(&mut self) -> u64 {
+    pub(super) fn take(&mut self) -> u64 {
         assert!(self.left > 0, "an operation takes no more ids than its path has components");
         self.left -= 1;
         self.next += 1;
@@ -67,6 +68,8 @@ macro_rules! change {
         }
     }};
 }
+
+pub(super) use change;
 
 impl Realm {
     /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned.
@@ -105,6 +108,9 @@ impl Realm {
     ) -> Result<Oid> {
         let core = self.writable()?;
         check_data(new, data.len() as u64)?;
+        if new.layout != Layout::Contiguous {
+            return self.put_chunked((parent, path), new, Some(data), placement);
+        }
         if data.len() as u64 <= INLINE_BYTES_MAX {
             let link = core.link_of(parent, path, new, placement, self.expects())?;
             return core.link_inline(&link, data);
@@ -125,6 +131,9 @@ impl Realm {
     ) -> Result<Oid> {
         let core = self.writable()?;
         let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
+        if new.layout != Layout::Contiguous {
+            return self.put_chunked((parent, path), new, None, placement);
+        }
         if nbytes <= INLINE_BYTES_MAX {
             let link = core.link_of(parent, path, new, placement, self.expects())?;
             return core.link_inline(&link, &vec![0; nbytes as usize]);
@@ -147,6 +156,9 @@ impl Realm {
     ) -> Result<Allocation> {
         let core = self.writable()?;
         check_data(new, nbytes)?;
+        if new.layout != Layout::Contiguous {
+            return Err(chunked_has_no(path, "memory to be filled in place"));
+        }
         let link = core.link_of(parent, path, new, placement, self.expects())?;
         core.check_free(&link)?;
         let (reserved, claim) = core.reserve(nbytes, placement.device)?;
@@ -280,6 +292,9 @@ impl Stamp {
 
 /// An array keeps its dtype and shape: another value has as many bytes.
 fn check_fits(record: &Record<'_>, stored: &Stored<'_>) -> Result<()> {
+    if let Stored::Chunked(_) = record.stored {
+        return Err(chunked_has_no(record.name, "value to replace"));
+    }
     if record.class == Class::Array && record.stored.nbytes() != stored.nbytes() {
         fail!(
             Argument,
@@ -310,11 +325,11 @@ fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
 }
 
 impl Core {
-    fn stamp(&self) -> Stamp {
+    pub(super) fn stamp(&self) -> Stamp {
         Stamp::now(self.user, self.setup.checksums)
     }
 
-    fn link_of<'a>(
+    pub(super) fn link_of<'a>(
         &self,
         from: Gid,
         path: &'a str,
@@ -339,7 +354,7 @@ impl Core {
         attrs::section(&keys, attrs)
     }
 
-    fn check_free(self: &Arc<Self>, link: &Link<'_>) -> Result<()> {
+    pub(super) fn check_free(self: &Arc<Self>, link: &Link<'_>) -> Result<()> {
         let parsed = Path::new(&link.path)?;
         let target = Target { from: link.from, root: self.setup.root(), path: &parsed };
         let inside = &self.enter()?;
@@ -508,7 +523,7 @@ impl Core {
     }
 
     /// Takes ids from this process's block; a new block takes a commit of its own.
-    fn take_ids(&self, inside: &Inside<'_>, count: u64) -> Result<Ids> {
+    pub(super) fn take_ids(&self, inside: &Inside<'_>, count: u64) -> Result<Ids> {
         let mut block = lock(&self.ids);
         if block.end - block.next < count {
             let want = ID_BLOCK.max(count);

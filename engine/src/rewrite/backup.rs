@@ -27,7 +27,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MOVES, Value, rewrite_rows, rewrite_space, settle, values};
+use super::{MOVES, Value, id_of, rewrite_rows, rewrite_space, settle, values};
 use crate::catalog::{Catalog, Headroom, Table};
 use crate::checksum::{self, Running};
 use crate::error::{Error, Kind, Result};
@@ -35,7 +35,6 @@ use crate::extent::{Extent, HUGE, PAGE, Span, best_align, round_up};
 use crate::fail;
 use crate::faults::step;
 use crate::folder;
-use crate::id::id_key;
 use crate::media::filesystem::{self, Mount};
 use crate::media::span;
 use crate::namespace;
@@ -402,7 +401,7 @@ fn copy_values(
         }
         if checksum::is_checksum(value.word) && running.word() != value.word {
             check_changed(inside, value)?;
-            changed.push(*value);
+            changed.push(value.clone());
         }
     }
     Ok(changed)
@@ -411,7 +410,7 @@ fn copy_values(
 /// Refuses a value whose bytes have changed, and whose record has not.
 fn check_changed(inside: &Inside<'_>, value: &Value) -> Result<()> {
     let txn = inside.read()?;
-    let Some(row) = txn.get(Table::Objects, &id_key(value.oid))? else { return Ok(()) };
+    let Some(row) = txn.get(value.table, &value.key)? else { return Ok(()) };
     if let Stored::Contiguous { extent, checksum, .. } = Record::parse(row)?.stored
         && (extent, checksum) == (value.from, value.word)
     {
@@ -419,7 +418,7 @@ fn check_changed(inside: &Inside<'_>, value: &Value) -> Result<()> {
             Corrupt,
             "object {:#x} is damaged: its bytes are not those of its checksum; run verify, and \
              delete it before a backup, or export what is sound (engram export --salvage)",
-            value.oid
+            id_of(&value.key)?
         );
     }
     Ok(())
@@ -429,13 +428,12 @@ fn check_changed(inside: &Inside<'_>, value: &Value) -> Result<()> {
 fn forget_checksums(catalog: &Catalog, changed: &[Value]) -> Result<()> {
     for value in changed {
         catalog.run(|txn| {
-            let key = id_key(value.oid);
-            let Some(row) = txn.get(Table::Objects, &key)? else { return Ok(()) };
+            let Some(row) = txn.get(value.table, &value.key)? else { return Ok(()) };
             let record = Record::parse(row)?;
             let (extent, nbytes) = (value.place(), value.nbytes);
             let stored = Stored::Contiguous { extent, nbytes, checksum: checksum::NONE };
             let row = Record { stored, ..record }.encode();
-            txn.put(Table::Objects, &key, &row)
+            txn.put(value.table, &value.key, &row)
         })?;
     }
     Ok(())

@@ -34,13 +34,18 @@ use crate::realm::{Setup, USED};
 const LEFT_OUT: [Table; 4] =
     [Table::Spans, Table::ExtentsByOffset, Table::ExtentsBySize, Table::ExtentsPending];
 
+/// Tables of records whose values may lie in extents.
+const VALUED: [Table; 2] = [Table::Objects, Table::Chunks];
+
 /// What a realm knows of moves that are under way.
 const MOVES: [Table; 3] = [Table::Transfers, Table::Leaving, Table::Received];
 
 /// A value in an extent, and where it goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Value {
-    oid: Oid,
+    /// The row that points to it: one of `objects`, or of `chunks`.
+    table: Table,
+    key: Vec<u8>,
     from: Extent,
     nbytes: u64,
     /// The word that the record has for it.
@@ -55,21 +60,24 @@ impl Value {
     }
 }
 
-fn id_of(key: &[u8]) -> Result<u64> {
-    match <[u8; 8]>::try_from(key) {
-        Ok(id) => Ok(u64::from_be_bytes(id)),
-        Err(_) => fail!(Corrupt, "a key of `objects` has {} bytes: run verify", key.len()),
+/// The object that a value is of.
+fn id_of(key: &[u8]) -> Result<Oid> {
+    match key.first_chunk() {
+        Some(id) => Ok(u64::from_be_bytes(*id)),
+        None => fail!(Corrupt, "a key of an object has {} bytes: run verify", key.len()),
     }
 }
 
 /// Every value that lies in an extent.
 fn values(txn: &ReadTxn<'_>) -> Result<Vec<Value>> {
     let mut found = Vec::new();
-    let mut cursor = txn.seek(Table::Objects, &[])?;
-    while let Some((key, row)) = cursor.next()? {
-        if let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored {
-            let oid = id_of(key)?;
-            found.push(Value { oid, from: extent, nbytes, word: checksum, to: extent.offset });
+    for table in VALUED {
+        let mut cursor = txn.seek(table, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            if let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored {
+                let (key, to) = (key.to_vec(), extent.offset);
+                found.push(Value { table, key, from: extent, nbytes, word: checksum, to });
+            }
         }
     }
     Ok(found)
@@ -83,7 +91,8 @@ fn rewrite_rows(
     without: &[Table],
     into: &Catalog,
 ) -> Result<()> {
-    let places: HashMap<Oid, u64> = values.iter().map(|value| (value.oid, value.to)).collect();
+    let places: HashMap<(Table, &[u8]), u64> =
+        values.iter().map(|value| ((value.table, value.key.as_slice()), value.to)).collect();
     let mut filling = Filling::new(into);
     for table in Table::ALL {
         if LEFT_OUT.contains(&table) || without.contains(&table) {
@@ -92,7 +101,7 @@ fn rewrite_rows(
         let mut cursor = txn.seek(table, &[])?;
         while let Some((key, row)) = cursor.next()? {
             match table {
-                Table::Objects => match places.get(&id_of(key)?) {
+                Table::Objects | Table::Chunks => match places.get(&(table, key)) {
                     Some(to) => filling.put(table, key, &moved(row, *to)?)?,
                     None => filling.put(table, key, row)?,
                 },

@@ -7,6 +7,8 @@ use super::Loss;
 use super::keys::Keys;
 use crate::attrs::KeyId;
 use crate::catalog::Table;
+use crate::chunked::grid::Cell;
+use crate::chunked::rows::{parse, split_key};
 use crate::error::{Error, Result};
 use crate::extent::Span;
 use crate::id::{Gid, Member, Oid, split_name_key};
@@ -23,11 +25,16 @@ pub(super) struct Saved {
     sure: bool,
 }
 
+/// The chunks of an array: where each is in the grid, and its row.
+pub(super) type Chunks = BTreeMap<Cell, Saved>;
+
 /// What one realm has beside records.
 struct Place {
     whose: Whose,
     keys: HashMap<KeyId, String>,
     spans: SpanFiles,
+    /// Whether its catalog is damaged: then rows may be lost that nothing else tells of.
+    damaged: bool,
 }
 
 /// What there is of a namespace.
@@ -36,6 +43,8 @@ pub(super) struct Gathered {
     places: Vec<Place>,
     pub groups: BTreeMap<Gid, Saved>,
     pub objects: BTreeMap<Oid, Saved>,
+    /// Chunks of arrays, by the realm and the array.
+    chunks: HashMap<(usize, Oid), Chunks>,
     /// Where groups are by the table of names, for those whose records are lost.
     pub group_names: HashMap<Gid, (Gid, String)>,
     /// Names of objects, to tell of those whose records are lost.
@@ -173,6 +182,11 @@ impl Gathered {
                     damaged.push(error.message().to_owned());
                 }
             }
+            Some(Table::Chunks) => {
+                if let Err(error) = self.chunk(number, key, value, true) {
+                    damaged.push(error.message().to_owned());
+                }
+            }
             Some(Table::Names) => self.name(key, value),
             Some(Table::Keys) => keys.note(key, value),
             Some(Table::Spans) => note_span(&mut spans, key, value),
@@ -180,6 +194,7 @@ impl Gathered {
             None => self.stray(number, key, value, &mut keys, &mut spans),
         };
         let checked = pages.walk(None, &mut take, pulse);
+        let is_damaged = !checked.problems.is_empty();
         checked.problems.into_iter().chain(damaged).for_each(&mut *lose);
         let keys = keys.settle(lose);
         let files = spans.into_values().filter(|span| span.has_file()).filter_map(|span: Span| {
@@ -189,7 +204,8 @@ impl Gathered {
             let in_folder = || folder.join(format!("span-{}", span.file));
             Some((span, if span.place == 0 { in_folder() } else { device.clone() }))
         });
-        self.places.push(Place { whose: realm.whose, keys, spans: SpanFiles::open(files) });
+        let (whose, spans) = (realm.whose, SpanFiles::open(files));
+        self.places.push(Place { whose, keys, spans, damaged: is_damaged });
     }
 
     /// A row of `objects` or `groups`.
@@ -218,6 +234,25 @@ impl Gathered {
         Ok(())
     }
 
+    /// A row of `chunks`.
+    fn chunk(&mut self, realm: usize, key: &[u8], row: &[u8], sure: bool) -> Result<()> {
+        let (oid, cell) = split_key(key)?;
+        let what = || format!("chunk {cell:?} of object {oid:#x}, which is zeros where it was");
+        let modified = parse(row).map_err(|error| error.context(what()))?.modified;
+        let chunks = self.chunks.entry((realm, oid)).or_default();
+        // As with records, an older row of a page that was cut off makes way for a newer one.
+        let rank = |saved: &Saved| Some((saved.sure, parse(&saved.row).ok()?.modified));
+        if chunks.get(&cell).and_then(rank).is_none_or(|known| known < (sure, modified)) {
+            chunks.insert(cell, Saved { realm, row: row.to_vec(), sure });
+        }
+        Ok(())
+    }
+
+    /// The chunks that there are of an array, and whether there may have been others.
+    pub(super) fn chunks_of(&self, saved: &Saved, oid: Oid) -> (Option<&Chunks>, bool) {
+        (self.chunks.get(&(saved.realm, oid)), self.places[saved.realm].damaged)
+    }
+
     fn name(&mut self, key: &[u8], row: &[u8]) {
         let (Ok((parent, name)), Ok(member)) = (split_name_key(key), Member::from_row(row)) else {
             return;
@@ -238,7 +273,12 @@ impl Gathered {
         keys: &mut Keys,
         spans: &mut BTreeMap<u32, Span>,
     ) {
-        if key.len() == 8 && value.len() >= crate::object::HEAD_BYTES {
+        if value.len() >= crate::object::HEAD_BYTES
+            && split_key(key).is_ok()
+            && parse(value).is_ok()
+        {
+            let _ = self.chunk(realm, key, value, false);
+        } else if key.len() == 8 && value.len() >= crate::object::HEAD_BYTES {
             // One that does not parse is a row of something else, or a lost record.
             let _ = self.record(realm, key, value, false);
         } else if key.len() == 4 && Span::from_row(0, value).is_ok() {

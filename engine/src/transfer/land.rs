@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::attrs::{self, KeyId};
 use crate::catalog::Table;
 use crate::checksum::{NONE, is_checksum};
+use crate::chunked;
 use crate::error::{Error, Result};
 use crate::fail;
 use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
@@ -12,7 +13,7 @@ use crate::index::{Touch, mode_cache};
 use crate::object::{Flags, Record, Stored};
 use crate::protect;
 use crate::realm::Changes;
-use crate::rows::{Reserved, Rows, RowsMut};
+use crate::rows::{Reserved, Row, Rows, RowsMut};
 use crate::scope::Scope;
 use crate::transfer::marks::{Going, pass, refuse_leaving};
 use crate::transfer::plan::{Passenger, Plan};
@@ -21,8 +22,8 @@ use crate::{group, mirror};
 /// The key numbers of the realm that receives, by those of the one that gives.
 pub(crate) type Keys = HashMap<KeyId, KeyId>;
 
-/// Where values have been copied to, by the object's id.
-pub(crate) type Places = HashMap<u64, Reserved>;
+/// Where values have been copied to, by the keys of their rows.
+pub(crate) type Places = HashMap<Vec<u8>, Reserved>;
 
 /// Makes a plan's members be in a realm of this scope (T2).
 pub(crate) fn land(
@@ -42,7 +43,10 @@ pub(crate) fn land(
                 land_group(rows, scope, gid, &passenger.row, keys, passenger.going.mirror)?;
                 settings |= land_settings(rows, gid, passenger)?;
             }
-            Member::Object(oid) => land_object(rows, oid, &passenger.row, keys, places.get(&oid))?,
+            Member::Object(oid) => {
+                land_object(rows, oid, &passenger.row, keys, places)?;
+                land_chunks(rows, oid, &passenger.chunks, places)?;
+            }
         }
     }
     if settings { mode_cache::changed(rows) } else { Ok(()) }
@@ -105,7 +109,7 @@ fn land_object(
     oid: u64,
     row: &[u8],
     keys: &Keys,
-    place: Option<&Reserved>,
+    places: &Places,
 ) -> Result<()> {
     let record = Record::parse(row)?;
     // It may be on its way here, and not gone from here yet.
@@ -113,17 +117,8 @@ fn land_object(
     if rows.has(Table::Objects, &id_key(oid))? {
         fail!(Exists, "object {oid:#x} ({:?}) is there already: run verify", record.name);
     }
-    let stored = match (record.stored, place) {
-        (Stored::Inline(bytes), _) => Stored::Inline(bytes),
-        (Stored::Contiguous { nbytes, checksum, .. }, Some(place)) => {
-            // One that is just being computed is not of this value any more.
-            let checksum = if is_checksum(checksum) { checksum } else { NONE };
-            Stored::Contiguous { extent: place.extent, nbytes, checksum }
-        }
-        (Stored::Contiguous { .. }, None) => {
-            fail!(Busy, "object {oid:#x} changed while it was copied: try again")
-        }
-    };
+    let place = places.get(id_key(oid).as_slice());
+    let stored = placed(oid, record.stored, place)?;
     let attrs = attrs::rekey(record.attrs, keys)?;
     let record = Record { attrs: &attrs, stored, ..record };
     take_name(rows, &record, Member::Object(oid))?;
@@ -133,6 +128,35 @@ fn land_object(
     match place {
         Some(place) => rows.adopt(*place),
         None => Ok(()),
+    }
+}
+
+/// Makes an array's chunks be here.
+fn land_chunks(rows: &mut Changes<'_>, oid: u64, chunks: &[Row], places: &Places) -> Result<()> {
+    for (key, row) in chunks {
+        let record = chunked::rows::parse(row)?;
+        let place = places.get(key);
+        let stored = placed(oid, record.stored, place)?;
+        rows.put_record(Table::Chunks, key, &Record { stored, ..record })?;
+        if let Some(place) = place {
+            rows.adopt(*place)?;
+        }
+    }
+    Ok(())
+}
+
+/// A value that has been copied to a place.
+fn placed<'r>(oid: u64, stored: Stored<'r>, place: Option<&Reserved>) -> Result<Stored<'r>> {
+    match (stored, place) {
+        (Stored::Contiguous { nbytes, checksum, .. }, Some(place)) => {
+            // One that is just being computed is not of this value any more.
+            let checksum = if is_checksum(checksum) { checksum } else { NONE };
+            Ok(Stored::Contiguous { extent: place.extent, nbytes, checksum })
+        }
+        (Stored::Contiguous { .. }, None) => {
+            fail!(Busy, "object {oid:#x} changed while it was copied: try again")
+        }
+        (stored, _) => Ok(stored),
     }
 }
 
@@ -214,6 +238,9 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
                 }
                 if let Some(extent) = record.extent() {
                     rows.release(extent)?;
+                }
+                if let Stored::Chunked(_) = record.stored {
+                    chunked::rows::remove_all(rows, oid, usize::MAX)?;
                 }
             }
             Member::Group(gid) if unnamed.has_members(rows, gid)? => {

@@ -332,14 +332,11 @@ fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Pl
     let reserved = room(target, &leg.plan)?;
     step!("transfer.reserved");
     let mut places = Places::with_capacity(reserved.len());
-    let with_values = leg.plan.passengers.iter().filter_map(|passenger| {
-        passenger.value().transpose().map(|value| (passenger.going.member.id(), value))
-    });
-    let mut left = reserved.iter();
-    let copied = with_values.zip(left.by_ref()).try_for_each(|((oid, value), place)| {
-        let (extent, nbytes) = value?;
-        places.insert(oid, *place);
-        target.copy_in(&leg.core, extent, *place, nbytes)
+    let copied = leg.plan.values().and_then(|values| {
+        values.into_iter().zip(&reserved).try_for_each(|((key, extent, nbytes), place)| {
+            places.insert(key.into_owned(), *place);
+            target.copy_in(&leg.core, extent, *place, nbytes)
+        })
     });
     if let Err(error) = copied {
         give_all_back(target, &reserved);
@@ -351,8 +348,7 @@ fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Pl
 
 /// The lengths of a plan's values that lie in extents.
 fn values(plan: &Plan) -> Result<Vec<u64>> {
-    let lengths = plan.passengers.iter().filter_map(|passenger| passenger.value().transpose());
-    lengths.map(|value| value.map(|(_, nbytes)| nbytes)).collect()
+    Ok(plan.values()?.into_iter().map(|(_, _, nbytes)| nbytes).collect())
 }
 
 /// Reserves space for the values; on error none is.

@@ -6,14 +6,15 @@ use std::collections::{HashMap, HashSet};
 
 use crate::attrs::{self, KeyId};
 use crate::catalog::{ReadTxn, Table};
+use crate::chunked;
 use crate::error::Result;
 use crate::extent::Extent;
 use crate::fail;
 use crate::group::{self, DEPTH_MAX};
 use crate::id::{Gid, Member, NameKey, id_key, split_name_key};
-use crate::object::Record;
+use crate::object::{Record, Stored};
 use crate::realm::Core;
-use crate::rows::{Rows, Snapshot};
+use crate::rows::{Row, Rows, Snapshot};
 use crate::transfer::marks::Going;
 
 /// A member's record, as it was where it comes from.
@@ -23,12 +24,27 @@ pub(crate) struct Passenger {
     pub row: Vec<u8>,
     /// The group's settings of the index, if it has any.
     pub settings: Option<Vec<u8>>,
+    /// Rows of a chunked array's chunks.
+    pub chunks: Vec<Row>,
 }
 
+/// A value that is copied: the key of its row, its extent, and its length.
+pub(crate) type Valued<'p> = (Cow<'p, [u8]>, Extent, u64);
+
 impl Passenger {
-    /// The extent that the value lies in, and its length.
-    pub(crate) fn value(&self) -> Result<Option<(Extent, u64)>> {
-        Ok(Record::parse(&self.row)?.stored_extent())
+    /// What of it lies in extents: its value, or those of its chunks.
+    pub(crate) fn values(&self) -> Result<Vec<Valued<'_>>> {
+        let own = id_key(self.going.member.id()).to_vec();
+        let mut values = Vec::new();
+        if let Some((extent, nbytes)) = Record::parse(&self.row)?.stored_extent() {
+            values.push((own.into(), extent, nbytes));
+        }
+        for (key, row) in &self.chunks {
+            if let Some((extent, nbytes)) = chunked::rows::parse(row)?.stored_extent() {
+                values.push((key.as_slice().into(), extent, nbytes));
+            }
+        }
+        Ok(values)
     }
 }
 
@@ -119,7 +135,14 @@ impl Plan {
                 Table::Groups => txn.get(Table::IndexSettings, &key)?.map(<[u8]>::to_vec),
                 _ => None,
             };
-            plan.passengers.push(Passenger { going: *going, row: row.to_vec(), settings });
+            let mut chunks = Vec::new();
+            if let Stored::Chunked(_) = record.stored {
+                chunked::rows::walk(&mut Snapshot(txn), going.member.id(), |_, key, row| {
+                    chunks.push((key.to_vec(), row.to_vec()));
+                    Ok(true)
+                })?;
+            }
+            plan.passengers.push(Passenger { going: *going, row: row.to_vec(), settings, chunks });
         }
         Ok(plan)
     }
@@ -157,6 +180,15 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// All that is copied, in order.
+    pub(crate) fn values(&self) -> Result<Vec<Valued<'_>>> {
+        let mut values = Vec::new();
+        for passenger in &self.passengers {
+            values.append(&mut passenger.values()?);
+        }
+        Ok(values)
     }
 
     /// How many bytes of values lie in extents, and how many objects and groups go.

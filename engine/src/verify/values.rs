@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use super::{Known, Walk};
 use crate::catalog::{ReadTxn, Table};
 use crate::checksum::{self, Running};
+use crate::chunked::rows::split_key;
 use crate::error::{Error, Result};
 use crate::extent::{Extent, Span};
 use crate::fail;
 use crate::group::DEPTH_MAX;
-use crate::id::{Oid, id_key};
+use crate::id::Oid;
 use crate::media::devdax;
 use crate::object::{Record, Stored};
 use crate::realm::Core;
@@ -129,7 +130,9 @@ impl SpanFiles {
 
 /// A value in an extent, to be compared.
 pub(super) struct Sum {
-    pub oid: Oid,
+    /// The row that says so: one of `objects`, or of `chunks`.
+    pub table: Table,
+    pub key: Vec<u8>,
     pub extent: Extent,
     pub nbytes: u64,
     pub word: u64,
@@ -164,22 +167,32 @@ impl Walk<'_> {
                 Ok(_) => "its bytes are not those of its checksum".to_owned(),
                 Err(error) => error.to_string(),
             };
-            let (path, at) = (path_of(sum.oid, objects, groups), sum.extent.offset);
+            let at = sum.extent.offset;
             self.problem(format!(
-                "object {:#x} {path:?}: the value of {} bytes at {at} of the arena is damaged: \
-                 {what}",
-                sum.oid, sum.nbytes
+                "{}: the value of {} bytes at {at} of the arena is damaged: {what}",
+                whose(sum, objects, groups),
+                sum.nbytes
             ));
         }
         Ok(())
     }
 }
 
-/// Whether an object's row still says the same of its value.
+/// What to call a value: the object that it is of.
+fn whose(sum: &Sum, objects: &HashMap<u64, Known>, groups: &HashMap<u64, Known>) -> String {
+    let oid = sum.key.first_chunk().map_or(0, |oid| u64::from_be_bytes(*oid));
+    let object = format!("object {oid:#x} {:?}", path_of(oid, objects, groups));
+    match split_key(&sum.key) {
+        Ok((_, cell)) => format!("{object}, chunk {cell:?}"),
+        Err(_) => object,
+    }
+}
+
+/// Whether a row still says the same of its value.
 fn still_so(core: &Core, sum: &Sum) -> Result<bool> {
     let inside = core.enter()?;
     let txn = inside.read()?;
-    let Some(row) = txn.get(Table::Objects, &id_key(sum.oid))? else { return Ok(false) };
+    let Some(row) = txn.get(sum.table, &sum.key)? else { return Ok(false) };
     let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored else {
         return Ok(false);
     };

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 mod data;
+pub mod grids;
 pub mod moves;
 mod peer;
 mod pool;
@@ -10,8 +11,8 @@ mod users;
 pub use data::{Random, check, filled, seed, words_of};
 pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn, wait_for};
 pub use pool::{
-    Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, churn, contents, fill_up, floats,
-    lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, view,
+    Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, catalog_of_path, churn, contents,
+    fill_up, floats, lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, view,
 };
 pub use users::{ALICE, BOB, CAROL, DAVE, ERIN, TEAM, become_user, folder_of};
 

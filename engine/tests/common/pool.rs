@@ -79,6 +79,7 @@ pub fn floats(shape: &[u64]) -> NewObject {
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     }
 }
 
@@ -175,8 +176,13 @@ pub fn churn(realm: &Realm, rounds: u64) {
 /// The default namespace's catalog, opened beside the engine, by a process that has the pool not
 /// open itself.
 pub fn catalog_of(fixture: &Fixture) -> Catalog {
+    catalog_of_path(&fixture.path)
+}
+
+/// The same of the pool at a path.
+pub fn catalog_of_path(pool: &Path) -> Catalog {
     let options = catalog_options();
-    Catalog::open(&fixture.realm_dir().join("catalog"), &options).expect("the catalog")
+    Catalog::open(&pool.join("ns/default/shared/catalog"), &options).expect("the catalog")
 }
 
 /// How a `process` pool opens its catalogs.

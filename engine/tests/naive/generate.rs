@@ -44,6 +44,7 @@ pub fn perform(realm: &Realm, op: &Op) -> Result<()> {
                 dims: None,
                 attrs: named(attrs),
                 origin: Vec::new(),
+                layout: engram_engine::Layout::default(),
             };
             let over = Placement { overwrite: true, index: Some(*index), ..Placement::default() };
             realm.put(root, path, &new, &vec![0; *items as usize * 8], over).map(drop)

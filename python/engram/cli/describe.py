@@ -47,6 +47,9 @@ def facts(name: str, member: Member) -> dict[str, Any]:
             shown["dtype"] = dtype_text(member.dtype)
             shown["shape"] = list(member.shape)
             shown["dims"] = None if member.dims is None else list(member.dims)
+            if member.chunks is not None:
+                shown |= {"chunks": list(member.chunks), "codec": member.codec}
+                shown["stored_nbytes"] = member.stored_nbytes
         shown["nbytes"] = member.nbytes
         shown["oid"] = member.oid
     shown["scope"] = about.scope
@@ -68,7 +71,9 @@ def readable(shown: dict[str, Any]) -> dict[str, str]:
             rows["bytes"] = human(value) + (f" ({value})" if value >= _KIB else "")
         elif name == "oid":
             rows[name] = f"{value:#x}"  # as everywhere that people read it
-        elif name == "shape":
+        elif name == "stored_nbytes":
+            rows["takes"] = human(value)
+        elif name in ("shape", "chunks"):
             rows[name] = shape_text(value)
         elif name == "devices":
             rows[name] = "; ".join(
@@ -94,6 +99,11 @@ def shape_text(shape: Sequence[int], dims: Sequence[str] | None = None) -> str:
     if dims:
         return ", ".join(f"{dim}: {n}" for dim, n in zip(dims, shape, strict=True))
     return " x ".join(map(str, shape))
+
+
+def layout_text(array: engram.Array) -> str:
+    """Return how an array lies, if it is not in one piece: (64 x 64, lz4)."""
+    return "" if array.chunks is None else f" ({shape_text(array.chunks)}, {array.codec})"
 
 
 def attribute_text(value: Any) -> str:

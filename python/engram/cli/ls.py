@@ -115,6 +115,13 @@ def _print_long(found: Iterable[tuple[str, Member]]) -> None:
     terminal.print_stream(_HEADINGS, every, key="name", right=_RIGHT)
 
 
+def _shape(member: Member) -> str:
+    """Return an array's shape; of a chunked one also its chunks and codec."""
+    if not isinstance(member, engram.Array):
+        return "-"
+    return describe.shape_text(member.shape) + describe.layout_text(member)
+
+
 def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:
     """Yield what `ls -l` shows of each; what somebody deletes meanwhile is left out."""
     for name, member in found:
@@ -124,7 +131,7 @@ def _rows(found: Iterable[tuple[str, Member]]) -> Iterator[tuple[str, ...]]:
             row = (
                 describe.kind(member),
                 describe.dtype_text(member.dtype) if isinstance(member, engram.Array) else "-",
-                describe.shape_text(member.shape) if isinstance(member, engram.Array) else "-",
+                _shape(member),
                 "-" if isinstance(member, engram.Group) else human(member.nbytes),
                 about.scope,
                 owners.user(about.owner),

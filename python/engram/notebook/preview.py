@@ -32,6 +32,11 @@ _RED, _GREEN, _BLUE = (38, 32, 74, 250), (24, 104, 180, 232), (74, 142, 122, 90)
 _Sample = NDArray[np.float64]
 
 
+def read(array: Array) -> Any:
+    """Give what is sliced to look at values: the memory, or a chunked array itself."""
+    return array.view() if array.chunks is None else array
+
+
 def preview(array: Array) -> str:
     """Draw an array, if it is of numbers and there is something to see; else nothing."""
     if array.dtype.kind not in "biuf" or array.size < _FEWEST:
@@ -42,7 +47,7 @@ def preview(array: Array) -> str:
     index: list[Any] = [0] * array.ndim
     for axis, step in zip(long, steps, strict=True):
         index[axis] = slice(None, None, step)
-    sample = _numbers(array, array.view()[tuple(index)])
+    sample = _numbers(array, read(array)[tuple(index)])
     there = sample[np.isfinite(sample)]
     if not there.size:
         return note("no picture: all that was looked at is missing")

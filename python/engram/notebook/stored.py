@@ -8,6 +8,7 @@ from engram.array import Array
 from engram.blob import Blob
 from engram.handle import Handle
 from engram.notebook import parts
+from engram.size import human
 
 _FACTS = (
     *("format", "source", "type", "chunks", "codecs", "filters", "layout", "maxshape"),
@@ -20,15 +21,22 @@ def facts(handle: Handle) -> list[tuple[str, str]]:
     """List where something lies, whose it is, and what an import kept of its file, as HTML."""
     rows = []
     if isinstance(handle, Array | Blob):
-        inline = _engram.object_info(handle._realm, handle._id).inline
-        where = "in the catalog, with its record" if inline else "in memory of its own (an extent)"
-        rows = [("where", where), ("id", f"<code>{handle.oid:#x}</code>")]
+        rows = [("where", _where(handle)), ("id", f"<code>{handle.oid:#x}</code>")]
     rows += [
         ("owner", parts.text(handle.owner)),
         ("created", handle.created.isoformat(sep=" ", timespec="seconds")),
         ("modified", handle.modified.isoformat(sep=" ", timespec="seconds")),
     ]
     return rows + _origin(handle._origin)
+
+
+def _where(handle: Array | Blob) -> str:
+    """Tell where a value lies; of a chunked one how, and what it takes."""
+    if isinstance(handle, Array) and handle.chunks is not None:
+        chunks = " x ".join(map(str, handle.chunks))
+        return f"in chunks of {chunks}, {handle.codec}: {human(handle.stored_nbytes)}"
+    inline = _engram.object_info(handle._realm, handle._id).inline
+    return "in the catalog, with its record" if inline else "in memory of its own (an extent)"
 
 
 def _origin(origin: bytes) -> list[tuple[str, str]]:

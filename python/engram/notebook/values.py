@@ -23,6 +23,9 @@ ITEM = 4096
 _PACKED = ("scale_factor", "add_offset")
 """With these attributes the numbers stored are not those meant, by netCDF's conventions."""
 
+_CHUNKED = 1 << 20
+"""Of a chunked array with more bytes only the first items are read."""
+_FIRST = 6
 _PLANE = 2
 """As many dimensions are shown, the last ones; the others at 0."""
 
@@ -37,10 +40,14 @@ def shown(array: Array) -> tuple[str, str]:
             return f"{human(nbytes)} of strings, not read for this", ""
     elif array.dtype.itemsize > ITEM:
         return f"each item is {human(array.dtype.itemsize)}, not shown", ""
-    values = array[...] if array.dtype.kind == "T" else array.view()
     before = max(array.ndim - _PLANE, 0)
     part = f"values at [{'0, ' * before}...]" if before else ""
     key: tuple[Any, ...] = (*[0] * before, ...)
+    if array.chunks is not None and array.nbytes > _CHUNKED:
+        first = tuple(slice(0, _FIRST) for _ in range(array.ndim - before))
+        part = f"values at [{'0, ' * before}{', '.join([f':{_FIRST}'] * len(first))}]"
+        return summary(np.asarray(array[(*key[:-1], *first)]), threshold=60), part
+    values = array[...] if array.dtype.kind == "T" or array.chunks is not None else array.view()
     return summary(values[key], threshold=60), part
 
 

@@ -103,6 +103,7 @@ fn put(realm: &Realm, group: Gid, index: IndexMode, from: u64, count: u64) -> Re
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     };
     for number in from..from + count {
         new.attrs = attributes(number);

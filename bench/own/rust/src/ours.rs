@@ -65,6 +65,7 @@ impl Ours {
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
+            layout: engram_engine::Layout::default(),
         };
         let placement = Placement { index: Some(plan.mode), ..Default::default() };
         let batch = plan.batch;

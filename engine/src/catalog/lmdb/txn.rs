@@ -222,7 +222,7 @@ impl<'e> Write<'e> {
             // New objects have the greatest ids: appended, they fill their pages to the brim.
             // LMDB refuses a key that is not the greatest before it has changed anything.
             match table {
-                Table::Objects | Table::IndexTail | Table::Queue => {
+                Table::Objects | Table::IndexTail | Table::Queue | Table::Chunks => {
                     let append = ffi::MDB_APPEND;
                     match ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, append) {
                         ffi::MDB_KEYEXIST => {

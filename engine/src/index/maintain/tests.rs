@@ -45,6 +45,7 @@ fn runs_stay_few_while_families_are_split() {
             dims: None,
             attrs: vec![("unique".to_owned(), value)],
             origin: Vec::new(),
+            layout: crate::layout::Layout::default(),
         };
         realm.put(realm.root(), &number.to_string(), &new, b"", Placement::default()).unwrap();
         most = most.max(runs(&realm));

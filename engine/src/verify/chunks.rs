@@ -1,0 +1,94 @@
+//! Chunks: each belongs to a chunked array that is there, and lies within it.
+
+use std::collections::HashMap;
+
+use super::values::Sum;
+use super::{PULSE_ROWS, Walk};
+use crate::catalog::{ReadTxn, Table};
+use crate::chunked::grid::Grid;
+use crate::chunked::rows::{parse, split_key};
+use crate::error::Result;
+use crate::extent::Extent;
+use crate::fail;
+use crate::object::{Class, Record, Stored};
+
+impl Walk<'_> {
+    /// Decodes every chunk's row, and sees that its array has such a one.
+    pub(super) fn chunks(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        extents: &mut Vec<(Extent, String)>,
+        sums: &mut Vec<Sum>,
+    ) -> Result<()> {
+        if txn.entries(Table::Chunks)? == 0 {
+            return Ok(());
+        }
+        let grids = grids(txn)?;
+        let mut cursor = txn.seek(Table::Chunks, &[])?;
+        let mut seen = 0usize;
+        while let Some((key, row)) = cursor.next()? {
+            if seen.is_multiple_of(PULSE_ROWS) {
+                (self.pulse)();
+            }
+            seen += 1;
+            if let Err(error) = self.chunk(&grids, (key, row), extents, sums) {
+                self.problem(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn chunk(
+        &mut self,
+        grids: &HashMap<u64, Grid>,
+        (key, row): (&[u8], &[u8]),
+        extents: &mut Vec<(Extent, String)>,
+        sums: &mut Vec<Sum>,
+    ) -> Result<()> {
+        let (oid, cell) = split_key(key)?;
+        let what = format!("chunk {cell:?} of object {oid:#x}");
+        let record = parse(row).map_err(|error| error.context(&what))?;
+        // Whatever else is wrong with it, its extent is in use.
+        if let Some(extent) = record.extent() {
+            extents.push((extent, what.clone()));
+        }
+        self.check_checked(&record).map_err(|error| error.context(&what))?;
+        record.check().map_err(|error| error.context(&what))?;
+        let Some(grid) = grids.get(&oid) else {
+            fail!(Corrupt, "{what} belongs to no chunked array that is there")
+        };
+        if record.parent != oid {
+            fail!(Corrupt, "{what} says that it belongs to {:#x}", record.parent);
+        }
+        if !grid.reaches(&cell) {
+            fail!(Corrupt, "{what} lies beyond the array's shape {:?}", grid.shape);
+        }
+        let (nbytes, most) = (record.stored.nbytes(), grid.chunk_bytes() as u64);
+        if nbytes > most {
+            fail!(Corrupt, "{what} has {nbytes} bytes, a chunk of the array {most} at most");
+        }
+        if let Stored::Contiguous { extent, nbytes, checksum: word } = record.stored
+            && self.core.setup.checksums
+        {
+            let key = key.to_vec();
+            sums.push(Sum { table: Table::Chunks, key, extent, nbytes, word });
+        }
+        Ok(())
+    }
+}
+
+/// The grids of all chunked arrays whose records can be read.
+fn grids(txn: &ReadTxn<'_>) -> Result<HashMap<u64, Grid>> {
+    let mut grids = HashMap::new();
+    let mut cursor = txn.seek(Table::Objects, &[])?;
+    while let Some((key, row)) = cursor.next()? {
+        if let Ok(record) = Record::parse(row)
+            && record.class == Class::Array
+            && let Ok(Some(grid)) = Grid::find(&record)
+            && let Ok(oid) = <[u8; 8]>::try_from(key)
+        {
+            grids.insert(u64::from_be_bytes(oid), grid);
+        }
+    }
+    Ok(grids)
+}

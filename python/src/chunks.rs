@@ -1,0 +1,141 @@
+//! Chunked arrays: boxes in and out, other shapes, and what they take.
+//!
+//! Chunks are decoded straight into the new array's memory, and encoded straight out of the given
+//! one's, on a few threads, while the interpreter is let go of.
+
+use engram_engine::{Codec, Layout, Oid};
+use numpy::prelude::*;
+use numpy::{PyArrayDescr, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+
+use crate::array::gone;
+use crate::error::{Result, argument};
+use crate::realm::Realm;
+use crate::{value, view};
+
+/// What a chunk should have at most, where nobody says: a second-level cache holds it.
+const CHUNK_BYTES: u64 = 512 << 10;
+/// A dimension that is empty as yet is taken for one of so many.
+const GROWING: u64 = 1024;
+
+/// How an array is to lie, by what `chunks=` and `codec=` say.
+pub fn layout_of(
+    (chunks, codec): (Option<&Bound<'_, PyAny>>, Option<&str>),
+    shape: &[u64],
+    item: u64,
+) -> Result<Layout> {
+    let codec = codec.map(str::parse::<Codec>).transpose()?;
+    let chunks = chunks.filter(|chunks| !chunks.is_none());
+    let chunks = match chunks {
+        Some(all) if all.is_instance_of::<PyBool>() => {
+            if all.is_truthy()? {
+                Some(chosen(shape, item))
+            } else {
+                None
+            }
+        }
+        Some(all) => Some(value::shape_of(all)?),
+        None => None,
+    };
+    match (chunks, codec) {
+        (Some(chunks), codec) => Ok(Layout::Chunked { chunks, codec: codec.unwrap_or_default() }),
+        (None, None) => Ok(Layout::Contiguous),
+        (None, Some(codec)) if codec == Codec::default() => Ok(Layout::Contiguous),
+        (None, Some(codec)) => Err(argument(format!(
+            "codec {:?} is for chunked arrays: give chunks= too (chunks=True chooses)",
+            codec.to_string()
+        ))),
+    }
+}
+
+/// Chunks of much the same length in all dimensions, of a size that serves well.
+fn chosen(shape: &[u64], item: u64) -> Vec<u64> {
+    let mut chunks: Vec<u64> =
+        shape.iter().map(|length| if *length == 0 { GROWING } else { *length }).collect();
+    loop {
+        let bytes = chunks.iter().fold(item.max(1), |bytes, length| bytes.saturating_mul(*length));
+        let longest = (0..chunks.len()).rev().max_by_key(|dim| chunks[*dim]);
+        match longest {
+            Some(dim) if bytes > CHUNK_BYTES && chunks[dim] > 1 => {
+                chunks[dim] = chunks[dim].div_ceil(2);
+            }
+            _ => return chunks,
+        }
+    }
+}
+
+/// A copy of a box of the value.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "tuples from Python come as vectors")]
+pub fn load_box<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oid: Oid,
+    dtype: &Bound<'py, PyArrayDescr>,
+    offsets: Vec<u64>,
+    counts: Vec<u64>,
+) -> Result<Bound<'py, PyUntypedArray>> {
+    let engine = realm.engine();
+    view::array_filled(py, dtype, &counts, |bytes| engine.load_slab(oid, &offsets, &counts, bytes))
+}
+
+/// Writes a box of the value; with a mask, of as many bytes, only those bytes where that is not
+/// zero. Both lie in C order.
+#[pyfunction]
+#[pyo3(signature = (realm, oid, offsets, counts, array, mask = None))]
+#[expect(clippy::needless_pass_by_value, reason = "as above")]
+pub fn store_box(
+    py: Python<'_>,
+    realm: &Realm,
+    oid: Oid,
+    offsets: Vec<u64>,
+    counts: Vec<u64>,
+    array: &Bound<'_, PyUntypedArray>,
+    mask: Option<&Bound<'_, PyUntypedArray>>,
+) -> Result<()> {
+    let engine = realm.engine();
+    let bytes = in_c_order(array)?;
+    let Some(mask) = mask else {
+        let flush = engram_engine::Flush::Once;
+        let stored = py.detach(|| engine.store_slab(oid, &offsets, &counts, bytes, flush));
+        return Ok(stored.map_err(gone)?);
+    };
+    let mask = in_c_order(mask)?;
+    Ok(py.detach(|| engine.store_masked(oid, &offsets, &counts, bytes, mask)).map_err(gone)?)
+}
+
+fn in_c_order<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Result<&'a [u8]> {
+    view::bytes_of(array).ok_or_else(|| argument("only an array in C order can be stored"))
+}
+
+/// Gives a chunked array another shape.
+#[pyfunction]
+pub fn reshape(py: Python<'_>, realm: &Realm, oid: Oid, shape: &Bound<'_, PyAny>) -> Result<()> {
+    let shape = value::shape_of(shape)?;
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.reshape(oid, &shape)).map_err(gone)?)
+}
+
+/// Appends an array in C order along a dimension; the shape then.
+#[pyfunction]
+pub fn append<'py>(
+    py: Python<'py>,
+    realm: &Realm,
+    oid: Oid,
+    axis: usize,
+    array: &Bound<'py, PyUntypedArray>,
+) -> Result<Bound<'py, PyTuple>> {
+    let engine = realm.engine();
+    let counts: Vec<u64> = array.shape().iter().map(|&length| length as u64).collect();
+    let bytes = in_c_order(array)?;
+    let shape = py.detach(|| engine.append(oid, axis, &counts, bytes)).map_err(gone)?;
+    Ok(PyTuple::new(py, shape)?)
+}
+
+/// The bytes that a value takes.
+#[pyfunction]
+pub fn stored_nbytes(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<u64> {
+    let engine = realm.engine();
+    Ok(py.detach(|| engine.stored_nbytes(oid))?)
+}
