@@ -72,6 +72,12 @@ def test_each_rank_gets_the_error_and_none_hangs(
     assert "all is well" in ranks(count, programs["ranks"], home / "pool", "errors")
 
 
+def test_ranks_that_make_one_array_at_once_take_the_room_of_one(
+    programs: dict[str, Path], home: Path
+) -> None:
+    assert "all is well" in ranks(4, programs["ranks"], home / "pool", "crowd")
+
+
 def test_a_rank_that_is_killed_hurts_no_other(programs: dict[str, Path], home: Path) -> None:
     ranks(3, programs["ranks"], home / "pool", "killed", options=("--enable-recovery",))
     with engram.open(home / "pool") as pool:

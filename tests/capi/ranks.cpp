@@ -131,6 +131,20 @@ static void errors(const char *path) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// All ranks make the same array at once, of which the pool has room for one alone.
+static void crowd(const char *path) {
+    pmemcpy::PMEM pmem;
+    pmem.size(32 << 20);
+    pmem.mmap(path, MPI_COMM_WORLD);
+    const std::size_t most = (24 << 20) / sizeof(double);
+    for (int round = 0; round < 20; ++round) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        pmem.alloc<double>("A", 1, &most);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) pmem.free("A");
+    }
+}
+
 // One rank is killed between two stores; the others go on as if nothing were.
 static void killed(const char *path) {
     pmemcpy::PMEM pmem;
@@ -169,6 +183,7 @@ int main(int argc, char **argv) {
         cube(argv[1], pmemcpy::SerializerType::Default, "raw");
         cube(argv[1], pmemcpy::SerializerType::SHUFFLE_LZ4, "encoded");
     }
+    if (what == "crowd") crowd(argv[1]);
     if (what == "errors") errors(argv[1]);
     if (what == "killed") killed(argv[1]);
     if (rank == 0) std::printf("all is well\n");
