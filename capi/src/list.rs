@@ -32,8 +32,8 @@ impl MemberKind {
             Class::Array => Ok(MemberKind::Array),
             Class::Blob => Ok(MemberKind::Blob),
             Class::Strings => Ok(MemberKind::Strings),
-            Class::Group => {
-                Err(Error::new(ErrorKind::Corrupt, "an object has a group's record".to_owned()))
+            Class::Group | Class::Chunk => {
+                Err(Error::new(ErrorKind::Corrupt, "an object has another's record".to_owned()))
             }
         }
     }

@@ -165,6 +165,7 @@ pub(crate) fn request<'a>(
         dims: options.and_then(|options| options.dims.clone()),
         attrs: Vec::new(),
         origin: Vec::new(),
+        layout: engram_engine::Layout::default(),
     };
     let (group, path) = (raw::of("group", group)?, raw::text("path", path)?);
     Ok(Request { group, path, new, options })
@@ -264,6 +265,7 @@ pub unsafe extern "C" fn engram_blob_put(
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
+            layout: engram_engine::Layout::default(),
         };
         let data = raw::bytes("data", data, nbytes)?;
         let place = options.map(|options| options.placement).unwrap_or_default();
