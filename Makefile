@@ -79,7 +79,7 @@ install: ## The C library, its headers, pkg-config and CMake files, into PREFIX 
 	$(call step,Installing into $(DESTDIR)$(PREFIX),\
 		capi/install.sh $(or $(CARGO_TARGET_DIR),target)/release $(DESTDIR)$(PREFIX))
 
-HEADERS := engram.h engram/base.hpp engram.hpp $(patsubst %,pmemcpy/%,pmemcpy.hpp pmemcpy.h memcpy.h)
+HEADERS := engram.h engram/base.hpp engram.hpp $(addprefix pmemcpy/,pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
 CBINDGEN := capi/tools/bin/cbindgen --quiet --config capi/cbindgen.toml --crate engram-capi
 

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_OURS = {"c": "another library's"}
+NOT_OURS = {
+    "c": "another library's, or run by tests/test_simulations.py",
+    "cpp": "run by tests/test_simulations.py",
+    "fortran": "run by tests/test_simulations.py",
+    "cmake": "such a project is built by tests/test_capi.py",
+}
 SHORTEST_REASON = 10
 
 
