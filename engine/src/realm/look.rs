@@ -412,7 +412,6 @@ impl Core {
         }
         let inside = self.enter()?;
         let flushed = memory.flush(pieces);
-        step!("inplace.flushed");
         flushed.inspect_err(|_| inside.catalog().poison())
     }
 
