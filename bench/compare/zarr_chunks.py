@@ -21,7 +21,7 @@ def peers(folder: Path, codec: str, chunks: tuple[int, ...]) -> dict[str, Zarr]:
     lz4: dict[str, Any] = {"compressors": codecs.LZ4(acceleration=1)}
     if codec != "shuffle+lz4":
         return {"zarr": Zarr(folder / "lz4.zarr", chunks, lz4)}
-    shuffled = {**lz4, "filters": codecs.Shuffle(elementsize=4)}
+    shuffled = {"compressors": [codecs.Shuffle(elementsize=4), codecs.LZ4(acceleration=1)]}
     blosc = {"compressors": BloscCodec(cname="lz4", shuffle="shuffle", clevel=1)}
     return {
         "zarr": Zarr(folder / "shuffled.zarr", chunks, shuffled),

@@ -239,7 +239,7 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
                 if let Some(extent) = record.extent() {
                     rows.release(extent)?;
                 }
-                if let Stored::Chunked(_) = record.stored {
+                if record.is_chunked() {
                     chunked::rows::remove_all(rows, oid, usize::MAX)?;
                 }
             }

@@ -38,6 +38,16 @@ _SHOWN = 40
 """So many things that were left out of many files are shown; `--json` has them all."""
 
 
+ChunksOption = Annotated[
+    str | None,
+    typer.Option(metavar="keep|auto", help="Keep arrays in chunks: the file's, or chosen ones."),
+]
+CodecOption = Annotated[
+    str | None,
+    typer.Option(metavar="CODEC", help="How chunks are encoded: lz4, zstd:9, shuffle+lz4."),
+]
+
+
 @app.command(
     "import",
     epilog=examples(
@@ -86,16 +96,8 @@ def import_(
         str | None,
         typer.Option(metavar="MODE", help="When attributes are indexed: sync, async or none."),
     ] = None,
-    chunks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="keep|auto", help="Keep arrays in chunks: the file's, or chosen ones."
-        ),
-    ] = None,
-    codec: Annotated[
-        str | None,
-        typer.Option(metavar="CODEC", help="How chunks are encoded: lz4, zstd:9, shuffle+lz4."),
-    ] = None,
+    chunks: ChunksOption = None,
+    codec: CodecOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:

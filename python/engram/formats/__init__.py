@@ -73,9 +73,8 @@ def import_file(
     index
         When the arrays are indexed: "sync", "async" or "none"; if not given, as the group says.
     chunks, codec
-        With ``"keep"``, what is in chunks in the file is kept in chunks of the same shape here; with
-        True, every array is, in chunks that are chosen. `codec` is as `Group.create_array` has it.
-        Without, arrays lie in one piece.
+        With ``"keep"``, what is in chunks in the file is so here; with True, every array is.
+        `codec` is as `Group.create_array` has it.
     progress
         Called after each piece read.
 
@@ -85,10 +84,8 @@ def import_file(
 
     Raises
     ------
-    NotFoundError
-        There is no such file, or nothing in it is selected.
-    AccessError
-        This user may not read it.
+    NotFoundError, AccessError
+        There is no such file, nothing in it is selected, or this user may not read it.
     FormatError
         It is of no known format, truncated, or cannot be read; with the variable.
     UnsupportedError
@@ -97,10 +94,8 @@ def import_file(
         Another process is writing it, or it changed while it was read.
     ExistsError
         A name or attribute is taken.
-    PoolFullError
-        The pool has no room; nothing was imported.
-    ReadOnlyError
-        The pool is open for reading only.
+    PoolFullError, ReadOnlyError
+        The pool has no room, or is open for reading only; nothing was imported.
 
     """
     # The formats' libraries are loaded when a file is imported, not with `import engram`.

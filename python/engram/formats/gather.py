@@ -248,7 +248,7 @@ def _item(path: str, member: Any, selection: Selection, *, asked: bool) -> Item:
 def _as_stored(member: Array, facts: Origin) -> Origin:
     """Return an origin that says how a chunked array is kept here, where it says nothing else.
 
-    HDF5 and netCDF have no codec of their own that all can read, but zlib's; so that stands for any.
+    Of HDF5's codecs all can read zlib's alone: it stands for any.
     """
     stored: Origin = {"chunks": list(member.chunks or ())}
     if member.codec not in (None, "none") and not {"filters", "codecs", "zarr"} & set(facts):
