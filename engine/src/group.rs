@@ -414,6 +414,7 @@ pub(crate) fn rename(
     }
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;
+    mirror::own(rows, member)?;
     if let Member::Group(moved) = member {
         batch::rely_on_all_moves(rows)?; // what is published below it would hold it where it is
         let (mut above, mut steps) = (reached, 0);
@@ -490,6 +491,7 @@ pub(crate) fn annotate(
     stamp: Stamp,
 ) -> Result<()> {
     protect::refuse(rows, member)?;
+    mirror::own(rows, member)?;
     let (row, index) = with_record(rows, member, |record| {
         let attrs = attrs::merge(record.attrs, changes)?;
         let row = Record { attrs: &attrs, modified: stamp.now, ..*record }.encode();
@@ -507,9 +509,9 @@ pub(crate) fn annotate(
 pub(crate) fn keep_origin(rows: &mut impl RowsMut, gid: Gid, origin: &[u8]) -> Result<()> {
     let member = Member::Group(gid);
     protect::refuse(rows, member)?;
+    mirror::own(rows, member)?;
     let row = with_record(rows, member, |record| Ok(Record { origin, ..*record }.encode()))?;
-    let (table, key) = table_of(member);
-    rows.put(table, &key, &row)
+    rows.put(Table::Groups, &id_key(gid), &row)
 }
 
 /// The path of a member, without a leading slash; empty for the root.
