@@ -183,7 +183,7 @@ def test_a_snapshot_keeps_it_as_it_was(pool: engram.Pool) -> None:
     ("arguments", "words"),
     [
         ({"codec": "lz4"}, "chunks="),
-        ({"chunks": 4, "codec": "gzip"}, "no codec \"gzip\""),
+        ({"chunks": 4, "codec": "gzip"}, 'no codec "gzip"'),
         ({"chunks": 4, "codec": "zstd:99"}, "-7 to 22"),
         ({"chunks": (2, 2)}, "chunks .2, 2."),
         ({"chunks": 0}, "at least 1"),

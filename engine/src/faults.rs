@@ -82,6 +82,7 @@ mod enabled {
         "chunks.recorded",
         "chunks.cut",
         "chunks.reshaped",
+        "slab.flushed",
         "view.sought",
         "view.pinned",
         "view.looked",

@@ -4,6 +4,9 @@
 //! the same; and every record but the root's has such a row. Each function here keeps it within
 //! one list of row changes.
 
+mod thin;
+
+pub(crate) use self::thin::thin;
 use crate::attrs::{self, KeyId, Value};
 use crate::catalog::Table;
 use crate::error::Result;
@@ -319,11 +322,10 @@ pub(crate) fn check_free(rows: &mut impl Rows, target: &Target<'_>, overwrite: b
 
 fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
     let key = id_key(oid);
-    let (stored, index, flags) = match rows.get(Table::Objects, &key)? {
+    let (extent, chunked, index, flags) = match rows.get(Table::Objects, &key)? {
         Some(row) => {
             let record = Record::parse(&row)?;
-            let chunked = matches!(record.stored, Stored::Chunked(_));
-            ((record.extent(), chunked), record.index, record.flags)
+            (record.extent(), record.is_chunked(), record.index, record.flags)
         }
         None => fail!(Corrupt, "a name stands for object {oid:#x}, which has no record"),
     };
@@ -332,10 +334,12 @@ fn remove_object(rows: &mut impl RowsMut, oid: Oid) -> Result<()> {
         protect::note(rows, Member::Object(oid), false)?;
     }
     rows.index(oid, Touch::Gone(index))?;
-    match stored {
-        (Some(extent), _) => rows.release(extent),
-        (None, true) => chunked::rows::remove_all(rows, oid, usize::MAX).map(drop),
-        (None, false) => Ok(()),
+    if chunked {
+        chunked::rows::remove_all(rows, oid, usize::MAX)?;
+    }
+    match extent {
+        Some(extent) => rows.release(extent),
+        None => Ok(()),
     }
 }
 
@@ -391,43 +395,6 @@ pub(crate) fn delete_tree(rows: &mut impl RowsMut, gid: Gid) -> Result<()> {
     Ok(())
 }
 
-/// Deletes up to `most` members of a group, the deepest first; how many it were: none if it had
-/// none.
-pub(crate) fn thin(rows: &mut impl RowsMut, gid: Gid, most: usize) -> Result<usize> {
-    let mut open = vec![(gid, Vec::new())];
-    let mut gone = 0;
-    while gone < most
-        && let Some((at, _)) = open.last()
-    {
-        let at = *at;
-        let next = rows.first_from(Table::Names, NameKey::new(at, "").as_bytes())?;
-        let inner = match next {
-            Some((key, row)) if split_name_key(&key)?.0 == at => {
-                Some((key.clone(), Member::from_row(&row)?))
-            }
-            _ => None,
-        };
-        match inner {
-            Some((name, Member::Group(inner))) => open.push((inner, name)),
-            Some((name, Member::Object(oid))) => {
-                gone += chunked::rows::remove_all(rows, oid, most - gone)?;
-                if gone < most {
-                    rows.remove(Table::Names, &name)?;
-                    remove_object(rows, oid)?;
-                    gone += 1;
-                }
-            }
-            None => {
-                let Some((emptied, name)) = open.pop().filter(|_| !open.is_empty()) else { break };
-                rows.remove(Table::Names, &name)?;
-                remove_group(rows, emptied)?;
-                gone += 1;
-            }
-        }
-    }
-    Ok(gone)
-}
-
 /// Gives a member another name, or another group.
 pub(crate) fn rename(
     rows: &mut impl RowsMut,
@@ -447,6 +414,7 @@ pub(crate) fn rename(
     }
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;
+    mirror::own(rows, member)?;
     if let Member::Group(moved) = member {
         batch::rely_on_all_moves(rows)?; // what is published below it would hold it where it is
         let (mut above, mut steps) = (reached, 0);
@@ -523,6 +491,7 @@ pub(crate) fn annotate(
     stamp: Stamp,
 ) -> Result<()> {
     protect::refuse(rows, member)?;
+    mirror::own(rows, member)?;
     let (row, index) = with_record(rows, member, |record| {
         let attrs = attrs::merge(record.attrs, changes)?;
         let row = Record { attrs: &attrs, modified: stamp.now, ..*record }.encode();
@@ -540,9 +509,9 @@ pub(crate) fn annotate(
 pub(crate) fn keep_origin(rows: &mut impl RowsMut, gid: Gid, origin: &[u8]) -> Result<()> {
     let member = Member::Group(gid);
     protect::refuse(rows, member)?;
+    mirror::own(rows, member)?;
     let row = with_record(rows, member, |record| Ok(Record { origin, ..*record }.encode()))?;
-    let (table, key) = table_of(member);
-    rows.put(table, &key, &row)
+    rows.put(Table::Groups, &id_key(gid), &row)
 }
 
 /// The path of a member, without a leading slash; empty for the root.

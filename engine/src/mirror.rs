@@ -3,7 +3,8 @@
 //! A mirror has the GID of the true group, and a copy of its place, name and attributes. The copy
 //! may be behind: who sees both realms goes by the true record. It is made new before anything is
 //! made below it, and where it stands in the way of a name. A mirror whose true group is gone, or
-//! not to be seen, is an ordinary group of its realm: nothing below it is lost.
+//! not to be seen, is an ordinary group of its realm: nothing below it is lost. Whoever changes it
+//! makes it the realm's own, and so does who moves it to another realm ([`own`]).
 //!
 //! A mirror has its row in `names` if the name is free in its realm. Where a member of the realm
 //! has the name already, that one keeps it, and hides the group from this realm's user as it hides
@@ -113,6 +114,24 @@ pub(crate) fn note(rows: &mut impl RowsMut, gid: Gid, on: bool) -> Result<()> {
         (true, false) => rows.remove(Table::Mirrors, &key),
         _ => Ok(()),
     }
+}
+
+/// Makes a mirror a true group, since nobody who changes it here sees another that is true: what is
+/// said of it from now on is no copy. One that has no name here, since a member has that, stays as
+/// it is: nobody finds it.
+pub(crate) fn own(rows: &mut impl RowsMut, member: Member) -> Result<()> {
+    let Member::Group(gid) = member else { return Ok(()) };
+    let owned = |record: &Record<'_>| {
+        let flags = Flags { mirror: false, ..record.flags };
+        let row = record.flags.mirror.then(|| Record { flags, ..*record }.encode());
+        Ok((row, record.parent, record.name.to_owned()))
+    };
+    let (Some(row), parent, name) = with_record(rows, member, owned)? else { return Ok(()) };
+    if child(rows, parent, &name)? != Some(member) {
+        return Ok(());
+    }
+    rows.put(Table::Groups, &id_key(gid), &row)?;
+    note(rows, gid, false)
 }
 
 /// A mirror of a realm.

@@ -291,6 +291,11 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Whether the value is in chunks, which have rows of their own.
+    pub(crate) fn is_chunked(&self) -> bool {
+        matches!(self.stored, Stored::Chunked(_))
+    }
+
     /// The extent that the record points to.
     pub fn extent(&self) -> Option<Extent> {
         self.stored_extent().map(|(extent, _)| extent)

@@ -17,6 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::group::{self, DEPTH_MAX, Stamp, Target, table_of};
 use crate::id::{Gid, Member, id_key};
+use crate::mirror;
 use crate::name::Path;
 use crate::object::{Flags, Record};
 use crate::rows::{Rows, RowsMut};
@@ -155,12 +156,8 @@ pub(crate) fn holds(rows: &mut impl Rows, member: Member) -> Result<bool> {
 
 /// Makes a member read-only, or takes that back. What a group above says, only that takes back.
 pub(crate) fn set(rows: &mut impl RowsMut, member: Member, on: bool, stamp: Stamp) -> Result<()> {
-    let (table, key) = table_of(member);
-    let (row, above, before) = group::with_record(rows, member, |record| {
-        let flags = Flags { read_only: on, ..record.flags };
-        let row = Record { flags, modified: stamp.now, ..*record }.encode();
-        Ok((row, record.parent, record.flags.read_only))
-    })?;
+    let (above, before) =
+        group::with_record(rows, member, |record| Ok((record.parent, record.flags.read_only)))?;
     if above != 0
         && rows.has_read_only()?
         && let Some(by) = guard_of(rows, Member::Group(above))?
@@ -171,6 +168,12 @@ pub(crate) fn set(rows: &mut impl RowsMut, member: Member, on: bool, stamp: Stam
     if before == on {
         return Ok(());
     }
+    mirror::own(rows, member)?;
+    let row = group::with_record(rows, member, |record| {
+        let flags = Flags { read_only: on, ..record.flags };
+        Ok(Record { flags, modified: stamp.now, ..*record }.encode())
+    })?;
+    let (table, key) = table_of(member);
     rows.put(table, &key, &row)?;
     note(rows, member, on)
 }
@@ -178,9 +181,9 @@ pub(crate) fn set(rows: &mut impl RowsMut, member: Member, on: bool, stamp: Stam
 /// Lists a record that is read-only, or strikes it off.
 pub(crate) fn note(rows: &mut impl RowsMut, member: Member, on: bool) -> Result<()> {
     let key = id_key(member.id());
-    if on {
-        rows.put(Table::ReadOnly, &key, &member.to_row())
-    } else {
-        rows.remove(Table::ReadOnly, &key)
+    match (rows.has(Table::ReadOnly, &key)?, on) {
+        (false, true) => rows.put(Table::ReadOnly, &key, &member.to_row()),
+        (true, false) => rows.remove(Table::ReadOnly, &key),
+        _ => Ok(()),
     }
 }

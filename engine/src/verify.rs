@@ -3,10 +3,10 @@
 //! Checked: every row decodes; every name has a record that says the same name and parent, and
 //! every record has a name; every chunk belongs to an array, and lies within it; every chain of
 //! parents ends at the root; no two extents overlap, whether in use, reserved, freed or free; free
-//! extents are maximal and both free tables agree; in use + reserved + freed + free = arena; what is
-//! reserved has a lease; the accounts in `meta` are right; no id will be given out twice; every span
-//! has its file, of its length; the index agrees with the records (see `index`), and so does the
-//! list of what is read-only; checksums, where there are any (see `values`). Of a namespace's
+//! extents are maximal and both free tables agree; in use + reserved + freed + free = arena; what
+//! is reserved has a lease; the accounts in `meta` are right; no id will be given out twice; every
+//! span has its file, of its length; the index agrees with the records (see `index`), and so does
+//! the list of what is read-only; checksums, where there are any (see `values`). Of a namespace's
 //! realms, that each object is in one, and each group true in one, but for what moves (see
 //! `scopes`).
 //!

@@ -199,7 +199,8 @@ class ChunkedArray(Array):
             data[name] = value
         except (ValueError, TypeError) as error:
             raise self._unfit(name, error) from error
-        kept, offset = (self._dtype.fields or {})[name][:2]
+        fields: Any = self._dtype.fields
+        kept, offset = fields[name][:2]
         mask = np.zeros((data.size, self._dtype.itemsize), np.uint8)
         mask[:, offset : offset + kept.itemsize] = 1
         self._store((0,) * len(shape), shape, data, mask.reshape(-1))
@@ -255,9 +256,7 @@ class ChunkedArray(Array):
         return self._shown(f"{shape} {self._dtype}")
 
 
-def _make(
-    realm: "Realm", oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> ChunkedArray:
+def _make(realm: "Realm", oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ChunkedArray:
     return ChunkedArray(realm, oid, dtype, shape)
 
 

@@ -150,6 +150,40 @@ impl Namespace {
         Ok(())
     }
 
+    /// Makes groups this user's own that were others', whose true ones are gone or not to be seen,
+    /// before what is private goes elsewhere: they are groups like others to this user, with
+    /// attributes that would not go along with a mirror.
+    pub(crate) fn own_orphans(&self, seen: &[Realm]) -> Result<()> {
+        let Some(at) = seen.iter().position(|realm| realm.scope() == Scope::Private) else {
+            return Ok(());
+        };
+        let (orphans, realms) = self.look_to_change(seen, |tree| tree.orphans(at))?;
+        if orphans.is_empty() { Ok(()) } else { realms[at].own_groups(&orphans) }
+    }
+
+    /// Refuses to publish what its user would see no more, nor withdraw: another member of that
+    /// name is shared, which hides what is published.
+    pub(crate) fn refuse_hidden(&self, members: &[Member], seen: &[Realm]) -> Result<()> {
+        let Some(at) = seen.iter().position(|realm| realm.scope() == Scope::Shared) else {
+            return Ok(());
+        };
+        self.look(seen, |tree| {
+            for member in members {
+                if let Some(there) = tree.same_name(at, *member)?
+                    && tree.counts(at, there)?
+                {
+                    let path = tree.path_of(*member)?;
+                    fail!(
+                        Exists,
+                        "{path:?} is the name of something shared, too, which would hide what is \
+                         published: rename or delete one of the two first"
+                    );
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Refuses where one of these members of a group cannot be deleted, before any is; those that
     /// are gone meanwhile are no matter. Whether all of the others are of one scope, so that one
     /// batch can delete them.

@@ -29,8 +29,8 @@ impl Namespace {
         self.write_at_home(Member::Object(oid), |realm| realm.store_box(oid, offsets, counts, data))
     }
 
-    /// As `store_slab`, of a chunked array; of those bytes of the box alone where `mask`, which has as
-    /// many, is not zero.
+    /// As `store_slab`, of a chunked array; of those bytes of the box alone where `mask`, which has
+    /// as many, is not zero.
     pub fn store_masked(
         &self,
         oid: Oid,

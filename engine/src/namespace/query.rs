@@ -337,6 +337,9 @@ fn work_out(realms: &[Realm], peeks: &[Peek<'_>], root: Gid) -> Result<Hidden> {
     let objects = vec![HashSet::new(); realms.len()];
     let mut hidden = Hidden { at: Vec::new(), objects, groups: HashSet::new() };
     with_tree(peeks, &scopes, root, |tree| {
+        for at in 0..realms.len() {
+            hidden.groups.extend(tree.nameless(at)?);
+        }
         for (at, peek) in peeks.iter().enumerate().take(realms.len().saturating_sub(1)) {
             peek.each(Table::Names, &mut |key, row| {
                 let ((parent, name), member) = (split_name_key(key)?, Member::from_row(row)?);

@@ -120,6 +120,15 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(None)
     }
 
+    /// Another member that has the name of this one in a realm.
+    pub(super) fn same_name(&mut self, at: usize, member: Member) -> Result<Option<Member>> {
+        let Some(home) = self.home(member)? else { return Ok(None) };
+        let read = |record: &Record<'_>| Ok((record.parent, record.name.to_owned()));
+        let (parent, name) = with_record(&mut self.rows[home], member, read)?;
+        let there = group::child(&mut self.rows[at], parent, &name)?;
+        Ok(there.filter(|there| *there != member))
+    }
+
     /// The mirror that has a name in one realm, though the group is elsewhere by now.
     pub(super) fn squatter(&mut self, at: usize, group: Gid, name: &str) -> Result<Option<Gid>> {
         match group::child(&mut self.rows[at], group, name)? {
@@ -185,6 +194,51 @@ impl<'t, 'r> Tree<'t, 'r> {
             mirrors.push((self.chain(mirror.gid)?, mirror.named));
         }
         Ok(mirrors)
+    }
+
+    /// The mirrors of a realm of which no true group is seen, and that have a name: they are that
+    /// realm's groups.
+    pub(super) fn orphans(&mut self, at: usize) -> Result<Vec<Gid>> {
+        let mut orphans = Vec::new();
+        for mirror in mirror::all(&mut self.rows[at])? {
+            if mirror.named && self.home_of_group(mirror.gid)? == Some(at) {
+                orphans.push(mirror.gid);
+            }
+        }
+        Ok(orphans)
+    }
+
+    /// Such mirrors that no name leads to, since a member has theirs, which hides them.
+    pub(super) fn nameless(&mut self, at: usize) -> Result<Vec<Gid>> {
+        let mut nameless = Vec::new();
+        for mirror in mirror::all(&mut self.rows[at])? {
+            if !mirror.named && self.home_of_group(mirror.gid)? == Some(at) {
+                nameless.push(mirror.gid);
+            }
+        }
+        Ok(nameless)
+    }
+
+    /// The group of a chain whose name another mirror of this realm has, and rightly: it is of a
+    /// group that has the same name in another realm, and that one of this chain hides.
+    pub(super) fn usurped(
+        &mut self,
+        at: usize,
+        chain: &[(usize, GroupInfo)],
+    ) -> Result<Option<Gid>> {
+        for (_, info) in chain {
+            let there = group::child(&mut self.rows[at], info.parent, &info.name)?;
+            let Some(Member::Group(other)) = there.filter(|there| there.id() != info.gid) else {
+                continue;
+            };
+            if presence(&mut self.rows[at], other)? == Some(true)
+                && let Some((_, true_one)) = self.chain(other)?.first()
+                && (true_one.parent, &true_one.name) == (info.parent, &info.name)
+            {
+                return Ok(Some(info.gid));
+            }
+        }
+        Ok(None)
     }
 
     /// The chains of every mirror of a realm that says something else than the true group.

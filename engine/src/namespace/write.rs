@@ -470,6 +470,15 @@ impl Namespace {
         let (chain, squatter) = self.look(realms, |tree| {
             let chain = tree.chain(reach.group)?;
             let behind = tree.is_behind(at, &chain)?;
+            if let Some(gid) = tree.usurped(at, &chain)? {
+                let hidden = tree.path_of(Member::Group(gid))?;
+                fail!(
+                    Exists,
+                    "there are {} members already in another group {hidden:?}, which this one \
+                     hides: rename or delete one of the two groups, or use another name",
+                    realm.scope().as_str()
+                );
+            }
             let squatter = match tree.squatter(at, reach.group, name)? {
                 Some(gid) => tree.chain(gid)?,
                 None => Vec::new(),

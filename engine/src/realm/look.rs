@@ -412,7 +412,7 @@ impl Core {
         }
         let inside = self.enter()?;
         let flushed = memory.flush(pieces);
-        step!("inplace.flushed");
+        step!("slab.flushed");
         flushed.inspect_err(|_| inside.catalog().poison())
     }
 

@@ -11,6 +11,16 @@ use crate::realm::Realm;
 use crate::realm::expects::Expects;
 
 impl Realm {
+    /// Makes mirrors of which nobody here sees a true one this realm's own groups.
+    pub(crate) fn own_groups(&self, gids: &[Gid]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        core.commit(inside, Headroom::Normal, |rows| {
+            Expects::check(self.expects(), rows)?;
+            gids.iter().try_for_each(|gid| mirror::own(rows, Member::Group(*gid)))
+        })
+    }
+
     /// Makes mirrors of a chain of groups of other realms, outermost first, or makes those that are
     /// here say what the true ones say.
     pub(crate) fn reflect(&self, chain: &[(GroupInfo, Vec<(String, Value)>)]) -> Result<()> {

@@ -7,8 +7,8 @@
 //! frees, a later one uses. The group goes last. A death in between leaves the members that were
 //! still there; nothing was acknowledged by then.
 //!
-//! A chunked array of thousands of chunks goes likewise: chunks first, the array last. Until then it
-//! has zeros where chunks have gone.
+//! A chunked array of thousands of chunks goes likewise: chunks first, the array last. Until then
+//! it has zeros where chunks have gone.
 //!
 //! A batch is one commit, and stays that: in it there is no such way out.
 

@@ -85,7 +85,7 @@ pub struct Space {
 
 /// What trying to reserve found.
 pub(super) enum Attempt {
-    /// Space for the first of what was asked for, for as many as there is: at least one.
+    /// For the first of what was asked for, as many as there is space for: at least one.
     Reserved(Vec<Extent>, u64),
     /// No room; how much only waits for running look-ups, and where the arena ends.
     Short { waiting: u64, arena_end: u64 },
@@ -588,7 +588,6 @@ fn tail_of(txn: &ReadTxn<'_>, end: u64) -> Result<u64> {
 
 /// The room of all devices, each filesystem counted once.
 fn distinct_room(devices: &[PathBuf], rooms: &[(u64, u32)]) -> Result<u64> {
-    use std::os::unix::fs::MetadataExt;
     let mut by_filesystem = BTreeMap::new();
     for &(room, index) in rooms {
         let path = &devices[index as usize];

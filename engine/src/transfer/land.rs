@@ -79,8 +79,11 @@ fn land_group(
     let before = rows.get(Table::Groups, &id_key(gid))?.map(std::borrow::Cow::into_owned);
     if let Some(before) = &before {
         let before = Record::parse(before)?;
-        if mirror || !before.flags.mirror {
+        if mirror {
             return Ok(());
+        }
+        if !before.flags.mirror {
+            return unite(rows, gid, &before, &attrs::rekey(record.attrs, keys)?);
         }
         give_name_up(rows, &before, Member::Group(gid))?;
     }
@@ -101,7 +104,32 @@ fn land_group(
 }
 
 fn keep_read_only(rows: &mut Changes<'_>, member: Member, flags: Flags) -> Result<()> {
-    if flags.read_only { protect::note(rows, member, true) } else { Ok(()) }
+    if rows.has_read_only()? || flags.read_only {
+        return protect::note(rows, member, flags.read_only);
+    }
+    Ok(())
+}
+
+/// Gives a group that is true here the attributes of one that comes and was so elsewhere: two users
+/// have changed it who did not see each other's. What is said here stays.
+fn unite(rows: &mut Changes<'_>, gid: Gid, there: &Record<'_>, coming: &[u8]) -> Result<()> {
+    let mut said = HashSet::new();
+    for entry in attrs::entries(there.attrs) {
+        said.insert(entry?.key);
+    }
+    let mut more = Vec::new();
+    for entry in attrs::entries(coming) {
+        let entry = entry?;
+        if !said.contains(&entry.key) {
+            more.push((entry.key, entry.decode()?));
+        }
+    }
+    if more.is_empty() {
+        return Ok(());
+    }
+    let more: Vec<_> = more.iter().map(|(key, value)| (*key, Some(value))).collect();
+    let attrs = attrs::merge(there.attrs, &more)?;
+    rows.put_record(Table::Groups, &id_key(gid), &Record { attrs: &attrs, ..*there })
 }
 
 fn land_object(
@@ -203,6 +231,17 @@ pub(crate) fn check_free(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to give more members, or attributes, to a group that is true here, too, and read-only.
+pub(crate) fn check_guards(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
+    for passenger in &plan.passengers {
+        let Member::Group(gid) = passenger.going.member else { continue };
+        if !passenger.going.mirror && mirror::presence(rows, gid)? == Some(false) {
+            protect::refuse_new(rows, gid, Record::parse(&passenger.row)?.name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Refuses to land where a group that only has members in the plan is true, and lies elsewhere
 /// than it did in the source: it has been renamed since the source was made to say where it is.
 pub(crate) fn check_places(rows: &mut impl Rows, plan: &Plan) -> Result<()> {
@@ -239,7 +278,7 @@ pub(crate) fn depart(rows: &mut Changes<'_>, members: &[Going], root: Gid) -> Re
                 if let Some(extent) = record.extent() {
                     rows.release(extent)?;
                 }
-                if let Stored::Chunked(_) = record.stored {
+                if record.is_chunked() {
                     chunked::rows::remove_all(rows, oid, usize::MAX)?;
                 }
             }

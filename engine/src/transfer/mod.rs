@@ -56,7 +56,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::copied::{leaves_out, take_out};
 pub(crate) use self::deletion::{Part, delete_in_both, half_deleted};
 pub(crate) use self::land::depart;
-use self::land::{Keys, Places, check_free, check_places, land};
+use self::land::{Keys, Places, check_free, check_guards, check_places, land};
 pub(crate) use self::marks::{Going, Transfer, members_of, on_its_way, refuse_leaving};
 use self::marks::{Receipt, Stage, owner_of, pass, unmark};
 use self::plan::{Plan, gather};
@@ -91,6 +91,13 @@ impl Source {
     /// What goes.
     fn gather(&self, rows: &mut impl Rows) -> Result<Vec<Going>> {
         gather(rows, self.core.setup.root(), &self.roots).map_err(Error::gone_is_moved)
+    }
+
+    /// Whether anything of it is here, and not only groups of others.
+    fn has_own(&self) -> Result<bool> {
+        let inside = self.core.enter()?;
+        let going = self.gather(&mut Snapshot(&inside.read()?))?;
+        Ok(going.iter().any(|going| !going.mirror))
     }
 }
 
@@ -326,7 +333,11 @@ type Room<'r> = dyn FnMut(&Arc<Core>, &Plan) -> Result<Vec<Reserved>> + 'r;
 fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Places)> {
     {
         let inside = target.enter()?;
-        check_free(&mut Snapshot(&inside.read()?), &leg.plan)?;
+        let rows = &mut Snapshot(&inside.read()?);
+        check_free(rows, &leg.plan)?;
+        if target.setup.scope != Scope::Published {
+            check_guards(rows, &leg.plan)?;
+        }
     }
     let keys = target.translate(&leg.plan.keys)?;
     let reserved = room(target, &leg.plan)?;

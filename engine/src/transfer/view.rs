@@ -16,7 +16,7 @@ use crate::id::{Gid, Member, Oid};
 use crate::lease;
 use crate::namespace::{MOVES_MAX, Namespace};
 use crate::published::Making;
-use crate::realm::{Mode, Realm};
+use crate::realm::{Core, Mode, Realm};
 use crate::scope::Scope;
 
 /// How often what has moved is looked for at once, and how long it is waited between then.
@@ -103,30 +103,24 @@ impl Namespace {
         let mut sources = Vec::new();
         let mut taken = HashSet::new();
         let seen = self.all_seen()?;
+        if to == Scope::Published {
+            self.refuse_hidden(members, &seen)?;
+        }
         for scope in from {
             let Some(realm) = self.realm_of(*scope, false)? else { continue };
             let core = realm.core();
             if batch::runs(core) {
                 fail!(Busy, "a batch runs in this thread: end it before moving what is in it");
             }
-            let mut roots = self.strays_below(members, &realm, &seen)?;
-            {
-                let inside = core.enter()?;
-                let txn = inside.read()?;
-                for member in members {
-                    let (table, key) = crate::group::table_of(*member);
-                    let there = txn.get(table, &key)?.is_some();
-                    // An object is in one realm; a group has members in several.
-                    let first = taken.insert(member.id()) || matches!(member, Member::Group(_));
-                    if there && first {
-                        roots.push(*member);
-                    } else if !there && table == Table::Objects {
-                        taken.remove(&member.id());
-                    }
-                }
+            if *scope == Scope::Private {
+                self.own_orphans(&seen)?;
             }
-            if !roots.is_empty() {
-                sources.push(Source { core: Arc::clone(realm.core()), roots });
+            let mut roots = self.strays_below(members, &realm, &seen)?;
+            roots.extend(there_of(core, members, &mut taken)?);
+            let source = Source { core: Arc::clone(realm.core()), roots };
+            // Groups of others alone are nothing to move: they would come in sight of more.
+            if !source.roots.is_empty() && source.has_own()? {
+                sources.push(source);
             }
         }
         if sources.is_empty() {
@@ -282,6 +276,25 @@ impl Namespace {
         }
         Ok(count)
     }
+}
+
+/// Those of these members that a realm has. An object is in one realm; a group has members in
+/// several. `taken` are those that an earlier realm has.
+fn there_of(core: &Core, members: &[Member], taken: &mut HashSet<u64>) -> Result<Vec<Member>> {
+    let inside = core.enter()?;
+    let txn = inside.read()?;
+    let mut found = Vec::new();
+    for member in members {
+        let (table, key) = crate::group::table_of(*member);
+        let there = txn.get(table, &key)?.is_some();
+        let first = taken.insert(member.id()) || matches!(member, Member::Group(_));
+        if there && first {
+            found.push(*member);
+        } else if !there && table == Table::Objects {
+            taken.remove(&member.id());
+        }
+    }
+    Ok(found)
 }
 
 fn way_out(scope: Scope) -> &'static str {

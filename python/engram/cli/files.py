@@ -38,6 +38,16 @@ _SHOWN = 40
 """So many things that were left out of many files are shown; `--json` has them all."""
 
 
+ChunksOption = Annotated[
+    str | None,
+    typer.Option(metavar="keep|auto", help="Keep arrays in chunks: the file's, or chosen ones."),
+]
+CodecOption = Annotated[
+    str | None,
+    typer.Option(metavar="CODEC", help="How chunks are encoded: lz4, zstd:9, shuffle+lz4."),
+]
+
+
 @app.command(
     "import",
     epilog=examples(
@@ -86,6 +96,8 @@ def import_(
         str | None,
         typer.Option(metavar="MODE", help="When attributes are indexed: sync, async or none."),
     ] = None,
+    chunks: ChunksOption = None,
+    codec: CodecOption = None,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
@@ -103,7 +115,7 @@ def import_(
         found_there = find_files(files)
         files, passed_over = found_there.files, found_there.passed_over
     part: dict[str, Any] = {"overwrite": overwrite, "select": select, "slices": slices}
-    part["index"] = index
+    part |= {"index": index, "chunks": True if chunks == "auto" else chunks, "codec": codec}
     with opened(pool, namespace, "r+") as (_, root):
         if not several:
             _one(root, where, files[0], part, json=json)

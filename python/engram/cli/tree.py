@@ -89,6 +89,8 @@ def _facts(member: Member) -> dict[str, Any]:
         dims = member.dims
         told["dtype"] = describe.dtype_text(member.dtype)
         told["shape"] = list(member.shape)
+        if member.chunks is not None:
+            told |= {"chunks": list(member.chunks), "codec": member.codec}
         told["dims"] = None if dims is None else list(dims)
     if isinstance(member, engram.Group):
         told["members"] = len(member)
@@ -141,6 +143,8 @@ def _line(node: _Node) -> Text:
         shape = describe.shape_text(facts["shape"], facts["dims"])
         line.append(f"  {facts['dtype']}", style=terminal.KIND)
         line.append(plain(f"  ({shape})" if facts["shape"] else ""), style=terminal.SHAPE)
+        if "chunks" in facts:
+            line.append(f"  in chunks of {describe.shape_text(facts['chunks'])}, {facts['codec']}")
     else:
         line.append("  blob", style=terminal.KIND)
     return line.append(f"  {human(facts['nbytes'])}", style=terminal.FAINT)

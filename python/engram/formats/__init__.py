@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from engram.arguments import file_path
 from engram.errors import ArgumentError
@@ -46,6 +46,8 @@ def import_file(
     select: Patterns = None,
     slices: Slices = None,
     index: IndexMode | None = None,
+    chunks: Literal["keep"] | bool | None = None,
+    codec: str | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> ImportReport:
     """Import a file's whole tree into a group: all of it, or none of it.
@@ -70,6 +72,9 @@ def import_file(
         Slices of dimensions: ``"time=0:10"``, several of these, or ``{"time": slice(0, 10)}``.
     index
         When the arrays are indexed: "sync", "async" or "none"; if not given, as the group says.
+    chunks, codec
+        With ``"keep"``, what is in chunks in the file is so here; with True, every array is.
+        `codec` is as `Group.create_array` has it.
     progress
         Called after each piece read.
 
@@ -79,10 +84,8 @@ def import_file(
 
     Raises
     ------
-    NotFoundError
-        There is no such file, or nothing in it is selected.
-    AccessError
-        This user may not read it.
+    NotFoundError, AccessError
+        There is no such file, nothing in it is selected, or this user may not read it.
     FormatError
         It is of no known format, truncated, or cannot be read; with the variable.
     UnsupportedError
@@ -91,10 +94,8 @@ def import_file(
         Another process is writing it, or it changed while it was read.
     ExistsError
         A name or attribute is taken.
-    PoolFullError
-        The pool has no room; nothing was imported.
-    ReadOnlyError
-        The pool is open for reading only.
+    PoolFullError, ReadOnlyError
+        The pool has no room, or is open for reading only; nothing was imported.
 
     """
     # The formats' libraries are loaded when a file is imported, not with `import engram`.
@@ -103,9 +104,21 @@ def import_file(
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
-    options = Options(overwrite, select, slices, check_mode(index))
+    lies = _layout(chunks, codec)
+    options = Options(overwrite, select, slices, check_mode(index), *lies)
     with open_source(file_path("path", path)) as source:
         return load(source, group, options, progress)
+
+
+def _layout(
+    chunks: Literal["keep"] | bool | None, codec: str | None
+) -> tuple[Literal["keep"] | bool, str | None]:
+    """Refuse what `chunks` and `codec` cannot be."""
+    if not (chunks is None or isinstance(chunks, bool) or chunks == "keep"):
+        raise ArgumentError(f'chunks {chunks!r} cannot be: give "keep", True, or nothing')
+    if codec is not None and not chunks:
+        raise ArgumentError(f'codec {codec!r} is for chunks: give chunks="keep" or True, too')
+    return chunks or False, codec
 
 
 def import_files(
@@ -117,6 +130,8 @@ def import_files(
     select: Patterns = None,
     slices: Slices = None,
     index: IndexMode | None = None,
+    chunks: Literal["keep"] | bool | None = None,
+    codec: str | None = None,
     progress: Callable[[FilesProgress], None] | None = None,
 ) -> list[ImportReport | ImportFailure]:
     """Import many files, each into a group of its own: each as a whole, or nothing of it.
@@ -134,7 +149,7 @@ def import_files(
     workers
         How many processes read, each of which opens the pool itself. They are started apart and do
         not run the caller's main module; a few hundred milliseconds each.
-    overwrite, select, slices, index
+    overwrite, select, slices, index, chunks, codec
         As `import_file` has them, for each file.
     progress
         Called now and then, and after each file.
@@ -156,7 +171,8 @@ def import_files(
 
     if not isinstance(group, Group):
         raise ArgumentError(f"{group!r} is no group: give a group or a pool to import into")
-    options = Options(overwrite, select, slices, check_mode(index))
+    lies = _layout(chunks, codec)
+    options = Options(overwrite, select, slices, check_mode(index), *lies)
     return import_many(paths, group, workers, options, progress)
 
 

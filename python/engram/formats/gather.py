@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engram.array import Array
     from engram.formats.blocks import Region
     from engram.formats.select import Selection
+    from engram.formats.source import Origin
     from engram.formats.target import Item
 
     Exported = Group | Array | Blob | Iterable[Array | Blob]
@@ -43,6 +44,9 @@ _SHORT_TEXT_BYTES = 16 << 10
 """Strings of no more bytes are decoded at once: nothing that happens later changes them."""
 
 _OFFSET_BYTES = 8
+
+_LEVEL = 4
+"""zlib's level for what is encoded in another way here."""
 
 
 class _Listed(NamedTuple):
@@ -232,10 +236,36 @@ def _item(path: str, member: Any, selection: Selection, *, asked: bool) -> Item:
         text_nbytes = _text_nbytes(member, region, shape)
         if member.nbytes <= _SHORT_TEXT_BYTES:
             load = functools.partial(np.ndarray.view, _text(member, region))
+    elif not is_blob and member.chunks is not None:
+        facts = _as_stored(member, facts)
+        load = functools.partial(_load_chunked, member, region, whole)
     else:
         values = np.asarray(member)[index(region)]
         load = functools.partial(np.ndarray.view, values)
     return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob, text_nbytes)
+
+
+def _as_stored(member: Array, facts: Origin) -> Origin:
+    """Return an origin that says how a chunked array is kept here, where it says nothing else.
+
+    Of HDF5's codecs all can read zlib's alone: it stands for any.
+    """
+    stored: Origin = {"chunks": list(member.chunks or ())}
+    if member.codec not in (None, "none") and not {"filters", "codecs", "zarr"} & set(facts):
+        shuffled = str(member.codec).startswith("shuffle+")
+        stored["filters"] = {"shuffle": shuffled, "zlib": True, "complevel": _LEVEL}
+    return stored | facts
+
+
+def _load_chunked(member: Array, region: Region, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Read a region of a chunked array: when it is written, not before."""
+    try:
+        if member.shape == shape:
+            return np.asarray(member[index(region)])
+    except NotFoundError:
+        pass
+    message = f"{member!r} was resized or replaced while it was exported; export again"
+    raise BusyError(message)
 
 
 def _without_gaps(value: Any) -> Any:

@@ -15,7 +15,7 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from engram.pool import Pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engram.array import Array
     from engram.formats.blocks import Region
     from engram.formats.select import Patterns, Slices
     from engram.formats.source import Attributes, Origin, Source
@@ -58,6 +59,8 @@ class Options:
     select: Patterns
     slices: Slices
     index: IndexMode | None
+    chunks: Literal["keep"] | bool = False
+    codec: str | None = None
 
 
 def load(
@@ -74,6 +77,7 @@ def load(
         progress=progress,
         selection=Selection(options.select, options.slices),
         index=options.index,
+        layout=(options.chunks, options.codec),
     ).run()
 
 
@@ -99,6 +103,7 @@ class Loader:
         progress: Callable[[Progress], None] | None,
         selection: Selection | None = None,
         index: IndexMode | None = None,
+        layout: tuple[Literal["keep"] | bool, str | None] = (False, None),
     ) -> None:
         """Prepare to pour `source`, or what of it is selected, into `group`."""
         self._source = source
@@ -106,6 +111,7 @@ class Loader:
         self._where = "" if isinstance(group, Pool) else group.path
         self._overwrite = overwrite
         self._index = index
+        self._layout = layout
         self._progress = progress
         self._selection = selection or Selection()
         self._wanted: dict[str, Region] = {}
@@ -271,7 +277,12 @@ class Loader:
         wanted = self._wanted[node.path]
         shape = region_shape(wanted)
         nbytes = node.dtype.itemsize * math.prod(shape)
-        if nbytes < IN_PLACE_BYTES:
+        chunks = self._chunks(node, shape)
+        if chunks is not None:
+            common |= {"chunks": chunks, "codec": self._layout[1]}
+            made = above.create_array(name, shape=shape, dtype=node.dtype, **common)
+            self._fill_chunks(node, wanted, made)
+        elif nbytes < IN_PLACE_BYTES:
             value = np.zeros(shape, node.dtype)
             self._fill(node, wanted, value)
             above.create_array(name, data=value, **common)
@@ -286,6 +297,29 @@ class Loader:
         for region, place in pieces(wanted, node.chunks, node.dtype.itemsize):
             _reading(node.read, out[place] if place else out, region)
             self._read += node.dtype.itemsize * math.prod(region_shape(region))
+            if self._progress is not None:
+                self._progress(Progress("/" + node.path, self._read, self._total))
+
+    def _chunks(self, node: ArrayNode, shape: tuple[int, ...]) -> tuple[int, ...] | bool | None:
+        """Return the chunks that an array is to have here; None for one piece."""
+        how = self._layout[0]
+        if not how or not shape or not node.dtype.itemsize:
+            return None
+        if how != "keep":
+            return True
+        if node.chunks is None:
+            return None
+        # What grows has its file's chunks; the others are no longer than what was asked for.
+        return tuple(max(1, min(n, max(1, m))) for n, m in zip(node.chunks, shape, strict=True))
+
+    def _fill_chunks(self, node: ArrayNode, wanted: Region, made: Array) -> None:
+        """Read what is wanted of a variable into a chunked array, piece by piece."""
+        whole = tuple(slice(0, n) for n in made.shape)
+        for region, place in pieces(wanted, node.chunks, node.dtype.itemsize):
+            part = np.zeros(region_shape(region), node.dtype)
+            _reading(node.read, part, region)
+            made[place or whole] = part
+            self._read += part.nbytes
             if self._progress is not None:
                 self._progress(Progress("/" + node.path, self._read, self._total))
 
