@@ -1,5 +1,5 @@
-# The only verbs: demo test test-pmem bench evaluate crash power corrupt fuzz install lint fmt clean
-# help.
+# The only verbs: demo test test-pmem bench bench-mpi evaluate crash power corrupt fuzz install lint
+# fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -22,7 +22,8 @@ endif
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench evaluate crash power corrupt fuzz install lint fmt clean
+.PHONY: help demo test test-pmem bench bench-mpi evaluate crash power corrupt fuzz install lint \
+	fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -37,6 +38,9 @@ test: $(BIN)/.built $(BIN)/.native ## All tests: the engine's, then the package'
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
+
+bench-mpi: $(BIN)/.built $(BIN)/.peers-mpi ## The same in MPI codes, beside theirs (10 minutes; 2)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.mpi $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)
@@ -142,4 +146,13 @@ $(BIN)/.peers: $(BIN)/.installed bench/requirements.txt bench/requirements-viney
 	$(call step,Installing the peers,$(BIN)/pip install -q -r bench/requirements.txt)
 	@$(BIN)/pip install -q -r bench/requirements-vineyard.txt >$(BIN)/.vineyard.log 2>&1 || \
 		echo "    vineyard cannot be installed here (.venv/bin/.vineyard.log); going on without"
+	@touch $@
+
+# Debian's parallel libraries; ADIOS2 is a wheel.
+MPI_PEERS := libhdf5-openmpi-dev libnetcdf-mpi-dev libpnetcdf-dev
+$(BIN)/.peers-mpi: $(BIN)/.native bench/requirements-mpi.txt
+	$(call step,Installing the peers of MPI codes,$(BIN)/pip install -q -r bench/requirements-mpi.txt)
+	@dpkg -s $(MPI_PEERS) >/dev/null 2>&1 || \
+		apt-get install -q -y --no-install-recommends $(MPI_PEERS) >$(BIN)/.peers-mpi.log 2>&1 || \
+		echo "    some peers cannot be installed here ($(BIN)/.peers-mpi.log); going on without"
 	@touch $@

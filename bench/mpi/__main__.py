@@ -3,6 +3,11 @@
 All on one filesystem, true ranks, one global array a variable; ADIOS2's wheel is serial, so its
 ranks write a file each. Times are of the slowest rank, from before a file or pool is opened until
 after it is closed. Every value that is read is checked.
+
+A pool is there before the job and after it, with space that it has taken once; a file is made and
+removed. So `engram` puts new arrays into a pool that was made beforehand, and what was in it is
+deleted after each round; `engram, new pool` also makes the pool, and takes its space from the
+kernel, within the time.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+import engram
 from bench import report
 from bench.harness import Bound, Line
 from bench.mpi import build
@@ -30,6 +36,7 @@ PEERS = {
     "pnetcdf": "PnetCDF",
     "hdf5": "HDF5",
 }
+NEW_POOL = "engram, new pool"
 OPERATIONS = {"write": (1.15, 2.5), "read": (2.0, 5.0), "read otherwise": (None, None)}
 SIDE, QUICK_SIDE = 300, 128
 VARIABLES = 10
@@ -44,13 +51,23 @@ def bounds(operation: str, there: list[str]) -> list[Bound]:
     """Return what is asked of an operation, and what is shown."""
     adios2, netcdf = OPERATIONS[operation]
     required = {"adios2": adios2, "netcdf": netcdf, "pnetcdf": netcdf}
-    return [
+    shown = [Bound(NEW_POOL, PEERS[name], "show") for name in there] if operation == "write" else []
+    return shown + [
         Bound("engram", PEERS[name], "speed", limit)
         if limit
         else Bound("engram", PEERS[name], "show")
         for name in there
         for limit in (required.get(name),)
     ]
+
+
+def launch(program: Path, path: Path, ranks: int, side: int) -> dict[str, float]:
+    """Let as many ranks write and read; the seconds of each operation."""
+    command = [*MPIRUN, "-n", str(ranks), str(program), str(path)]
+    sizes = [*([str(side)] * 3), str(VARIABLES)]
+    done = subprocess.run([*command, *sizes], stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def kernel(
@@ -67,20 +84,26 @@ def kernel(
         )
         for operation in OPERATIONS
     }
+    contestants = [
+        ("engram", "engram"),
+        ("engram", NEW_POOL),
+        *((name, PEERS[name]) for name in peers),
+    ]
+    engram.create(folder / "pool", size=size + (64 << 20), prefault=True).close()
     for turn in range(rounds + 1):
-        for name, program in programs.items():
+        for name, title in contestants:
             place = folder / "data"
             place.mkdir()
-            sides = [str(side)] * 3
-            command = [*MPIRUN, "-n", str(ranks), str(program), str(place / "file"), *sides]
-            done = subprocess.run(
-                [*command, str(VARIABLES)], stdout=subprocess.PIPE, text=True, check=True
-            )
+            path = folder / "pool" if title == "engram" else place / "file"
+            found = launch(programs[name], path, ranks, side)
             shutil.rmtree(place)
-            for operation, seconds in json.loads(done.stdout).items():
+            if title == "engram":
+                with engram.open(path) as pool:
+                    pool.clear()
+            for operation, seconds in found.items():
                 if turn > 0:
-                    title = PEERS.get(name, name)
                     lines[operation].samples.setdefault(title, []).append(seconds)
+    engram.destroy(folder / "pool")
     return list(lines.values())
 
 

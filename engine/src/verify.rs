@@ -296,7 +296,7 @@ impl Walk<'_> {
         self.ids(txn, groups.keys().chain(objects.keys()))?;
         self.values(txn, &sums, &objects, &groups)?;
         self.space(txn, extents)?;
-        Ok(scopes::members_of(core.setup.root(), &groups, &objects))
+        Ok(scopes::members_of(&objects))
     }
 
     /// Counts the attribute keys, and checks that both directions agree.

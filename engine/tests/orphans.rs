@@ -48,6 +48,7 @@ fn with_team(test: &str, play: impl FnOnce(&AsUser<'_>)) {
         play(&|user, work| {
             let group = if user == CAROL { CAROL } else { TEAM };
             as_user(&path, user, group, work);
+            sound(&path);
         });
         sound(&path);
     });

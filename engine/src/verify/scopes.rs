@@ -1,4 +1,4 @@
-//! Scopes: an object is in one realm of a namespace, and a group is true in one.
+//! Scopes: an object is in one realm of a namespace.
 //!
 //! What moves is in two for a while, and marks say so. The realms are walked one after the other,
 //! so what moves meanwhile is found in both without a mark. Therefore what seems to be in two
@@ -7,7 +7,9 @@
 //! marked there now, or gone); and if nothing has arrived in the first meanwhile, it has not come
 //! back from the second either. So it is in both, and nothing moves it.
 //!
-//! That a *name* is in two scopes is no fault: a private member may hide a shared one.
+//! That a *name* is in two scopes is no fault: a private member may hide a shared one. Nor is it
+//! one that a group is true in two: two users who do not see each other's have both changed it
+//! (`mirror::own`), and who sees both goes by the first.
 
 use std::collections::HashMap;
 
@@ -34,14 +36,8 @@ pub(super) struct Walked {
 }
 
 /// What a walk has found, as far as it is in the realm for itself.
-pub(super) fn members_of(
-    root: u64,
-    groups: &HashMap<u64, Known>,
-    objects: &HashMap<u64, Known>,
-) -> Vec<Member> {
-    let there = groups.iter().filter(|(gid, known)| **gid != root && !known.mirror);
-    let groups = there.map(|(gid, _)| Member::Group(*gid));
-    groups.chain(objects.keys().map(|oid| Member::Object(*oid))).collect()
+pub(super) fn members_of(objects: &HashMap<u64, Known>) -> Vec<Member> {
+    objects.keys().map(|oid| Member::Object(*oid)).collect()
 }
 
 /// Finds a realm's newest version, if it is the published one.
