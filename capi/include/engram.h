@@ -498,16 +498,16 @@ const uint64_t *engram_object_shape(const engram_object *object);
 // The bytes of its value.
 uint64_t engram_object_nbytes(const engram_object *object);
 
-// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It is
-// the handle's.
+// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It
+// is the handle's.
 const uint64_t *engram_object_chunks(const engram_object *object);
 
-// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is the
-// handle's.
+// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is
+// the handle's.
 const char *engram_object_codec(const engram_object *object);
 
-// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is cut
-// off is gone. The handle has the new shape then.
+// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is
+// cut off is gone. The handle has the new shape then.
 engram_status engram_array_resize(engram_object *object,
                                   size_t ndim,
                                   const uint64_t *shape);
@@ -582,7 +582,7 @@ engram_status engram_options_indexing(engram_options *options, int indexing);
 
 // Keeps an array in chunks of this shape, each encoded for itself, so that it can grow and shrink;
 // with `ndim` 0, of a shape that serves well. The codec is "none", "lz4", "zstd" or "zstd:9", with
-// "shuffle+" before the last three if that helps; NULL is "none". There is no view of such an array.
+// "shuffle+" before the last three if that helps; NULL is "none". Such an array has no view.
 engram_status engram_options_chunks(engram_options *options,
                                     size_t ndim,
                                     const uint64_t *chunks,

@@ -366,23 +366,23 @@ pub unsafe extern "C" fn engram_object_nbytes(object: *const Object) -> u64 {
     raw::of("object", object).map_or(0, |object| object.nbytes)
 }
 
-/// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It is
-/// the handle's.
+/// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It
+/// is the handle's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_chunks(object: *const Object) -> *const u64 {
     let chunks = raw::of("object", object).ok().map(|object| &object.chunks);
     chunks.filter(|chunks| !chunks.is_empty()).map_or(ptr::null(), Vec::as_ptr)
 }
 
-/// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is the
-/// handle's.
+/// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is
+/// the handle's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_codec(object: *const Object) -> *const c_char {
     raw::of("object", object).map_or(c"".as_ptr(), |object| object.codec.as_ptr())
 }
 
-/// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is cut
-/// off is gone. The handle has the new shape then.
+/// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is
+/// cut off is gone. The handle has the new shape then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_array_resize(
     object: *mut Object,

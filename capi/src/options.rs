@@ -213,7 +213,7 @@ pub unsafe extern "C" fn engram_options_indexing(options: *mut Options, indexing
 
 /// Keeps an array in chunks of this shape, each encoded for itself, so that it can grow and shrink;
 /// with `ndim` 0, of a shape that serves well. The codec is "none", "lz4", "zstd" or "zstd:9", with
-/// "shuffle+" before the last three if that helps; NULL is "none". There is no view of such an array.
+/// "shuffle+" before the last three if that helps; NULL is "none". Such an array has no view.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_options_chunks(
     options: *mut Options,
