@@ -12,8 +12,11 @@ FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # LMDB's C waits for its locks by our function (engine/src/catalog/lmdb/wait.rs). The compiler's
 # flags that a user sets, CFLAGS, are kept beside these.
+# Once, though tests run make under make: with other flags all would be built anew.
+ifeq (,$(findstring engram_mutex_lock,$(HOST_CFLAGS)))
 export HOST_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
 export TARGET_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
+endif
 
 # $(call step,what it does,command): say it, do it, say how long it took.
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
@@ -83,7 +86,8 @@ install: ## The C library, its headers, pkg-config and CMake files, into PREFIX 
 	$(call step,Installing into $(DESTDIR)$(PREFIX),\
 		capi/install.sh $(or $(CARGO_TARGET_DIR),target)/release $(DESTDIR)$(PREFIX))
 
-HEADERS := engram.h engram/base.hpp engram.hpp $(addprefix pmemcpy/,pmemcpy.hpp pmemcpy.h memcpy.h)
+HEADERS := engram.h engram/base.hpp engram.hpp pmemcpy/types.hpp \
+	$(addprefix pmemcpy/,pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
 CBINDGEN := capi/tools/bin/cbindgen --quiet --config capi/cbindgen.toml --crate engram-capi
 

@@ -59,8 +59,10 @@ def test_ranks_load_by_another_decomposition_than_they_stored(
     assert "all is well" in ranks(count, programs["ranks"], home / "pool", "cube")
     x, y, z = np.indices((24, 24, 24))
     with engram.open(home / "pool") as pool:
-        for dim in range(3):
-            assert np.array_equal(pool[f"cube/by-{dim}"][...], x * 10000 + y * 100 + z)
+        for kept in ("raw", "encoded"):
+            for dim in range(3):
+                assert np.array_equal(pool[f"{kept}/by-{dim}"][...], x * 10000 + y * 100 + z)
+        assert pool["encoded/by-0"].codec == "shuffle+lz4"
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -68,6 +70,12 @@ def test_each_rank_gets_the_error_and_none_hangs(
     programs: dict[str, Path], home: Path, count: int
 ) -> None:
     assert "all is well" in ranks(count, programs["ranks"], home / "pool", "errors")
+
+
+def test_ranks_that_make_one_array_at_once_take_the_room_of_one(
+    programs: dict[str, Path], home: Path
+) -> None:
+    assert "all is well" in ranks(4, programs["ranks"], home / "pool", "crowd")
 
 
 def test_a_rank_that_is_killed_hurts_no_other(programs: dict[str, Path], home: Path) -> None:
@@ -86,7 +94,18 @@ def test_values_arrays_and_refusals_without_mpi_under_sanitizers(
     options = (*CPP, *SANITIZERS, "-pthread")
     program = compiled("c++", PROGRAMS / "values.cpp", prefix, tmp_path / "values", options)
     assert "all is well" in run(program, home / "pool")
-    assert not (home / "pool").exists()
+    with engram.open(home / "pool") as pool:
+        assert pool["raw/array"].chunks is None
+        for codec in ("lz4", "zstd", "shuffle-lz4", "shuffle-zstd"):
+            array = pool[f"{codec}/array"]
+            assert array.codec == codec.replace("-", "+")
+            assert array[3, 40, 7] == 1
+            assert array[4, 49, 11] == 100
+            assert array.stored_nbytes < array.nbytes / 100
+        for name in ("own/part", "own/whole"):
+            assert pool[name].codec == "shuffle+zstd"
+            assert pool[name][...].tolist() == [1.0] * 100_000
+    assert engram.verify(home / "pool").problems == []
 
 
 def test_mpi_can_be_left_out_where_it_is(prefix: Path, home: Path, tmp_path: Path) -> None:
@@ -165,3 +184,5 @@ def test_fortran_stores_and_loads_blocks(
         # The other way round than Fortran has it: its first dimension is the contiguous one.
         y, x = np.indices((8, 6)) + 1
         assert np.array_equal(pool["field/T"][...], x + 100 * y)
+        assert pool["field/encoded"].codec == "shuffle+lz4"
+        assert np.array_equal(pool["field/encoded"][...], x + 100 * y)

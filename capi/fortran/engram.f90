@@ -82,6 +82,14 @@ module engram
             logical(c_bool), value :: on
             integer(c_int) :: c_options_unset
         end function
+        function c_options_chunks(options, ndim, chunks, codec) &
+                bind(c, name="engram_options_chunks")
+            import
+            type(c_ptr), value :: options, chunks
+            integer(c_size_t), value :: ndim
+            character(kind=c_char), intent(in) :: codec(*)
+            integer(c_int) :: c_options_chunks
+        end function
         subroutine c_options_free(options) bind(c, name="engram_options_free")
             import
             type(c_ptr), value :: options
@@ -225,18 +233,23 @@ contains
     end subroutine
 
     ! Makes an array of these dimensions: room, not yet values. By one rank, or by many at once; one
-    ! that is there must be of the same type and dimensions.
-    subroutine engram_alloc(pool, id, kind, dims, status)
+    ! that is there must be of the same type and dimensions. With a codec ("lz4", "zstd", "zstd:9",
+    ! "shuffle+lz4" ...) it is kept in chunks, each encoded.
+    subroutine engram_alloc(pool, id, kind, dims, status, codec)
         type(engram_pool), intent(in) :: pool
         character(*), intent(in) :: id
         integer(c_int), intent(in) :: kind
         integer(c_int64_t), intent(in) :: dims(:)
         integer, intent(out), optional :: status
+        character(*), intent(in), optional :: codec
         type(c_ptr) :: options
         integer(c_int) :: done
         options = c_null_ptr
         done = c_options_new(options)
         if (done == 0) done = c_options_unset(options, .true._c_bool)
+        if (done == 0 .and. present(codec)) then
+            done = c_options_chunks(options, 0_c_size_t, c_null_ptr, codec // c_null_char)
+        end if
         if (done == 0) then
             done = c_require(pool%root, id // c_null_char, c_dtype_scalar(kind), &
                              size(dims, kind=c_size_t), dims(size(dims):1:-1), options, c_null_ptr)

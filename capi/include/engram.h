@@ -165,8 +165,8 @@ typedef struct engram_list engram_list;
 // A lock that is held.
 typedef struct engram_lock engram_lock;
 
-// An array or a blob. Its type and shape are those that it had when the handle was made; it never
-// gets another type.
+// An array or a blob. Its type and shape are those that it had when the handle was made, or
+// refreshed; it never gets another type.
 typedef struct engram_object engram_object;
 
 // How an array or a blob is made.
@@ -498,6 +498,36 @@ const uint64_t *engram_object_shape(const engram_object *object);
 // The bytes of its value.
 uint64_t engram_object_nbytes(const engram_object *object);
 
+// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It
+// is the handle's.
+const uint64_t *engram_object_chunks(const engram_object *object);
+
+// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is
+// the handle's.
+const char *engram_object_codec(const engram_object *object);
+
+// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is
+// cut off is gone. The handle has the new shape then.
+engram_status engram_array_resize(engram_object *object,
+                                  size_t ndim,
+                                  const uint64_t *shape);
+
+// Appends data, of so many items in each dimension, to a chunked array along one of them. Who
+// appends at the same time comes before or after. The handle has the new shape then.
+engram_status engram_array_append(engram_object *object,
+                                  size_t axis,
+                                  size_t ndim,
+                                  const uint64_t *counts,
+                                  const void *data,
+                                  size_t nbytes);
+
+// Looks again what is known of an object: the shape of a chunked array may have been changed by
+// another.
+engram_status engram_object_refresh(engram_object *object);
+
+// Gives the bytes that a value takes in the pool: of a chunked array, of what is encoded.
+engram_status engram_object_stored_nbytes(const engram_object *object, uint64_t *nbytes);
+
 // Its name when the handle was made. The string is the handle's.
 const char *engram_object_name(const engram_object *object);
 
@@ -549,6 +579,14 @@ engram_status engram_options_read_only(engram_options *options, bool on);
 
 // When its attributes come into the index: one of `ENGRAM_INDEXING_...`.
 engram_status engram_options_indexing(engram_options *options, int indexing);
+
+// Keeps an array in chunks of this shape, each encoded for itself, so that it can grow and shrink;
+// with `ndim` 0, of a shape that serves well. The codec is "none", "lz4", "zstd" or "zstd:9", with
+// "shuffle+" before the last three if that helps; NULL is "none". Such an array has no view.
+engram_status engram_options_chunks(engram_options *options,
+                                    size_t ndim,
+                                    const uint64_t *chunks,
+                                    const char *codec);
 
 // The names of an array's dimensions.
 engram_status engram_options_dims(engram_options *options,

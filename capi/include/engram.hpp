@@ -118,6 +118,16 @@ public:
         check(engram_object_store(get(), counts.size(), offsets.data(), counts.data(), data.data(),
                                   data.size_bytes(), flush));
     }
+    // Of a chunked array: another shape, zeros where it grows; data at the end of a dimension.
+    void resize(const Shape &shape) {
+        check(engram_array_resize(get(), shape.size(), shape.data()));
+    }
+    template <Stored T>
+    void append(std::size_t axis, const Shape &counts, std::span<const T> data) {
+        expect<T>();
+        check(engram_array_append(get(), axis, counts.size(), counts.data(), data.data(),
+                                  data.size_bytes()));
+    }
     // A copy of the whole value.
     template <Stored T>
     std::vector<T> read() const {
@@ -194,6 +204,10 @@ public:
     Options &&unset() && { return with(engram_options_unset(made_.get(), true)); }
     Options &&dims(const std::vector<const char *> &names) && {
         return with(engram_options_dims(made_.get(), names.size(), names.data()));
+    }
+    // In chunks of this shape, or of one that serves well; "lz4", "zstd:9", "shuffle+lz4" ...
+    Options &&chunks(const std::vector<std::uint64_t> &shape, const char *codec = "none") && {
+        return with(engram_options_chunks(made_.get(), shape.size(), shape.data(), codec));
     }
     const engram_options *get() const { return made_.get(); }
 

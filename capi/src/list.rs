@@ -33,7 +33,7 @@ impl MemberKind {
             Class::Blob => Ok(MemberKind::Blob),
             Class::Strings => Ok(MemberKind::Strings),
             Class::Group | Class::Chunk => {
-                Err(Error::new(ErrorKind::Corrupt, "an object has another's record".to_owned()))
+                Err(Error::new(ErrorKind::Corrupt, "an object has a record of another kind"))
             }
         }
     }

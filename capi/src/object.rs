@@ -5,8 +5,8 @@ use std::{ptr, thread};
 
 use engram_engine::dtype::shape_text;
 use engram_engine::{
-    Class, DType as EngineDType, Error, Found, Kind, LockMode, Member, Namespace, NewObject,
-    ObjectInfo, Oid, Result,
+    Class, DType as EngineDType, Error, Found, Kind, Layout, LockMode, Member, Namespace,
+    NewObject, ObjectInfo, Oid, Result,
 };
 
 use crate::dtype::{DType, same};
@@ -16,8 +16,8 @@ use crate::list::MemberKind;
 use crate::options::Options;
 use crate::raw::{self, Out, argument};
 
-/// An array or a blob. Its type and shape are those that it had when the handle was made; it never
-/// gets another type.
+/// An array or a blob. Its type and shape are those that it had when the handle was made, or
+/// refreshed; it never gets another type.
 pub struct Object {
     pub(crate) namespace: Namespace,
     pub(crate) oid: Oid,
@@ -26,6 +26,8 @@ pub struct Object {
     dtype: DType,
     nbytes: u64,
     name: CString,
+    chunks: Vec<u64>,
+    codec: CString,
 }
 
 impl Object {
@@ -33,6 +35,10 @@ impl Object {
     pub(crate) fn new(namespace: &Namespace, info: ObjectInfo) -> Result<Object> {
         let kind = MemberKind::of(info.class)?;
         let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
+        let (chunks, codec) = match info.layout {
+            Layout::Contiguous => (Vec::new(), c_string("")),
+            Layout::Chunked { chunks, codec } => (chunks, c_string(codec.to_string())),
+        };
         Ok(Object {
             namespace: namespace.clone(),
             oid: info.oid,
@@ -41,7 +47,15 @@ impl Object {
             dtype: DType::new(info.dtype),
             nbytes: info.nbytes,
             name: c_string(info.name),
+            chunks,
+            codec,
         })
+    }
+
+    /// Looks again.
+    fn refresh(&mut self) -> Result<()> {
+        *self = Object::new(&self.namespace, self.namespace.object(self.oid)?)?;
+        Ok(())
     }
 
     /// What it is.
@@ -76,7 +90,9 @@ impl Request<'_> {
     /// Makes it, of zeros or unset.
     fn create(&self) -> Result<Oid> {
         let (Group { namespace, gid }, place) = (self.group, self.placement());
-        if self.options.is_some_and(|options| options.unset) {
+        // What nobody has written of a chunked array is zeros, and takes no room.
+        let chunked = self.new.layout != Layout::Contiguous;
+        if self.options.is_some_and(|options| options.unset) && !chunked {
             let nbytes = self.nbytes()?;
             if nbytes > engram_engine::INLINE_BYTES_MAX {
                 return namespace.allocate(*gid, self.path, &self.new, nbytes, place)?.publish();
@@ -158,14 +174,16 @@ pub(crate) fn request<'a>(
         )));
     }
     let options: Option<&Options> = raw::of("options", options).ok();
+    let shape = raw::slice("shape", shape, ndim)?.to_vec();
+    let layout = options.map(|options| options.layout(&shape, dtype.itemsize()));
     let new = NewObject {
         class: Class::Array,
         dtype,
-        shape: raw::slice("shape", shape, ndim)?.to_vec(),
+        shape,
+        layout: layout.unwrap_or_default(),
         dims: options.and_then(|options| options.dims.clone()),
         attrs: Vec::new(),
         origin: Vec::new(),
-        layout: engram_engine::Layout::default(),
     };
     let (group, path) = (raw::of("group", group)?, raw::text("path", path)?);
     Ok(Request { group, path, new, options })
@@ -260,12 +278,12 @@ pub unsafe extern "C" fn engram_blob_put(
         let options: Option<&Options> = raw::of("options", options).ok();
         let new = NewObject {
             class: Class::Blob,
+            layout: Layout::Contiguous,
             dtype: EngineDType::bytes(),
             shape: Vec::new(),
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
-            layout: engram_engine::Layout::default(),
         };
         let data = raw::bytes("data", data, nbytes)?;
         let place = options.map(|options| options.placement).unwrap_or_default();
@@ -346,6 +364,77 @@ pub unsafe extern "C" fn engram_object_shape(object: *const Object) -> *const u6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_object_nbytes(object: *const Object) -> u64 {
     raw::of("object", object).map_or(0, |object| object.nbytes)
+}
+
+/// The shape of a chunk, of as many dimensions as the array has; NULL of what lies in one piece. It
+/// is the handle's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_object_chunks(object: *const Object) -> *const u64 {
+    let chunks = raw::of("object", object).ok().map(|object| &object.chunks);
+    chunks.filter(|chunks| !chunks.is_empty()).map_or(ptr::null(), Vec::as_ptr)
+}
+
+/// How each chunk is encoded, such as "shuffle+lz4"; "" of what lies in one piece. The string is
+/// the handle's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_object_codec(object: *const Object) -> *const c_char {
+    raw::of("object", object).map_or(c"".as_ptr(), |object| object.codec.as_ptr())
+}
+
+/// Gives a chunked array another shape of as many dimensions: what it grows by is zeros, what is
+/// cut off is gone. The handle has the new shape then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_array_resize(
+    object: *mut Object,
+    ndim: usize,
+    shape: *const u64,
+) -> Status {
+    guard(|| {
+        let object = raw::of_mut("object", object)?;
+        object.namespace.reshape(object.oid, raw::slice("shape", shape, ndim)?)?;
+        object.refresh()
+    })
+}
+
+/// Appends data, of so many items in each dimension, to a chunked array along one of them. Who
+/// appends at the same time comes before or after. The handle has the new shape then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_array_append(
+    object: *mut Object,
+    axis: usize,
+    ndim: usize,
+    counts: *const u64,
+    data: *const c_void,
+    nbytes: usize,
+) -> Status {
+    guard(|| {
+        let object = raw::of_mut("object", object)?;
+        let (counts, data) =
+            (raw::slice("counts", counts, ndim)?, raw::bytes("data", data, nbytes)?);
+        object.namespace.append(object.oid, axis, counts, data)?;
+        object.refresh()
+    })
+}
+
+/// Looks again what is known of an object: the shape of a chunked array may have been changed by
+/// another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_object_refresh(object: *mut Object) -> Status {
+    guard(|| raw::of_mut("object", object)?.refresh())
+}
+
+/// Gives the bytes that a value takes in the pool: of a chunked array, of what is encoded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_object_stored_nbytes(
+    object: *const Object,
+    nbytes: *mut u64,
+) -> Status {
+    guard(|| {
+        let out = raw::out("nbytes", nbytes)?;
+        let object = raw::of("object", object)?;
+        out.set(object.namespace.stored_nbytes(object.oid)?);
+        Ok(())
+    })
 }
 
 /// Its name when the handle was made. The string is the handle's.

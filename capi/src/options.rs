@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
 
-use engram_engine::{CreateOptions, Durability, IndexMode, Placement};
+use engram_engine::{Codec, CreateOptions, Durability, IndexMode, Layout, Placement, chunks_for};
 
 use crate::error::{Status, guard};
 use crate::raw::{self, argument};
@@ -32,6 +32,21 @@ pub struct Options {
     pub(crate) placement: Placement,
     pub(crate) dims: Option<Vec<String>>,
     pub(crate) unset: bool,
+    chunks: Option<(Vec<u64>, Codec)>,
+}
+
+impl Options {
+    /// How an array of this shape is to lie, of items of so many bytes.
+    pub(crate) fn layout(&self, shape: &[u64], item: u64) -> Layout {
+        match &self.chunks {
+            None => Layout::Contiguous,
+            Some((chunks, codec)) => {
+                let chunks =
+                    if chunks.is_empty() { chunks_for(shape, item) } else { chunks.clone() };
+                Layout::Chunked { chunks, codec: *codec }
+            }
+        }
+    }
 }
 
 /// When an object's attributes come into the index.
@@ -192,6 +207,24 @@ pub unsafe extern "C" fn engram_options_indexing(options: *mut Options, indexing
             NEVER => Some(IndexMode::None),
             other => return Err(argument(format!("indexing is {other}: give 0, 1, 2 or 3"))),
         };
+        Ok(())
+    })
+}
+
+/// Keeps an array in chunks of this shape, each encoded for itself, so that it can grow and shrink;
+/// with `ndim` 0, of a shape that serves well. The codec is "none", "lz4", "zstd" or "zstd:9", with
+/// "shuffle+" before the last three if that helps; NULL is "none". Such an array has no view.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_options_chunks(
+    options: *mut Options,
+    ndim: usize,
+    chunks: *const u64,
+    codec: *const c_char,
+) -> Status {
+    guard(|| {
+        let codec = raw::text_or("codec", codec, "none")?.parse()?;
+        let chunks = raw::slice("chunks", chunks, ndim)?.to_vec();
+        raw::of_mut("options", options)?.chunks = Some((chunks, codec));
         Ok(())
     })
 }

@@ -19,6 +19,11 @@ const LEVELS: std::ops::RangeInclusive<i32> = -7..=22;
 /// The level that zstd itself takes for its default.
 const LEVEL: i32 = 3;
 
+/// What a chunk should have at most, where nobody says: a second-level cache holds it.
+const CHUNK_BYTES: u64 = 512 << 10;
+/// A dimension that is empty as yet is taken for one of so many.
+const GROWING: u64 = 1024;
+
 /// What turns a chunk's bytes into fewer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coder {
@@ -189,6 +194,22 @@ impl<'a> Chunking<'a> {
     /// The layout, for who asks.
     pub(crate) fn layout(&self) -> Layout {
         Layout::Chunked { chunks: crate::object::decode_shape(self.chunks), codec: self.codec }
+    }
+}
+
+/// Chunks of much the same length in all dimensions, of a size that serves well.
+pub fn chunks_for(shape: &[u64], item: u64) -> Vec<u64> {
+    let mut chunks: Vec<u64> =
+        shape.iter().map(|length| if *length == 0 { GROWING } else { *length }).collect();
+    loop {
+        let bytes = chunks.iter().fold(item.max(1), |bytes, length| bytes.saturating_mul(*length));
+        let longest = (0..chunks.len()).rev().max_by_key(|dim| chunks[*dim]);
+        match longest {
+            Some(dim) if bytes > CHUNK_BYTES && chunks[dim] > 1 => {
+                chunks[dim] = chunks[dim].div_ceil(2);
+            }
+            _ => return chunks,
+        }
     }
 }
 

@@ -54,7 +54,7 @@ pub use extent::{Allocation, Extent, View};
 pub use group::GroupInfo;
 pub use id::{Gid, Member, Oid};
 pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeyStats, Policy};
-pub use layout::{CHUNK_BYTES_MAX, Codec, Coder, Layout};
+pub use layout::{CHUNK_BYTES_MAX, Codec, Coder, Layout, chunks_for};
 pub use lease::LockMode;
 pub use namespace::{Flush, InPlace, Namespace, NamespaceInfo};
 pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};

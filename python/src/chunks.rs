@@ -3,7 +3,7 @@
 //! Chunks are decoded straight into the new array's memory, and encoded straight out of the given
 //! one's, on a few threads, while the interpreter is let go of.
 
-use engram_engine::{Codec, Layout, Oid};
+use engram_engine::{Codec, Layout, Oid, chunks_for};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -13,11 +13,6 @@ use crate::array::gone;
 use crate::error::{Result, argument};
 use crate::realm::Realm;
 use crate::{value, view};
-
-/// What a chunk should have at most, where nobody says: a second-level cache holds it.
-const CHUNK_BYTES: u64 = 512 << 10;
-/// A dimension that is empty as yet is taken for one of so many.
-const GROWING: u64 = 1024;
 
 /// How an array is to lie, by what `chunks=` and `codec=` say.
 pub fn layout_of(
@@ -30,7 +25,7 @@ pub fn layout_of(
     let chunks = match chunks {
         Some(all) if all.is_instance_of::<PyBool>() => {
             if all.is_truthy()? {
-                Some(chosen(shape, item))
+                Some(chunks_for(shape, item))
             } else {
                 None
             }
@@ -46,22 +41,6 @@ pub fn layout_of(
             "codec {:?} is for chunked arrays: give chunks= too (chunks=True chooses)",
             codec.to_string()
         ))),
-    }
-}
-
-/// Chunks of much the same length in all dimensions, of a size that serves well.
-fn chosen(shape: &[u64], item: u64) -> Vec<u64> {
-    let mut chunks: Vec<u64> =
-        shape.iter().map(|length| if *length == 0 { GROWING } else { *length }).collect();
-    loop {
-        let bytes = chunks.iter().fold(item.max(1), |bytes, length| bytes.saturating_mul(*length));
-        let longest = (0..chunks.len()).rev().max_by_key(|dim| chunks[*dim]);
-        match longest {
-            Some(dim) if bytes > CHUNK_BYTES && chunks[dim] > 1 => {
-                chunks[dim] = chunks[dim].div_ceil(2);
-            }
-            _ => return chunks,
-        }
     }
 }
 

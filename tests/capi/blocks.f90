@@ -37,6 +37,10 @@ program blocks
     call engram_dims(pool, "field/T", dims)
     if (any(dims /= [nx, ny])) error stop "the dimensions are wrong"
 
+    call engram_alloc(pool, "field/encoded", engram_real64, [nx, ny], codec="shuffle+lz4")
+    call engram_store(pool, "field/encoded", engram_real64, block, [1_int64, rank * mine + 1], &
+                      [nx, mine])
+    call MPI_Barrier(MPI_COMM_WORLD, ierr)
     call engram_load(pool, "none", engram_real64, other, [1_int64], [1_int64], status)
     if (status /= 1 .or. index(engram_message(), "none") == 0) error stop "a missing id"
     call engram_alloc(pool, "field/T", engram_real64, [ny, nx], status)

@@ -54,15 +54,16 @@ static double value(std::size_t x, std::size_t y, std::size_t z) {
     return double(x * 10000 + y * 100 + z);
 }
 
-// A cube whose planes, columns and rows are dealt out: stored by one, loaded by another.
-static void cube(const char *path) {
-    pmemcpy::PMEM pmem;
+// A cube whose planes, columns and rows are dealt out: stored by one, loaded by another. In chunks,
+// ranks share some of these.
+static void cube(const char *path, pmemcpy::SerializerType serializer, const std::string &name) {
+    pmemcpy::PMEM pmem(serializer);
     pmem.size(256 << 20);
     pmem.mmap(path, MPI_COMM_WORLD);
     const std::size_t n = 24, mine = n / std::size_t(ranks), first = mine * std::size_t(rank);
     const Box dims = {n, n, n};
     for (int dim = 0; dim < 3; ++dim) {
-        const std::string id = "cube/by-" + std::to_string(dim);
+        const std::string id = name + "/by-" + std::to_string(dim);
         Box offsets = {0, 0, 0}, counts = {n, n, n};
         offsets[dim] = first, counts[dim] = mine;
         std::vector<double> part(n * n * mine);
@@ -76,7 +77,7 @@ static void cube(const char *path) {
     }
     MPI_Barrier(MPI_COMM_WORLD);
     for (int dim = 0; dim < 3; ++dim) {
-        const std::string id = "cube/by-" + std::to_string(dim);
+        const std::string id = name + "/by-" + std::to_string(dim);
         Box offsets = {0, 0, 0}, counts = {n, n, n};
         const int other = (dim + 1) % 3;
         offsets[other] = first, counts[other] = mine;
@@ -130,6 +131,20 @@ static void errors(const char *path) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// All ranks make the same array at once, of which the pool has room for one alone.
+static void crowd(const char *path) {
+    pmemcpy::PMEM pmem;
+    pmem.size(32 << 20);
+    pmem.mmap(path, MPI_COMM_WORLD);
+    const std::size_t most = (24 << 20) / sizeof(double);
+    for (int round = 0; round < 20; ++round) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        pmem.alloc<double>("A", 1, &most);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) pmem.free("A");
+    }
+}
+
 // One rank is killed between two stores; the others go on as if nothing were.
 static void killed(const char *path) {
     pmemcpy::PMEM pmem;
@@ -164,7 +179,11 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const std::string what = argv[2];
-    if (what == "cube") cube(argv[1]);
+    if (what == "cube") {
+        cube(argv[1], pmemcpy::SerializerType::Default, "raw");
+        cube(argv[1], pmemcpy::SerializerType::SHUFFLE_LZ4, "encoded");
+    }
+    if (what == "crowd") crowd(argv[1]);
     if (what == "errors") errors(argv[1]);
     if (what == "killed") killed(argv[1]);
     if (rank == 0) std::printf("all is well\n");

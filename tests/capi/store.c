@@ -225,6 +225,48 @@ static void making(engram_group *root) {
     engram_options_free(options);
 }
 
+static void chunked(engram_group *root) {
+    const uint64_t shape[] = {0, 500}, chunk[] = {16, 100}, row[] = {4, 500}, grown[] = {6, 700};
+    const uint64_t zero[] = {0, 0};
+    double data[4 * 500];
+    for (int i = 0; i < 4 * 500; ++i) data[i] = i % 500;
+    engram_options *options;
+    engram_object *array, *same;
+    engram_allocation *space;
+    OK(engram_options_new(&options));
+    FAILS(engram_options_chunks(options, 2, chunk, "gzip"), ARGUMENT, "\"gzip\"");
+    OK(engram_options_chunks(options, 2, chunk, "shuffle+zstd:9"));
+    FAILS(engram_array_allocate(root, "c", f64(), 2, row, options, &space), ARGUMENT, "chunked");
+    OK(engram_array_create(root, "chunked", f64(), 2, shape, options, &array));
+    FAILS(engram_array_create(root, "wrong", f64(), 1, row, options, NULL), ARGUMENT, "[16, 100]");
+    engram_options_free(options);
+    IS(engram_object_chunks(array)[1] == 100);
+    IS(strcmp(engram_object_codec(array), "shuffle+zstd:9") == 0);
+    OK(engram_object_open(root, "chunked", &same));
+    OK(engram_array_append(array, 0, 2, row, data, sizeof data));
+    IS(engram_object_shape(array)[0] == 4 && engram_object_shape(same)[0] == 0);
+    OK(engram_object_refresh(same));
+    IS(engram_object_shape(same)[0] == 4);
+    FAILS(engram_array_append(array, 2, 2, row, data, sizeof data), ARGUMENT, "");
+    double back[4 * 500];
+    OK(engram_object_read(array, back, sizeof back));
+    IS(memcmp(data, back, sizeof data) == 0);
+    uint64_t taken;
+    OK(engram_object_stored_nbytes(array, &taken));
+    IS(taken < sizeof data / 4);
+    OK(engram_array_resize(array, 2, grown));
+    OK(engram_object_store(array, 2, zero, row, data, sizeof data, ENGRAM_FLUSH_ONCE));
+    IS(engram_object_nbytes(array) == 6 * 700 * 8);
+    engram_view *view;
+    FAILS(engram_object_view(array, false, &view), ARGUMENT, "chunked");
+    engram_object_free(same);
+    engram_object_free(array);
+    OK(engram_object_open(root, "run/made", &array));
+    IS(engram_object_chunks(array) == NULL && engram_object_codec(array)[0] == 0);
+    FAILS(engram_array_resize(array, 1, row), ARGUMENT, "made");
+    engram_object_free(array);
+}
+
 static void attributes(engram_group *root) {
     const double t = -15.5, box[] = {1, 2, 3};
     const uint64_t three = 3;
@@ -394,6 +436,7 @@ int main(int argc, char **argv) {
     groups(pool, root);
     arrays(root);
     making(root);
+    chunked(root);
     attributes(root);
     together(pool, root);
     threads_and_forks(root);

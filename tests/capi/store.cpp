@@ -82,6 +82,16 @@ void making(const engram::Group &root) {
     IS(throws<engram::QueryError>([&] { root.query("t <"); }, "expected"));
 }
 
+void chunked(const engram::Group &root) {
+    auto log = root.create<float>("log-of-steps", {0, 100}, engram::Options().chunks({}, "lz4"));
+    const std::vector<float> step(100, 1.5F);
+    for (int number = 0; number < 3; ++number) log.append<float>(0, {1, 100}, step);
+    IS(log.shape()[0] == 3 && log.read<float>()[299] == 1.5F);
+    log.resize({5, 50});
+    IS(log.read<float>()[249] == 0 && log.read<float>()[149] == 1.5F);
+    IS(throws<engram::ArgumentError>([&] { log.view<float>(); }, "chunked"));
+}
+
 void together(const engram::Group &root) {
     {
         engram::Batch undone(root.get());
@@ -104,6 +114,7 @@ int main(int, char **argv) {
         const auto pool = engram::Pool::create(argv[1], 64 << 20, options);
         arrays(pool.root());
         making(pool.root());
+        chunked(pool.root());
         together(pool.root());
         view = pool.root().open("made").view<float>();
     }

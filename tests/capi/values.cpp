@@ -94,7 +94,7 @@ void arrays(pmemcpy::PMEM &pmem, pmemcpy::SerializerType with, const std::string
     const std::size_t dims[] = {40, 50, 60}, off[] = {3, 40, 7}, count[] = {2, 10, 5};
     std::vector<double> block(100), back(100), edge(2);
     std::iota(block.begin(), block.end(), 1.0);
-    pmem.alloc<double>(id, 3, dims);
+    pmem.alloc<double>(id, 3, dims, with);
     pmem.store<double>(id, block.data(), 3, off, count, with);
     pmem.load<double>(id, back.data(), 3, off, count);
     IS(back == block);
@@ -111,10 +111,48 @@ void arrays(pmemcpy::PMEM &pmem, pmemcpy::SerializerType with, const std::string
     IS(ndims == 3 && found[0] == 40 && found[2] == 60);
     const std::size_t few = 4, from = 1, part = 2;
     Particle some[2] = {{{1, 2, 3}, 4, 5}, {{6, 7, 8}, 9, 10}}, got[2] = {};
-    pmem.alloc<Particle>(id + "-particles", 1, &few);
+    pmem.alloc<Particle>(id + "-particles", 1, &few, with);
     pmem.store<Particle>(id + "-particles", some, 1, &from, &part, with);
     pmem.load<Particle>(id + "-particles", got, 1, &from, &part);
     IS(got[1].x[2] == 8 && got[0].id == 5);
+}
+
+// Each serializer of arrays keeps them as it says; what is alike takes less room.
+void serializers(pmemcpy::PMEM &pmem) {
+    using Type = pmemcpy::SerializerType;
+    const std::pair<Type, std::string> all[] = {{Type::Default, "raw"},
+                                                {Type::LZ4, "lz4"},
+                                                {Type::ZSTD, "zstd"},
+                                                {Type::SHUFFLE_LZ4, "shuffle-lz4"},
+                                                {Type::SHUFFLE_ZSTD, "shuffle-zstd"}};
+    for (const auto &one : all) {
+        values(pmem, one.first, one.second);
+        arrays(pmem, one.first, one.second + "/array");
+    }
+    // An array is kept as alloc has said; that of all of a PMEM is said once.
+    const std::size_t n = 1000, zero = 0;
+    const std::vector<double> data(n, 1.0);
+    IS(throws<engram::ArgumentError>(
+        [&] { pmem.store<double>("raw/array", data.data(), 1, &zero, &n, Type::LZ4); },
+        {"\"raw/array\"", "kept raw", "lz4"}));
+    IS(throws<engram::ArgumentError>(
+        [&] { pmem.store<double>("lz4/array", data.data(), 1, &zero, &n, Type::ZSTD); },
+        {"kept as lz4", "zstd"}));
+    IS(throws<engram::ArgumentError>([&] { pmem.alloc<double>("wrong", 1, &n, Type(9)); }, {"9"}));
+}
+
+// The serializer of a PMEM is that of all arrays it makes.
+void by_default(const char *path) {
+    const std::size_t n = 100000, zero = 0;
+    const std::vector<double> data(n, 1.0);
+    pmemcpy::PMEM pmem(pmemcpy::SerializerType::SHUFFLE_ZSTD);
+    pmem.mmap(path);
+    pmem.alloc<double>("own/part", 1, &n);
+    pmem.store<double>("own/part", data.data(), 1, &zero, &n);
+    pmem.store("own/whole", data.data(), pmemcpy::Dimensions(n));
+    std::vector<double> back(n);
+    pmem.load("own/whole", back.data(), pmemcpy::Dimensions(n));
+    IS(back == data);
 }
 
 void refusals(pmemcpy::PMEM &pmem) {
@@ -209,18 +247,16 @@ int main(int, char **argv) {
         pmemcpy::PMEM pmem;
         pmem.size(256 << 20);
         pmem.mmap(argv[1]);
-        values(pmem, pmemcpy::SerializerType::Default, "default");
-        arrays(pmem, pmemcpy::SerializerType::Default, "default/array");
+        serializers(pmem);
         refusals(pmem);
         threads(pmem);
     }
     pmemcpy::PMEM again(pmemcpy::SerializerType::Default);
     again.mmap(argv[1]);
-    IS(again.load<double>("default/f8") == -1.5);
-    again.free("default");
-    IS(throws<engram::NotFoundError>([&] { again.load<double>("default/f8"); }, {"default/f8"}));
-    again.munmap();
-    again.release(argv[1]);
-    IS(throws<engram::NotFoundError>([&] { again.release(argv[1]); }, {argv[1]}));
+    IS(again.load<double>("shuffle-lz4/f8") == -1.5);
+    again.free("raw/f8");
+    IS(throws<engram::NotFoundError>([&] { again.load<double>("raw/f8"); }, {"raw/f8"}));
+    IS(throws<engram::BusyError>([&] { again.release(argv[1]); }, {argv[1]}));
+    by_default(argv[1]);
     std::cout << "all is well\n";
 }

@@ -40,13 +40,21 @@ public:
 class SerializerTypeConverter {
 public:
     static SerializerType convert(const std::string &name) {
-        for (const char *raw : {"Default", "NO_SERIALIZER", "CAPNPROTO", "CAPNPROTO_NOCOMPRESS"}) {
+        for (const char *raw : {"NO_SERIALIZER", "CAPNPROTO", "CAPNPROTO_NOCOMPRESS"}) {
             if (name == raw) return SerializerType::Default;
         }
-        throw engram::ArgumentError("\"" + name + "\" is no serializer: Default, NO_SERIALIZER, "
-                                    "CAPNPROTO and CAPNPROTO_NOCOMPRESS are");
+        for (std::size_t number = 0; number < 5; ++number) {
+            if (name == names[number]) return static_cast<SerializerType>(number);
+        }
+        throw engram::ArgumentError("\"" + name + "\" is no serializer: Default, LZ4, ZSTD, "
+                                    "SHUFFLE_LZ4, SHUFFLE_ZSTD are, and NO_SERIALIZER, CAPNPROTO "
+                                    "and CAPNPROTO_NOCOMPRESS, which are Default");
     }
-    static std::string convert(SerializerType) { return "Default"; }
+    static std::string convert(SerializerType type) { return names[static_cast<int>(type)]; }
+
+private:
+    static constexpr const char *names[] = {"Default", "LZ4", "ZSTD", "SHUFFLE_LZ4",
+                                            "SHUFFLE_ZSTD"};
 };
 
 } // namespace pmemcpy

@@ -17,7 +17,7 @@
 #ifndef PMEMCPY_PMEMCPY_HPP
 #define PMEMCPY_PMEMCPY_HPP
 
-#include "../engram/base.hpp"
+#include "types.hpp"
 
 #if !defined(ENGRAM_NO_MPI) && !defined(ENGRAM_PMEMCPY_MPI) && defined(__has_include)
 #if __has_include(<mpi.h>)
@@ -28,129 +28,17 @@
 #include <mpi.h>
 #endif
 
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <string>
-#include <sys/statvfs.h>
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace pmemcpy {
-
-static_assert(std::is_same<std::size_t, std::uint64_t>::value, "Engram is for 64-bit Linux");
-
-using Error = engram::Error;
-
-// How values are kept.
-enum class SerializerType {
-    // As they are in memory: an array is contiguous, and can be viewed with no copy.
-    Default = 0,
-    // The names of the older library: its serializers are not here, and values are kept raw.
-    NO_SERIALIZER = Default,
-    CAPNPROTO = Default,
-    CAPNPROTO_NOCOMPRESS = Default,
-};
-
-// Where the older library kept values; all of it is a pool here.
-enum class StorageType { PMDK_HASHTABLE, PMDK_FS, POSIX };
-
-// Registers a serializer: specialise it with
-//   static std::string save(const T &);      static T load(const char *bytes, std::size_t len);
-// and values of T are kept as blobs.
-template <class T, class = void>
-struct serializer;
-
-template <>
-struct serializer<std::string> {
-    static std::string save(const std::string &text) { return text; }
-    static std::string load(const char *bytes, std::size_t len) { return {bytes, len}; }
-};
-
-namespace detail {
-template <class T, class = void>
-struct has_serializer : std::false_type {};
-template <class T>
-struct has_serializer<T, std::void_t<decltype(&serializer<T>::save)>> : std::true_type {};
-template <class T, class = void>
-struct has_dtype : std::false_type {};
-template <class T>
-struct has_dtype<T, std::void_t<decltype(engram::dtype<T>::get())>> : std::true_type {};
-
-using PoolHandle = engram::Owned<engram_pool, engram_pool_close>;
-using GroupHandle = engram::Owned<engram_group, engram_group_free>;
-using ObjectHandle = engram::Owned<engram_object, engram_object_free>;
-using OptionsHandle = engram::Owned<engram_options, engram_options_free>;
-
-inline std::string shown(std::size_t ndims, const std::uint64_t *dims) {
-    std::string text = "(";
-    for (std::size_t dim = 0; dim < ndims; ++dim) {
-        text += (dim ? ", " : "") + std::to_string(dims[dim]);
-    }
-    return text + (ndims == 1 ? ",)" : ")");
-}
-
-inline std::string shown(const engram_dtype *dtype) {
-    return engram::text_of([&](char **to) { return engram_dtype_text(dtype, to); });
-}
-
-// The nearest folder of a path that there is.
-inline struct statvfs mount_of(std::string path) {
-    struct statvfs found = {};
-    while (::statvfs(path.empty() ? "." : path.c_str(), &found) != 0 && path.size() > 1) {
-        const auto slash = path.find_last_of('/');
-        path = slash == std::string::npos ? "" : slash == 0 ? "/" : path.substr(0, slash);
-    }
-    return found;
-}
-
-// A number of bytes, as in "4294967296", "4G", "4 GiB".
-inline std::uint64_t bytes_of(const std::string &text) {
-    char *rest = nullptr;
-    errno = 0;
-    const unsigned long long number = std::strtoull(text.c_str(), &rest, 10);
-    std::string unit = rest;
-    unit.erase(0, unit.find_first_not_of(' '));
-    const std::string units = "KMGT";
-    const auto place = unit.empty() ? std::string::npos : units.find(unit[0]);
-    const unsigned shift = place == std::string::npos ? 0 : 10 * (unsigned(place) + 1);
-    const bool known = unit.empty() || unit == "B" ||
-                       (shift && (unit.size() == 1 || unit.substr(1) == "iB"));
-    const bool digit = !text.empty() && text[0] >= '0' && text[0] <= '9';
-    if (errno || !digit || !known || (number << shift) >> shift != number) {
-        throw engram::ArgumentError("\"" + text + "\" is no number of bytes: give one such as "
-                                    "4294967296, 4G or 4 GiB");
-    }
-    return number << shift;
-}
-} // namespace detail
-
-// Lengths, offsets or sizes, one for each dimension.
-class Dimensions {
-public:
-    template <class... N, class = std::enable_if_t<(std::is_integral<N>::value && ...)>>
-    Dimensions(N... lengths) : lengths_{static_cast<std::size_t>(lengths)...} {}
-    std::size_t count() const {
-        std::size_t all = 1;
-        for (auto length : lengths_) all *= length;
-        return all;
-    }
-    std::size_t *data() { return lengths_.data(); }
-    const std::size_t *data() const { return lengths_.data(); }
-    std::size_t operator[](std::size_t dim) const { return lengths_[dim]; }
-    int ndims() const { return static_cast<int>(lengths_.size()); }
-
-private:
-    std::vector<std::size_t> lengths_;
-};
-using Offsets = Dimensions;
-using Sizes = Dimensions;
 
 // A pool, as pMEMCPY sees it: ids, and the values under them. May be used by many threads at once.
 class PMEM {
@@ -196,13 +84,20 @@ public:
     }
 
     // Makes the array of all ranks: room for it, not yet values. By one rank, or by many at once.
-    // One that is there with another type or other dims is an ExistsError.
+    // One that is there with another type or other dims is an ExistsError. How it is kept is said
+    // here, or for all arrays by the PMEM's own serializer.
     template <class T>
     void alloc(const std::string &id, int ndims, const std::size_t *dims) {
+        alloc<T>(id, ndims, dims, serializer_);
+    }
+    template <class T>
+    void alloc(const std::string &id, int ndims, const std::size_t *dims,
+               SerializerType serializer) {
         static_assert(detail::has_dtype<T>::value, "give the structure an ENGRAM_STRUCT");
         const std::size_t ndim = counted("alloc", id, ndims);
         const auto how = engram::taken<detail::OptionsHandle>(engram_options_new);
         engram::check(engram_options_unset(how.get(), true));
+        keep_as(how.get(), ndim, serializer);
         checked("alloc", id, engram_array_require(root("alloc", id), id.c_str(),
                                                   engram::dtype<T>::get(), ndim, dims, how.get(),
                                                   nullptr));
@@ -210,21 +105,21 @@ public:
 
     // Stores a single value under an id, in place of one of the same type; at once, or not at all.
     template <class T>
-    void store(const std::string &id, const T &value) { store(id, value, serializer_); }
-    template <class T>
-    void store(const std::string &id, const T &value, SerializerType) {
+    void store(const std::string &id, const T &value, SerializerType = SerializerType::Default) {
         if constexpr (detail::has_serializer<T>::value) {
             put_blob(id, serializer<T>::save(value));
         } else {
-            put(id, &value, 0, nullptr);
+            put(id, &value, 0, nullptr, SerializerType::Default);
         }
     }
 
-    // Stores a part of an array: from `offsets` on, `dimspp` items in each dimension.
+    // Stores a part of an array: from `offsets` on, `dimspp` items in each dimension. The array is
+    // kept as `alloc` has said; another serializer here is refused.
     template <class T>
     void store(const std::string &id, const T *data, int ndims, const std::size_t *offsets,
-               const std::size_t *dimspp, SerializerType = SerializerType::Default) {
+               const std::size_t *dimspp, SerializerType serializer = SerializerType::Default) {
         const auto object = opened<T>("store", id);
+        expect_codec(id, object.get(), detail::codec_of(serializer));
         const std::size_t ndim = part("store", id, object.get(), ndims, offsets, dimspp);
         const std::size_t nbytes = sizeof(T) * product(ndim, dimspp);
         checked("store", id, engram_object_store(object.get(), ndim, offsets, dimspp, data, nbytes,
@@ -234,7 +129,7 @@ public:
     // Stores a whole array (the older form), in place of one of the same type and dims.
     template <class T>
     void store(const std::string &id, const T *data, Dimensions dims) {
-        put(id, data, counted("store", id, dims.ndims()), dims.data());
+        put(id, data, counted("store", id, dims.ndims()), dims.data(), serializer_);
     }
 
     // Stores a part of an array of these dims (the older form), which is made if it is not there.
@@ -398,6 +293,22 @@ private:
         return kind != ENGRAM_MEMBER_KIND_NOTHING;
     }
 
+    // Has a new array kept in chunks, if a serializer asks for that.
+    static void keep_as(engram_options *how, std::size_t ndim, SerializerType serializer) {
+        const char *codec = detail::codec_of(serializer);
+        if (codec && ndim) engram::check(engram_options_chunks(how, 0, nullptr, codec));
+    }
+
+    static void expect_codec(const std::string &id, const engram_object *object,
+                             const char *codec) {
+        if (codec && std::strcmp(engram_object_codec(object), codec) != 0) {
+            const std::string kept = engram_object_codec(object);
+            throw engram::ArgumentError(told("store", id) + "what is stored is kept " +
+                                        (kept.empty() ? "raw" : "as " + kept) + ", and " + codec +
+                                        " was asked for: give the serializer to alloc");
+        }
+    }
+
     static detail::OptionsHandle replacing() {
         auto how = engram::taken<detail::OptionsHandle>(engram_options_new);
         engram::check(engram_options_overwrite(how.get(), true));
@@ -405,16 +316,19 @@ private:
     }
 
     template <class T>
-    void put(const std::string &id, const T *data, std::size_t ndim, const std::size_t *dims) {
+    void put(const std::string &id, const T *data, std::size_t ndim, const std::size_t *dims,
+             SerializerType serializer) {
         static_assert(detail::has_dtype<T>::value,
                       "give the structure an ENGRAM_STRUCT, or specialise pmemcpy::serializer");
         if (there(id)) {
             expect_dims("store", id, opened<T>("store", id).get(), ndim, dims);
         }
         const std::size_t nbytes = sizeof(T) * product(ndim, dims);
+        const auto how = replacing();
+        keep_as(how.get(), ndim, serializer);
         checked("store", id,
                 engram_array_put(root("store", id), id.c_str(), engram::dtype<T>::get(), ndim, dims,
-                                 data, nbytes, replacing().get(), nullptr));
+                                 data, nbytes, how.get(), nullptr));
     }
 
     template <class T>

@@ -46,7 +46,14 @@ impl<'s> Expected<'s> {
                     values.extend(self.after(at).bytes.get(path).cloned());
                     values.extend(step.after.bytes.get(path).cloned());
                 }
-                Nature::Flush(path) if at < self.done => drop(loose.remove(path)),
+                Nature::Stored(path) if at >= self.done => {
+                    let values = [self.after(at), Arc::clone(&step.after)];
+                    let of = |shown: &Arc<Shown>| shown.bytes.get(path).cloned();
+                    loose.entry(path).or_default().extend(values.iter().filter_map(of));
+                }
+                Nature::Flush(path) | Nature::Stored(path) if at < self.done => {
+                    loose.remove(path);
+                }
                 _ => {}
             }
         }

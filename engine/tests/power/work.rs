@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use engram_engine::query::ast::Literal;
 use engram_engine::{
-    CreateOptions, DType, Durability, IndexMode, IndexSettings, Kind, Member, Mode, NewObject,
-    Payload, Placement, Pool, Realm, Value,
+    CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Member, Mode,
+    NewObject, Payload, Placement, Pool, Realm, Value,
 };
 
 use super::common::{KEEP, OVER, Random, contents, filled, floats, lookup};
@@ -31,6 +31,8 @@ pub enum Nature {
     InPlace(&'static str),
     /// The object's words are settled.
     Flush(&'static str),
+    /// Some of the object's words change one by one, and are settled when it is done.
+    Stored(&'static str),
 }
 
 /// One operation, and what the pool showed after it.
@@ -193,6 +195,8 @@ impl<'p> Worker<'p> {
         });
         self.in_place("default:b/zeros", "b/zeros");
         self.in_place("default:b/made", "b/made");
+        self.store("default:b/zeros", "b/zeros", Flush::Once);
+        self.store("default:b/made", "b/made", Flush::AsWritten);
         self.whole("put inline to be promoted", |w| w.put("b/promoted", 32, KEEP));
         self.in_place("default:b/promoted", "b/promoted");
         self.whole("swap a value", |w| {
@@ -260,6 +264,16 @@ impl<'p> Worker<'p> {
         self.step("flush", Nature::Flush(path), |w| {
             let realm = w.realm();
             realm.flush(lookup(&realm, local).expect("there")).expect("flushed");
+        });
+    }
+
+    /// Stores a box in the middle of an object.
+    fn store(&mut self, path: &'static str, local: &str, flush: Flush) {
+        self.step(&format!("store {flush:?}"), Nature::Stored(path), |w| {
+            let oid = lookup(&w.realm(), local).expect("there");
+            let namespace = w.pool().namespace("default").expect("the default namespace");
+            let data = filled(3, 98, 2_000);
+            namespace.store_slab(oid, &[500], &[2_000], &data, flush).expect("stored");
         });
     }
 
