@@ -7,7 +7,8 @@ after it is closed. Every value that is read is checked.
 A pool is there before the job and after it, with space that it has taken once; a file is made and
 removed. So `engram` puts new arrays into a pool that was made beforehand, and what was in it is
 deleted after each round; `engram, new pool` also makes the pool, and takes its space from the
-kernel, within the time.
+kernel, within the time; and `engram, emulated persistent memory` is a pool that was made with
+`emulate="pmem"`, as if the node's memory were what the papers had.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from bench import report
 from bench.harness import Bound, Line
 from bench.mpi import build
 
-RESULTS = Path(__file__).parents[1] / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "bench" / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 PEERS = {
     "adios2": "ADIOS2, a file per rank",
@@ -37,6 +39,7 @@ PEERS = {
     "hdf5": "HDF5",
 }
 NEW_POOL = "engram, new pool"
+EMULATED = "engram, emulated persistent memory"
 OPERATIONS = {"write": (1.15, 2.5), "read": (2.0, 5.0), "read otherwise": (None, None)}
 SIDE, QUICK_SIDE = 300, 128
 VARIABLES = 10
@@ -51,7 +54,9 @@ def bounds(operation: str, there: list[str]) -> list[Bound]:
     """Return what is asked of an operation, and what is shown."""
     adios2, netcdf = OPERATIONS[operation]
     required = {"adios2": adios2, "netcdf": netcdf, "pnetcdf": netcdf}
-    shown = [Bound(NEW_POOL, PEERS[name], "show") for name in there] if operation == "write" else []
+    shown = [Bound("engram", EMULATED, "show")]
+    if operation == "write":
+        shown += [Bound(NEW_POOL, PEERS[name], "show") for name in there]
     return shown + [
         Bound("engram", PEERS[name], "speed", limit)
         if limit
@@ -84,35 +89,41 @@ def kernel(
         )
         for operation in OPERATIONS
     }
+    pools = {"engram": folder / "pool", EMULATED: folder / "emulated"}
     contestants = [
-        ("engram", "engram"),
-        ("engram", NEW_POOL),
+        *(("engram", title) for title in (*pools, NEW_POOL)),
         *((name, PEERS[name]) for name in peers),
     ]
-    engram.create(folder / "pool", size=size + (64 << 20), prefault=True).close()
+    for title, path in pools.items():
+        emulate = "pmem" if title == EMULATED else None
+        engram.create(path, size=size + (64 << 20), prefault=True, emulate=emulate).close()
     for turn in range(rounds + 1):
         for name, title in contestants:
             place = folder / "data"
             place.mkdir()
-            path = folder / "pool" if title == "engram" else place / "file"
-            found = launch(programs[name], path, ranks, side)
+            found = launch(programs[name], pools.get(title, place / "file"), ranks, side)
             shutil.rmtree(place)
-            if title == "engram":
-                with engram.open(path) as pool:
+            if title in pools:
+                with engram.open(pools[title]) as pool:
                     pool.clear()
             for operation, seconds in found.items():
                 if turn > 0:
                     lines[operation].samples.setdefault(title, []).append(seconds)
-    engram.destroy(folder / "pool")
+    for path in pools.values():
+        engram.destroy(path)
     return list(lines.values())
+
+
+def rows(*command: str | Path) -> list[dict[str, float]]:
+    """Return what a program prints, a line of JSON a round, without the first."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()][1:]
 
 
 def block(program: Path, folder: Path, rounds: int) -> list[Line]:
     """Store and load 64 MiB of an array beside memcpy."""
-    done = subprocess.run(
-        [str(program), str(folder), str(rounds + 1)], stdout=subprocess.PIPE, text=True, check=True
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()][1:]
+    found = rows(program, folder, str(rounds + 1))
     store = Line("store one rank's 64 MiB", "ms", [Bound("engram", "memcpy", "speed", 0.9)])
     load = Line("load one rank's 64 MiB", "ms", [Bound("engram", "memcpy", "show")])
     for line, ours, theirs in ((store, "store", "memcpy in"), (load, "load", "memcpy out")):
@@ -120,8 +131,21 @@ def block(program: Path, folder: Path, rounds: int) -> list[Line]:
             "engram": [sample[ours] for sample in found],
             "memcpy": [sample[theirs] for sample in found],
         }
-    shutil.rmtree(folder / "pool")
+    engram.destroy(folder / "pool")
     return [store, load]
+
+
+def modes(program: Path, folder: Path, rounds: int) -> Line:
+    """Store 64 MiB into a pool on a disk, made durable once or piece by piece."""
+    size = 128 << 20
+    with engram.create(folder / "pool", size=size, durability="system", prefault=True) as pool:
+        pool.create_array("A", shape=(size // 8,), dtype="f8")
+    found = rows(program, folder / "pool", str(rounds + 1))
+    engram.destroy(folder / "pool")
+    title = "store 64 MiB on a disk, durable"
+    line = Line(title, "ms", [Bound("once", "as written", "show")])
+    line.samples = {mode: [sample[mode] for sample in found] for mode in ("once", "as written")}
+    return line
 
 
 def main() -> int:
@@ -131,6 +155,7 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], help="how many (1 2 4)")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"where to write ({MEMORY})")
+    parser.add_argument("--disk", type=Path, default=ROOT, help="a folder on a disk (this one)")
     parser.add_argument("--out", type=Path, default=RESULTS / "mpi.json", help="the results' file")
     chosen = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
@@ -151,7 +176,9 @@ def main() -> int:
             except build.CannotBuildError as reason:
                 absent[title] = str(reason)
                 console.print(f"{title} is left out: {reason}")
-        lines += block(build.block(Path(tools), prefix), Path(folder), 3 * rounds)
+        lines += block(build.alone("block", Path(tools), prefix), Path(folder), 3 * rounds)
+        with tempfile.TemporaryDirectory(prefix="engram-bench-", dir=chosen.disk) as disk:
+            lines.append(modes(build.alone("modes", Path(tools), prefix), Path(disk), rounds))
         for ranks in chosen.ranks:
             lines += kernel(programs, Path(folder), ranks, side, rounds)
             console.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {ranks} ranks")

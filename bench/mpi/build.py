@@ -95,10 +95,10 @@ def compiled(name: str, into: Path, prefix: Path) -> Path:
     return program
 
 
-def block(into: Path, prefix: Path) -> Path:
-    """Compile the program that stores one block; where it is."""
-    program = into / "block"
-    source = str(PROGRAMS / "block.cpp")
+def alone(name: str, into: Path, prefix: Path) -> Path:
+    """Compile a program of Engram's alone; where it is."""
+    program = into / name
+    source = str(PROGRAMS / f"{name}.cpp")
     flags = engram_flags(prefix)
     _run("mpicxx", "-std=c++20", *FLAGS, "-o", str(program), source, *flags)
     return program
