@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -246,3 +247,26 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(pool: engram.Pool) 
     with pytest.raises(engram.NotFoundError):
         array[0]
     assert "gone" in repr(array)
+
+
+def test_who_reads_and_writes_while_it_is_resized_gets_one_shape_or_the_other(
+    pool: engram.Pool,
+) -> None:
+    array = pool.create_array("a", np.ones((40, 50)), chunks=(8, 50))
+
+    def resize() -> None:
+        for rows in [10, 40] * 150:
+            array.resize((rows, 50))
+            time.sleep(0.001)
+
+    with ThreadPoolExecutor(1) as other:
+        resizing = other.submit(resize)
+        while not resizing.done():
+            assert array[...].shape[0] in {10, 40}
+            assert array[:20].shape[0] in {10, 20}
+            assert np.asarray(array).shape[0] in {10, 40}
+            assert array[-1].shape == (50,)
+            array[...] = 1
+        resizing.result()
+    with pytest.raises(IndexError):
+        array[40]

@@ -1,7 +1,8 @@
 """Chunked arrays: kept in boxes of one shape, each encoded for itself; they can grow and shrink."""
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,14 @@ from engram.handle import makers
 
 if TYPE_CHECKING:
     from engram._engram import Realm
+
+
+# How often what met another shape than it began with is tried again.
+TRIES = 1000
+
+
+class _ReshapedError(ArgumentError):
+    """A box does not lie in the array, which has got another shape meanwhile."""
 
 
 class ChunkedArray(Array):
@@ -117,7 +126,18 @@ class ChunkedArray(Array):
             If the index is out of bounds.
 
         """
-        shape, chunks = self._sizes()
+        return self._of_its_shape(lambda shape, chunks: self._selected(key, shape, chunks))
+
+    def _of_its_shape(self, work: Callable[[tuple[int, ...], tuple[int, ...]], Any]) -> Any:
+        """Do something with the shape that the array has; again, if it gets another meanwhile."""
+        for _ in range(TRIES):
+            try:
+                return work(*self._sizes())
+            except _ReshapedError:
+                time.sleep(0)  # whoever resizes it may be a thread of this process
+        return work(*self._sizes())
+
+    def _selected(self, key: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Any:
         if key is Ellipsis:
             return self._load((0,) * len(shape), shape)
         box = _boxed(key, shape)
@@ -154,9 +174,11 @@ class ChunkedArray(Array):
         """
         check_basic(key, self._dtype)
         try:
-            shape, chunks = self._sizes()
+            self._of_its_shape(lambda shape, chunks: self._set(key, value, shape, chunks))
         except NotFoundError as error:  # as in-place writes have it
             raise BusyError(f"{error}; nothing was written: look the name up again") from None
+
+    def _set(self, key: Any, value: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
         try:
             value = self._converted(key, value, len(shape))
         except (ValueError, TypeError, OverflowError) as error:
@@ -210,7 +232,10 @@ class ChunkedArray(Array):
         return about.shape, about.chunks or about.shape
 
     def _load(self, offsets: tuple[int, ...], counts: tuple[int, ...]) -> NDArray[Any]:
-        return _engram.load_box(self._realm, self._id, self._dtype, offsets, counts)
+        try:
+            return _engram.load_box(self._realm, self._id, self._dtype, offsets, counts)
+        except ArgumentError as error:  # the box was within the shape that the array had
+            raise _ReshapedError(str(error)) from error
 
     def _store(
         self,
@@ -219,7 +244,10 @@ class ChunkedArray(Array):
         data: NDArray[Any],
         mask: NDArray[Any] | None = None,
     ) -> None:
-        _engram.store_box(self._realm, self._id, offsets, counts, data, mask)
+        try:
+            _engram.store_box(self._realm, self._id, offsets, counts, data, mask)
+        except ArgumentError as error:  # as above
+            raise _ReshapedError(str(error)) from error
 
     def view(self, mode: str = "r") -> NDArray[Any]:
         """Refuse: a chunked array lies in no one piece of memory.
@@ -241,8 +269,9 @@ class ChunkedArray(Array):
             raise ArgumentError(
                 "a chunked array cannot be had without a copy: leave copy=False out"
             )
-        shape = self.shape
-        array = self._load((0,) * len(shape), shape)
+        array: NDArray[Any] = self._of_its_shape(
+            lambda shape, _: self._load((0,) * len(shape), shape)
+        )
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __len__(self) -> int:

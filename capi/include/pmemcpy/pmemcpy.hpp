@@ -209,6 +209,9 @@ private:
         if (!root_) {
             throw engram::ArgumentError(told(doing, id) + "no pool is open: call mmap first");
         }
+        if (id.find('\0') != std::string::npos) {  // C would take what comes before it
+            throw engram::InvalidNameError(told(doing, id.c_str()) + "the id has a NUL byte");
+        }
         return root_.get();
     }
 
@@ -221,6 +224,7 @@ private:
     }
 
     static std::size_t product(std::size_t ndim, const std::size_t *lengths) {
+        if (ndim > 0 && lengths == nullptr) throw engram::ArgumentError("dims are NULL");
         std::size_t all = 1;
         for (std::size_t dim = 0; dim < ndim; ++dim) all *= lengths[dim];
         return all;

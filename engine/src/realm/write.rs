@@ -131,6 +131,7 @@ impl Realm {
     ) -> Result<Oid> {
         let core = self.writable()?;
         let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
+        check_data(new, nbytes)?;
         if new.layout != Layout::Contiguous {
             return self.put_chunked((parent, path), new, None, placement);
         }
