@@ -3,7 +3,7 @@
 mod common;
 
 use common::moves::{names, value_of};
-use common::{Fixture, KEEP, OVER, Random, alone, attach, blob, floats, fork, seed, sound};
+use common::{Fixture, KEEP, OVER, Random, alone, attach, blob, floats, fork, lookup, seed, sound};
 use engram_engine::{Flush, Kind, Mode, Namespace, NewObject, Oid, Placement, Scope, Slab};
 
 fn zeros(namespace: &Namespace, path: &str, shape: &[u64]) -> Oid {
@@ -201,4 +201,19 @@ fn what_cannot_be_stored_or_loaded_is_refused_with_what_was_asked() {
     let refused =
         namespace.store_slab(hint.expect("an array"), &[0, 0], &[1, 1], &[1; 8], Flush::Once);
     assert_eq!(refused.unwrap_err().kind(), Kind::ReadOnly);
+}
+
+#[test]
+fn an_array_of_more_dimensions_than_there_may_be_is_refused_before_anything_is_made() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    for ndim in [65, 256, 300] {
+        let new = floats(&vec![1; ndim]);
+        let refused = realm.create_zeroed(realm.root(), "deep/a", &new, KEEP).expect_err("refused");
+        assert_eq!(refused.kind(), Kind::Argument, "{refused}");
+        assert!(refused.message().contains(&format!("{ndim} dimensions")), "{refused}");
+        assert_eq!(lookup(&realm, "deep"), None);
+    }
+    realm.create_zeroed(realm.root(), "deep/a", &floats(&[1; 64]), KEEP).expect("64 may be");
+    assert!(lookup(&realm, "deep/a").is_some());
 }

@@ -373,18 +373,3 @@ fn an_allocation_is_published_or_gone() {
     drop(scratch);
     fixture.assert_sound();
 }
-
-#[test]
-fn an_array_of_more_dimensions_than_there_may_be_is_refused_before_anything_is_made() {
-    let fixture = Fixture::new(16 << 20);
-    let realm = fixture.realm();
-    for ndim in [65, 256, 300] {
-        let new = floats(&vec![1; ndim]);
-        let refused = realm.create_zeroed(realm.root(), "deep/a", &new, KEEP).expect_err("refused");
-        assert_eq!(refused.kind(), Kind::Argument, "{refused}");
-        assert!(refused.message().contains(&format!("{ndim} dimensions")), "{refused}");
-        assert_eq!(lookup(&realm, "deep"), None);
-    }
-    realm.create_zeroed(realm.root(), "deep/a", &floats(&[1; 64]), KEEP).expect("64 may be");
-    assert!(lookup(&realm, "deep/a").is_some());
-}
