@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 SIDE = 256
 CHUNKS = (64, 64, 64)
 SPEED = 1.5
+ARRAYS = {"to 300 chunks": 300, "to 30 000": 30_000}
+APPENDS = 20
 CODECS = {"lz4": "lz4", "shuffle+lz4": "shuffle and lz4"}
 
 
@@ -55,8 +58,27 @@ def lines(setting: Setting) -> Iterator[Line]:
         for name, store in stores.items():
             assert np.array_equal(store.read(), field), name  # noqa: S101 - else it means nothing
             store.close()
+    yield appended(pool, setting)
     pool.close()
     engram.destroy(setting.folder / "chunks")
+
+
+def appended(pool: engram.Pool, setting: Setting) -> Line:
+    """Append to an array that has few chunks, and to one that has many."""
+    row = np.ones((1, 8))
+    contestants = []
+    for name, rows in ARRAYS.items():
+        array = pool.create_array(name, np.ones((rows, 8)), chunks=(1, 8))
+        contestants.append(Contestant(name, partial(timed, partial(many, array, row), APPENDS)))
+    few, many_chunks = ARRAYS
+    line = Line("append one chunk", "us", [Bound(many_chunks, few, "time", 2.0)])
+    return measure(line, contestants, setting.rounds)
+
+
+def many(array: engram.Array, row: NDArray[np.float64]) -> None:
+    """Append a row many times."""
+    for _ in range(APPENDS):
+        array.append(row)
 
 
 def work(store: Any, what: str, field: NDArray[np.float32]) -> Callable[[], float]:

@@ -32,9 +32,10 @@ class ChunkedArray(Array):
     """An array in chunks, each encoded for itself; a chunk that was never written is zeros.
 
     `a[...]`, `a[2:5, ::2]` read the chunks that they touch, and `a[2:5] = y` encodes those anew.
-    What is read is of one moment. Processes that write at the same time, even to one chunk, lose
-    nothing; each chunk is written at once, or not at all. `a.resize(shape)` and `a.append(x)` give
-    it another shape; `a.shape` is what it is now, whoever has changed it.
+    What is read is of one moment, but for strides that leave chunks out, which are read box by box.
+    Processes that write at the same time, even to one chunk, lose nothing; each chunk is written at
+    once, or not at all. `a.resize(shape)` and `a.append(x)` give it another shape; `a.shape` is
+    what it is now, whoever has changed it.
 
     It lies in no one piece, so it has no `view()`, and `numpy.asarray(a)` is a copy.
     """

@@ -198,11 +198,18 @@ void refusals(pmemcpy::PMEM &pmem) {
     int ndims = 0;
     IS(throws<engram::NotFoundError>([&] { pmem.load_dims("none", &ndims, nullptr); }, {"none"}));
     const std::string length(300, 'x');
-    for (const auto &id : {std::string(), length, std::string("a//b"), std::string("..")}) {
+    // C would take what comes before the NUL for all of it.
+    const std::string nul("E\0b", 3);
+    for (const auto &id :
+         {std::string(), length, std::string("a//b"), std::string(".."), nul}) {
         IS(throws<engram::InvalidNameError>([&] { pmem.alloc<double>(id, 1, &n); }, {"\""}));
         IS(throws<engram::InvalidNameError>([&] { pmem.store<double>(id, number); }, {"\""}));
         IS(throws<engram::InvalidNameError>([&] { pmem.load<double>(id); }, {"\""}));
     }
+    const std::size_t *none = nullptr;
+    auto *to = data.data();
+    IS(throws<ArgumentError>([&] { pmem.store("E", to, 1, &zero, none); }, {"\"E\"", "NULL"}));
+    IS(throws<ArgumentError>([&] { pmem.load("E", to, 1, &zero, none); }, {"\"E\"", "NULL"}));
     pmemcpy::PMEM closed;
     IS(throws<ArgumentError>([&] { closed.load<double>("E"); }, {"mmap"}));
     IS(throws<engram::Error>([&] { closed.mmap("/proc/nowhere/pool"); }, {"/proc/nowhere/pool"}));

@@ -121,7 +121,7 @@ public:
         const auto object = opened<T>("store", id);
         expect_codec(id, object.get(), detail::codec_of(serializer));
         const std::size_t ndim = part("store", id, object.get(), ndims, offsets, dimspp);
-        const std::size_t nbytes = sizeof(T) * product(ndim, dimspp);
+        const std::size_t nbytes = sizeof(T) * product("store", id, ndim, dimspp);
         checked("store", id, engram_object_store(object.get(), ndim, offsets, dimspp, data, nbytes,
                                                  ENGRAM_FLUSH_ONCE));
     }
@@ -162,7 +162,7 @@ public:
               const std::size_t *dimspp) {
         const auto object = opened<T>("load", id);
         const std::size_t ndim = part("load", id, object.get(), ndims, offsets, dimspp);
-        const std::size_t nbytes = sizeof(T) * product(ndim, dimspp);
+        const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dimspp);
         checked("load", id,
                 engram_object_load(object.get(), ndim, offsets, dimspp, data, nbytes));
     }
@@ -223,8 +223,11 @@ private:
         return static_cast<std::size_t>(ndims);
     }
 
-    static std::size_t product(std::size_t ndim, const std::size_t *lengths) {
-        if (ndim > 0 && lengths == nullptr) throw engram::ArgumentError("dims are NULL");
+    static std::size_t product(const char *doing, const std::string &id, std::size_t ndim,
+                               const std::size_t *lengths) {
+        if (ndim > 0 && lengths == nullptr) {
+            throw engram::ArgumentError(told(doing, id) + "dims are NULL");
+        }
         std::size_t all = 1;
         for (std::size_t dim = 0; dim < ndim; ++dim) all *= lengths[dim];
         return all;
@@ -327,7 +330,7 @@ private:
         if (there(id)) {
             expect_dims("store", id, opened<T>("store", id).get(), ndim, dims);
         }
-        const std::size_t nbytes = sizeof(T) * product(ndim, dims);
+        const std::size_t nbytes = sizeof(T) * product("store", id, ndim, dims);
         const auto how = replacing();
         keep_as(how.get(), ndim, serializer);
         checked("store", id,
@@ -339,8 +342,8 @@ private:
     void get(const std::string &id, T *data, std::size_t ndim, const std::size_t *dims) {
         const auto object = opened<T>("load", id);
         expect_dims("load", id, object.get(), ndim, dims);
-        checked("load", id,
-                engram_object_read(object.get(), data, sizeof(T) * product(ndim, dims)));
+        const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dims);
+        checked("load", id, engram_object_read(object.get(), data, nbytes));
     }
 
     void expect_blob(const char *doing, const std::string &id, const engram_object *object) const {

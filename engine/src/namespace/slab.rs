@@ -10,13 +10,13 @@ use std::time::Duration;
 use std::{iter, thread};
 
 use super::Namespace;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::extent::View;
 use crate::fail;
 use crate::id::Oid;
 use crate::layout::Layout;
 use crate::object::{Class, ObjectInfo};
-use crate::realm::Payload;
+use crate::realm::{Payload, gone_is_busy};
 use crate::slab::Slab;
 
 /// How often a write that has begun is tried again, and how long after, while the object is busy:
@@ -94,13 +94,13 @@ impl Namespace {
                     thread::sleep(PATIENCE.1);
                     continue;
                 }
-                Err(error) => return Err(gone(error)),
+                Err(error) => return Err(gone_is_busy(error)),
             };
             // What is empty stays in its row.
             let Payload::Extent(view) = payload else { return Ok(()) };
             check_length(&info, &slab, item, view.len())?;
             view.store(&slab, item, data, flush)?;
-            if place.held().map_err(gone)? {
+            if place.held().map_err(gone_is_busy)? {
                 return Ok(());
             }
             patience = PATIENCE.0;
@@ -138,16 +138,6 @@ fn check_length(info: &ObjectInfo, slab: &Slab, item: u64, nbytes: usize) -> Res
         fail!(Busy, "{:?} was changed meanwhile: try again", info.name);
     }
     Ok(())
-}
-
-/// For a write in place, an object that is gone is not missing: it was replaced meanwhile.
-fn gone(error: Error) -> Error {
-    match error.kind() {
-        Kind::NotFound => {
-            Error::new(Kind::Busy, format!("{}; look the name up again", error.message()))
-        }
-        _ => error,
-    }
 }
 
 impl View {

@@ -60,6 +60,7 @@ pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::locks::Lock;
 pub(crate) use self::locks::{Wait, prepare_locks};
+pub(crate) use self::look::gone_is_busy;
 pub use self::look::{Found, Payload};
 pub(crate) use self::open::{Purpose, open, shut};
 use self::snapshot::At;

@@ -95,7 +95,11 @@ impl Core {
         let found = change!(self, inside, Headroom::Normal, expects, |rows| {
             let found = find(rows, oid, shown.generation, &staged)?;
             let Found::Fits = found else { return Ok(found) };
-            cut(rows, oid, grid)?;
+            // Beyond an array that only grows lies nothing: its chunks are not walked in the lock.
+            let before = group::with_record(rows, Member::Object(oid), |r| Ok(r.decode_shape()))?;
+            if grid.shape.iter().zip(&before).any(|(now, before)| now < before) {
+                cut(rows, oid, grid)?;
+            }
             step!("chunks.cut");
             for one in &staged.all {
                 one.put(rows, oid, stamp)?;
