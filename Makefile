@@ -28,7 +28,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (half a minute)
+demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
 test: $(BIN)/.built $(BIN)/.native ## All tests: the engine's, then the package's (a few minutes)

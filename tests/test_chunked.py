@@ -146,6 +146,25 @@ def test_require_array_makes_a_chunked_one(pool: engram.Pool) -> None:
     assert isinstance(made, engram.ChunkedArray)
     there = pool.require_array("a", (10, 10), "f4", chunks=(5, 5), codec="lz4")
     assert there == made
+    assert pool.require_array("a", (10, 10), "f4", chunks=[5, np.int64(5)]) == made
+    assert pool.require_array("a", (10, 10), "f4", chunks=True, codec="lz4") == made
+    assert pool.require_array("a", (10, 10), "f4") == made
+
+
+@pytest.mark.parametrize(
+    "other", [{"chunks": (5, 2)}, {"chunks": 5}, {"codec": "zstd"}, {"chunks": False}]
+)
+def test_require_array_refuses_another_layout(pool: engram.Pool, other: dict[str, Any]) -> None:
+    pool.create_array("a", shape=(10, 10), dtype="f4", chunks=(5, 5), codec="lz4")
+    with pytest.raises(engram.ArgumentError, match=r"has chunks \(5, 5\) and codec 'lz4', not"):
+        pool.require_array("a", (10, 10), "f4", **other)
+
+
+def test_require_array_refuses_one_in_one_piece(pool: engram.Pool) -> None:
+    made = pool.create_array("a", shape=(10, 10), dtype="f4")
+    assert pool.require_array("a", (10, 10), "f4", chunks=False, codec="none") == made
+    with pytest.raises(engram.ArgumentError, match="lies in one piece"):
+        pool.require_array("a", (10, 10), "f4", chunks=True)
 
 
 def test_another_handle_sees_the_new_shape(pool: engram.Pool) -> None:

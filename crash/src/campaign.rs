@@ -25,8 +25,8 @@ const QUEUE_MILLIS: u64 = 3;
 const GIVE_UP: u64 = 4;
 
 /// Protocols that no worker runs: those who do are killed at each of their steps by tests of their
-/// own, `engine/tests/backup.rs`, `compact.rs` and `chunked_many.rs`.
-const ELSEWHERE: [&str; 4] = ["backup.", "compact.", "chunks.", "slab."];
+/// own, `engine/tests/backup.rs`, `compact.rs` and `slab.rs`.
+const ELSEWHERE: [&str; 3] = ["backup.", "compact.", "slab."];
 
 /// Whether workers come to a step.
 pub fn is_ours(step: &str) -> bool {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use engram_engine::catalog::{self, Catalog, Table};
 use engram_engine::{
-    Found, IndexMode, Member, Mode, Namespace, ObjectInfo, Oid, Payload, Pool, Realm, Scope,
+    Found, IndexMode, Layout, Member, Mode, Namespace, ObjectInfo, Oid, Payload, Pool, Realm, Scope,
 };
 
 use crate::board::WRITING;
@@ -15,7 +15,7 @@ use crate::machine::{Atomics, Shared, fork, leave, now, wait};
 use crate::model::Model;
 use crate::operation::{Name, Operation};
 use crate::pool::{ask, group, number_of, open, view, with_words};
-use crate::{locks, roam, travel};
+use crate::{grids, locks, roam, travel};
 
 /// Values up to this lie in the catalog.
 const INLINE: u64 = engram_engine::INLINE_BYTES_MAX;
@@ -93,7 +93,8 @@ fn settled(realm: &Realm, namespace: &Namespace, one: &Gone, findings: &Findings
     let compare = |model: &Model| {
         let own = compare(realm, one.slot, model)?;
         let roaming = roam::compare(namespace, one.slot, &model.roaming, false)?;
-        Ok::<u64, String>(own + roaming + travel::compare(namespace, one.slot, model)?)
+        let gridded = grids::compare(namespace, one.slot, &model.gridded)?;
+        Ok::<u64, String>(own + roaming + gridded + travel::compare(namespace, one.slot, model)?)
     };
     let (mut after, mut before) = (one.model.clone(), one.model.clone());
     if let Some(operation) = &one.pending {
@@ -209,7 +210,8 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
         let checks = compare(&realm, one.slot, &one.model);
         let travelling = travel::compare(&namespace, one.slot, &one.model);
         let roaming = roam::compare(&namespace, one.slot, &one.model.roaming, true);
-        for checks in [checks, travelling, roaming] {
+        let gridded = grids::compare(&namespace, one.slot, &one.model.gridded);
+        for checks in [checks, travelling, roaming, gridded] {
             findings.add(checks.unwrap_or_else(|why| panic!("w{} at rest: {why}", one.slot)));
         }
     }
@@ -219,7 +221,7 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
     let realms = Scope::ALL.map(|scope| namespace.realm_of(scope, false).expect("a realm"));
     // What is reserved by the dead of the private realm goes, too.
     realms.iter().flatten().for_each(|realm| drop(realm.space().expect("figures")));
-    let used = realms.iter().flatten().map(extents).sum::<u64>();
+    let mut used = realms.iter().flatten().map(extents).sum::<u64>();
     let alone = realms[Scope::Private as usize].is_none();
     drop((realm, namespace, realms));
     pool.close();
@@ -232,6 +234,7 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
     for realm in [SHARED].into_iter().chain(private.as_deref()) {
         let reserved = reserved(path, realm);
         assert_eq!(reserved, 0, "bytes of {realm} are reserved, and nobody is in an operation");
+        used += chunks(path, realm);
     }
     let report = Pool::verify(path).expect("a walk");
     assert_eq!(report.problems, Vec::<String>::new());
@@ -259,13 +262,14 @@ fn leases(path: &Path, realm: &str) -> usize {
     named.count()
 }
 
-/// The bytes of all extents of objects that have a name.
+/// The bytes of all extents of objects in one piece that have a name.
 fn extents(realm: &Realm) -> u64 {
     let (mut bytes, mut groups) = (0, vec![realm.root()]);
     while let Some(gid) = groups.pop() {
         for (name, found) in realm.list_found(gid, None, usize::MAX).expect("a listing") {
             match found {
                 Found::Group(inner) => groups.push(inner),
+                Found::Object(info) if info.layout != Layout::Contiguous => {}
                 Found::Object(info) => {
                     let (payload, _) = realm.payload(info.oid).expect("a value");
                     assert_eq!(info.inline, matches!(payload, Payload::Inline(_)), "{name}");
@@ -284,11 +288,31 @@ fn extent_len(nbytes: u64) -> u64 {
     nbytes.next_multiple_of(if nbytes < 1 << 16 { 64 } else { 4096 })
 }
 
+/// The catalog of a realm.
+fn catalog_of(path: &Path, realm: &str) -> Catalog {
+    let options = catalog::Options { file_mode: 0o600, ..catalog::Options::default() };
+    Catalog::open(&path.join(realm).join("catalog"), &options).expect("the catalog")
+}
+
+/// The bytes of all extents of chunks. A chunk's row ends with its value, or, if its second byte
+/// says so, with where that lies, how long it is, and its checksum.
+fn chunks(path: &Path, realm: &str) -> u64 {
+    let catalog = catalog_of(path, realm);
+    let read = catalog.read().expect("a snapshot");
+    let mut rows = read.seek(Table::Chunks, &[]).expect("rows");
+    let mut bytes = 0;
+    while let Some((_, row)) = rows.next().expect("a row") {
+        if row[1] == 1 {
+            let length = &row[row.len() - 16..][..8];
+            bytes += extent_len(u64::from_le_bytes(length.try_into().expect("a length")));
+        }
+    }
+    bytes
+}
+
 /// The bytes that any lease has reserved, read in the catalog itself.
 fn reserved(path: &Path, realm: &str) -> u64 {
-    let options = catalog::Options { file_mode: 0o600, ..catalog::Options::default() };
-    let catalog = Catalog::open(&path.join(realm).join("catalog"), &options);
-    let catalog = catalog.expect("the catalog");
+    let catalog = catalog_of(path, realm);
     let read = catalog.read().expect("a snapshot");
     let mut rows = read.seek(Table::ExtentsPending, &[1]).expect("rows");
     let mut bytes = 0;

@@ -9,6 +9,7 @@
 //! | `model` | what a worker's part of the pool must hold |
 //! | `common` | what everybody writes, and what must hold of it |
 //! | `travel` | what goes from scope to scope, and what must hold of it |
+//! | `grids` | chunked arrays that are appended to, cut, and written by all at once |
 //! | `roam` | a group that everybody moves, and in which everybody writes |
 //! | `still` | snapshots that are held |
 //! | `locks` | locks of objects |
@@ -26,6 +27,7 @@ pub mod check;
 pub mod common;
 pub mod crew;
 pub mod data;
+pub mod grids;
 pub mod locks;
 pub mod machine;
 pub mod model;

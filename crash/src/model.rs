@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use engram_engine::IndexMode;
 
 use crate::data::{Words, word_of};
+use crate::grids::Gridded;
 use crate::operation::{Name, Operation, Outcome, batch, index_mode};
 use crate::roam::Roaming;
 use crate::travel::Travellers;
@@ -59,6 +60,8 @@ pub struct Model {
     pub travellers: Travellers,
     /// What it has in the group that everybody moves.
     pub roaming: Roaming,
+    /// Its rows of chunked arrays.
+    pub gridded: Gridded,
 }
 
 impl Model {
@@ -103,6 +106,7 @@ impl Model {
                 if self.travellers.imagine(operation) { Outcome::Refused } else { Outcome::Done }
             }
             O::Roam { seed, version } => self.roaming.imagine(*seed, *version),
+            O::Grid { seed, version } => self.gridded.imagine(*seed, *version),
             O::Abandon { .. }
             | O::Scratch { .. }
             | O::Grow

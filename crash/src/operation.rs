@@ -87,6 +87,8 @@ pub enum Operation {
     MoveRun { to: u8 },
     /// Moves the group that everybody moves, or writes in it.
     Roam { seed: u64, version: u64 },
+    /// Something with chunked arrays.
+    Grid { seed: u64, version: u64 },
     /// Takes a snapshot, or looks at the one that is held.
     Snap,
     /// Locks something that everybody locks.
@@ -158,6 +160,7 @@ pub enum Urge {
     Index,
     Move,
     Publish,
+    Grid,
 }
 
 impl Urge {
@@ -183,6 +186,7 @@ impl Urge {
             ("index", _) => Urge::Index,
             ("transfer", _) => Urge::Move,
             ("publish" | "unpublish", _) => Urge::Publish,
+            ("chunks", _) => Urge::Grid,
             _ => Urge::None,
         }
     }
@@ -190,12 +194,12 @@ impl Urge {
     /// What stands on the board.
     pub fn from_word(word: u32) -> Urge {
         use Urge::{
-            Abandon, Batch, Delete, Fork, Grow, InPlace, Index, Large, Move, NewKey, None, Pad,
-            Publish, Queue, Rename, Reopen, Replace, View, Zeroed,
+            Abandon, Batch, Delete, Fork, Grid, Grow, InPlace, Index, Large, Move, NewKey, None,
+            Pad, Publish, Queue, Rename, Reopen, Replace, View, Zeroed,
         };
         let all = [
             None, Reopen, Fork, Grow, Pad, NewKey, Large, Abandon, Zeroed, Replace, InPlace, View,
-            Delete, Rename, Batch, Queue, Index, Move, Publish,
+            Delete, Rename, Batch, Queue, Index, Move, Publish, Grid,
         ];
         all.into_iter().find(|urge| *urge as u32 == word).unwrap_or(None)
     }
@@ -232,7 +236,7 @@ impl Choice {
             return self.urged(urge);
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
-        match self.random.below(122) {
+        match self.random.below(130) {
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },
@@ -256,6 +260,7 @@ impl Choice {
             106..110 => Operation::Snap,
             110..114 => Operation::Lock { seed: self.random.any() },
             114..122 => Operation::Roam { seed: self.random.any(), version },
+            122..130 => Operation::Grid { seed: self.random.any(), version },
             _ => self.put(),
         }
     }
@@ -303,6 +308,7 @@ impl Choice {
             Urge::Move | Urge::Publish => {
                 travel::any(&mut self.random, version, urge == Urge::Publish)
             }
+            Urge::Grid => Operation::Grid { seed: self.random.any(), version },
             Urge::Queue if self.random.percent(30) => Operation::Drain,
             Urge::Queue => Operation::Put { name, version, words: 9, index: 7 },
             // By turns the worker's segments become many and few.
@@ -390,6 +396,7 @@ impl Operation {
             O::Snap => [27, 0, 0, 0],
             O::Lock { seed } => [28, 0, 0, *seed],
             O::Roam { seed, version } => [29, 0, *version, *seed],
+            O::Grid { seed, version } => [30, 0, *version, *seed],
         }
     }
 
@@ -428,6 +435,7 @@ impl Operation {
             27 => O::Snap,
             28 => O::Lock { seed },
             29 => O::Roam { seed, version },
+            30 => O::Grid { seed, version },
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

@@ -10,7 +10,7 @@ use engram_engine::{
 
 use crate::board::WRITING;
 use crate::data::Words;
-use crate::{locks, roam, travel};
+use crate::{grids, locks, roam, travel};
 
 /// The bound of the pool's arena.
 pub const SIZE: u64 = 256 << 20;
@@ -57,6 +57,7 @@ pub fn make(path: &Path, checksums: bool) {
     }
     locks::make(&realm);
     roam::make(&realm);
+    grids::make(&realm);
     pool.close();
 }
 

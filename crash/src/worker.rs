@@ -20,7 +20,7 @@ use crate::machine::{die, fork, leave, me, rest, set_word};
 use crate::operation::{Choice, Name, Operation, Outcome, Urge, batch, index_mode};
 use crate::pool::{array, ask, group, member, number, object, open, over, view};
 use crate::still::Still;
-use crate::{roam, travel};
+use crate::{grids, roam, travel};
 
 /// How many views a worker keeps.
 const HELD_MAX: usize = 12;
@@ -242,6 +242,9 @@ impl Worker {
             }
             O::Roam { seed, version } => {
                 roam::perform(&self.namespace, self.place.slot, *seed, *version)
+            }
+            O::Grid { seed, version } => {
+                grids::perform(&self.namespace, self.place.slot, *seed, *version)
             }
             O::Snap => {
                 self.snap();

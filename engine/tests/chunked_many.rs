@@ -543,3 +543,34 @@ fn an_encoded_chunk_that_does_not_decode_is_corrupt_and_says_which_it_is() {
         assert_eq!(part(&namespace, oid, &[50], &[50]), 2u64.to_le_bytes().repeat(50));
     }
 }
+
+/// Any bit: a coder would often decode it to other values.
+#[test]
+fn one_bit_of_an_encoded_chunk_is_found_out_without_checksums() {
+    let mut random = Random(seed());
+    let words: Vec<u8> = (0..4096).flat_map(|n| (n * n / 7 % 3000_u64).to_le_bytes()).collect();
+    for codec in ["lz4", "zstd", "shuffle+lz4", "shuffle+zstd"].repeat(6) {
+        let fixture = Fixture::new(16 << 20);
+        let namespace = names(&fixture.pool);
+        let oid = grid(&namespace, "a", (&[4096], &[4096]), codec);
+        store(&namespace, oid, &[0], &[4096], &words);
+        drop(namespace);
+        fixture.pool.close();
+        sound(&fixture.path);
+        let [span] = &spans_below(&fixture.path)[..] else { panic!("one span") };
+        let mut bytes = std::fs::read(span).unwrap();
+        let first = bytes.iter().position(|byte| *byte != 0).unwrap();
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        let at = first + random.below((last - first) as u64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        std::fs::write(span, bytes).unwrap();
+        let problems = report_of(&fixture.path).problems;
+        assert!(problems.len() == 1 && problems[0].contains("chunk [0]"), "{codec}: {problems:?}");
+        let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
+        let namespace = names(&pool);
+        let mut out = vec![0; 800];
+        let damaged = namespace.load_slab(oid, &[0], &[100], &mut out).unwrap_err();
+        assert!(damaged.kind() == Kind::Corrupt, "{codec}: {damaged}");
+        assert!(damaged.message().contains("chunk [0] of \"a\""), "{codec}: {damaged}");
+    }
+}

@@ -237,6 +237,7 @@ fn without_a_spare_lease_a_fork_drops_no_pin() {
         };
         limit(0);
         fork(|_| ()).finish(); // takes the spare
+        std::fs::remove_file(fixture.realm_dir().join("leases/spare")).unwrap();
         let child = fork(|line| {
             line.expect(1);
             limit(libc::RLIM_INFINITY);

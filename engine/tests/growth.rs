@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{
     Fixture, KEEP, Peer, Random, alone, attach, check, fill_up, filled, floats, fork, lookup, put,
     put_new, read, small_tmpfs, sound, view,
@@ -247,8 +249,7 @@ fn a_full_mount_can_be_opened_closed_and_emptied() {
             drop(realm);
             pool.close();
             // What closing has given up of the mount is taken at once.
-            let mut file = std::fs::File::options().append(true).open(&filler).unwrap();
-            while std::io::Write::write_all(&mut file, &[0xff; 512]).is_ok() {}
+            refill(&filler);
         }
         // Nor does it take one that is closed: of the dead, the lease is there.
         for _ in 0..3 {
@@ -266,6 +267,43 @@ fn a_full_mount_can_be_opened_closed_and_emptied() {
         realm.delete(realm.root(), "x").unwrap();
         put(&realm, "z", &filled(2, 2, MIB / 2));
         assert_eq!(check(&view(&realm, "z")), (2, 2));
+        sound(&fixture.path);
+    });
+}
+
+/// Takes what room a mount has got since it was filled up.
+fn refill(filler: &Path) {
+    let mut file = std::fs::File::options().append(true).open(filler).unwrap();
+    while std::io::Write::write_all(&mut file, &[0xff; 512]).is_ok() {}
+}
+
+/// Each has a lease of its own, in which the view is pinned, and finds one when it opens the pool.
+#[test]
+fn children_open_a_pool_on_a_full_mount_again_and_again() {
+    let test = "children_open_a_pool_on_a_full_mount_again_and_again";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        put(&realm, "x", &filled(1, 1, MIB / 2));
+        let seen = view(&realm, "x");
+        let filler = fill_up(&mount);
+        for _ in 0..6 {
+            fork(|_| {
+                assert_eq!(check(&seen), (1, 1));
+                fixture.pool.close();
+                refill(&filler);
+                let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+                assert_eq!(check(&view(&realm, "x")), (1, 1));
+            })
+            .finish();
+            realm.space().unwrap(); // sweeps up after the dead
+            refill(&filler);
+        }
+        assert_eq!(check(&seen), (1, 1));
+        drop(seen);
+        realm.delete(realm.root(), "x").unwrap();
         sound(&fixture.path);
     });
 }

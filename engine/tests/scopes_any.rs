@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use common::grids::{chunked, part};
 use common::{Fixture, KEEP, Random, floats, seed, sound};
 use engram_engine::query::parse;
 use engram_engine::{
@@ -121,6 +122,11 @@ fn int(value: i64) -> Value {
     Value { dtype: DType::scalar(b'i', b'<', 8), shape: Vec::new(), data }
 }
 
+/// Whether the object of this number is a chunked array.
+fn in_chunks(value: i64) -> bool {
+    value % 3 == 0
+}
+
 fn some_path(random: &mut Random) -> String {
     let depth = 1 + random.below(3);
     let names: Vec<_> = (0..depth).map(|_| ["a", "b", "c"][random.below(3) as usize]).collect();
@@ -162,7 +168,8 @@ fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) ->
         0..4 => {
             let overwrite = random.below(2) == 0;
             let attrs = vec![("k".to_owned(), int(count)), ("m".to_owned(), int(count % 7))];
-            let new = NewObject { attrs, ..floats(&[1]) };
+            let new = if in_chunks(count) { chunked(&[1], &[1], "lz4") } else { floats(&[1]) };
+            let new = NewObject { attrs, ..new };
             let placement = Placement { overwrite, scope, ..KEEP };
             let there = model.resolve(&path);
             let implied = match there {
@@ -255,7 +262,11 @@ fn agree(view: &Namespace, model: &Model, random: &mut Random) {
         assert_eq!(view.scope_of(member).unwrap(), node.scope, "{path}");
         assert_eq!(view.lookup(model.root, path).unwrap(), Some(member));
         if let Some(value) = node.value {
-            let Payload::Inline(bytes) = view.payload(*id).unwrap().0 else { panic!("large") };
+            let bytes = match view.payload(*id) {
+                _ if in_chunks(value) => part(view, *id, &[0], &[1]),
+                Ok((Payload::Inline(bytes), _)) => bytes,
+                _ => panic!("{path} is neither inline nor in chunks"),
+            };
             assert_eq!(bytes, value.to_le_bytes());
             hits.push((value, path.clone(), node.scope, *id));
         }

@@ -40,6 +40,7 @@ __all__ = [
     "attribute_keys_of",
     "backup",
     "check_deletable",
+    "codec_name",
     "columns",
     "compact",
     "contains",
@@ -436,6 +437,7 @@ def put_array(
     chunks: _Shape | bool | None = None,
     codec: str | None = None,
 ) -> tuple[int, np.dtype[Any], tuple[int, ...]]: ...
+def codec_name(codec: str) -> str: ...
 def load_box(
     realm: Realm, oid: int, dtype: np.dtype[Any], offsets: Sequence[int], counts: Sequence[int]
 ) -> NDArray[Any]: ...

@@ -333,6 +333,25 @@ def _boxed(key: Any, shape: tuple[int, ...]) -> _Box | None:
     return _Box(ranges, tuple(rest))
 
 
+def refuse_other_layout(there: Array, name: str, chunks: Any, codec: str | None) -> None:
+    """Refuse an array that does not lie as `chunks` and `codec` of `create_array` say."""
+    fits = True
+    if isinstance(chunks, bool):
+        fits = chunks == (there.chunks is not None)
+    elif chunks is not None:
+        is_one = isinstance(chunks, int | np.integer)
+        fits = there.chunks == ((chunks,) if is_one else tuple(several("chunks", chunks)))
+    if codec is not None:
+        fits = fits and _engram.codec_name(codec) == (there.codec or "none")
+    if not fits:
+        lies = "lies in one piece" if there.chunks is None else f"has chunks {there.chunks}"
+        message = (
+            f"{name!r} {lies} and codec {there.codec or 'none'!r}, not chunks {chunks} and codec "
+            f"{codec!r}: replace it with create_array(..., overwrite=True), or leave these out"
+        )
+        raise ArgumentError(message)
+
+
 def _kinds(parts: tuple[Any, ...]) -> list[Any]:
     """Give those parts that can be compared without a look at their items."""
     return [part for part in parts if part is Ellipsis]

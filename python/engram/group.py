@@ -20,7 +20,7 @@ from engram.arguments import several, truth, whole_number
 from engram.array import Allocation, Array
 from engram.batch import Batch
 from engram.blob import Blob
-from engram.chunked import ChunkedArray
+from engram.chunked import ChunkedArray, refuse_other_layout
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
@@ -332,7 +332,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         """Give the array at `name`, created as by `create_array` if it is not there.
 
         One that is there must have this shape, and a dtype that values of `dtype` can be written
-        to safely; with `exact`, just `dtype`.
+        to safely; with `exact`, just `dtype`. Where `chunks` or `codec` are given, it must have
+        those; `chunks=True` is content with any chunks.
 
         Raises
         ------
@@ -359,6 +360,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
                 f"{name!r} has shape {there.shape} and dtype {there.dtype}, not {asked} and "
                 f"{wanted}: replace it with create_array(..., overwrite=True), or use another name"
             )
+        refuse_other_layout(there, name, more.get("chunks"), more.get("codec"))
         return there
 
     def create_blob(

@@ -301,7 +301,7 @@ def create(  # noqa: PLR0917 - as the contract has it
         "process": what was written survives the death of any process. "system": power loss too.
         "auto" is "process" on tmpfs, "system" elsewhere; the weakest device decides.
     prefault
-        Allocate all of it now, and touch it.
+        Allocate all of it now, on tmpfs as huge pages, and touch it: the first writes are fast.
     force
         Use a filesystem that is not known to carry a pool, and a node that another pool has, with
         all that is on it. Network filesystems are refused still.

@@ -112,6 +112,12 @@ pub fn append<'py>(
     Ok(PyTuple::new(py, shape)?)
 }
 
+/// A codec's name as arrays tell it: each has one alone.
+#[pyfunction]
+pub fn codec_name(codec: &str) -> Result<String> {
+    Ok(codec.parse::<Codec>()?.to_string())
+}
+
 /// The bytes that a value takes.
 #[pyfunction]
 pub fn stored_nbytes(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<u64> {

@@ -1,6 +1,7 @@
-/* s3d PATH NZ NY NX VARIABLES: writes, reads, reads otherwise; rank 0 prints seconds as JSON. */
+/* s3d PATH NZ NY NX VARIABLES: writes, reads, reads otherwise, adds up; rank 0 prints seconds as JSON. */
 #include "s3d.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,45 @@ static double read_and_check(const struct run *run, const struct block *block)
     return seconds;
 }
 
+double add_up(const double *values, size_t count)
+{
+    double sums[8] = {0};
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8)
+        for (int lane = 0; lane < 8; lane++)
+            sums[lane] += values[i + lane];
+    for (; i < count; i++)
+        sums[0] += values[i];
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+__attribute__((weak)) double sum_all(const struct run *run, const struct block *block,
+                                     double *const *room)
+{
+    double sum = 0;
+    read_all(run, block, room);
+    for (int v = 0; v < run->variables; v++)
+        sum += add_up(room[v], items(block));
+    return sum;
+}
+
+static double read_and_sum(const struct run *run, const struct block *block)
+{
+    double **room = room_for(block, run->variables);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double start = MPI_Wtime();
+    double sum = sum_all(run, block, room);
+    double seconds = since(start), wanted = 0;
+    for (int v = 0; v < run->variables; v++) {
+        each(block, v, room[v], 0);
+        wanted += add_up(room[v], items(block));
+        free(room[v]);
+    }
+    free(room);
+    must(fabs(sum - wanted) <= 1e-9 * fabs(wanted), "the sum is not that of what was written");
+    return seconds;
+}
+
 int main(int argc, char **argv)
 {
     struct run run = {0};
@@ -117,8 +157,11 @@ int main(int argc, char **argv)
     free(values);
     double read = read_and_check(&run, &own);
     double reread = read_and_check(&run, &turned);
-    if (run.rank == 0)
-        printf("{\"write\": %.6f, \"read\": %.6f, \"read otherwise\": %.6f}\n", written, read, reread);
+    double summed = read_and_sum(&run, &own);
+    if (run.rank == 0) {
+        printf("{\"write\": %.6f, \"read\": %.6f, ", written, read);
+        printf("\"read otherwise\": %.6f, \"add up\": %.6f}\n", reread, summed);
+    }
     free(all);
     MPI_Finalize();
     return 0;

@@ -2,7 +2,8 @@
  *
  * As the I/O kernel of S3D, a combustion code: a rectangle of doubles, decomposed in blocks over all
  * ranks, is written variable by variable, then read back by the ranks that wrote it, then by a
- * decomposition along other dimensions. An interface is two functions; `s3d.c` does the rest.
+ * decomposition along other dimensions; and its values are added up. An interface is two functions;
+ * `s3d.c` does the rest.
  */
 #ifndef S3D_H
 #define S3D_H
@@ -33,6 +34,13 @@ void write_all(const struct run *run, const struct block *block, double *const *
 
 /* Loads a block of each variable. */
 void read_all(const struct run *run, const struct block *block, double *const *values);
+
+/* The sum of a block of each variable. `s3d.c` has one that loads them into `room` and adds up; an
+ * interface that can look at values where they lie has its own. */
+double sum_all(const struct run *run, const struct block *block, double *const *room);
+
+/* The sum of so many values. */
+double add_up(const double *values, size_t count);
 
 /* Ends every rank with this message, if it is not so. */
 void must(int is_so, const char *what);

@@ -199,9 +199,10 @@ private:
     }
 
     static void checked(const char *doing, const std::string &id, engram_status status) {
-        if (status != ENGRAM_STATUS_OK) {
-            engram::raise(status, told(doing, id) + engram_last_error());
-        }
+        if (status == ENGRAM_STATUS_OK) return;
+        const std::string said = engram_last_error();
+        const bool named = said.rfind('"' + id + "\": ", 0) == 0;  // it begins with the id itself
+        engram::raise(status, (named ? std::string(doing) + " " : told(doing, id)) + said);
     }
 
     // The pool's root, for something under an id.

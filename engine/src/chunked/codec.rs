@@ -5,12 +5,39 @@
 //! many it has to give: it writes into a buffer of just that size, whatever the bytes say, and
 //! anything else than filling it is `CorruptError`.
 //!
+//! **Its check.** An encoded chunk ends with 4 bytes of XXH3 over those before, in every pool: one
+//! bit that changes in what is encoded changes many values, and coders often do not see it. What is
+//! kept as it is has none, as contiguous arrays have none.
+//!
 //! **Shuffle** puts the first bytes of all items together, then the second ones: neighbours in a
 //! smooth field have the same sign and exponent, and coders find runs of equal bytes.
 
+use crate::checksum::Running;
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::layout::{Codec, Coder};
+
+/// The length of an encoded chunk's check.
+pub(crate) const CHECK: usize = 4;
+
+/// The check of an encoded chunk, by the word over its bytes.
+pub(crate) fn check_of(word: u64) -> [u8; CHECK] {
+    (word as u32).to_le_bytes()
+}
+
+fn check_over(encoded: &[u8]) -> [u8; CHECK] {
+    let mut running = Running::new();
+    running.add(encoded);
+    check_of(running.word())
+}
+
+/// An encoded chunk without its check, which must be that of its bytes.
+pub(crate) fn checked(stored: &[u8]) -> Result<&[u8]> {
+    match stored.split_last_chunk::<CHECK>() {
+        Some((encoded, check)) if *check == check_over(encoded) => Ok(encoded),
+        _ => fail!(Corrupt, "its bytes are not those of its check"),
+    }
+}
 
 /// One thread's codec, with what it needs again and again.
 pub(crate) struct Worker {
@@ -70,7 +97,14 @@ impl Worker {
                     .map_err(|e| failed(e.to_string()))?
             }
         };
-        Ok((len < chunk.len()).then(|| &self.encoded[..len]))
+        let end = len + CHECK;
+        if end >= chunk.len() {
+            return Ok(None);
+        }
+        let check = check_over(&self.encoded[..len]);
+        grow(&mut self.encoded, end);
+        self.encoded[len..end].copy_from_slice(&check);
+        Ok(Some(&self.encoded[..end]))
     }
 
     /// Decodes a chunk into `chunk`, which has just its length.
@@ -82,6 +116,7 @@ impl Worker {
         if stored.len() > chunk.len() || self.codec.is_none() {
             fail!(Corrupt, "{} bytes are stored for a chunk of {}", stored.len(), chunk.len());
         }
+        let stored = checked(stored)?;
         let shuffled = self.codec.shuffle && self.item > 1;
         if shuffled {
             self.shuffled.resize(chunk.len(), 0);

@@ -4,8 +4,8 @@
 //!
 //! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
 //!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
-//!   every pin, from the spare, and raise the epoch; without a spare, or on any error, the lease
-//!   will be frozen.
+//!   every pin, from the spare or the realm's, and raise the epoch; without either, or on any error,
+//!   the lease will be frozen.
 //! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
 //! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
 //!   inherited catalog without ending its read transactions (that would write the parent's reader
@@ -74,6 +74,7 @@ fn hold(core: Arc<Core>) -> Held {
     let leases = core.setup.leases();
     let mode = core.setup.file_mode;
     let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
+    let spare = spare.or_else(|| Spare::of_realm(&leases));
     let child = match (&state.lease, spare) {
         (Some(lease), Some(spare)) => lease.fork(spare, &leases).ok(),
         _ => None,

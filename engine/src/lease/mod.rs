@@ -33,7 +33,9 @@
 //!
 //! **A full mount.** A lease needs blocks, and a full mount has none; then nothing could be opened
 //! to delete from. So one allocated spare stands ready in the realm (`leases/spare`), and one more
-//! in each process for its next fork (`leases/spare-<id>`).
+//! in each process for its next fork (`leases/spare-<id>`). A fork that finds its own used up takes
+//! the realm's, which is back as soon as the child's lease is swept up: a process that forks again
+//! and again on a full mount uses up none.
 
 mod file;
 pub(crate) mod fork;
@@ -481,6 +483,15 @@ impl Spare {
             let _ = std::fs::remove_file(&path);
         }
         fail!(Busy, "spare leases in {} are taken for those of the dead: try again", dir.display())
+    }
+
+    /// The realm's, for a fork on a full mount; `None` if it is gone or in other hands.
+    /// It stays the realm's until it gets a name.
+    pub(crate) fn of_realm(dir: &Path) -> Option<Self> {
+        let path = dir.join(SPARE);
+        let file = LeaseFile::open(&path).ok()?;
+        let ours = file.try_lock().ok()? && file.is_at(&path);
+        ours.then_some(Spare { file, path })
     }
 
     /// Removes the spare: its process ends in good order.

@@ -22,12 +22,20 @@
 //! copy into the new span 16 against 3.3, and the same again for the first copy of every other
 //! process. A span is a multiple of 2 MiB, so this costs no byte: every page it makes is a page of
 //! the span. It is tried on new files alone, so no data of anybody's is ever moved by it.
+//!
+//! Why not at any price: a virtual machine's host may have taken back what lies free in large
+//! pieces (free page reporting), and gives it back page by page at the first touch. Measured so:
+//! huge pages at 0.25 GB/s, where small pages, out of what was in use a moment ago, come at 6. So
+//! [`create`] makes huge pages only as long as they come quickly ([`Pace`]). Who asks for space
+//! beforehand (`prefault`) has the time: [`make_huge`] gives what there is.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::filesystem::{FsKind, Mount};
 use super::map::{HUGE, PAGE, collapse};
@@ -35,8 +43,16 @@ use super::{Medium, cgroup};
 use crate::error::{Error, Kind, Result};
 use crate::fail;
 
-/// The most that is made of huge pages in one call, which no signal interrupts: 60 ms.
-const HUGE_STEP: u64 = 1 << 30;
+/// What is made of huge pages in the first call, and at most in one, which no signal interrupts.
+const HUGE_STEPS: (u64, u64) = (4 << 20, 256 << 20);
+/// Huge pages that come more slowly come from memory that is not there yet: bytes in a microsecond.
+const HUGE_SPEED: u64 = 1000;
+/// So many steps in a row must be slow: one may be so because others had the processor.
+const HUGE_SLOW: u32 = 2;
+/// How many steps of this process, up to the last one, were slow, and when that was.
+static SLOW: Mutex<Option<(u32, Instant)>> = Mutex::new(None);
+/// For so long nothing is tried again.
+const HUGE_PAUSE: Duration = Duration::from_secs(10);
 /// Memory is allocated in steps, so that a signal costs at most one step: an interrupted
 /// `fallocate` gives back all of its call (before Linux 5.18 any signal interrupts it).
 const STEP: u64 = 64 << 20;
@@ -74,7 +90,7 @@ fn fill(file: &File, path: &Path, len: u64, mode: u32, mount: &Mount) -> Result<
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(|e| Error::os(format_args!("cannot set mode {mode:o} of {shown}"), &e))?;
     if mount.kind == FsKind::Tmpfs && len >= HUGE {
-        make_huge(file, len);
+        Pace::quick().map(|mut pace| huge_pages(file, len, &mut pace));
     }
     allocate(file, path, len, if memory { STEP } else { len })?;
     if medium == Medium::Dax {
@@ -151,9 +167,46 @@ fn check_length(path: &Path, len: u64) -> Result<()> {
     Ok(())
 }
 
-/// Makes a new tmpfs file of `len` bytes of huge pages, as far as that can be done now; what it
+/// How huge pages come, and whether to go on making them.
+struct Pace {
+    step: u64,
+    slow: u32,
+    patient: bool,
+}
+
+impl Pace {
+    /// For a new span; none is to be made of huge pages where they were slow a moment ago.
+    fn quick() -> Option<Self> {
+        let (slow, since) = SLOW.lock().unwrap_or_else(PoisonError::into_inner).unzip();
+        let slow = slow.unwrap_or(0);
+        let at_rest = slow >= HUGE_SLOW && since.is_some_and(|at| at.elapsed() < HUGE_PAUSE);
+        let step = if slow < HUGE_SLOW { HUGE_STEPS.0 } else { HUGE };
+        (!at_rest).then_some(Pace { step, slow, patient: false })
+    }
+
+    /// After so many bytes in that time: whether to go on.
+    fn goes_on(&mut self, bytes: u64, took: Duration) -> bool {
+        if took.as_micros() as u64 * HUGE_SPEED > bytes {
+            self.slow += 1;
+            self.step = HUGE_STEPS.0;
+        } else {
+            self.slow = 0;
+            self.step = (self.step * 2).clamp(HUGE_STEPS.0, HUGE_STEPS.1);
+        }
+        *SLOW.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.slow, Instant::now()));
+        self.patient || self.slow < HUGE_SLOW
+    }
+}
+
+/// Makes a tmpfs file's `len` bytes of huge pages, however long that takes, as far as the kernel
+/// has any. Whatever else has the file mapped sees no difference.
+pub(crate) fn make_huge(file: &File, len: u64) -> u64 {
+    huge_pages(file, len, &mut Pace { patient: true, step: HUGE_STEPS.0, slow: 0 })
+}
+
+/// Makes a tmpfs file of `len` bytes of huge pages, as far as that can be done now; what it
 /// leaves out, [`allocate`] allocates. Says up to which byte it came.
-fn make_huge(file: &File, len: u64) -> u64 {
+fn huge_pages(file: &File, len: u64, pace: &mut Pace) -> u64 {
     // The last page first: it gives the file its length, without which nothing can be mapped.
     if check_file_limit(len).is_err()
         || fallocate(file, len - PAGE.min(len), PAGE.min(len)).is_err()
@@ -163,7 +216,8 @@ fn make_huge(file: &File, len: u64) -> u64 {
     let whole = len - len % HUGE;
     let mut done = 0;
     while done < whole {
-        let now = HUGE_STEP.min(whole - done);
+        let now = pace.step.min(whole - done);
+        let start = Instant::now();
         for unit in (done..done + now).step_by(HUGE as usize) {
             if retry(|| fallocate(file, unit, PAGE)).is_err() {
                 return done;
@@ -177,6 +231,9 @@ fn make_huge(file: &File, len: u64) -> u64 {
             Err(_) => return done,
         }
         done += now;
+        if !pace.goes_on(now, start.elapsed()) {
+            return done;
+        }
     }
     done
 }

@@ -46,6 +46,7 @@ mod parts;
 mod query;
 mod snapshot;
 mod space;
+mod spans;
 mod sweep;
 mod together;
 mod write;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::values::Sum;
 use super::{PULSE_ROWS, Walk};
 use crate::catalog::{ReadTxn, Table};
+use crate::chunked::codec::checked;
 use crate::chunked::grid::Grid;
 use crate::chunked::rows::{parse, split_key};
 use crate::error::Result;
@@ -67,11 +68,18 @@ impl Walk<'_> {
         if nbytes > most {
             fail!(Corrupt, "{what} has {nbytes} bytes, a chunk of the array {most} at most");
         }
-        if let Stored::Contiguous { extent, nbytes, checksum: word } = record.stored
-            && self.core.setup.checksums
-        {
-            let key = key.to_vec();
-            sums.push(Sum { table: Table::Chunks, key, extent, nbytes, word });
+        let encoded = nbytes < most;
+        match record.stored {
+            Stored::Contiguous { extent, nbytes, checksum: word }
+                if encoded || self.core.setup.checksums =>
+            {
+                let (table, key) = (Table::Chunks, key.to_vec());
+                sums.push(Sum { table, key, extent, nbytes, word, encoded });
+            }
+            Stored::Inline(bytes) if encoded => {
+                checked(bytes).map_err(|error| error.context(&what))?;
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use engram_engine::query::ast::Literal;
 use engram_engine::{
-    CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Member, Mode,
+    CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Layout, Member, Mode,
     NewObject, Payload, Placement, Pool, Realm, Value,
 };
 
+use super::common::grids::{chunked, whole};
 use super::common::{KEEP, OVER, Random, contents, filled, floats, lookup};
 use super::record::{Event, with};
 
@@ -65,9 +66,15 @@ pub fn shown(pool: &Pool) -> Shown {
                 match member {
                     Member::Group(inner) => groups.push((inner, format!("{path}/"))),
                     Member::Object(oid) => {
-                        let bytes = match realm.payload(oid).expect("a value").0 {
-                            Payload::Inline(bytes) => bytes,
-                            Payload::Extent(view) => contents(&view),
+                        let info = realm.object(oid).expect("it is there");
+                        let bytes = if info.layout == Layout::Contiguous {
+                            match realm.payload(oid).expect("a value").0 {
+                                Payload::Inline(bytes) => bytes,
+                                Payload::Extent(view) => contents(&view),
+                            }
+                        } else {
+                            let namespace = pool.namespace(realm.namespace()).expect("a namespace");
+                            whole(&namespace, oid)
                         };
                         shown.bytes.insert(path, Arc::new(bytes));
                     }
@@ -197,6 +204,7 @@ impl<'p> Worker<'p> {
         self.in_place("default:b/made", "b/made");
         self.store("default:b/zeros", "b/zeros", Flush::Once);
         self.store("default:b/made", "b/made", Flush::AsWritten);
+        self.chunks();
         self.whole("put inline to be promoted", |w| w.put("b/promoted", 32, KEEP));
         self.in_place("default:b/promoted", "b/promoted");
         self.whole("swap a value", |w| {
@@ -274,6 +282,33 @@ impl<'p> Worker<'p> {
             let namespace = w.pool().namespace("default").expect("the default namespace");
             let data = filled(3, 98, 2_000);
             namespace.store_slab(oid, &[500], &[2_000], &data, flush).expect("stored");
+        });
+    }
+
+    /// A chunked array: what changes one chunk, or the shape, is one commit.
+    fn chunks(&mut self) {
+        let array = |w: &Self| {
+            let namespace = w.pool().namespace("default").expect("the default namespace");
+            (namespace, lookup(&w.realm(), "b/chunks").expect("there"))
+        };
+        self.whole("put in chunks", |w| {
+            let (new, data) = w.object(600);
+            let new = NewObject { layout: chunked(&[600], &[200], "shuffle+lz4").layout, ..new };
+            let realm = w.realm();
+            realm.put(realm.root(), "b/chunks", &new, &data, KEEP).expect("put");
+        });
+        self.whole("store in a chunk", |w| {
+            let (namespace, oid) = array(w);
+            let data = filled(5, 97, 150);
+            namespace.store_slab(oid, &[210], &[150], &data, Flush::Once).expect("stored");
+        });
+        self.whole("append", |w| {
+            let (namespace, oid) = array(w);
+            namespace.append(oid, 0, &[450], &filled(6, 96, 450)).expect("appended");
+        });
+        self.whole("cut", |w| {
+            let (namespace, oid) = array(w);
+            namespace.reshape(oid, &[730]).expect("cut");
         });
     }
 

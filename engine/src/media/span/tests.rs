@@ -210,6 +210,23 @@ fn new_spans_in_memory_have_huge_pages_where_the_kernel_makes_them() {
 }
 
 #[test]
+fn huge_pages_are_made_as_long_as_they_come_quickly() {
+    const FIRST: u64 = HUGE_STEPS.0;
+    let (quick, slow) = (Duration::from_millis(1), Duration::from_millis(60));
+    let first = |patient| Pace { step: FIRST, slow: 0, patient };
+    let mut pace = first(false);
+    assert!(pace.goes_on(FIRST, quick) && pace.goes_on(2 * FIRST, quick));
+    assert_eq!(pace.step, 4 * FIRST);
+    // One may be slow by chance; it makes the next one short.
+    assert!(pace.goes_on(FIRST, slow) && pace.step == FIRST);
+    assert!(pace.goes_on(FIRST, quick));
+    assert!(pace.goes_on(FIRST, slow) && !pace.goes_on(FIRST, slow));
+    assert!(Pace::quick().is_none(), "not again at once");
+    let mut pace = first(true);
+    assert!((0..9).all(|_| pace.goes_on(FIRST, slow)));
+}
+
+#[test]
 fn zeros_are_written_over_all_of_a_file_and_no_further() {
     let file = tempfile::tempfile().unwrap();
     for len in [1, HUGE - 1, HUGE, 2 * HUGE + 4096] {

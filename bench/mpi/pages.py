@@ -1,0 +1,118 @@
+"""The evaluation's tables and picture: `python -m bench.mpi.pages RESULTS PICTURE`.
+
+Reads the JSON that `python -m bench.mpi` wrote, prints Markdown, and draws GB/s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from bench.mpi.__main__ import ADD_UP, EMULATED, NEW_POOL, OPERATIONS, PEERS
+
+COLOURS = {
+    "engram": "#1f6f8b",
+    EMULATED: "#66a9bf",
+    NEW_POOL: "#b9d6e0",
+    PEERS["adios2"]: "#d9822b",
+    PEERS["netcdf"]: "#7a7a7a",
+    PEERS["pnetcdf"]: "#a8a8a8",
+    PEERS["hdf5"]: "#d3d3d3",
+}
+KERNEL = re.compile(r"(\d) ranks?: ([a-z ]+) ([\d.]+) GiB")
+TITLES = {"write": "Write", "read": "Read", "read otherwise": "Read otherwise", ADD_UP: "Add up"}
+
+Found = dict[tuple[str, int], dict[str, Any]]
+
+
+def kernels(lines: list[dict[str, Any]]) -> Found:
+    """Return the kernel's lines by operation and number of ranks."""
+    matches = [(KERNEL.match(line["title"]), line) for line in lines]
+    return {(match[2], int(match[1])): line for match, line in matches if match}
+
+
+def table(found: Found, operation: str) -> list[str]:
+    """Return an operation's table: milliseconds, and how many times Engram's speed."""
+    ranks = sorted({ranks for name, ranks in found if name == operation})
+    there = [who for who in COLOURS if who in found[operation, ranks[0]]["medians"]]
+    asked = dict(zip(PEERS, (*OPERATIONS[operation], OPERATIONS[operation][1]), strict=False))
+    head = ["", *(f"{n} rank{'s' * (n > 1)}, ms" for n in ranks), *(f"x {n}" for n in ranks)]
+    rows = [[*head, "asked"], ["---", *["---:"] * (2 * len(ranks) + 1)]]
+    for who in there:
+        medians = [found[operation, n]["medians"] for n in ranks]
+        row = [who, *(f"{1e3 * each[who]:,.0f}" for each in medians)]
+        ratios = [ratio_of(found[operation, n], who) for n in ranks]
+        limit = next((asked.get(name) for name, title in PEERS.items() if title == who), None)
+        met = [ratio if limit is None else marked(ratio, limit) for ratio in ratios]
+        rows.append([*row, *(str(each) for each in met), f"{limit:g}" if limit else ""])
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def ratio_of(line: dict[str, Any], who: str) -> str:
+    """Return how many times a contestant's time is Engram's, as the run judged it."""
+    for bound in line["bounds"]:
+        if bound["ours"] == "engram" and bound["peer"] == who:
+            return f"{bound['ratio']:.1f}"
+    return ""
+
+
+def marked(ratio: str, limit: float) -> str:
+    """Return a ratio, marked if it is less than was asked."""
+    return ratio if ratio and float(ratio) >= limit else f"**{ratio}**"
+
+
+def draw(found: Found, place: Path) -> None:
+    """Draw GB/s of each contestant, by operation and ranks."""
+    figure = Figure(figsize=(9, 5.6), layout="constrained")
+    axes = figure.subplots(2, 2)
+    for one, operation in zip(axes.flat, TITLES, strict=True):
+        ranks = sorted({n for name, n in found if name == operation})
+        if not ranks:
+            continue
+        size = float(KERNEL.match(found[operation, ranks[0]]["title"])[3]) * 2**30  # type: ignore[index]
+        there = [who for who in COLOURS if who in found[operation, ranks[0]]["medians"]]
+        width = 0.85 / len(there)
+        for number, who in enumerate(there):
+            at = [place + (number - (len(there) - 1) / 2) * width for place in range(len(ranks))]
+            speeds = [size / found[operation, n]["medians"][who] / 1e9 for n in ranks]
+            one.bar(at, speeds, width, label=who, color=COLOURS[who])
+        one.set_xticks(range(len(ranks)), [f"{n} rank{'s' * (n > 1)}" for n in ranks])
+        one.set_title(TITLES[operation], loc="left")
+        one.set_ylabel("GB/s")
+        one.spines[["top", "right"]].set_visible(False)
+    handles = {
+        text: handle
+        for one in axes.flat
+        for handle, text in zip(*one.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        [handles[who] for who in COLOURS if who in handles],
+        [who for who in COLOURS if who in handles],
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
+    figure.savefig(place, dpi=110)
+
+
+def main() -> None:
+    """Print the tables, and draw."""
+    results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    found = kernels(results["lines"])
+    for operation, title in TITLES.items():
+        if any(name == operation for name, _ in found):
+            print(f"### {title}\n", *table(found, operation), "", sep="\n")  # noqa: T201
+    for line in results["lines"]:
+        if not KERNEL.match(line["title"]):
+            medians = {who: f"{1e3 * time:.1f} ms" for who, time in line["medians"].items()}
+            print(line["title"], medians, [bound["ratio"] for bound in line["bounds"]])  # noqa: T201
+    draw(found, Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

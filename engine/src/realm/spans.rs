@@ -1,0 +1,309 @@
+//! Spans: the files that an arena lies in; opening them, and making more.
+//!
+//! Whoever grows an arena holds its growth lock. The file is there, with all of its blocks, before
+//! a row says so; what no row says is left by a death, and removed by the next.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::catalog::{Headroom, ReadTxn, Table};
+use crate::error::{Error, Kind, Result};
+use crate::extent::{Extent, Growing, HUGE, PAGE, Span, best_align, insert_free, round_up};
+use crate::fail;
+use crate::faults::step;
+use crate::folder;
+use crate::media::{Medium, devdax, filesystem, span};
+use crate::namespace;
+use crate::pool::missing;
+use crate::published;
+use crate::realm::core::{Core, Inside, lock};
+use crate::realm::space::read_limit;
+use crate::rows::Snapshot;
+use crate::scope::Scope;
+
+/// New spans are this part of the arena, within these bounds, if the devices have it.
+const GROWTH_PART: u64 = 8;
+const GROWTH_MIN: u64 = 16 << 20;
+const GROWTH_MAX: u64 = 256 << 20;
+/// Left on a device for the catalog and leases, whose rows make room.
+const DEVICE_MARGIN: u64 = 1 << 20;
+
+impl Core {
+    /// Whether a span's file is published already. Who publishes more makes spans beside those, and
+    /// the kernel lets nobody but root open these for writing.
+    pub(super) fn is_closed(&self, span: Span) -> Result<bool> {
+        if self.setup.scope != Scope::Published {
+            return Ok(false);
+        }
+        let path = self.span_path(span)?;
+        let meta = std::fs::symlink_metadata(&path)
+            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))?;
+        Ok(meta.mode() & 0o222 == 0)
+    }
+
+    /// Opens what has the bytes of a span: its file, or the node that it is a range of.
+    pub(crate) fn open_span(&self, span: Span, writable: bool) -> Result<File> {
+        let path = self.span_path(span)?;
+        if span.place == 0 {
+            let opened = span::open(&path, span.range.len, writable);
+            return opened.map_err(|error| {
+                // Whoever has published a newer version may have taken it away.
+                let outdated = self.setup.immutable && !published::is_newest(&self.setup.dir);
+                if outdated { error } else { missing(&self.setup.pool, &self.setup.dir, error) }
+            });
+        }
+        devdax::open(&path, &self.setup.label(), writable)
+    }
+
+    /// The file of a span; the node, if it is a range of one.
+    pub(crate) fn span_path(&self, span: Span) -> Result<PathBuf> {
+        let setup = &self.setup;
+        let mut devices = lock(&self.devices);
+        if devices.len() <= span.device as usize {
+            *devices = crate::pool::PoolFile::read(&setup.pool)?.devices;
+        }
+        let Some(device) = devices.get(span.device as usize) else {
+            fail!(
+                Corrupt,
+                "span {} lies on device {}, pool.toml lists {}: was it edited?",
+                span.number,
+                span.device,
+                devices.len()
+            )
+        };
+        if span.place != 0 {
+            return Ok(device.clone());
+        }
+        let folder = setup.spans_on(device);
+        setup.check_spans(&folder)?;
+        Ok(folder.join(format!("span-{}", span.file)))
+    }
+
+    /// Appends spans so that `len` bytes fit, unless somebody else has since `arena_end` was read.
+    pub(super) fn grow(
+        &self,
+        inside: &Inside<'_>,
+        len: u64,
+        device: Option<u32>,
+        arena_end: u64,
+    ) -> Result<()> {
+        let _growing = Growing::begin(&self.setup.dir)?;
+        step!("grow.locked");
+        let (spans, limit, tail) = {
+            let txn = inside.read()?;
+            let spans = Span::all(&mut Snapshot(&txn))?;
+            let end = spans.last().map_or(0, |last| last.range.end());
+            (spans, read_limit(&txn)?, tail_of(&txn, end)?)
+        };
+        let end = spans.last().map_or(0, |last| last.range.end());
+        if end != arena_end {
+            return Ok(());
+        }
+        let room = limit.min(inside.arena().reserved()).saturating_sub(end) / HUGE * HUGE;
+        let tail = if device.is_none() { tail } else { end };
+        let needed = [best_align(len), PAGE]
+            .into_iter()
+            .map(|align| round_up((round_up(tail, align) + len).saturating_sub(end), HUGE))
+            .find(|&needed| needed <= room);
+        let Some(needed) = needed else { return Err(self.full(inside, len, limit)) };
+        let hoped = round_up(end / GROWTH_PART, HUGE).clamp(GROWTH_MIN, GROWTH_MAX);
+        let hoped = hoped.max(needed).min(room);
+        let mut number = spans.len() as u32;
+        let mut grown = self.append(inside, &mut number, hoped.max(needed), needed, device)?;
+        while grown < needed {
+            grown += self.append(inside, &mut number, needed - grown, needed - grown, device)?;
+        }
+        Ok(())
+    }
+
+    /// Appends one span on the device with most room; returns its length, at most `hoped`.
+    /// Refuses if the devices together have less room than `needed`.
+    fn append(
+        &self,
+        inside: &Inside<'_>,
+        number: &mut u32,
+        hoped: u64,
+        needed: u64,
+        device: Option<u32>,
+    ) -> Result<u64> {
+        let devices = crate::pool::PoolFile::read(&self.setup.pool)?.devices;
+        let (mut rooms, mut more) = (Vec::new(), 0);
+        for (index, path) in devices.iter().enumerate() {
+            if device.is_some_and(|wanted| wanted as usize != index) {
+                continue;
+            }
+            let free = if !devdax::is_node(path) {
+                filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN)
+            } else if self.setup.has_nodes() {
+                let gaps = gaps_on(inside, index as u32, path)?;
+                let largest = gaps.iter().map(|gap| gap.len).max().unwrap_or(0);
+                more += gaps.iter().map(|gap| gap.len).sum::<u64>() - largest;
+                largest
+            } else if device.is_none() {
+                continue;
+            } else {
+                fail!(
+                    Argument,
+                    "device {index} is the devdax node {}, which is one file with one owner and \
+                     mode: it serves the shared realm of namespace {:?} alone",
+                    path.display(),
+                    namespace::DEFAULT
+                )
+            };
+            rooms.push((free / HUGE * HUGE, index as u32));
+        }
+        let total = distinct_room(&devices, &rooms)?.saturating_add(more);
+        let Some(&(room, index)) =
+            rooms.iter().max_by_key(|(room, index)| (*room, u32::MAX - index))
+        else {
+            fail!(Argument, "device {device:?} is not one of the pool's {}", devices.len())
+        };
+        if total < needed {
+            fail!(
+                PoolFull,
+                "{needed} bytes more are needed, the pool's devices have {total} free: delete \
+                 files there, or add a device (pool.add_device)"
+            );
+        }
+        *lock(&self.devices) = devices;
+        let made = self.make_span(inside, *number, index, hoped.min(room));
+        let len = match made {
+            Ok(len) => len,
+            Err(error) if error.kind() == Kind::PoolFull && needed < hoped.min(room) => {
+                self.make_span(inside, *number, index, needed)?
+            }
+            Err(error) => return Err(error),
+        };
+        *number += 1;
+        // From here on the span is the realm's, whether this process can attach it or not.
+        let end = Span::all(&mut Snapshot(&inside.read()?))?.last().map_or(0, |s| s.range.end());
+        self.reach(inside, end)?;
+        step!("grow.reached");
+        Ok(len)
+    }
+
+    /// Allocates the file of a span, then commits its row with the space in it.
+    fn make_span(&self, inside: &Inside<'_>, number: u32, device: u32, len: u64) -> Result<u64> {
+        let setup = &self.setup;
+        let file = {
+            let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+            spans.iter().map(|span| span.file + 1).max().unwrap_or(0).max(number)
+        };
+        let range = Extent { offset: 0, len };
+        let mut span = Span { number, device, range, file, place: 0 };
+        let path = lock(&self.devices)[device as usize].clone();
+        if devdax::is_node(&path) {
+            let gap = gaps_on(inside, device, &path)?.into_iter().max_by_key(|gap| gap.len);
+            let Some(gap) = gap.filter(|gap| gap.len >= len) else {
+                fail!(PoolFull, "{} has no {len} bytes in one piece", path.display())
+            };
+            span.place = gap.offset;
+            // Nobody else takes ranges of this node: it carries this realm's label, and whoever
+            // grows the realm holds its growth lock.
+            devdax::zero(&self.open_span(span, true)?, span.place, len)?;
+            return self.add_span(inside, span);
+        }
+        let path = self.span_path(span)?;
+        let _ = std::fs::remove_file(&path); // without a row: left by a crash
+        let folder = path.parent().expect("a span lies in a folder");
+        setup.make_for_spans(folder)?;
+        let mount = filesystem::admit(folder, true)?;
+        let file = span::create(&path, len, setup.file_mode, &mount)?;
+        folder::hand_over(&file, &path).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        self.add_span(inside, span).inspect_err(|_| {
+            // A commit whose sync has failed may yet be seen: then the row needs its file.
+            if !inside.catalog().poisoned() {
+                drop(std::fs::remove_file(&path));
+            }
+        })
+    }
+
+    /// Commits the row of a span whose bytes are allocated, with the space in it.
+    fn add_span(&self, inside: &Inside<'_>, mut span: Span) -> Result<u64> {
+        step!("grow.made");
+        self.commit(inside, Headroom::Relief, |rows| {
+            span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
+            rows.txn().put(Table::Spans, &Span::key(span.number), &span.to_row())?;
+            insert_free(rows.txn(), span.range)
+        })?;
+        step!("grow.committed");
+        Ok(span.range.len)
+    }
+
+    /// The bytes of a node that no span has.
+    pub(crate) fn free_on_node(&self, device: u32, path: &Path) -> Result<u64> {
+        let gaps = gaps_on(&self.enter()?, device, path)?;
+        Ok(gaps.iter().map(|gap| gap.len).sum())
+    }
+
+    /// Gives all spans in memory huge pages, as far as there are any.
+    fn make_huge(&self, inside: &Inside<'_>) -> Result<()> {
+        for one in Span::all(&mut Snapshot(&inside.read()?))? {
+            let file = self.open_span(one, true)?;
+            if one.place == 0 && Medium::of(&file)? == Medium::Memory {
+                span::make_huge(&file, one.range.len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the spans now that the realm may have, and maps every page (`prefault`).
+    pub(crate) fn prefault(self: &Arc<Self>) -> Result<()> {
+        let inside = self.enter()?;
+        loop {
+            let txn = inside.read()?;
+            let end = Span::all(&mut Snapshot(&txn))?.last().map_or(0, |last| last.range.end());
+            let limit = read_limit(&txn)?;
+            drop(txn);
+            if end >= limit {
+                self.make_huge(&inside)?;
+                return inside.arena().prefault(Extent { offset: 0, len: end });
+            }
+            let _growing = Growing::begin(&self.setup.dir)?;
+            let txn = inside.read()?;
+            let mut number = Span::all(&mut Snapshot(&txn))?.len() as u32;
+            drop(txn);
+            self.append(&inside, &mut number, limit - end, limit - end, None)?;
+        }
+    }
+}
+
+/// The pieces of a node that no span has.
+fn gaps_on(inside: &Inside<'_>, device: u32, path: &Path) -> Result<Vec<Extent>> {
+    let spans = Span::all(&mut Snapshot(&inside.read()?))?;
+    Span::gaps(&spans, device, devdax::look(path)?.len)
+}
+
+/// The arena's ranges that lie on one device.
+pub(super) fn ranges_of(inside: &Inside<'_>, device: u32) -> Result<Vec<Extent>> {
+    let txn = inside.read()?;
+    let spans = Span::all(&mut Snapshot(&txn))?;
+    Ok(spans.into_iter().filter(|span| span.device == device).map(|span| span.range).collect())
+}
+
+/// Where the free space at the arena's end begins.
+fn tail_of(txn: &ReadTxn<'_>, end: u64) -> Result<u64> {
+    match txn.last(Table::ExtentsByOffset)? {
+        Some((key, value)) => {
+            let free = crate::extent::parse_free(&key, &value)?;
+            Ok(if free.end() == end { free.offset } else { end })
+        }
+        None => Ok(end),
+    }
+}
+
+/// The room of all devices, each filesystem counted once.
+fn distinct_room(devices: &[PathBuf], rooms: &[(u64, u32)]) -> Result<u64> {
+    let mut by_filesystem = BTreeMap::new();
+    for &(room, index) in rooms {
+        let path = &devices[index as usize];
+        let meta = std::fs::metadata(path)
+            .map_err(|e| Error::os(format!("looking at device {}", path.display()), &e))?;
+        let node = if meta.is_dir() { 0 } else { meta.ino() };
+        by_filesystem.insert((meta.dev(), node), room);
+    }
+    Ok(by_filesystem.values().sum())
+}
