@@ -24,7 +24,7 @@ COLOURS = {
     PEERS["pnetcdf"]: "#a8a8a8",
     PEERS["hdf5"]: "#d3d3d3",
 }
-KERNEL = re.compile(r"(\d) ranks?: ([a-z ]+) ([\d.]+) GiB")
+KERNEL = re.compile(r"(?P<ranks>\d) ranks?: (?P<operation>[a-z ]+) (?P<gib>[\d.]+) GiB")
 TITLES = {"write": "Write", "read": "Read", "read otherwise": "Read otherwise", ADD_UP: "Add up"}
 
 Found = dict[tuple[str, int], dict[str, Any]]
@@ -33,7 +33,7 @@ Found = dict[tuple[str, int], dict[str, Any]]
 def kernels(lines: list[dict[str, Any]]) -> Found:
     """Return the kernel's lines by operation and number of ranks."""
     matches = [(KERNEL.match(line["title"]), line) for line in lines]
-    return {(match[2], int(match[1])): line for match, line in matches if match}
+    return {(m["operation"], int(m["ranks"])): line | m.groupdict() for m, line in matches if m}
 
 
 def table(found: Found, operation: str) -> list[str]:
@@ -74,7 +74,7 @@ def draw(found: Found, place: Path) -> None:
         ranks = sorted({n for name, n in found if name == operation})
         if not ranks:
             continue
-        size = float(KERNEL.match(found[operation, ranks[0]]["title"])[3]) * 2**30  # type: ignore[index]
+        size = float(found[operation, ranks[0]]["gib"]) * 2**30
         there = [who for who in COLOURS if who in found[operation, ranks[0]]["medians"]]
         width = 0.85 / len(there)
         for number, who in enumerate(there):
@@ -109,8 +109,8 @@ def main() -> None:
             print(f"### {title}\n", *table(found, operation), "", sep="\n")  # noqa: T201
     for line in results["lines"]:
         if not KERNEL.match(line["title"]):
-            medians = {who: f"{1e3 * time:.1f} ms" for who, time in line["medians"].items()}
-            print(line["title"], medians, [bound["ratio"] for bound in line["bounds"]])  # noqa: T201
+            times = {who: f"{1e3 * time:.1f} ms" for who, time in line["medians"].items()}
+            print(line["title"], times, [b["ratio"] for b in line["bounds"]])  # noqa: T201
     draw(found, Path(sys.argv[2]))
 
 

@@ -41,6 +41,7 @@ mod salvage;
 mod scope;
 mod session;
 mod slab;
+mod threads;
 mod transfer;
 mod turn;
 mod varint;

@@ -7,6 +7,8 @@
 //! Nothing here touches memory; it is arithmetic, checked once in [`Slab::new`]: what it gives out
 //! lies within the array and within the buffer.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::fail;
 
@@ -98,6 +100,21 @@ impl Slab {
         let left =
             if self.elements() * item == 0 { 0 } else { self.counts[..outer].iter().product() };
         Runs { slab: self, at: vec![0; outer], strides, next: Run { array, buffer: 0, len }, left }
+    }
+}
+
+impl Slab {
+    /// The runs of these bytes of the buffer alone, cut to them; in it they begin at 0.
+    pub(crate) fn runs_in(&self, item: u64, bytes: Range<u64>) -> impl Iterator<Item = Run> {
+        let runs = self.runs(item);
+        let before = bytes.start / runs.next.len.max(1);
+        let within = runs.skip(before as usize).take_while(move |run| run.buffer < bytes.end);
+        within.map(move |run| {
+            let cut = bytes.start.saturating_sub(run.buffer);
+            let end = run.len.min(bytes.end - run.buffer);
+            let (array, buffer) = (run.array + cut, run.buffer + cut - bytes.start);
+            Run { array, buffer, len: end - cut }
+        })
     }
 }
 

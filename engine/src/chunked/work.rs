@@ -1,74 +1,11 @@
-//! Threads: many chunks are encoded, decoded and copied at once.
-//!
-//! The caller's thread works, too; the others live as long as the call. What they do touches no
-//! catalog, takes no lock of the realm and knows no batch: that stays with the caller's thread.
+//! A box of many chunks, filled by several threads.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use super::grid::{Cell, Grid, Part, Pieces};
 use crate::error::Result;
-use crate::realm::lock;
 use crate::slab::Slab;
-
-/// A thread more for each so many bytes: less is done before it has begun.
-const BYTES_EACH: usize = 512 << 10;
-
-/// How many processors there are for us; the kernel is asked once.
-fn processors() -> usize {
-    static KNOWN: OnceLock<usize> = OnceLock::new();
-    *KNOWN.get_or_init(|| std::thread::available_parallelism().map_or(1, Into::into))
-}
-
-/// Does `work` for each number below `count`, of `bytes` in all, with what `begin` makes once for
-/// each thread. What they give, in order; after an error nothing more is begun.
-pub(crate) fn each<W, T: Send>(
-    (count, bytes): (usize, usize),
-    begin: impl Fn() -> W + Sync,
-    work: impl Fn(&mut W, usize) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let threads = processors().min(count).min(1 + bytes / BYTES_EACH);
-    if threads <= 1 {
-        let mut own = begin();
-        return (0..count).map(|at| work(&mut own, at)).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(count));
-    let failed = Mutex::new(None);
-    let run = || {
-        let mut own = begin();
-        let mut given = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= count {
-                break;
-            }
-            match work(&mut own, at) {
-                Ok(one) => given.push((at, one)),
-                Err(error) => {
-                    next.store(count, Ordering::Relaxed);
-                    lock(&failed).get_or_insert(error);
-                    break;
-                }
-            }
-        }
-        lock(&done).append(&mut given);
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // Where no thread can be had, the caller's does it all.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, run);
-        }
-        run();
-    });
-    if let Some(error) = lock(&failed).take() {
-        return Err(error);
-    }
-    let mut done = std::mem::take(&mut *lock(&done));
-    done.sort_unstable_by_key(|(at, _)| *at);
-    Ok(done.into_iter().map(|(_, one)| one).collect())
-}
+use crate::threads::each;
 
 /// A buffer of the caller's that several threads fill.
 struct Shared<'b> {
@@ -129,27 +66,5 @@ impl Places<'_> {
             }
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::each;
-    use crate::error::{Error, Kind};
-
-    #[test]
-    fn what_threads_do_comes_back_in_order_and_the_first_error_ends_it() {
-        let squares = each((1000, 1 << 30), || (), |(), at| Ok(at * at)).unwrap();
-        assert_eq!(squares, (0..1000).map(|at| at * at).collect::<Vec<_>>());
-        let refused = each(
-            (1000, 1 << 30),
-            || (),
-            |(), at| match at {
-                500 => Err(Error::new(Kind::Corrupt, "five hundred")),
-                _ => Ok(()),
-            },
-        );
-        assert_eq!(refused.unwrap_err().kind(), Kind::Corrupt);
-        assert_eq!(each((0, 0), || (), |(), at| Ok(at)).unwrap(), Vec::<usize>::new());
     }
 }

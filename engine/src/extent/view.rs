@@ -16,6 +16,7 @@ use crate::lease::Hold;
 use crate::media::memory::Memory;
 use crate::realm::{Core, Link, Realm};
 use crate::rows::Reserved;
+use crate::threads;
 
 /// One hold on one extent, given up on drop.
 pub(crate) struct Claim {
@@ -208,7 +209,7 @@ impl Allocation {
             self.written_through.store(memory.write_through(data), Ordering::Relaxed);
         } else {
             self.written_through.store(false, Ordering::Relaxed);
-            memory.write(data);
+            threads::copy_from(data, |at, part| memory.write_at(at, part));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::layout::Layout;
 use crate::object::{Class, ObjectInfo};
 use crate::realm::{Payload, gone_is_busy};
 use crate::slab::Slab;
+use crate::threads;
 
 /// How often a write that has begun is tried again, and how long after, while the object is busy:
 /// some of it may have been written, so it is not given up lightly.
@@ -143,30 +144,33 @@ fn check_length(info: &ObjectInfo, slab: &Slab, item: u64, nbytes: usize) -> Res
 impl View {
     /// Copies a box out, in C order.
     fn load(&self, slab: &Slab, item: u64, out: &mut [u8]) {
-        for run in slab.runs(item) {
-            self.memory().copy_out(run.array, &mut out[run.buffer as usize..][..run.len as usize]);
-        }
+        threads::copy_into(out, |start, part| {
+            for run in slab.runs_in(item, start..start + part.len() as u64) {
+                let to = &mut part[run.buffer as usize..][..run.len as usize];
+                self.memory().copy_out(run.array, to);
+            }
+        });
     }
 
     /// Copies a box in, and makes it durable if the pool says so.
     fn store(&self, slab: &Slab, item: u64, data: &[u8], flush: Flush) -> Result<()> {
-        for run in slab.runs(item) {
-            let data = &data[run.buffer as usize..][..run.len as usize];
-            match flush {
-                Flush::Once => self.memory().write_at(run.array, data),
-                Flush::AsWritten => {
-                    let mut at = run.array;
-                    for piece in data.chunks(PIECE) {
-                        self.memory().write_at(at, piece);
-                        self.flush(iter::once((at, piece.len() as u64)))?;
-                        at += piece.len() as u64;
-                    }
+        if flush == Flush::Once {
+            threads::copy_from(data, |start, part| {
+                for run in slab.runs_in(item, start..start + part.len() as u64) {
+                    let from = &part[run.buffer as usize..][..run.len as usize];
+                    self.memory().write_at(run.array, from);
                 }
+            });
+            return self.flush(slab.runs(item).map(|run| (run.array, run.len)));
+        }
+        for run in slab.runs(item) {
+            let mut at = run.array;
+            for piece in data[run.buffer as usize..][..run.len as usize].chunks(PIECE) {
+                self.memory().write_at(at, piece);
+                self.flush(iter::once((at, piece.len() as u64)))?;
+                at += piece.len() as u64;
             }
         }
-        match flush {
-            Flush::Once => self.flush(slab.runs(item).map(|run| (run.array, run.len))),
-            Flush::AsWritten => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -31,7 +31,7 @@ fn naive(dims: &[(u64, u64, u64)]) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn runs_are_the_items_of_the_box_in_order(dims in boxes(), item in 1..9u64) {
+    fn runs_are_the_items_of_the_box_in_order(dims in boxes(), item in 1..9u64, part in 1..99u64) {
         let [shape, offsets, counts] = [0, 1, 2].map(|part| {
             dims.iter().map(|dim| [dim.0, dim.1, dim.2][part]).collect::<Vec<_>>()
         });
@@ -44,6 +44,18 @@ proptest! {
             prop_assert!(run.len > 0);
             bytes.extend(run.array..run.array + run.len);
             runs += 1;
+        }
+        prop_assert_eq!(&bytes, &wanted);
+        // The same in parts of the buffer.
+        let mut bytes = Vec::new();
+        for start in (0..wanted.len() as u64).step_by(part as usize) {
+            let mut at = 0;
+            for run in slab.runs_in(item, start..(start + part).min(wanted.len() as u64)) {
+                prop_assert_eq!(run.buffer, at);
+                prop_assert!(run.len > 0);
+                bytes.extend(run.array..run.array + run.len);
+                at += run.len;
+            }
         }
         prop_assert_eq!(bytes, wanted);
         prop_assert_eq!(slab.runs(item).len(), runs);

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use super::{Chunk, Chunks, Decoder, Shown, of_chunk};
 use crate::chunked::grid::{Cell, Grid, Part};
 use crate::chunked::rows::{Expected, Staged, Value};
-use crate::chunked::work::each;
 use crate::error::Result;
 use crate::extent::{Claim, Extent, extent_len};
 use crate::faults::step;
@@ -19,6 +18,7 @@ use crate::realm::core::{Core, lock};
 use crate::realm::space::Attempt;
 use crate::rows::Reserved;
 use crate::slab::Slab;
+use crate::threads::each;
 
 /// Extents this near to each other are flushed as one piece.
 const FLUSH_GAP: u64 = 64 << 10;
