@@ -4,8 +4,8 @@
 //!
 //! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
 //!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
-//!   every pin, from the spare or the realm's, and raise the epoch; without either, or on any error,
-//!   the lease will be frozen.
+//!   every pin, from the spare or the realm's, and raise the epoch; without either, or on any
+//!   error, the lease will be frozen.
 //! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
 //! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
 //!   inherited catalog without ending its read transactions (that would write the parent's reader
