@@ -179,6 +179,18 @@ def test_another_handle_sees_the_new_shape(pool: engram.Pool) -> None:
     other.flush()
 
 
+def test_what_is_appended_keeps_what_it_says(pool: engram.Pool) -> None:
+    real = pool.create_array("real", shape=(0,), dtype="f4", chunks=8)
+    whole = pool.create_array("whole", shape=(0,), dtype="u1", chunks=8)
+    assert (real.append([1, 2]), whole.append([1, 255])) == ((2,), (2,))
+    with pytest.raises(engram.ArgumentError, match="complex128 would lose"):
+        real.append([1j])
+    with pytest.raises(engram.ArgumentError, match="float64 would lose"):
+        whole.append([1.5])
+    with pytest.raises(engram.ArgumentError, match=r"or write a\[\.\.\.\] whole"):
+        whole[[0, 1]] = 3
+
+
 def test_a_batch_makes_and_fills_one(pool: engram.Pool) -> None:
     with pool.batch():
         array = pool.create_array("a", np.arange(10), chunks=4, codec="zstd")

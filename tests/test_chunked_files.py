@@ -43,6 +43,21 @@ def test_a_files_chunks_are_kept_and_recompressed(pool: engram.Pool, tmp_path: P
         assert_exactly(again[...], np.concatenate([VALUES, VALUES[:3]]))
 
 
+def test_what_is_to_grow_keeps_chunks_that_are_longer_than_it_is(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, shape, chunks in (("none", (0, 50), (1000, 50)), ("few", (3, 50), (10, 10))):
+            file.create_dataset(name, shape, "f8", chunks=chunks, maxshape=(None, 50))
+    engram.import_file(tmp_path / "a.h5", pool, chunks="keep", codec="lz4")
+    assert (pool["none"].chunks, pool["few"].chunks) == ((1000, 50), (10, 10))
+    assert pool["none"].append(np.ones((7, 50))) == (7, 50)
+    # And so has what is small yet, where Engram chooses.
+    small = pool.create_array("small", np.arange(3), chunks=True)
+    assert small.chunks is not None
+    assert small.chunks[0] * 8 >= 16 << 10
+
+
 def test_all_arrays_can_be_chunked_and_a_part_of_a_file(pool: engram.Pool, tmp_path: Path) -> None:
     hdf5(tmp_path / "a.h5")
     done = engram.import_files([tmp_path / "a.h5"], pool, chunks=True, codec="lz4")

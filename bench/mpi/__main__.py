@@ -192,7 +192,9 @@ def main() -> int:
             lines += kernel(programs, Path(folder), ranks, side, rounds)
             console.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {ranks} ranks")
     console.print(report.table(lines))
-    report.write(chosen.out, report.contents(lines, quick=chosen.quick, absent=absent))
+    held = report.contents(lines, quick=chosen.quick, absent=absent)
+    held["libraries"] = build.versions()
+    report.write(chosen.out, held)
     missed = sum(met is False for line in lines for _, _, met in line.judged())
     console.print(f"\n{missed} bounds missed; {time.monotonic() - start:.0f} s; {chosen.out}")
     return 1 if missed and chosen.strict else 0

@@ -27,6 +27,17 @@ def _flags(*packages: str) -> list[str]:
     return shlex.split(done.stdout)
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what pkg-config knows of the libraries compared, and of MPI."""
+    said = {}
+    for package in ("netcdf-mpi", "hdf5-openmpi", "pnetcdf", "ompi"):
+        command = ["pkg-config", "--modversion", package]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            said[package] = done.stdout.strip()
+    return said
+
+
 def _netcdf() -> list[str]:
     # Debian keeps the header of the parallel library apart, so that it is not the serial one's.
     found = _flags("netcdf-mpi", "hdf5-openmpi")

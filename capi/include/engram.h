@@ -557,6 +557,9 @@ engram_status engram_pool_options_prefault(engram_pool_options *options, bool on
 // Whether each value has a checksum, which `engram_pool_verify` compares.
 engram_status engram_pool_options_checksums(engram_pool_options *options, bool on);
 
+// Whether copies go at the pace of persistent memory, for evaluation alone.
+engram_status engram_pool_options_emulate_pmem(engram_pool_options *options, bool on);
+
 // Whether filesystems will do that are not on the list; network ones never do.
 engram_status engram_pool_options_force(engram_pool_options *options, bool on);
 

@@ -10,6 +10,10 @@
 #ifndef ENGRAM_HPP
 #define ENGRAM_HPP
 
+#if __cplusplus < 202002L
+#error "engram.hpp is C++20: -std=c++20; with CMake, target_compile_features(... cxx_std_20)"
+#endif
+
 #include "engram/base.hpp"
 
 #include <concepts>

@@ -37,7 +37,13 @@ pub unsafe extern "C" fn engram_attr_set(
 ) -> Status {
     guard(|| {
         let dtype = raw::of("dtype", dtype)?.engine().clone();
-        let shape = raw::slice("shape", shape, ndim)?.to_vec();
+        if matches!(dtype, EngineDType::Sub { .. }) {
+            return Err(argument(format!(
+                "an attribute of {} cannot be set from C: give the item's type, and `shape`",
+                dtype.text()
+            )));
+        }
+        let shape = raw::lengths("shape", shape, ndim)?.to_vec();
         let data = raw::bytes("data", data, nbytes)?.to_vec();
         set(group, path, key, Value { dtype, shape, data })
     })

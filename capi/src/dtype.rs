@@ -174,7 +174,7 @@ pub unsafe extern "C" fn engram_dtype_sub(
     guard(|| {
         let out = raw::out("dtype", dtype)?;
         let base = Box::new(raw::of("base", base)?.engine.clone());
-        let engine = Engine::Sub { base, shape: raw::slice("shape", shape, ndim)?.to_vec() };
+        let engine = Engine::Sub { base, shape: raw::lengths("shape", shape, ndim)?.to_vec() };
         engine.validate()?;
         out.set(raw::give(DType::new(engine)));
         Ok(())

@@ -174,7 +174,7 @@ pub(crate) fn request<'a>(
         )));
     }
     let options: Option<&Options> = raw::of("options", options).ok();
-    let shape = raw::slice("shape", shape, ndim)?.to_vec();
+    let shape = raw::lengths("shape", shape, ndim)?.to_vec();
     let layout = options.map(|options| options.layout(&shape, dtype.itemsize()));
     let new = NewObject {
         class: Class::Array,
@@ -391,7 +391,7 @@ pub unsafe extern "C" fn engram_array_resize(
 ) -> Status {
     guard(|| {
         let object = raw::of_mut("object", object)?;
-        object.namespace.reshape(object.oid, raw::slice("shape", shape, ndim)?)?;
+        object.namespace.reshape(object.oid, raw::lengths("shape", shape, ndim)?)?;
         object.refresh()
     })
 }
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn engram_array_append(
     guard(|| {
         let object = raw::of_mut("object", object)?;
         let (counts, data) =
-            (raw::slice("counts", counts, ndim)?, raw::bytes("data", data, nbytes)?);
+            (raw::lengths("counts", counts, ndim)?, raw::bytes("data", data, nbytes)?);
         object.namespace.append(object.oid, axis, counts, data)?;
         object.refresh()
     })

@@ -144,6 +144,18 @@ pub unsafe extern "C" fn engram_pool_options_checksums(
     })
 }
 
+/// Whether copies go at the pace of persistent memory, for evaluation alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_pool_options_emulate_pmem(
+    options: *mut PoolOptions,
+    on: bool,
+) -> Status {
+    guard(|| {
+        raw::of_mut("options", options)?.engine.emulated = on;
+        Ok(())
+    })
+}
+
 /// Whether filesystems will do that are not on the list; network ones never do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_options_force(options: *mut PoolOptions, on: bool) -> Status {
@@ -223,7 +235,7 @@ pub unsafe extern "C" fn engram_options_chunks(
 ) -> Status {
     guard(|| {
         let codec = raw::text_or("codec", codec, "none")?.parse()?;
-        let chunks = raw::slice("chunks", chunks, ndim)?.to_vec();
+        let chunks = raw::lengths("chunks", chunks, ndim)?.to_vec();
         raw::of_mut("options", options)?.chunks = Some((chunks, codec));
         Ok(())
     })
@@ -237,7 +249,7 @@ pub unsafe extern "C" fn engram_options_dims(
     names: *const *const c_char,
 ) -> Status {
     guard(|| {
-        let names = raw::slice("names", names, ndim)?;
+        let names = raw::lengths("names", names, ndim)?;
         let names = names.iter().map(|name| raw::text("a dimension's name", *name));
         let dims = names.map(|name| name.map(str::to_owned)).collect::<Result<_, _>>()?;
         raw::of_mut("options", options)?.dims = Some(dims);

@@ -9,7 +9,7 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use engram_engine::{Error, Kind, Result};
+use engram_engine::{Error, Kind, NDIM_MAX, Result};
 
 /// A refusal of an argument.
 pub(crate) fn argument(message: impl Into<String>) -> Error {
@@ -65,6 +65,14 @@ pub(crate) fn slice<'a, T>(what: &str, given: *const T, len: usize) -> Result<&'
     check(what, given, len)?;
     // SAFETY: not NULL, aligned, not too long; by the conventions so many items are there and stay.
     Ok(unsafe { std::slice::from_raw_parts(given, len) })
+}
+
+/// One item for each dimension: no more are read than an array can have.
+pub(crate) fn lengths<'a, T>(what: &str, given: *const T, ndim: usize) -> Result<&'a [T]> {
+    if ndim > NDIM_MAX {
+        return Err(argument(format!("{ndim} dimensions were given; at most {NDIM_MAX} fit")));
+    }
+    slice(what, given, ndim)
 }
 
 /// So many bytes; NULL will do for none.

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn engram_object_load(
     guard(|| {
         let object = raw::of("object", object)?;
         let (offsets, counts) =
-            (raw::slice("offsets", offsets, ndim)?, raw::slice("counts", counts, ndim)?);
+            (raw::lengths("offsets", offsets, ndim)?, raw::lengths("counts", counts, ndim)?);
         let data = raw::bytes_mut("data", data, nbytes)?;
         object.namespace.load_slab(object.oid, offsets, counts, data)
     })
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn engram_object_store(
     guard(|| {
         let object = raw::of("object", object)?;
         let (offsets, counts) =
-            (raw::slice("offsets", offsets, ndim)?, raw::slice("counts", counts, ndim)?);
+            (raw::lengths("offsets", offsets, ndim)?, raw::lengths("counts", counts, ndim)?);
         let data = raw::bytes("data", data, nbytes)?;
         let flush = match flush {
             ONCE => Engine::Once,

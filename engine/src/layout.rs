@@ -21,6 +21,8 @@ const LEVEL: i32 = 3;
 
 /// What a chunk should have at most, where nobody says: a second-level cache holds it.
 const CHUNK_BYTES: u64 = 512 << 10;
+/// What a chunk of what is small yet has, where nobody says.
+const CHUNK_BYTES_LEAST: u64 = 16 << 10;
 /// A dimension that is empty as yet is taken for one of so many.
 const GROWING: u64 = 1024;
 
@@ -197,10 +199,17 @@ impl<'a> Chunking<'a> {
     }
 }
 
-/// Chunks of much the same length in all dimensions, of a size that serves well.
+/// Chunks of much the same length in all dimensions, of a size that serves well. Those of what is
+/// small yet are longer than it is, along the first dimension: it may be appended to.
 pub fn chunks_for(shape: &[u64], item: u64) -> Vec<u64> {
     let mut chunks: Vec<u64> =
         shape.iter().map(|length| if *length == 0 { GROWING } else { *length }).collect();
+    let bytes = chunks.iter().fold(item.max(1), |bytes, length| bytes.saturating_mul(*length));
+    if let Some(first) = chunks.first_mut()
+        && bytes < CHUNK_BYTES_LEAST
+    {
+        *first *= CHUNK_BYTES_LEAST / bytes;
+    }
     loop {
         let bytes = chunks.iter().fold(item.max(1), |bytes, length| bytes.saturating_mul(*length));
         let longest = (0..chunks.len()).rev().max_by_key(|dim| chunks[*dim]);

@@ -58,7 +58,7 @@ pub use index::{AttributeGroupStats, IndexMode, IndexSettings, IndexStats, KeySt
 pub use layout::{CHUNK_BYTES_MAX, Codec, Coder, Layout, chunks_for};
 pub use lease::LockMode;
 pub use namespace::{Flush, InPlace, Namespace, NamespaceInfo};
-pub use object::{Class, INLINE_BYTES_MAX, NewObject, ObjectInfo, Placement};
+pub use object::{Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, ObjectInfo, Placement};
 pub use pool::{CreateOptions, DeviceInfo, Durability, FORMAT, Pool};
 pub use query::answer::{
     Answer, Consistency, Explanation, LeafExplanation, QueryOptions, RecordCounts,

@@ -382,7 +382,7 @@ impl Walk<'_> {
             && self.core.setup.checksums
         {
             let key = id_key(id).to_vec();
-            sums.push(Sum { table, key, extent, nbytes, word, encoded: false });
+            sums.push(Sum { table, key, extent, nbytes, word, coded: false });
         }
         record.check()?;
         let fits = match record.class {

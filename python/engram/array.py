@@ -283,7 +283,7 @@ class Array(Handle):
 makers[1] = Array
 
 
-def check_basic(key: Any, dtype: np.dtype[Any]) -> None:
+def check_basic(key: Any, dtype: np.dtype[Any], otherwise: str = 'write to view("r+")') -> None:
     """Refuse what numpy would write to by way of a list of places."""
     if isinstance(key, str) and dtype.names:
         return
@@ -294,7 +294,7 @@ def check_basic(key: Any, dtype: np.dtype[Any]) -> None:
             continue
         raise ArgumentError(
             f"an array in a pool cannot be written at {part!r}: use integers, slices and ..., or "
-            'write to view("r+")'
+            f"{otherwise}"
         )
 
 

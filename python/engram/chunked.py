@@ -106,7 +106,7 @@ class ChunkedArray(Array):
         if not -ndim <= axis < ndim:
             raise ArgumentError(f"axis {axis!r} is none of an array of {ndim} dimensions")
         try:
-            array = np.ascontiguousarray(data, self._dtype)
+            array = _kept_as(data, self._dtype)
         except (ValueError, TypeError, OverflowError) as error:
             raise ArgumentError(
                 f"data cannot be appended to an array of dtype {self._dtype}: {error}"
@@ -173,7 +173,7 @@ class ChunkedArray(Array):
             If the pool was opened with mode "r".
 
         """
-        check_basic(key, self._dtype)
+        check_basic(key, self._dtype, "write a[...] whole")
         try:
             self._of_its_shape(lambda shape, chunks: self._set(key, value, shape, chunks))
         except NotFoundError as error:  # as in-place writes have it
@@ -331,6 +331,16 @@ def _boxed(key: Any, shape: tuple[int, ...]) -> _Box | None:
             ranges.append(range(at, at + 1))
             rest.append(0)
     return _Box(ranges, tuple(rest))
+
+
+def _kept_as(data: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert numbers, but not complex ones to real ones, nor real ones to whole ones."""
+    given = np.asarray(data)
+    rank = {"b": 0, "u": 0, "i": 0, "f": 1, "c": 2}
+    if rank.get(given.dtype.kind, 0) > rank.get(dtype.kind, 2):
+        message = f"{given.dtype} would lose what it says"
+        raise TypeError(message)
+    return np.ascontiguousarray(given, dtype)
 
 
 def refuse_other_layout(there: Array, name: str, chunks: Any, codec: str | None) -> None:

@@ -325,14 +325,14 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         shape: "ShapeLike",
         dtype: DTypeLike | None = None,
         *,
-        exact: bool = False,
+        exact: bool = True,
         data: ArrayLike | None = None,
         **more: Any,
     ) -> Array:
         """Give the array at `name`, created as by `create_array` if it is not there.
 
-        One that is there must have this shape, and a dtype that values of `dtype` can be written
-        to safely; with `exact`, just `dtype`. Where `chunks` or `codec` are given, it must have
+        One that is there must have this shape and dtype; without `exact`, a dtype that values of
+        `dtype` can be written to safely. Where `chunks` or `codec` are given, it must have
         those; `chunks=True` is content with any chunks.
 
         Raises

@@ -301,6 +301,13 @@ static void attributes(engram_group *root) {
     FAILS(engram_attr_get(root, "run/made", "box", &attribute), NOT_FOUND, "\"box\"");
     FAILS(engram_attr_get(root, "nowhere", "box", &attribute), NOT_FOUND, "nowhere");
     FAILS(engram_attr_set(root, "run/made", "box", f64(), 1, &three, box, 8), ARGUMENT, "24 bytes");
+    engram_dtype *triple = NULL;
+    OK(engram_dtype_sub(f64(), 1, &three, &triple));
+    FAILS(engram_attr_set(root, "run/made", "triple", triple, 0, NULL, box, sizeof box), ARGUMENT,
+          "cannot be set from C");
+    engram_dtype_free(triple);
+    /* Not one of so many lengths is read: there is one alone. */
+    FAILS(engram_attr_set(root, "run/made", "box", f64(), 1000, &three, box, 8), ARGUMENT, "1000");
     engram_list *found;
     OK(engram_query(root, "temperature < -15 and unit = \"K\"", &found));
     IS(engram_list_len(found) == 1);
@@ -361,6 +368,8 @@ static void chosen(const char *path, const char *device) {
     OK(engram_pool_options_survives(how, ENGRAM_SURVIVES_PROCESS));
     OK(engram_pool_options_mode(how, 0770));
     OK(engram_pool_options_checksums(how, true));
+    OK(engram_pool_options_emulate_pmem(how, true));
+    OK(engram_pool_options_emulate_pmem(how, false));
     OK(engram_pool_options_prefault(how, true));
     OK(engram_pool_options_add_device(how, device));
     OK(engram_pool_create(path, 8 << 20, how, &pool));

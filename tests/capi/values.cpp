@@ -138,6 +138,12 @@ void serializers(pmemcpy::PMEM &pmem) {
     IS(throws<engram::ArgumentError>(
         [&] { pmem.store<double>("lz4/array", data.data(), 1, &zero, &n, Type::ZSTD); },
         {"kept as lz4", "zstd"}));
+    const std::size_t dims[] = {40, 50, 60};
+    IS(throws<engram::ArgumentError>(
+        [&] { pmem.alloc<double>("lz4/array", 3, dims, Type::ZSTD); },
+        {"alloc", "kept as lz4", "zstd", "free the id"}));
+    pmem.alloc<double>("lz4/array", 3, dims, Type::LZ4);
+    pmem.alloc<double>("lz4/array", 3, dims);
     IS(throws<engram::ArgumentError>([&] { pmem.alloc<double>("wrong", 1, &n, Type(9)); }, {"9"}));
 }
 

@@ -98,9 +98,12 @@ public:
         const auto how = engram::taken<detail::OptionsHandle>(engram_options_new);
         engram::check(engram_options_unset(how.get(), true));
         keep_as(how.get(), ndim, serializer);
+        engram_object *there = nullptr;
         checked("alloc", id, engram_array_require(root("alloc", id), id.c_str(),
                                                   engram::dtype<T>::get(), ndim, dims, how.get(),
-                                                  nullptr));
+                                                  &there));
+        const detail::ObjectHandle object(there);
+        if (ndim) expect_codec("alloc", id, there, detail::codec_of(serializer));
     }
 
     // Stores a single value under an id, in place of one of the same type; at once, or not at all.
@@ -119,7 +122,7 @@ public:
     void store(const std::string &id, const T *data, int ndims, const std::size_t *offsets,
                const std::size_t *dimspp, SerializerType serializer = SerializerType::Default) {
         const auto object = opened<T>("store", id);
-        expect_codec(id, object.get(), detail::codec_of(serializer));
+        expect_codec("store", id, object.get(), detail::codec_of(serializer));
         const std::size_t ndim = part("store", id, object.get(), ndims, offsets, dimspp);
         const std::size_t nbytes = sizeof(T) * product("store", id, ndim, dimspp);
         checked("store", id, engram_object_store(object.get(), ndim, offsets, dimspp, data, nbytes,
@@ -307,14 +310,16 @@ private:
         if (codec && ndim) engram::check(engram_options_chunks(how, 0, nullptr, codec));
     }
 
-    static void expect_codec(const std::string &id, const engram_object *object,
-                             const char *codec) {
-        if (codec && std::strcmp(engram_object_codec(object), codec) != 0) {
-            const std::string kept = engram_object_codec(object);
-            throw engram::ArgumentError(told("store", id) + "what is stored is kept " +
-                                        (kept.empty() ? "raw" : "as " + kept) + ", and " + codec +
-                                        " was asked for: give the serializer to alloc");
-        }
+    static void expect_codec(const char *doing, const std::string &id,
+                             const engram_object *object, const char *codec) {
+        const std::string kept = engram_object_codec(object);
+        if (!codec || kept == codec) return;
+        const bool making = std::string(doing) == "alloc";
+        throw engram::ArgumentError(told(doing, id) + "what is stored is kept " +
+                                    (kept.empty() ? "raw" : "as " + kept) + ", and " + codec +
+                                    " was asked for: " +
+                                    (making ? "use that, or free the id first"
+                                            : "give the serializer to alloc"));
     }
 
     static detail::OptionsHandle replacing() {

@@ -1,13 +1,12 @@
 //! Codecs: a chunk's bytes, encoded and decoded.
 //!
-//! What does not become shorter is kept as it is, which its length says: an encoded chunk is always
-//! shorter than the chunk. So a chunk never takes more than its own bytes, and a decoder knows how
-//! many it has to give: it writes into a buffer of just that size, whatever the bytes say, and
+//! What does not become shorter is kept as it is, which its length says. So a decoder knows how
+//! many bytes it has to give: it writes into a buffer of just that size, whatever the bytes say, and
 //! anything else than filling it is `CorruptError`.
 //!
-//! **Its check.** An encoded chunk ends with 4 bytes of XXH3 over those before, in every pool: one
-//! bit that changes in what is encoded changes many values, and coders often do not see it. What is
-//! kept as it is has none, as contiguous arrays have none.
+//! **Its check.** Where there is a codec, every chunk ends with 4 bytes of XXH3 over those before:
+//! one bit that changes in what is encoded changes many values, and coders often do not see it.
+//! Without a codec there is none, as contiguous arrays have none.
 //!
 //! **Shuffle** puts the first bytes of all items together, then the second ones: neighbours in a
 //! smooth field have the same sign and exponent, and coders find runs of equal bytes.
@@ -17,10 +16,10 @@ use crate::error::{Error, Kind, Result};
 use crate::fail;
 use crate::layout::{Codec, Coder};
 
-/// The length of an encoded chunk's check.
+/// The length of a chunk's check.
 pub(crate) const CHECK: usize = 4;
 
-/// The check of an encoded chunk, by the word over its bytes.
+/// The check of a chunk, by the word over its bytes.
 pub(crate) fn check_of(word: u64) -> [u8; CHECK] {
     (word as u32).to_le_bytes()
 }
@@ -31,7 +30,7 @@ fn check_over(encoded: &[u8]) -> [u8; CHECK] {
     check_of(running.word())
 }
 
-/// An encoded chunk without its check, which must be that of its bytes.
+/// A chunk without its check, which must be that of its bytes.
 pub(crate) fn checked(stored: &[u8]) -> Result<&[u8]> {
     match stored.split_last_chunk::<CHECK>() {
         Some((encoded, check)) if *check == check_over(encoded) => Ok(encoded),
@@ -63,7 +62,7 @@ impl Worker {
         }
     }
 
-    /// A chunk encoded; `None` if that is not shorter.
+    /// A chunk as it is kept, with its check; `None` without a codec: as it is.
     pub(crate) fn encode(&mut self, chunk: &[u8]) -> Result<Option<&[u8]>> {
         if self.codec.is_none() {
             return Ok(None);
@@ -97,18 +96,19 @@ impl Worker {
                     .map_err(|e| failed(e.to_string()))?
             }
         };
-        let end = len + CHECK;
-        if end >= chunk.len() {
-            return Ok(None);
+        let len = len.min(chunk.len());
+        grow(&mut self.encoded, len + CHECK);
+        if len == chunk.len() {
+            self.encoded[..len].copy_from_slice(chunk);
         }
         let check = check_over(&self.encoded[..len]);
-        grow(&mut self.encoded, end);
-        self.encoded[len..end].copy_from_slice(&check);
-        Ok(Some(&self.encoded[..end]))
+        self.encoded[len..len + CHECK].copy_from_slice(&check);
+        Ok(Some(&self.encoded[..len + CHECK]))
     }
 
     /// Decodes a chunk into `chunk`, which has just its length.
     pub(crate) fn decode(&mut self, stored: &[u8], chunk: &mut [u8]) -> Result<()> {
+        let stored = if self.codec.is_none() { stored } else { checked(stored)? };
         if stored.len() == chunk.len() {
             chunk.copy_from_slice(stored);
             return Ok(());
@@ -116,7 +116,6 @@ impl Worker {
         if stored.len() > chunk.len() || self.codec.is_none() {
             fail!(Corrupt, "{} bytes are stored for a chunk of {}", stored.len(), chunk.len());
         }
-        let stored = checked(stored)?;
         let shuffled = self.codec.shuffle && self.item > 1;
         if shuffled {
             self.shuffled.resize(chunk.len(), 0);

@@ -12,7 +12,7 @@ use self::change::Done;
 use self::stage::{Data, Spares, Stages, stage};
 use crate::batch;
 use crate::catalog::Table;
-use crate::chunked::codec::Worker;
+use crate::chunked::codec::{CHECK, Worker};
 use crate::chunked::grid::{Cell, Grid};
 use crate::chunked::rows::{key_of, parse, split_key, walk};
 use crate::chunked::work::{Places, fill};
@@ -76,23 +76,25 @@ impl Bytes {
 /// What a thread needs to decode.
 struct Decoder {
     worker: Worker,
+    coded: bool,
     encoded: Vec<u8>,
 }
 
 impl Decoder {
     fn new(shown: &Shown) -> Self {
-        Decoder { worker: Worker::new(shown.codec, shown.grid.item), encoded: Vec::new() }
+        let worker = Worker::new(shown.codec, shown.grid.item);
+        Decoder { worker, coded: !shown.codec.is_none(), encoded: Vec::new() }
     }
 
     /// Decodes a chunk into `chunk`, which has its length.
     fn decode(&mut self, bytes: &Bytes, chunk: &mut [u8]) -> Result<()> {
         match bytes {
             Bytes::Inline(bytes) => self.worker.decode(bytes, chunk),
-            Bytes::Extent(_, nbytes) if *nbytes == chunk.len() => {
+            Bytes::Extent(_, nbytes) if !self.coded && *nbytes == chunk.len() => {
                 bytes.copy_to(0, chunk);
                 Ok(())
             }
-            Bytes::Extent(_, nbytes) if *nbytes < chunk.len() => {
+            Bytes::Extent(_, nbytes) if *nbytes <= chunk.len() + CHECK => {
                 self.encoded.resize(*nbytes, 0);
                 bytes.copy_to(0, &mut self.encoded);
                 self.worker.decode(&self.encoded, chunk)
@@ -319,7 +321,7 @@ fn read_chunk(
         }
         return Ok(());
     };
-    if chunk.value.len() == whole {
+    if shown.codec.is_none() && chunk.value.len() == whole {
         while let Some((at, bytes)) = places.next() {
             chunk.value.copy_to(at, bytes);
         }

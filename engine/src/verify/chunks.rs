@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::values::Sum;
 use super::{PULSE_ROWS, Walk};
 use crate::catalog::{ReadTxn, Table};
-use crate::chunked::codec::checked;
+use crate::chunked::codec::{CHECK, checked};
 use crate::chunked::grid::Grid;
 use crate::chunked::rows::{parse, split_key};
 use crate::error::Result;
@@ -41,7 +41,7 @@ impl Walk<'_> {
 
     fn chunk(
         &mut self,
-        grids: &HashMap<u64, Grid>,
+        grids: &HashMap<u64, (Grid, bool)>,
         (key, row): (&[u8], &[u8]),
         extents: &mut Vec<(Extent, String)>,
         sums: &mut Vec<Sum>,
@@ -55,7 +55,7 @@ impl Walk<'_> {
         }
         self.check_checked(&record).map_err(|error| error.context(&what))?;
         record.check().map_err(|error| error.context(&what))?;
-        let Some(grid) = grids.get(&oid) else {
+        let Some((grid, coded)) = grids.get(&oid) else {
             fail!(Corrupt, "{what} belongs to no chunked array that is there")
         };
         if record.parent != oid {
@@ -64,19 +64,19 @@ impl Walk<'_> {
         if !grid.reaches(&cell) {
             fail!(Corrupt, "{what} lies beyond the array's shape {:?}", grid.shape);
         }
-        let (nbytes, most) = (record.stored.nbytes(), grid.chunk_bytes() as u64);
+        let check = if *coded { CHECK as u64 } else { 0 };
+        let (nbytes, most) = (record.stored.nbytes(), grid.chunk_bytes() as u64 + check);
         if nbytes > most {
             fail!(Corrupt, "{what} has {nbytes} bytes, a chunk of the array {most} at most");
         }
-        let encoded = nbytes < most;
         match record.stored {
             Stored::Contiguous { extent, nbytes, checksum: word }
-                if encoded || self.core.setup.checksums =>
+                if *coded || self.core.setup.checksums =>
             {
                 let (table, key) = (Table::Chunks, key.to_vec());
-                sums.push(Sum { table, key, extent, nbytes, word, encoded });
+                sums.push(Sum { table, key, extent, nbytes, word, coded: *coded });
             }
-            Stored::Inline(bytes) if encoded => {
+            Stored::Inline(bytes) if *coded => {
                 checked(bytes).map_err(|error| error.context(&what))?;
             }
             _ => {}
@@ -85,17 +85,18 @@ impl Walk<'_> {
     }
 }
 
-/// The grids of all chunked arrays whose records can be read.
-fn grids(txn: &ReadTxn<'_>) -> Result<HashMap<u64, Grid>> {
+/// The grids of all chunked arrays whose records can be read, and whether they have a codec.
+fn grids(txn: &ReadTxn<'_>) -> Result<HashMap<u64, (Grid, bool)>> {
     let mut grids = HashMap::new();
     let mut cursor = txn.seek(Table::Objects, &[])?;
     while let Some((key, row)) = cursor.next()? {
         if let Ok(record) = Record::parse(row)
             && record.class == Class::Array
-            && let Ok(Some(grid)) = Grid::find(&record)
+            && let Stored::Chunked(chunking) = &record.stored
+            && let Ok(grid) = Grid::of(&record, chunking)
             && let Ok(oid) = <[u8; 8]>::try_from(key)
         {
-            grids.insert(u64::from_be_bytes(oid), grid);
+            grids.insert(u64::from_be_bytes(oid), (grid, !chunking.codec.is_none()));
         }
     }
     Ok(grids)

@@ -128,7 +128,7 @@ impl SpanFiles {
         Ok(running.word())
     }
 
-    /// Whether an encoded chunk ends with the check of its bytes.
+    /// Whether a chunk ends with the check of its bytes.
     fn has_its_check(&self, extent: Extent, nbytes: u64) -> Result<bool> {
         let len = nbytes.saturating_sub(CHECK as u64);
         let word = self.checksum(extent, len)?;
@@ -149,8 +149,8 @@ pub(super) struct Sum {
     pub extent: Extent,
     pub nbytes: u64,
     pub word: u64,
-    /// An encoded chunk, which ends with a check, whatever the pool says.
-    pub encoded: bool,
+    /// A chunk of an array with a codec: it ends with a check, whatever the pool says.
+    pub coded: bool,
 }
 
 impl Walk<'_> {
@@ -169,7 +169,7 @@ impl Walk<'_> {
         for sum in sums {
             let found = if checksum::is_checksum(sum.word) {
                 files.checksum(sum.extent, sum.nbytes).map(|word| word == sum.word)
-            } else if sum.encoded {
+            } else if sum.coded {
                 files.has_its_check(sum.extent, sum.nbytes)
             } else {
                 self.report.unchecked += 1;

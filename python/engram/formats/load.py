@@ -51,6 +51,10 @@ IN_PLACE_BYTES = 64 << 10
 """From so many bytes on, values are read straight into the pool's memory."""
 
 
+CHUNK_BYTES_MAX = 1 << 30
+"""Bytes of a chunk that the engine takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a file is imported, as `engram.import_file` has it."""
@@ -309,8 +313,10 @@ class Loader:
             return True
         if node.chunks is None:
             return None
-        # What grows has its file's chunks; the others are no longer than what was asked for.
-        return tuple(max(1, min(n, max(1, m))) for n, m in zip(node.chunks, shape, strict=True))
+        # As they are in the file, also where they are longer than what is there: it may grow.
+        if node.dtype.itemsize * math.prod(node.chunks) <= CHUNK_BYTES_MAX:
+            return tuple(max(1, n) for n in node.chunks)
+        return True
 
     def _fill_chunks(self, node: ArrayNode, wanted: Region, made: Array) -> None:
         """Read what is wanted of a variable into a chunked array, piece by piece."""
