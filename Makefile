@@ -39,7 +39,7 @@ test: $(BIN)/.built $(BIN)/.native ## All tests: the engine's, then the package'
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
 
-bench-mpi: $(BIN)/.built $(BIN)/.peers-mpi ## The same in MPI codes, beside theirs (10 minutes; 2)
+bench-mpi: $(BIN)/.built $(BIN)/.peers-mpi ## The same in MPI codes, beside theirs (20 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.mpi $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end

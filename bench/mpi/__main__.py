@@ -163,6 +163,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smaller rectangle, fewer rounds")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bound is missed")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4], help="how many (1 2 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each (5)")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"where to write ({MEMORY})")
     parser.add_argument("--disk", type=Path, default=ROOT, help="a folder on a disk (this one)")
     parser.add_argument("--out", type=Path, default=RESULTS / "mpi.json", help="the results' file")
@@ -171,7 +172,7 @@ def main() -> int:
     start = time.monotonic()
     absent: dict[str, str] = {}
     lines: list[Line] = []
-    side, rounds = (QUICK_SIDE, 2) if chosen.quick else (SIDE, 5)
+    side, rounds = (QUICK_SIDE, 2) if chosen.quick else (SIDE, chosen.rounds)
     with (
         tempfile.TemporaryDirectory(prefix="engram-bench-") as tools,
         tempfile.TemporaryDirectory(prefix="engram-bench-", dir=chosen.where) as folder,

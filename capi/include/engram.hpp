@@ -100,6 +100,12 @@ public:
         const std::uint64_t *first = engram_object_shape(get());
         return Shape(first, first + engram_object_ndim(get()));
     }
+    // The shape of a chunk and how each is encoded; empty for an array in one piece.
+    Shape chunks() const {
+        const std::uint64_t *first = engram_object_chunks(get());
+        return first ? Shape(first, first + engram_object_ndim(get())) : Shape();
+    }
+    std::string codec() const { return engram_object_codec(get()); }
     // The type as numpy writes it, such as "float64".
     std::string dtype_text() const {
         const auto *own = engram_object_dtype(get());
@@ -244,6 +250,9 @@ std::vector<std::string> texts_of(Call &&call) {
     return all;
 }
 
+template <class T> struct item_of { using type = void *; };
+template <class T> struct item_of<std::vector<T>> { using type = T; };
+
 // A group. Where a member is named, a path may stand; attributes at "" are the group's own.
 class Group {
 public:
@@ -314,6 +323,7 @@ public:
         check(engram_attr_set(get(), path.c_str(), key.c_str(), dtype<T>::get(), 1, &length,
                               all.data(), length * sizeof(T)));
     }
+    // A single value, a string, or all items of an array as a vector.
     template <class T>
     T attr(Path path, Path key) const {
         const auto own = call<Owned<engram_attribute, engram_attribute_free>>(engram_attr_get, path,
@@ -323,6 +333,12 @@ public:
         if constexpr (std::is_same_v<T, std::string>) {
             if (engram_dtype_itemsize(engram_attribute_dtype(own.get())) == 0) {
                 return std::string(data, nbytes);
+            }
+        } else if constexpr (std::is_same_v<T, std::vector<typename item_of<T>::type>>) {
+            using Item = typename item_of<T>::type;
+            if (engram_dtype_equal(engram_attribute_dtype(own.get()), dtype<Item>::get())) {
+                T all(nbytes / sizeof(Item));  // in C order, whatever the shape
+                return nbytes ? (std::memcpy(all.data(), data, nbytes), all) : all;
             }
         } else {
             T value;

@@ -78,12 +78,17 @@ void making(const engram::Group &root) {
     IS(root.attr<double>("made", "t") == -15.5 && root.attr<std::string>("made", "unit") == "K");
     IS(throws<engram::ArgumentError>([&] { root.attr<int>("made", "t"); }, "\"t\""));
     IS(throws<engram::NotFoundError>([&] { root.attr<int>("made", "none"); }, "\"none\""));
+    root.set("made", "levels", std::vector<double>{1.5, 2, 8});
+    IS(root.attr<std::vector<double>>("made", "levels") == (std::vector<double>{1.5, 2, 8}));
+    IS(throws<engram::ArgumentError>([&] { root.attr<std::vector<int>>("made", "levels"); },
+                                     "\"levels\""));
     IS(root.query("t < -15 and unit = \"K\"") == std::vector<std::string>{"made"});
     IS(throws<engram::QueryError>([&] { root.query("t <"); }, "expected"));
 }
 
 void chunked(const engram::Group &root) {
     auto log = root.create<float>("log-of-steps", {0, 100}, engram::Options().chunks({}, "lz4"));
+    IS(log.codec() == "lz4" && log.chunks().size() == 2 && root.open("made").chunks().empty());
     const std::vector<float> step(100, 1.5F);
     for (int number = 0; number < 3; ++number) log.append<float>(0, {1, 100}, step);
     IS(log.shape()[0] == 3 && log.read<float>()[299] == 1.5F);
