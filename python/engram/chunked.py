@@ -338,7 +338,7 @@ def _kept_as(data: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
     given = np.asarray(data)
     rank = {"b": 0, "u": 0, "i": 0, "f": 1, "c": 2}
     if rank.get(given.dtype.kind, 0) > rank.get(dtype.kind, 2):
-        message = f"{given.dtype} would lose what it says"
+        message = f"{given.dtype} would lose what it says: convert it yourself, if that is meant"
         raise TypeError(message)
     return np.ascontiguousarray(given, dtype)
 

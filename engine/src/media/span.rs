@@ -34,7 +34,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::filesystem::{FsKind, Mount};
@@ -90,7 +90,10 @@ fn fill(file: &File, path: &Path, len: u64, mode: u32, mount: &Mount) -> Result<
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(|e| Error::os(format_args!("cannot set mode {mode:o} of {shown}"), &e))?;
     if mount.kind == FsKind::Tmpfs && len >= HUGE {
-        Pace::quick().map(|mut pace| huge_pages(file, len, &mut pace));
+        let before = *slow_steps();
+        if let Some(mut pace) = Pace::quick(before) {
+            huge_pages(file, len, &mut pace);
+        }
     }
     allocate(file, path, len, if memory { STEP } else { len })?;
     if medium == Medium::Dax {
@@ -167,6 +170,10 @@ fn check_length(path: &Path, len: u64) -> Result<()> {
     Ok(())
 }
 
+fn slow_steps() -> MutexGuard<'static, Option<(u32, Instant)>> {
+    SLOW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How huge pages come, and whether to go on making them.
 struct Pace {
     step: u64,
@@ -175,9 +182,10 @@ struct Pace {
 }
 
 impl Pace {
-    /// For a new span; none is to be made of huge pages where they were slow a moment ago.
-    fn quick() -> Option<Self> {
-        let (slow, since) = SLOW.lock().unwrap_or_else(PoisonError::into_inner).unzip();
+    /// For a new span, after steps that were slow and when the last was; none is to be made of huge
+    /// pages where they were slow a moment ago.
+    fn quick(before: Option<(u32, Instant)>) -> Option<Self> {
+        let (slow, since) = before.unzip();
         let slow = slow.unwrap_or(0);
         let at_rest = slow >= HUGE_SLOW && since.is_some_and(|at| at.elapsed() < HUGE_PAUSE);
         let step = if slow < HUGE_SLOW { HUGE_STEPS.0 } else { HUGE };
@@ -193,7 +201,6 @@ impl Pace {
             self.slow = 0;
             self.step = (self.step * 2).clamp(HUGE_STEPS.0, HUGE_STEPS.1);
         }
-        *SLOW.lock().unwrap_or_else(PoisonError::into_inner) = Some((self.slow, Instant::now()));
         self.patient || self.slow < HUGE_SLOW
     }
 }
@@ -231,7 +238,9 @@ fn huge_pages(file: &File, len: u64, pace: &mut Pace) -> u64 {
             Err(_) => return done,
         }
         done += now;
-        if !pace.goes_on(now, start.elapsed()) {
+        let goes_on = pace.goes_on(now, start.elapsed());
+        *slow_steps() = Some((pace.slow, Instant::now()));
+        if !goes_on {
             return done;
         }
     }

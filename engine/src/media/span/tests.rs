@@ -221,7 +221,9 @@ fn huge_pages_are_made_as_long_as_they_come_quickly() {
     assert!(pace.goes_on(FIRST, slow) && pace.step == FIRST);
     assert!(pace.goes_on(FIRST, quick));
     assert!(pace.goes_on(FIRST, slow) && !pace.goes_on(FIRST, slow));
-    assert!(Pace::quick().is_none(), "not again at once");
+    assert!(Pace::quick(Some((pace.slow, Instant::now()))).is_none(), "not again at once");
+    assert!(Pace::quick(Some((1, Instant::now()))).is_some_and(|pace| pace.slow == 1));
+    assert!(Pace::quick(None).is_some_and(|pace| pace.step == FIRST));
     let mut pace = first(true);
     assert!((0..9).all(|_| pace.goes_on(FIRST, slow)));
 }
