@@ -256,7 +256,7 @@ fn unshuffle_of<const ITEM: usize, const WORD: usize>(from: &[u8], to: &mut [u8]
 mod tests {
     use proptest::prelude::*;
 
-    use super::Worker;
+    use super::{CHECK, Worker};
     use crate::error::Kind;
     use crate::layout::Codec;
 
@@ -285,20 +285,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_comes_back_and_is_never_longer(
+        fn what_is_encoded_comes_back_and_is_longer_by_its_check_at_most(
             seed in prop::collection::vec(0u8..4, 1..64), items in 1usize..2000, item in 1u64..20,
         ) {
             let len = items * item as usize;
             let chunk: Vec<u8> = seed.iter().copied().cycle().take(len).collect();
             for codec in codecs() {
                 let mut worker = Worker::new(codec, item);
-                let stored = match worker.encode(&chunk).unwrap() {
-                    Some(shorter) => shorter.to_vec(),
-                    None => chunk.clone(),
+                let (stored, most) = match worker.encode(&chunk).unwrap() {
+                    Some(encoded) => (encoded.to_vec(), len + CHECK),
+                    None => (chunk.clone(), len),
                 };
                 let mut back = vec![0xff; len];
                 worker.decode(&stored, &mut back).unwrap();
-                prop_assert!(back == chunk && stored.len() <= len, "{codec}");
+                prop_assert!(back == chunk && stored.len() <= most, "{codec}");
             }
         }
 
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_chunk_is_refused_or_other_bytes_and_never_more() {
+    fn a_damaged_chunk_is_refused() {
         let chunk: Vec<u8> = (0..8192u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
         for codec in codecs().filter(|codec| !codec.is_none()) {
             let mut worker = Worker::new(codec, 4);
@@ -325,9 +325,8 @@ mod tests {
                 let mut damaged = stored.clone();
                 damaged[at] ^= 0x55;
                 let mut back = vec![0; chunk.len()];
-                if let Err(error) = worker.decode(&damaged, &mut back) {
-                    assert_eq!(error.kind(), Kind::Corrupt, "{codec}, byte {at}");
-                }
+                let refused = worker.decode(&damaged, &mut back).unwrap_err();
+                assert_eq!(refused.kind(), Kind::Corrupt, "{codec}, byte {at}");
             }
             let mut back = vec![0; chunk.len()];
             let cut = worker.decode(&stored[..stored.len() / 2], &mut back).unwrap_err();
