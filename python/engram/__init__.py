@@ -56,6 +56,8 @@ from engram.tree import Tree
 from engram.verify import Report, verify
 
 if TYPE_CHECKING:
+    from engram import active
+    from engram.active import ActiveObject, activemethod
     from engram.formats import (
         Entry,
         ExportReport,
@@ -72,6 +74,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessError",
+    "ActiveObject",
     "Allocation",
     "ArgumentError",
     "Array",
@@ -122,6 +125,8 @@ __all__ = [
     "Space",
     "Tree",
     "UnsupportedError",
+    "active",
+    "activemethod",
     "adopt",
     "attr",
     "compact",
@@ -145,13 +150,21 @@ _FILES = {
 }
 """What reads and writes files, and their reports."""
 
+_ACTIVE = {"ActiveObject", "active", "activemethod"}
+"""What active objects need; `import engram` does not load it."""
+
 
 def __getattr__(name: str) -> Any:
-    """Import what reads and writes files only where it is used: the libraries take a second."""
+    """Import what is not always used only where it is: libraries for files take a second."""
     if name in _FILES:
         from engram import formats  # noqa: PLC0415 - as above
 
         return getattr(formats, name)
+    if name in _ACTIVE:
+        import importlib  # noqa: PLC0415 - as above
+
+        active = importlib.import_module("engram.active")
+        return active if name == "active" else getattr(active, name)
     raise AttributeError(f"module 'engram' has no attribute {name!r}")
 
 

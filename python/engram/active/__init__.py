@@ -1,0 +1,62 @@
+"""Active objects: Python objects that live in a pool, and whose methods run where their data lie.
+
+::
+
+    import engram
+    import numpy as np
+
+    class Block(engram.ActiveObject):
+        data: np.ndarray
+        label: str = ""
+
+        @engram.activemethod
+        def mean(self) -> float:
+            return self.data.mean()
+
+    with engram.create("/dev/shm/demo") as pool:
+        Block(data=np.arange(1e6)).make_persistent("ramp")
+        Block.get_by_alias("ramp").mean()       # in any process, now or later
+
+The programming model is dataClay's (arXiv 2111.06851); there is no server: every process that has
+the pool open runs methods itself, on the pool's own memory. `docs/guide/active-objects.md` tells
+all of it.
+"""
+
+from engram.active.classes import StoredClass, load_class
+from engram.active.errors import (
+    AliasNotFoundError,
+    AliasTakenError,
+    ClassChangedError,
+    ClassUnknownError,
+    ConflictError,
+    MethodError,
+    ObjectDeletedError,
+    UndeclaredFieldError,
+    UnsupportedFieldError,
+    UntrustedCodeError,
+    VersionError,
+    WorkerDiedError,
+)
+from engram.active.method import activemethod
+from engram.active.object import ActiveObject
+from engram.active.using import use
+
+__all__ = [
+    "ActiveObject",
+    "AliasNotFoundError",
+    "AliasTakenError",
+    "ClassChangedError",
+    "ClassUnknownError",
+    "ConflictError",
+    "MethodError",
+    "ObjectDeletedError",
+    "StoredClass",
+    "UndeclaredFieldError",
+    "UnsupportedFieldError",
+    "UntrustedCodeError",
+    "VersionError",
+    "WorkerDiedError",
+    "activemethod",
+    "load_class",
+    "use",
+]

@@ -1,0 +1,289 @@
+"""Classes of active objects: those of this program, and what a pool keeps of them.
+
+A pool has a group `.active/classes/<module.Class>` for each class, with a blob "1", "2", ... for
+each version of it: its fields, its methods and its source (`source.py`). An object names the
+version that it was stored with. Registering writes a new version only if fields or source differ
+from the last one.
+
+**Code from a pool is run by nobody who did not ask for it.** An object is made of a class that the
+program has, imported by itself; `load_class` runs the stored source, if the pool is its user's own,
+so that nobody else can have put it there, or with `trust=True`; and it says what it runs.
+"""
+
+import hashlib
+import logging
+import os
+import stat
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
+
+import msgpack
+
+from engram import _engram, owners
+from engram.active.errors import ClassChangedError, ClassUnknownError, UntrustedCodeError
+from engram.active.home import CLASSES, Home
+from engram.active.schema import Fact, differences
+from engram.active.source import run, source_of
+from engram.active.values import name_of
+from engram.errors import CorruptError, ExistsError, NotFoundError
+
+if TYPE_CHECKING:
+    from engram.active.object import ActiveObject
+
+_log = logging.getLogger("engram.active")
+
+_ours: dict[str, type["ActiveObject"]] = {}
+"""The classes of this program, by their names."""
+
+_registered: dict[tuple[tuple[str, str], type], str] = {}
+"""What classes are called in pools: their names and versions."""
+
+_checked: set[tuple[tuple[str, str], str, type]] = set()
+"""Which stored versions were found to fit which classes."""
+
+
+class StoredClass(NamedTuple):
+    """A version of a class, as a pool keeps it."""
+
+    name: str
+    """Its name, with its module."""
+    version: int
+    """1, 2, ..."""
+    fields: dict[str, Fact]
+    """Its fields."""
+    methods: list[str]
+    """The names of its active methods, with their arguments."""
+    source: str
+    """Its source, with what it needs; "" if there was none."""
+    missing: list[str]
+    """Names that the source needs and that are not in it."""
+    owner: str
+    """Who stored it, as the pool says."""
+    stored: datetime
+    """When, in UTC."""
+
+
+def enter(cls: type["ActiveObject"]) -> None:
+    """Enter a class of this program; a later one of the same name takes its place."""
+    _ours[name_of(cls)] = cls
+
+
+def register(home: Home, cls: type["ActiveObject"], scope: str | None = None) -> str:
+    """Keep a class's fields and source in a pool, unless it has them; give name and version."""
+    key = (home.key, cls)
+    known = _registered.get(key)
+    if known is None or not _has(home, known):
+        known = _registered[key] = _register(home, cls, scope)
+    return known
+
+
+_seen: set[tuple[int, str]] = set()
+
+
+def _has(home: Home, stored: str) -> bool:
+    """Tell whether a pool has a version still: one look for each opening of it."""
+    key = (id(home.realm), stored)
+    if key in _seen:
+        return True
+    name, _, version = stored.rpartition("@")
+    path = f"{CLASSES}/{_quoted(name)}/{version}"
+    there = _engram.contains(home.realm, home.realm.root, path)
+    if there:
+        _seen.add(key)
+    return there
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="<>")
+
+
+def _register(home: Home, cls: type["ActiveObject"], scope: str | None) -> str:
+    name = name_of(cls)
+    source = source_of(cls)
+    facts = {name: list(fact) for name, fact in cls._facts().items()}
+    content = {
+        "fields": facts,
+        "methods": cls._signatures(),
+        "source": source.text,
+        "missing": list(source.missing),
+    }
+    packed = msgpack.packb(content)
+    path = f"{CLASSES}/{_quoted(name)}"
+    while True:
+        last = _last_version(home, path)
+        if last and _read(home, f"{path}/{last}") == packed:
+            return f"{name}@{last}"
+        place = (None, None, "none", False, scope, b"")
+        target = f"{path}/{last + 1}"
+        try:
+            _engram.put_blob(
+                home.realm, home.realm.root, target, packed, None, False, None, *place[2:]
+            )
+        except ExistsError:  # somebody else was faster
+            continue
+        return f"{name}@{last + 1}"
+
+
+def _last_version(home: Home, path: str) -> int:
+    found = _engram.find(home.realm, home.realm.root, path)
+    if found is None or found[0] != 0:
+        return 0
+    names = _engram.names(home.realm, found[1], None, 1_000_000)
+    return max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+def _read(home: Home, path: str) -> bytes | None:
+    found = _engram.find(home.realm, home.realm.root, path)
+    if found is None or found[0] in {0, 1}:
+        return None
+    return _engram.read_blob(home.realm, found[1])
+
+
+def stored_class(home: Home, name: str, version: int | None = None) -> StoredClass:
+    """Give what a pool keeps of a class: a version of it, or the last one.
+
+    Raises
+    ------
+    ClassUnknownError
+        If it keeps none.
+
+    """
+    path = f"{CLASSES}/{_quoted(name)}"
+    if version is None:
+        version = _last_version(home, path)
+    packed = _read(home, f"{path}/{version}")
+    if packed is None:
+        have = ", ".join(stored_names(home)) or "none"
+        raise ClassUnknownError(f"{home.pool_path!r} keeps no class {name!r}; it keeps: {have}")
+    found = _engram.find(home.realm, home.realm.root, f"{path}/{version}")
+    if found is None:
+        raise NotFoundError(f"the class {name!r} was deleted meanwhile")
+    info = _engram.object_info(home.realm, found[1])
+    try:
+        content = msgpack.unpackb(packed)
+        fields = {field: Fact(*fact) for field, fact in content["fields"].items()}
+        return StoredClass(
+            name,
+            version,
+            fields,
+            list(content["methods"]),
+            content["source"],
+            list(content["missing"]),
+            owners.user(info.owner),
+            datetime.fromtimestamp(info.created / 1e9, UTC),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(f"what the pool keeps of class {name!r} does not decode") from error
+
+
+def stored_names(home: Home) -> list[str]:
+    """Give the names of the classes that a pool keeps."""
+    group = home.group_if_there(CLASSES)
+    if group is None:
+        return []
+    return [unquote(name) for name in _engram.names(home.realm, group, None, 1_000_000)]
+
+
+def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["ActiveObject"]:
+    """Give this program's class for a stored one; it must fit.
+
+    Raises
+    ------
+    ClassUnknownError
+        If this program has none of that name.
+    ClassChangedError
+        If its fields differ from those stored.
+
+    """
+    name, _, version = stored.rpartition("@")
+    cls = _ours.get(name)
+    if cls is None and wanted._fields and wanted.__qualname__ == name.rpartition(".")[2]:
+        cls = wanted  # the same class, of a module that is called otherwise here
+    if cls is None:
+        raise ClassUnknownError(
+            f"the object is of class {name!r}, which this program does not have: import its "
+            f"module, or run what the pool keeps of it: engram.active.load_class({name!r})"
+        )
+    key = (home.key, stored, cls)
+    if key not in _checked:
+        _check(home, name, int(version), cls)
+        _checked.add(key)
+    return cls
+
+
+def _check(home: Home, name: str, version: int, cls: type["ActiveObject"]) -> None:
+    try:
+        was = stored_class(home, name, version)
+    except ClassUnknownError:  # deleted by somebody: the objects say what they have
+        return
+    differ = differences(was.fields, cls._facts())
+    if differ:
+        raise ClassChangedError(
+            f"class {name!r} has changed since the object was stored (version {version}, "
+            f"{was.stored:%Y-%m-%d %H:%M}): {'; '.join(differ)}. Give new fields a default; "
+            f"engram.active.load_class({name!r}, version={version}) has the stored class"
+        )
+
+
+def load_class(
+    name: str, pool: Any = None, *, trust: bool = False, version: int | None = None
+) -> type["ActiveObject"]:
+    """Make a class of the source that a pool keeps of it, for a program that lacks its module.
+
+    ::
+
+        Block = engram.active.load_class("model.Block", pool)
+        Block.get_by_alias("result").mean()
+
+    This runs the stored source, which is logged (logger `engram.active`) with its author and its
+    digest. It is refused unless nobody but this user can have written it, or `trust` is True: look
+    at it first, with `engram active classes POOL --source`.
+
+    Raises
+    ------
+    UntrustedCodeError
+        If others may write where it lies.
+    ClassUnknownError
+        If the pool has no such class, or no source of it.
+
+    """
+    from engram.active.using import home as used  # noqa: PLC0415 - it needs homes alone
+
+    home = used(pool)
+    stored = stored_class(home, name, version)
+    if not stored.source:
+        raise ClassUnknownError(
+            f"the pool keeps no source of class {name!r}, which was typed into an interpreter"
+        )
+    others = _others_may_write(home)
+    if others and trust is not True:
+        raise UntrustedCodeError(
+            f"the source of class {name!r} was not run: {others}. Look at it with `engram active "
+            f"classes {home.pool_path} --source`, and load it with trust=True if it is good"
+        )
+    digest = hashlib.sha256(stored.source.encode()).hexdigest()[:16]
+    _log.warning(
+        "running the source of class %s, version %d, of pool %s: stored %s by %s, sha256 %s...",
+        *(name, stored.version, home.pool_path, f"{stored.stored:%Y-%m-%d %H:%M}"),
+        *(stored.owner, digest),
+    )
+    cls = run(name, stored.source, home.pool_path)
+    _ours[name] = cls
+    _registered[home.key, cls] = f"{name}@{stored.version}"
+    return cls
+
+
+def _others_may_write(home: Home) -> str | None:
+    """Tell who else may have written into a namespace, or None if nobody can have."""
+    folder = os.path.join(home.pool_path, "ns", home.realm.namespace, "shared")  # noqa: PTH118
+    for path in (home.pool_path, os.path.dirname(folder), folder):  # noqa: PTH120
+        try:
+            facts = os.stat(path)  # noqa: PTH116 - three names, not worth three objects
+        except OSError:
+            continue
+        if facts.st_uid != os.geteuid():
+            return f"{path} belongs to {owners.user(facts.st_uid)}, not to you"
+        if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return f"others may write in {path}"
+    return None

@@ -1,0 +1,1 @@
+"""Workers: processes that run methods of active objects beside this one."""

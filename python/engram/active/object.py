@@ -1,0 +1,483 @@
+"""Active objects: Python objects whose declared fields live in a pool."""
+
+import copy
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from engram.active import classes, schema, using, values
+from engram.active.asynchronous import Twins
+from engram.active.errors import UndeclaredFieldError
+from engram.active.fields import NO_DEFAULT, Field
+from engram.active.home import ALIASES_OF, CLASS, MOVED, Home, gone
+from engram.active.method import ActiveMethod, BoundMethod
+from engram.active.placing import REPLICA_OF, Placing
+from engram.active.storing import RefersError, Storing
+from engram.active.transaction import DELETED, local
+from engram.active.versions import Versions
+from engram.errors import ArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from engram.scope import Scope
+
+_making = threading.RLock()
+
+
+class ActiveObject(Twins, Versions, Placing):
+    """An object whose annotated attributes are kept in a pool, and whose methods run where they lie.
+
+    ::
+
+        class Block(engram.ActiveObject):
+            data: np.ndarray
+            label: str = ""
+
+            @engram.activemethod
+            def mean(self) -> float:
+                return self.data.mean()
+
+        block = Block(data=temperatures)
+        block.make_persistent("T")
+        Block.get_by_alias("T").mean()       # in any process, now or later
+
+    Until `make_persistent` it is an ordinary object. Then each of its fields is in the pool: a numpy
+    array as an array of the pool, numbers, strings, containers, dates, dataclasses and pydantic
+    models by value, other active objects as references. Attributes without annotation are this
+    process's own. Without an `__init__`, a class has one that takes its fields.
+
+    Reading a field of a stored object reads the pool: an array is a numpy array on its memory, which
+    may be written into; a container is a copy, so that a change of it has to be assigned (in active
+    methods it need not). Assigning is a commit. One stored object is one Python object in a
+    process. Objects pickle: a stored one as its id.
+    """
+
+    _fields: dict[str, Field] = {}  # noqa: RUF012 - replaced in each class, not changed
+    _engram_reference: ClassVar[bool] = True
+    _hints: ClassVar[dict[str, Any] | None] = None
+
+    _volatile: dict[str, Any] | None
+    _home: Home
+    _gid: int
+
+    # Classes
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make fields of what the class annotates."""
+        super().__init_subclass__(**kwargs)
+        fields = dict(cls._fields)
+        for name, hint in schema.annotated(cls).items():
+            _check_name(cls, name)
+            default = cls.__dict__.get(name, NO_DEFAULT)
+            fields[name] = Field(cls.__qualname__, name, hint, default)
+            setattr(cls, name, fields[name])
+        cls._fields = fields
+        cls._hints = None
+        if cls.__module__ != "engram.compat.dataclay":
+            classes.enter(cls)
+
+    @classmethod
+    def _resolved(cls) -> dict[str, Any]:
+        """Give the fields' annotations as types, as far as their names are known."""
+        if cls._hints is None:
+            hints = {name: field.hint for name, field in cls._fields.items()}
+            resolved = cls._hints = schema.resolved(cls, hints)
+            for hint in resolved.values():
+                for kind in values.mentioned(hint):
+                    if values.is_named(kind):
+                        values.learn(kind)
+        return cls._hints
+
+    @classmethod
+    def _facts(cls) -> dict[str, schema.Fact]:
+        """Give what is stored of the class's fields."""
+        return {
+            name: schema.Fact(schema.text_of(hint), cls._fields[name].default is not NO_DEFAULT)
+            for name, hint in cls._resolved().items()
+        }
+
+    @classmethod
+    def _containers(cls) -> set[str]:
+        """Give the fields whose values may be changed in place, arrays apart."""
+        return {
+            name
+            for name, (kind, _) in cls._facts().items()
+            if not schema.is_array(kind) and not schema.is_fixed(kind)
+        }
+
+    @classmethod
+    def _signatures(cls) -> list[str]:
+        """Give the active methods, with their arguments."""
+        found = []
+        for name, method in inspect.getmembers_static(cls):
+            if isinstance(method, ActiveMethod):
+                found.append(f"{name}{inspect.signature(method.function)}")
+        return found
+
+    # Making
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make a volatile object, with its fields' defaults; `__init__` may set others."""
+        del args, kwargs
+        if not cls._fields and cls.__module__.startswith("engram.active"):
+            raise ArgumentError("ActiveObject itself has no fields: make a class of it that has")
+        made = super().__new__(cls)
+        made._volatile = {
+            name: copy.deepcopy(field.default)
+            for name, field in cls._fields.items()
+            if field.default is not NO_DEFAULT
+        }
+        return made
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take fields: by position in the order in which they are declared, or by name."""
+        names = list(self._fields)
+        if len(args) > len(names):
+            raise ArgumentError(
+                f"{type(self).__qualname__} takes {len(names)} fields, not {len(args)}: "
+                f"{', '.join(names) or 'it has none'}"
+            )
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                raise ArgumentError(f"{type(self).__qualname__} was given {name!r} twice")
+            given[name] = value
+        for name, value in given.items():
+            self._field(name)
+            setattr(self, name, value)
+
+    # Life
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether it is in a pool."""
+        return self._volatile is None
+
+    def make_persistent(
+        self,
+        alias: str | None = None,
+        backend_id: Any = None,
+        recursive: bool = True,
+        scope: "Scope | None" = None,
+    ) -> None:
+        """Put the object into a pool, and with it all objects that it refers to, all or nothing.
+
+        Parameters
+        ----------
+        alias
+            A name for it, one of its own in the pool. An object that has none, and to which nothing
+            refers that has one, goes when unreachable objects are collected (`engram active gc`).
+        backend_id
+            Where: a pool, a namespace, the path of a pool; or a device of the pool in use, by path
+            or index. By default the pool in use (`engram.active.use`).
+        recursive
+            Whether objects that it refers to come with it. If not, they must be persistent.
+        scope
+            Who sees it: "private" or "shared"; as the namespace has it, if not given.
+
+        An object that is persistent gets the alias, and is moved if `backend_id` is another one.
+
+        Raises
+        ------
+        AliasTakenError
+            If another object has the alias.
+        UnsupportedFieldError
+            If a field's value cannot be stored.
+        PoolFullError
+            If there is no room.
+
+        """
+        alias = alias or None
+        if self._volatile is None:
+            if backend_id is not None:
+                self.move(backend_id)
+            if alias is not None:
+                self.add_alias(alias)
+            return
+        home, device = self._backend(backend_id)
+        simple = alias is None and local.transaction is None
+        try:
+            self._store(home, alias, scope, device, recursive=recursive, simple=simple)
+        except RefersError:
+            self._store(home, alias, scope, device, recursive=recursive, simple=False)
+
+    def _store(
+        self,
+        home: Home,
+        alias: str | None,
+        scope: str | None,
+        device: Any,
+        *,
+        recursive: bool,
+        simple: bool,
+    ) -> None:
+        with Storing(home, scope=scope, recursive=recursive, device=device) as storing:
+            gid = storing.make_whole(self) if simple else storing.make(self)
+            if alias is not None:
+                home.add_alias(gid, alias)
+
+    @classmethod
+    def get_by_alias(cls, alias: str, *, pool: Any = None) -> Self:
+        """Give the object that has an alias.
+
+        Raises
+        ------
+        AliasNotFoundError
+            If none has.
+        ArgumentError
+            If it is of another class.
+        ClassUnknownError, ClassChangedError
+            If its class is not defined in this program, or differs from the stored one.
+
+        """
+        home = using.home(pool)
+        return cls._checked(cls._handle(home, home.by_alias(alias)), alias)
+
+    @classmethod
+    def get_by_id(cls, object_id: str | int, *, pool: Any = None) -> Self:
+        """Give the object of an id, which `get_id` gave.
+
+        Raises
+        ------
+        ObjectDeletedError
+            If there is none.
+
+        """
+        if isinstance(object_id, str):
+            home, gid = _home_and_gid(object_id, pool)
+        else:
+            home, gid = using.home(pool), int(object_id)
+        return cls._checked(cls._handle(home, gid), object_id)
+
+    def get_id(self) -> str | None:
+        """Give the object's id: pool, namespace and number, as text; None if it is volatile."""
+        if self._volatile is not None:
+            return None
+        uuid, namespace = self._home.key
+        return f"{uuid}:{namespace}:{self._gid:x}"
+
+    def add_alias(self, alias: str) -> None:
+        """Give the object another name.
+
+        Raises
+        ------
+        AliasTakenError
+            If something has it.
+
+        """
+        home = self._stored_home("add_alias")
+        try:
+            with home.batch():
+                home.add_alias(self._gid, alias)
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
+
+    def get_aliases(self) -> set[str]:
+        """Give the object's names."""
+        home = self._stored_home("get_aliases")
+        try:
+            return set(home.notes(self._gid, ALIASES_OF) or ())
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
+
+    @classmethod
+    def delete_alias(cls, alias: str, *, pool: Any = None) -> None:
+        """Take a name away; its object stays, until unreachable ones are collected.
+
+        Raises
+        ------
+        AliasNotFoundError
+            If no object has it.
+
+        """
+        home = using.home(pool)
+        with home.batch():
+            home.delete_alias(alias)
+
+    def delete(self) -> None:
+        """Delete the object, with its names and its arrays; views of these live on.
+
+        What it refers to stays. References to it answer `ObjectDeletedError` from then on.
+        """
+        home = self._stored_home("delete")
+        self._before_deletion()
+        try:
+            with home.batch():
+                home.delete(self._gid)
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
+        home.live.pop(self._gid, None)
+
+    def get_properties(self) -> dict[str, Any]:
+        """Give all fields that have a value."""
+        found = {}
+        for name in self._fields:
+            try:
+                found[name] = getattr(self, name)
+            except AttributeError:
+                continue
+        return found
+
+    # What helps them
+
+    @classmethod
+    def _field(cls, name: str) -> Field:
+        field = cls._fields.get(name)
+        if field is None:
+            raise UndeclaredFieldError(
+                f"{cls.__qualname__} has no field {name!r}: its fields are "
+                f"{', '.join(cls._fields) or 'none'}"
+            )
+        return field
+
+    def _label(self, name: str) -> str:
+        field = self._fields.get(name)
+        return field.label if field is not None else f"{type(self).__qualname__}.{name}"
+
+    def _stored_home(self, what: str) -> Home:
+        if self._volatile is not None:
+            raise ArgumentError(f"{self!r} is not persistent: make_persistent() before {what}()")
+        return self._home
+
+    def _put(self, changed: dict[str, Any]) -> None:
+        """Assign fields of a stored object, as one commit."""
+        self._check_writable()
+        home, gid = self._home, self._gid
+        with Storing(home) as storing:
+            for name, value in changed.items():
+                if value is DELETED:
+                    try:
+                        self._before_replacing(name)
+                        home.delete_field(gid, name)
+                    except NotFoundError:
+                        raise gone(type(self).__qualname__, gid) from None
+                else:
+                    storing.put(self, name, value)
+
+    def _become(self, home: Home, gid: int) -> None:
+        """Be a stored object from now on."""
+        self._home, self._gid, self._volatile = home, gid, None
+        home.live[gid] = self
+
+    @classmethod
+    def _handle(cls, home: Home, gid: int) -> "ActiveObject":
+        """Give the Python object of a stored one: one in this process."""
+        there = home.live.get(gid)
+        if there is not None and there._gid == gid:
+            return there  # type: ignore[no-any-return]
+        with _making:
+            there = home.live.get(gid)
+            if there is not None and there._gid == gid:
+                return there  # type: ignore[no-any-return]
+            try:
+                stored = home.notes(gid, CLASS)
+                moved = home.notes(gid, MOVED) if stored == "" else None
+            except NotFoundError:
+                raise gone("active", gid) from None
+            if moved is not None:
+                return cls._at(home, moved)
+            if not stored:
+                raise NotFoundError(f"the group {gid:#x} is no active object")
+            kind = classes.class_of(home, stored, cls)
+            made = kind.__new__(kind)
+            made._become(home, gid)
+            made._replica_of = home.notes(gid, REPLICA_OF)
+            return made
+
+    @classmethod
+    def _at(cls, home: Home, reference: Any) -> "ActiveObject":
+        """Give the object of a reference that was found in a home."""
+        if isinstance(reference, int):
+            return cls._handle(home, reference)
+        uuid, path, namespace, gid = reference
+        return cls._handle(_home_again(uuid, namespace, path), gid)
+
+    def _object_of(self, reference: Any) -> "ActiveObject":
+        return ActiveObject._at(self._home, reference)
+
+    def _reference_from(self, home: Home) -> Any:
+        """Give the reference to this object that is kept in a home."""
+        if self._home.key == home.key:
+            return self._gid
+        uuid, namespace = self._home.key
+        return [uuid, self._home.pool_path, namespace, self._gid]
+
+    @classmethod
+    def _checked(cls, found: "ActiveObject", asked: Any) -> Self:
+        if not isinstance(found, cls):
+            raise ArgumentError(
+                f"{asked!r} is of class {values.name_of(type(found))}, not {values.name_of(cls)}: "
+                "ask that class for it"
+            )
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Give the asynchronous twin of an active method: `await obj.a_mean()`."""
+        if name.startswith("a_"):
+            method = getattr(type(self), name[2:], None)
+            if isinstance(method, ActiveMethod):
+                return self._twin(BoundMethod(method, self))
+        raise AttributeError(
+            f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self
+        )
+
+    def __reduce__(self) -> Any:
+        if self._volatile is None:
+            uuid, namespace = self._home.key
+            return _again, (uuid, self._home.pool_path, namespace, self._gid)
+        own = {key: value for key, value in self.__dict__.items() if key != "_volatile"}
+        return _volatile_again, (type(self), self._volatile, own)
+
+    def __copy__(self) -> "ActiveObject":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "ActiveObject":
+        return self
+
+    def __repr__(self) -> str:
+        name = type(self).__qualname__
+        if self._volatile is not None:
+            return f"<{name} (volatile)>"
+        return f"<{name} {self._gid:#x} in {self._home.pool_path!r}>"
+
+
+def _check_name(cls: type, name: str) -> None:
+    if name.startswith("__") or hasattr(ActiveObject, name):
+        raise ArgumentError(
+            f"{cls.__qualname__} cannot have a field {name!r}: ActiveObject uses that name itself"
+        )
+
+
+def _home_and_gid(object_id: str, pool: Any) -> tuple[Home, int]:
+    try:
+        uuid, namespace, number = object_id.split(":")
+        gid = int(number, 16)
+    except ValueError:
+        raise ArgumentError(
+            f"{object_id!r} is no id of an active object: get_id() gives one"
+        ) from None
+    return _home_again(uuid, namespace, None, pool), gid
+
+
+def _home_again(uuid: str, namespace: str, path: str | None, pool: Any = None) -> Home:
+    """Find the home of an object by its pool's uuid; the pool at `path` is opened if need be."""
+    for home in using.all_homes(pool):
+        if home.key[0] == uuid:
+            return home if home.key[1] == namespace else using.other_namespace(home, namespace)
+    if path is not None:
+        home = using.opened(path, namespace)
+        if home.key[0] == uuid:
+            return home
+    where = f" at {path!r}" if path else ""
+    raise NotFoundError(f"the pool {uuid}{where}, which the object is in, is not open: open it")
+
+
+def _again(uuid: str, path: str, namespace: str, gid: int) -> ActiveObject:
+    """Give a stored object that was pickled."""
+    return ActiveObject._handle(_home_again(uuid, namespace, path), gid)
+
+
+def _volatile_again(cls: type[ActiveObject], fields: Any, own: dict[str, Any]) -> ActiveObject:
+    made = cls.__new__(cls)
+    made._volatile = fields
+    made.__dict__.update(own)
+    return made

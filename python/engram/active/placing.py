@@ -1,0 +1,319 @@
+"""Where an object is: backends, moving, and replicas.
+
+A *backend* is a namespace of a pool, and a device of it if one is named. An object that moves to
+another pool leaves a note behind, which references and aliases follow. A *replica* is a copy in
+another backend, for reading: it answers with what it got at the last `sync`, and refuses changes.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from engram import _engram
+from engram.active import classes, using
+from engram.active.home import ALIASES_OF, CLASS, MISSING, Home, gone, home_of
+from engram.active.transaction import field_view
+from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
+
+if TYPE_CHECKING:
+    from engram.active.fields import Field
+
+REPLICA_OF = "__replica_of__"
+REPLICAS = "__replicas__"
+DEVICE = "__device__"
+
+
+class Backend(NamedTuple):
+    """A place for objects."""
+
+    home: Home
+    device: int | None = None
+    """The index of a device, if one was named."""
+
+    def __str__(self) -> str:
+        path, namespace = self.home.pool_path, self.home.key[1]
+        where = path if namespace == "default" else f"{path}?{namespace}"
+        return where if self.device is None else f"{where}#{self.device}"
+
+
+def backend_of(named: Any, current: Home | None = None) -> Backend:
+    """Give the backend that a pool, a namespace, a path or an index names.
+
+    Raises
+    ------
+    ArgumentError, NotFoundError
+        If it names none.
+
+    """
+    if named is None:
+        return Backend(current or using.home())
+    if isinstance(named, Backend):
+        return named
+    if hasattr(named, "_realm"):
+        return Backend(home_of(named))
+    if isinstance(named, int):
+        home = current or using.home()
+        return Backend(home, _device_index(home, named))
+    if not isinstance(named, str | os.PathLike):
+        raise ArgumentError(
+            f"backend {named!r} is none: give a pool, a namespace, the path of a pool, or a device"
+        )
+    return _backend_at(os.fspath(named), current)
+
+
+def _backend_at(text: str, current: Home | None) -> Backend:
+    """Read a backend's name: a pool's path with `?namespace` and `#device`, or a device's path."""
+    if (Path(text) / "pool.toml").exists() or "?" in text or "#" in text:
+        where, _, device = text.partition("#")
+        path, _, namespace = where.partition("?")
+        home = using.at_path(path, namespace or "default")
+        return Backend(home, _device_index(home, int(device)) if device.isdecimal() else None)
+    home = current or using.home()
+    for device in using.devices(home):
+        if os.path.realpath(device.path) == os.path.realpath(text):
+            return Backend(home, device.index)
+    raise NotFoundError(
+        f"there is no backend {text!r}: it is neither a pool nor a device of {home.pool_path!r}"
+    )
+
+
+def _device_index(home: Home, index: int) -> int:
+    there = [device.index for device in using.devices(home)]
+    if index not in there:
+        raise NotFoundError(f"{home.pool_path!r} has no device {index}: it has {there}")
+    return index
+
+
+class Placing:
+    """What an active object can do about where it is."""
+
+    _volatile: dict[str, Any] | None
+    _home: Home
+    _gid: int
+    _fields: "dict[str, Field]"
+    _replica_of: Any = None
+
+    @property
+    def _may_write(self) -> bool:
+        return self._home.realm.writable and self._replica_of is None
+
+    def _check_writable(self) -> None:
+        if self._replica_of is not None:
+            raise ReadOnlyError(
+                f"{self!r} is a replica: change the original, and sync() brings it here"
+            )
+
+    def _backend(self, named: Any) -> tuple[Home, int | None]:
+        """Give the home and the device that an object is made in."""
+        found = backend_of(named)
+        return found.home, found.device
+
+    def get_location(self) -> str | None:
+        """Give the backend that it is in, as text that `backend_id` takes; None if volatile."""
+        if self._volatile is not None:
+            return None
+        return str(Backend(self._home, self._noted(DEVICE)))
+
+    def get_all_locations(self) -> list[str]:
+        """Give the backends that it or a replica of it is in; its own first."""
+        if self._volatile is not None:
+            return []
+        self._noted(DEVICE)
+        replicas = [self._at(self._home, ref) for ref in self._noted(REPLICAS) or ()]
+        return [str(self.get_location()), *(str(replica.get_location()) for replica in replicas)]
+
+    def _noted(self, name: str) -> Any:
+        try:
+            return self._home.notes(self._gid, name)
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
+
+    def move(self, backend_id: Any, recursive: bool = False) -> None:
+        """Move the object to another backend, with `recursive` also those that it refers to.
+
+        Its aliases and the references to it lead to it as before; its id is new in another pool.
+
+        Raises
+        ------
+        PoolFullError
+            If there is no room there; it stays where it is.
+
+        """
+        target = backend_of(backend_id, getattr(self, "_home", None))
+        if self._volatile is not None:
+            self.make_persistent(backend_id=target)  # type: ignore[attr-defined]
+            return
+        self._check_writable()
+        for each in self._reached() if recursive else [self]:
+            if each._home.key == target.home.key:
+                each._move_arrays(target)
+            else:
+                each._move_away(target)
+
+    def _move_arrays(self, target: Backend) -> None:
+        """Move its arrays to a device of the same pool."""
+        home = self._home
+        with home.batch():
+            for name, loaded in self._loaded().items():
+                if loaded.member and target.device is not None:
+                    array = field_view(self, name, loaded, write=False)
+                    self._before_replacing(name)
+                    home.replace(self._gid, name, home.form_of(name, array, None), target.device)
+            home.note(self._gid, DEVICE, target.device)
+
+    def _move_away(self, target: Backend) -> None:
+        """Move it to another pool or namespace: copied there, then a note is left here."""
+        home, gid = self._home, self._gid
+        self._before_deletion()
+        aliases = self._noted(ALIASES_OF) or []
+        with target.home.batch():
+            there = self._copy_to(target, {})
+            for alias in aliases:
+                target.home.add_alias(there, alias)
+        with home.batch():
+            home.forward(gid, _full(target.home, there))
+        home.live.pop(gid, None)
+        self._become(target.home, there)
+
+    def new_replica(self, backend_id: Any = None, recursive: bool = True) -> Any:
+        """Copy the object to another backend, with `recursive` also those that it refers to.
+
+        Gives the replica, which can be read there, and found by the same aliases; `sync` brings it
+        up to date.
+
+        Raises
+        ------
+        ArgumentError
+            If it is volatile, or a replica itself, or the backend has a replica already.
+
+        """
+        home: Home = self._stored_home("new_replica")
+        self._check_writable()
+        target = backend_of(backend_id, home)
+        replica = self._replica_in(target)
+        if replica is not None or str(target) == self.get_location():
+            raise ArgumentError(f"{self!r} is in {target} already: name another backend")
+        made: dict[Any, int] = {}
+        whole = self._reached() if recursive else [self]
+        whole = [each for each in whole if each is self or each._replica_in(target) is None]
+        with target.home.batch():
+            for each in whole:
+                made[each] = target.home.create({CLASS: each._class_there(target.home)}, None)
+            for each, gid in made.items():
+                each._fill_replica(target, gid, made)
+        for each, gid in made.items():
+            reference = gid if target.home.key == each._home.key else _full(target.home, gid)
+            with each._home.batch():
+                have = each._noted(REPLICAS) or []
+                each._home.note(each._gid, REPLICAS, [*have, reference])
+        return self._at(target.home, made[self])
+
+    def _fill_replica(self, target: Backend, gid: int, made: dict[Any, int]) -> None:
+        home = target.home
+        self._copy_to(target, made, gid)
+        home.note(gid, REPLICA_OF, self._reference_from(home))
+        if home.key != self._home.key:
+            have = home.aliases()
+            for alias in self._noted(ALIASES_OF) or []:
+                if alias not in have:
+                    home.add_alias(gid, alias)
+
+    def sync(self) -> None:
+        """Make what was written into its arrays durable, and bring its replicas up to date.
+
+        Of a replica: bring it up to date with the original.
+        """
+        home: Home = self._stored_home("sync")
+        if self._replica_of is not None:
+            self._at(home, self._replica_of)._push(self)
+            return
+        for loaded in self._loaded().values():
+            if loaded.member and home.realm.writable:
+                _engram.flush(home.realm, loaded.raw)
+        for reference in self._noted(REPLICAS) or []:
+            self._push(self._at(home, reference))
+
+    def _push(self, replica: Any) -> None:
+        """Write all fields into a replica."""
+        target = Backend(replica._home, replica._noted(DEVICE))
+        with target.home.batch():
+            twins = {
+                each: twin._gid
+                for each in self._reached()
+                if (twin := each._replica_in(target)) is not None
+            }
+            for name in self._fields:
+                target.home.delete_field(replica._gid, name)
+            self._copy_to(target, twins, replica._gid)
+
+    # What helps them
+
+    def _class_there(self, home: Home) -> str:
+        return classes.register(home, type(self))  # type: ignore[arg-type]
+
+    def _loaded(self) -> dict[str, Any]:
+        """Read all fields that have a value."""
+        found = {name: field.load(self) for name, field in self._fields.items()}  # type: ignore[arg-type]
+        return {name: loaded for name, loaded in found.items() if loaded is not MISSING}
+
+    def _copy_to(self, target: Backend, twins: dict[Any, int], gid: int | None = None) -> int:
+        """Copy all fields into another home's object; `twins` are objects that are there, too."""
+        home = target.home
+
+        def refer(other: Any) -> Any:
+            return twins[other] if other in twins else other._reference_from(home)
+
+        if gid is None:
+            gid = home.create({CLASS: self._class_there(home)}, None)
+        for name, loaded in self._loaded().items():
+            if loaded.member:
+                value = np.asarray(field_view(self, name, loaded, write=False))
+            else:
+                value = loaded.value
+            form = home.form_of(self._label(name), value, refer)
+            home.replace(gid, name, form, target.device)
+        if target.device is not None:
+            home.note(gid, DEVICE, target.device)
+        return gid
+
+    def _replica_in(self, target: Backend) -> Any:
+        """Give the replica in a backend, if there is one."""
+        for reference in self._noted(REPLICAS) or ():
+            replica = self._at(self._home, reference)
+            if replica.get_location() == str(target):
+                return replica
+        return None
+
+    def _reached(self) -> list[Any]:
+        """Give all stored objects that it refers to, at any depth, itself first."""
+        found: dict[Any, None] = {self: None}
+        waiting = [self]
+        while waiting:
+            each = waiting.pop()
+            for name in each._fields:
+                for reference in each._home.references_of(each._gid, name):
+                    other = self._at(each._home, reference)
+                    if other not in found:
+                        found[other] = None
+                        waiting.append(other)
+        return list(found)
+
+    # Of the other parts of an active object
+
+    if TYPE_CHECKING:
+
+        def _stored_home(self, what: str) -> Home: ...
+        def _label(self, name: str) -> str: ...
+        def _become(self, home: Home, gid: int) -> None: ...
+        def _reference_from(self, home: Home) -> Any: ...
+        def _before_replacing(self, name: str) -> None: ...
+        def _before_deletion(self) -> None: ...
+        @classmethod
+        def _at(cls, home: Home, reference: Any) -> Any: ...
+
+
+def _full(home: Home, gid: int) -> list[Any]:
+    uuid, namespace = home.key
+    return [uuid, home.pool_path, namespace, gid]

@@ -1,0 +1,106 @@
+"""A class's fields: what its annotations say, in the words that are compared and stored."""
+
+import inspect
+import sys
+import types
+import typing
+from typing import Any, ClassVar, NamedTuple
+
+from engram.active import values
+
+_ARRAYS = ("ndarray", "NDArray", "engram.Array")
+"""Words of annotations of fields that are kept as arrays, as a rule."""
+
+
+class Fact(NamedTuple):
+    """What is stored of a field."""
+
+    kind: str
+    """Its annotation, as text."""
+    optional: bool
+    """Whether the class gives it a default."""
+
+
+def annotated(cls: type) -> dict[str, Any]:
+    """Give the fields that a class body declares, and their annotations: text, it may be."""
+    found = inspect.get_annotations(cls)
+    return {name: hint for name, hint in found.items() if not _is_classvar(hint)}
+
+
+def _is_classvar(hint: Any) -> bool:
+    if isinstance(hint, str):
+        return hint.removeprefix("typing.").startswith("ClassVar")
+    return hint is ClassVar or typing.get_origin(hint) is ClassVar
+
+
+def resolved(cls: type, hints: dict[str, Any]) -> dict[str, Any]:
+    """Give annotations as types where their names are known by now; as text where they are not."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        own = inspect.get_annotations(base)
+        known = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
+        for name in own.keys() & hints.keys() - found.keys():
+            holder = types.SimpleNamespace(__annotations__={name: own[name]})
+            try:
+                found |= typing.get_type_hints(holder, known, {base.__name__: base})
+            except Exception:  # noqa: BLE001 - a name of TYPE_CHECKING, or any expression of theirs
+                found[name] = own[name]
+    return {name: found.get(name, hint) for name, hint in hints.items()}
+
+
+def text_of(hint: Any) -> str:
+    """Write an annotation in one way, however the program spelled it."""
+    if hint is None or hint is types.NoneType or isinstance(hint, str):
+        return hint if isinstance(hint, str) else "None"
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = hint.__origin__
+    arguments, origin = typing.get_args(hint), typing.get_origin(hint)
+    if origin in {typing.Union, types.UnionType}:
+        return " | ".join(sorted(text_of(part) for part in arguments))
+    if arguments and isinstance(origin, type):
+        name = text_of(origin)
+        # Of an array's annotation only that it is one matters: dtypes are the arrays' own.
+        inner = "" if name == "numpy.ndarray" else f"[{', '.join(map(_argument, arguments))}]"
+        return name + inner
+    if isinstance(hint, type):
+        module = values.module_of(hint)
+        return hint.__qualname__ if module == "builtins" else f"{module}.{hint.__qualname__}"
+    return str(hint).removeprefix("typing.")
+
+
+def _argument(part: Any) -> str:
+    if part is Ellipsis:
+        return "..."
+    return text_of(part) if not isinstance(part, int) else repr(part)
+
+
+_FIXED = (
+    *("int", "float", "bool", "str", "bytes", "complex", "None", "datetime.datetime"),
+    *("datetime.date", "datetime.time", "datetime.timedelta", "decimal.Decimal", "uuid.UUID"),
+)
+
+
+def is_fixed(kind: str) -> bool:
+    """Tell whether values of a field cannot be changed in place."""
+    return all(part in _FIXED for part in kind.split(" | "))
+
+
+def is_array(kind: str) -> bool:
+    """Tell whether a field of this annotation is an array, as a rule."""
+    return any(word in kind for word in _ARRAYS) and not kind.startswith(("dict", "list", "tuple"))
+
+
+def differences(stored: dict[str, Fact], ours: dict[str, Fact]) -> list[str]:
+    """Tell in which fields a class differs so that objects of the stored one do not fit it.
+
+    A field that only one of the two has fits if there is a default for it, or if it is not asked
+    for any more.
+    """
+    found = []
+    for name, fact in ours.items():
+        if name not in stored:
+            if not fact.optional:
+                found.append(f"{name}: {fact.kind} is new, and has no default")
+        elif stored[name].kind != fact.kind:
+            found.append(f"{name}: was {stored[name].kind}, is {fact.kind}")
+    return found

@@ -1,0 +1,176 @@
+"""A class's source, with what it needs of its module, as one text that runs by itself.
+
+What a class names, in its methods, decorators, annotations and bases, is looked up in its module.
+Modules and what comes from other modules become imports; functions and classes of the same module
+are taken over with what they need themselves; numbers, strings and the like are written out. A name
+that is none of these stays undefined, and is told.
+"""
+
+import ast
+import builtins
+import inspect
+import linecache
+import sys
+import textwrap
+import types
+from typing import Any, Final, NamedTuple
+
+from engram.active.values import module_of
+
+_CONSTANTS: Final = (int, float, str, bytes, bool, complex, type(None))
+
+
+class Source(NamedTuple):
+    """A class's source."""
+
+    text: str
+    """What runs; "" where there is none (a class typed into an interpreter)."""
+    missing: tuple[str, ...]
+    """Names that it needs and that could not be taken over."""
+
+
+def source_of(cls: type) -> Source:
+    """Give a class's source with what it needs."""
+    try:
+        gathered = _Gathered(cls)
+    except (OSError, TypeError, SyntaxError):
+        return Source("", ())
+    return gathered.source()
+
+
+class _Gathered:
+    """What has been gathered: imports, constants, and definitions in the order of their module."""
+
+    def __init__(self, cls: type) -> None:
+        module = sys.modules.get(cls.__module__)
+        self._globals: dict[str, Any] = vars(module) if module is not None else {}
+        self._module = cls.__module__
+        self._imports: dict[str, str] = {}
+        self._constants: dict[str, str] = {}
+        self._definitions: dict[str, tuple[int, str]] = {}
+        self._missing: set[str] = set()
+        self._order = 0
+        self._define(cls.__name__, cls)
+
+    def source(self) -> Source:
+        imports = sorted(self._imports.values())
+        constants = [self._constants[name] for name in sorted(self._constants)]
+        ordered = [text for _, text in sorted(self._definitions.values())]
+        parts = ["\n".join(imports), "\n".join(constants), *ordered]
+        text = "\n\n\n".join(part for part in parts if part)
+        return Source(
+            f"from __future__ import annotations\n\n{text}\n", tuple(sorted(self._missing))
+        )
+
+    def _define(self, name: str, thing: Any) -> None:
+        """Take over a function or a class of the module."""
+        lines, first = inspect.getsourcelines(thing)
+        text = textwrap.dedent("".join(lines)).rstrip()
+        self._definitions[name] = (first, text)
+        for used in _names(text):
+            self._need(used)
+
+    def _need(self, name: str) -> None:
+        if name in self._definitions or name in self._imports or name in self._constants:
+            return
+        if name not in self._globals:
+            if not hasattr(builtins, name):
+                self._missing.add(name)
+            return
+        value = self._globals[name]
+        if isinstance(value, types.ModuleType):
+            self._imports[name] = _import(name, value.__name__)
+            return
+        home = getattr(value, "__module__", None)
+        own = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+        if isinstance(value, type | types.FunctionType) and home == self._module and own == name:
+            try:
+                self._define(name, value)
+            except (OSError, TypeError, SyntaxError):
+                self._missing.add(name)
+        elif isinstance(home, str) and isinstance(own, str) and _is_there(home, own, value):
+            self._imports[name] = f"from {home} import {own}" + (
+                f" as {name}" if own != name else ""
+            )
+        elif _is_constant(value):
+            self._constants[name] = f"{name} = {value!r}"
+        else:
+            self._missing.add(name)
+
+
+def _import(name: str, module: str) -> str:
+    if name == module:
+        return f"import {module}"
+    return f"import {module} as {name}"
+
+
+def _is_there(module: str, name: str, value: Any) -> bool:
+    """Tell whether a module has something under a name, so that it can be imported."""
+    return getattr(sys.modules.get(module), name, None) is value
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, tuple | list | set | frozenset):
+        return bool(value) and all(map(_is_constant, value))
+    if isinstance(value, dict):
+        return all(_is_constant(part) for pair in value.items() for part in pair)
+    return type(value) in _CONSTANTS
+
+
+def _names(text: str) -> set[str]:
+    """Give the names that a source reads, also those in annotations that are strings."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.AnnAssign | ast.arg) and isinstance(
+            node.annotation, ast.Constant
+        ):
+            found |= _names_of_hint(node.annotation.value)
+    return found - _bound(text)
+
+
+def _names_of_hint(hint: Any) -> set[str]:
+    try:
+        tree = ast.parse(hint, mode="eval")
+    except (SyntaxError, TypeError):
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _bound(text: str) -> set[str]:
+    """Give the names that a source binds itself everywhere that it reads them: locals, arguments."""
+    bound: set[str] = set()
+    read: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+    del read
+    return bound
+
+
+def run(name: str, text: str, pool: str) -> type:
+    """Run a class's source in a module of its own; give the class.
+
+    `name` is the class's with its module; the module is not entered among those of the program.
+    """
+    module_name, _, qualified = name.rpartition(".")
+    module = types.ModuleType(module_name or "engram_loaded")
+    module.__dict__["__engram_pool__"] = pool
+    filename = f"<{name} of {pool}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    sys.modules.setdefault(module.__name__, module)
+    exec(compile(text, filename, "exec"), module.__dict__)  # noqa: S102 - what load_class is for
+    made: type = module.__dict__[qualified]
+    return made
+
+
+__all__ = ["Source", "module_of", "run", "source_of"]

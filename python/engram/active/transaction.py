@@ -1,0 +1,300 @@
+"""What a method does to objects: reads that stay as they were, changes that happen at its end.
+
+Outside of a method each field is read where it lies, and an assignment is a commit. The outermost
+active method of a thread is a *transaction*: the first read of a field is kept, so that a list is
+one list throughout; assignments are kept, too; and at the end all that has changed is one commit
+per namespace. If the method raises, nothing of it is written. An active method called by another
+one joins it; if that inner one raises, what it has changed is taken back, and the outer one may go
+on.
+
+Other processes. A method that changes fields (`analysis.py` can tell) has its object's lock from
+its beginning, so two of them never both add one to the same number. Else the commit compares what
+it replaces with what was read: if that has changed meanwhile, it is `ConflictError`, and nothing is
+written. What is written into arrays in place is there at once, and is not taken back.
+"""
+
+import copy
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from engram import _engram
+from engram.active.errors import ConflictError
+from engram.active.home import MISSING, Loaded, gone
+from engram.errors import BusyError, NotFoundError, ReadOnlyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engram.active.fields import Field
+    from engram.active.home import Home
+
+_FIXED: Final = frozenset((bool, int, float, complex, str, bytes, type(None), range, slice))
+"""Types of values that cannot be changed in place."""
+
+DELETED: Final = object()
+"""What stands for a value that `del` took away."""
+
+
+class _Local(threading.local):
+    transaction: "Transaction | None" = None
+
+
+local: Final = _Local()
+"""This thread's transaction."""
+
+
+class Seen:
+    """One object's fields, as a transaction sees them."""
+
+    __slots__ = ("copies", "loaded", "locked", "views", "written")
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, Loaded] = {}
+        self.written: dict[str, Any] = {}
+        self.views: dict[str, tuple[int, Any]] = {}
+        self.copies: dict[str, Any] = {}
+        self.locked = False
+
+
+class Transaction:
+    """What the outermost method of this thread, and those that it calls, have read and changed."""
+
+    __slots__ = ("_locks", "_seen", "checks_views", "pre_copy", "read_only")
+
+    def __init__(self) -> None:
+        self._seen: dict[Any, Seen] = {}
+        self._locks: list[_engram.Lock] = []
+        self.read_only = False
+        self.pre_copy = False
+        self.checks_views = False
+
+    def _of(self, obj: Any) -> Seen:
+        seen = self._seen.get(obj)
+        if seen is None:
+            seen = self._seen[obj] = Seen()
+        return seen
+
+    def lock(self, obj: Any, timeout: float | None) -> None:
+        """Keep other processes' methods that change the object out until the end.
+
+        Raises
+        ------
+        BusyError
+            If one of them does not end in time.
+
+        """
+        seen = self._of(obj)
+        home = obj._home
+        if seen.locked or not home.realm.writable:
+            return
+        lock = _engram.Lock(home.realm, True, obj._gid, "w", timeout)
+        lock.__enter__()
+        self._locks.append(lock)
+        seen.locked = not seen.loaded
+
+    def unlock(self) -> None:
+        """Let go of all locks."""
+        while self._locks:
+            self._locks.pop().__exit__(None, None, None)
+
+    def read(self, obj: Any, field: "Field") -> Any:
+        """Give a field's value, as this transaction has it."""
+        seen = self._of(obj)
+        name = field.name
+        if name in seen.written:
+            value = seen.written[name]
+            if value is DELETED:
+                raise field.missing(obj)
+            return value
+        loaded = seen.loaded.get(name)
+        if loaded is None:
+            loaded = seen.loaded[name] = field.load(obj)
+        if loaded is MISSING:
+            raise field.missing(obj)
+        return self._array(obj, seen, name, loaded) if loaded.member else loaded.value
+
+    def _array(self, obj: Any, seen: Seen, name: str, loaded: Loaded) -> Any:
+        if self.pre_copy:
+            copied = seen.copies.get(name)
+            if copied is None:
+                copied = seen.copies[name] = np.array(field_view(obj, name, loaded, write=False))
+            return copied
+        write = not self.read_only
+        have = seen.views.get(name)
+        if have is None or (write and not have[1].flags.writeable and obj._may_write):
+            if write and obj._may_write:
+                loaded = seen.loaded[name] = obj._own(name, loaded)
+            have = seen.views[name] = (loaded.raw, field_view(obj, name, loaded, write=write))
+        return have[1]
+
+    def write(self, obj: Any, field: "Field", value: Any) -> None:
+        """Keep a field's new value until the end.
+
+        Raises
+        ------
+        ReadOnlyError
+            In a method that is declared `read_only`.
+
+        """
+        if self.read_only:
+            raise ReadOnlyError(
+                f"{field.label} cannot be assigned in a method with read_only=True: leave that out"
+            )
+        self._of(obj).written[field.name] = value
+
+    # Calls within calls
+
+    def mark(self) -> list[tuple[Any, dict[str, Any], dict[str, Loaded]]]:
+        """Note what there is now, for `back`."""
+        marks = []
+        for obj, seen in self._seen.items():
+            now = {
+                name: Loaded(copy.deepcopy(loaded.value), loaded.raw)
+                for name, loaded in seen.loaded.items()
+                if _may_change(loaded)
+            }
+            marks.append((obj, dict(seen.written), now))
+        return marks
+
+    def back(self, marks: list[tuple[Any, dict[str, Any], dict[str, Loaded]]]) -> None:
+        """Take back what has changed since a mark."""
+        before = {id(obj): (written, loaded) for obj, written, loaded in marks}
+        for obj, seen in self._seen.items():
+            written, loaded = before.get(id(obj), ({}, {}))
+            seen.written = dict(written)
+            for name, have in list(seen.loaded.items()):
+                if name in loaded:
+                    _put_back(have.value, loaded[name].value)
+                elif _may_change(have):
+                    del seen.loaded[name]
+
+    # The end
+
+    def commit(self) -> None:
+        """Write what has changed.
+
+        Raises
+        ------
+        ConflictError
+            If another process changed it meanwhile.
+        UnsupportedFieldError
+            If a value cannot be stored.
+
+        """
+        changes = []
+        for obj, seen in self._seen.items():
+            if obj._volatile is not None:
+                continue
+            changed = dict(seen.written)
+            if not self.read_only:
+                for name, loaded in seen.loaded.items():
+                    if name not in changed and _may_change(loaded) and _changed(obj, name, loaded):
+                        changed[name] = loaded.value
+            if changed:
+                changes.append((obj, seen, changed))
+        self._settle_views()
+        by_home: dict[Home, list[Any]] = {}
+        for change in changes:
+            by_home.setdefault(change[0]._home, []).append(change)
+        for home, some in by_home.items():
+            _commit(home, some)
+
+    def _settle_views(self) -> None:
+        """Make what was written in place durable; refuse if an array was replaced meanwhile."""
+        for obj, seen in self._seen.items():
+            for oid, view in seen.views.values():
+                if not view.flags.writeable or not (obj._home.careful or self.checks_views):
+                    continue
+                try:
+                    _engram.flush(obj._home.realm, oid)
+                except (BusyError, NotFoundError) as error:
+                    if self.checks_views:
+                        raise ConflictError(
+                            f"an array of {obj!r} was replaced or deleted while a method wrote "
+                            "into it; what it wrote is not in the object"
+                        ) from error
+
+
+def field_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> Any:
+    """Give the array of a field: on the pool's memory, writable if the pool is and it may be."""
+    write = write and obj._may_write
+    if write:
+        loaded = obj._own(name, loaded)
+    _, oid, dtype, shape = loaded.value
+    if dtype.kind == "T":
+        return _engram.read(obj._home.realm, oid, dtype, shape)
+    return _engram.view(obj._home.realm, oid, dtype, shape, write)
+
+
+def _may_change(loaded: Loaded) -> bool:
+    value = loaded.value
+    return type(value) not in _FIXED and not loaded.member and not _is_active(value)
+
+
+def _is_active(value: Any) -> bool:
+    return hasattr(type(value), "_engram_reference")
+
+
+def _changed(obj: Any, name: str, loaded: Loaded) -> bool:
+    """Tell whether a value was changed in place since it was read."""
+    form = obj._home.form_of(obj._label(name), loaded.value, lambda target: _same(obj, target))
+    if form.kind == "attribute":
+        now = form.value
+        now = now.tobytes() if isinstance(now, np.ndarray) else now
+        return bool(now != loaded.raw)
+    if form.kind == "array" or isinstance(loaded.raw, bytes):
+        return True
+    return bool(_engram.read_blob(obj._home.realm, loaded.raw) != form.value)
+
+
+def _same(obj: Any, target: Any) -> Any:
+    """Give what a reference is kept as; of an object that is not stored yet, what none is."""
+    return None if target._volatile is not None else target._reference_from(obj._home)
+
+
+def _put_back(have: Any, before: Any) -> None:
+    """Make a container what it was, for those who have it."""
+    if isinstance(have, dict):
+        have.clear()
+        have.update(before)
+    elif isinstance(have, list | bytearray):
+        have[:] = before
+    elif isinstance(have, set):
+        have.clear()
+        have |= before
+    elif hasattr(have, "__dict__"):
+        have.__dict__.update(before.__dict__)
+
+
+def _commit(home: "Home", changes: "Iterable[tuple[Any, Seen, dict[str, Any]]]") -> None:
+    """Write the changes of objects of one home, all or nothing."""
+    from engram.active.storing import Storing  # noqa: PLC0415 - it needs what this makes
+
+    with Storing(home) as storing:
+        for obj, seen, changed in changes:
+            if not seen.locked:
+                _compare(obj, seen, changed)
+            for name, value in changed.items():
+                if value is DELETED:
+                    home.delete_field(obj._gid, name)
+                else:
+                    storing.put(obj, name, value)
+
+
+def _compare(obj: Any, seen: Seen, changed: dict[str, Any]) -> None:
+    """Refuse if what is replaced is not what was read."""
+    for name in changed:
+        before = seen.loaded.get(name)
+        if before is None:
+            continue
+        try:
+            now = obj._field(name).load(obj)
+        except NotFoundError:
+            raise gone(type(obj).__qualname__, obj._gid) from None
+        if now.raw != before.raw:
+            raise ConflictError(
+                f"{obj._label(name)} of {obj!r} was changed by another process while a method was "
+                "about to change it: call it again; @activemethod(locks=True) keeps others out"
+            )

@@ -1,0 +1,158 @@
+"""Which pool active objects are made in and looked for, where a call does not say it."""
+
+import os
+import weakref
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from engram.active.home import Home, home_of, homes
+from engram.errors import (
+    AccessError,
+    ArgumentError,
+    EngramError,
+    NotFoundError,
+    ReadOnlyError,
+)
+from engram.handle import reopen
+from engram.namespace import Namespace
+from engram.pool import Pool, _open_here, _shared_opening
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+_used: ContextVar["Namespace | None"] = ContextVar("engram.active.use", default=None)
+
+
+def use(pool: "Namespace | None") -> "AbstractContextManager[Namespace | None]":
+    """Say which pool, or namespace of one, active objects are made in and looked for.
+
+    ::
+
+        engram.active.use(pool)              # from now on
+        with engram.active.use(pool): ...    # for a block
+
+    Without it, it is the pool that this process has open, if that is just one.
+    """
+    if pool is not None:
+        home_of(pool)
+    before = _used.get()
+    _used.set(pool)
+    return _until_end(pool, before)
+
+
+@contextmanager
+def _until_end(
+    pool: "Namespace | None", before: "Namespace | None"
+) -> "Iterator[Namespace | None]":
+    _used.set(pool)
+    try:
+        yield pool
+    finally:
+        _used.set(before)
+
+
+def home(pool: Any = None) -> Home:
+    """Give the home of active objects that a call means.
+
+    Raises
+    ------
+    NotFoundError
+        If it names none, and which is meant is not clear.
+
+    """
+    if pool is not None:
+        return home_of(pool)
+    used = _used.get()
+    if used is not None and used:
+        return home_of(used)
+    found = _only_home()
+    if found is not None:
+        return found
+    openings = _open_pools()
+    if len(openings) == 1:
+        found = home_of(openings[0])
+        _only.clear()
+        _only.append((weakref.ref(openings[0]._pool), weakref.ref(found)))
+        return found
+    if used is not None:
+        raise ArgumentError("the pool that engram.active.use was given is closed: open it again")
+    count = "no pool is" if not openings else f"{len(openings)} pools are"
+    raise NotFoundError(
+        f"{count} open here: say which one active objects are in, with engram.active.use(pool)"
+    )
+
+
+_only: list[Any] = []
+"""The only pool that was open when it was last looked for, and its home."""
+
+
+def _only_home() -> Home | None:
+    """Give the home that was found last, if its pool is still the only one that is open."""
+    if not _only:
+        return None
+    opening, found = _only[0][0](), _only[0][1]()
+    if opening is None or found is None or not found.is_open:
+        return None
+    others = [each for each in _open_here.values() if each is not opening and each.is_open]
+    return None if others else found
+
+
+def all_homes(pool: Any = None) -> list[Home]:
+    """Give the homes that objects may be in: of the pool named, in use, and open here."""
+    found = [] if pool is None else [home_of(pool)]
+    used = _used.get()
+    if used is not None and used:
+        found.append(home_of(used))
+    return [*found, *homes(), *(home_of(each) for each in _open_pools() if _has_default(each))]
+
+
+def _has_default(pool: Any) -> bool:
+    try:
+        return bool(pool._realm.is_open)
+    except EngramError:  # its default namespace is another user's
+        return False
+
+
+def other_namespace(home: Home, namespace: str) -> Home:
+    """Give another namespace of a home's pool."""
+    if home.key[1] == namespace:
+        return home
+    return opened(home.pool_path, namespace, writable=home.realm.writable)
+
+
+def at_path(path: str, namespace: str) -> Home:
+    """Give a namespace of the pool at a path, which is opened if it is not open here."""
+    real = os.path.realpath(path)
+    for home in all_homes():
+        if os.path.realpath(home.pool_path) == real:
+            return other_namespace(home, namespace)
+    return opened(path, namespace)
+
+
+def opened(path: str, namespace: str, *, writable: bool | None = None) -> Home:
+    """Open a pool that an object is in, for writing if this user may; it stays open."""
+    modes = ["r+", "r"] if writable is None else ["r+" if writable else "r"]
+    for mode in modes:
+        try:
+            return home_of(Namespace(reopen[0](path, mode, namespace)))
+        except (AccessError, ReadOnlyError):
+            if mode == modes[-1]:
+                raise
+    raise AssertionError
+
+
+def devices(home: Home) -> list[Any]:
+    """Give the devices of a home's pool."""
+    mode = "r+" if home.realm.writable else "r"
+    return list(_shared_opening(home.pool_path, mode).devices())
+
+
+def _open_pools() -> list[Any]:
+    """Give a handle of each pool that is open in this process; for writing, if it is open twice."""
+    found = {}
+    for opening in sorted(_open_here.values(), key=lambda opening: opening.writable):
+        if opening.is_open:
+            found[opening.uuid] = opening
+    return [Pool(opening) for opening in found.values()]

@@ -1,0 +1,319 @@
+"""Versions: a second state of an object, worked on beside it, that may take its place.
+
+A version is an object of its own with the values of its original. Arrays are shared until one of
+the two is about to change them: the version *borrows* the original's array, which *lends* it. Both
+know (`__sharing__`), and who is about to write first *separates*: a lender that writes gives the
+array, which stays what it is, to a borrower, and takes a copy; a borrower that writes takes a copy.
+A view that somebody took before `new_version` and still writes through is not part of this: it
+writes into what was shared.
+
+Consolidating gives the original the version's values, arrays without a copy. The version, and the
+versions between it and the original, become notes that lead there: references and aliases follow.
+"""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from engram import _engram
+from engram.active import classes
+from engram.active.errors import VersionError
+from engram.active.home import (
+    ALIASES_OF,
+    CLASS,
+    MISSING,
+    SHARING,
+    Home,
+    Loaded,
+    alias_path,
+    gone,
+)
+from engram.active.placing import Backend, backend_of
+from engram.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from engram.active.fields import Field
+
+ORIGINAL = "__version_of__"
+CHAIN = "__versions__"
+
+
+class Versions:
+    """What an active object can do about versions of it."""
+
+    _home: Home
+    _gid: int
+    _volatile: dict[str, Any] | None
+    _fields: "dict[str, Field]"
+    _ended: bool = False
+
+    def new_version(self, backend_id: Any = None) -> Self:
+        """Make a version of the object: one of its own, of the same values.
+
+        Arrays are shared until one of the two changes them (not so in another backend, which gets
+        a copy). Other objects that it refers to are the same. A version can have versions.
+
+        Raises
+        ------
+        ArgumentError
+            If the object is volatile.
+
+        """
+        home = self._stored_home("new_version")
+        target = backend_of(backend_id, home)
+        chain = self._noted(CHAIN) or []
+        original = self._noted(ORIGINAL)
+        if original is not None:
+            chain = [*chain, self._reference_from(target.home)]
+        first = self if original is None else self._at(home, original)
+        notes = {ORIGINAL: first._reference_from(target.home), CHAIN: chain or None}
+        near = target.home.key == home.key and target.device is None
+        try:
+            with target.home.batch():
+                gid = self._share(notes) if near else self._copy_to(target, {})
+                for name, value in notes.items():
+                    target.home.note(gid, name, value)
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
+        made: Self = self._at(target.home, gid)
+        return made
+
+    def _share(self, notes: dict[str, Any]) -> int:
+        """Make a version in the same home, which borrows the arrays."""
+        home, gid = self._home, self._gid
+        del notes
+        info = _engram.group_info(home.realm, gid)
+        scope = "private" if info.scope == "private" else None
+        made = home.create({CLASS: classes.register(home, type(self), scope)}, scope)  # type: ignore[arg-type]
+        borrowed: dict[str, int] = {}
+        for name, loaded in self._loaded().items():
+            owner = self._owner(name) if loaded.member else None
+            if owner is not None and info.scope != "published":
+                borrowed[name] = owner
+                _lend(home, owner, name, made)
+                continue
+            value = self._contents(name, loaded)
+            form = home.form_of(self._label(name), value, lambda o: o._reference_from(home))
+            home.replace(made, name, form)
+        if borrowed:
+            home.note(made, SHARING, {"borrowed": borrowed})
+        return made
+
+    def _owner(self, name: str) -> int:
+        """Give the object whose member the array of a field is."""
+        borrowed: dict[str, int] = _sharing(self._home, self._gid).get("borrowed", {})
+        return borrowed.get(name, self._gid)
+
+    def consolidate_version(self) -> None:
+        """Give the original this version's values; from then on the two are one object.
+
+        References to the original see the new values; so do references to this version, which is
+        the original now. What others have changed in the original meanwhile is replaced.
+
+        Raises
+        ------
+        VersionError
+            If this is no version, or was consolidated already.
+
+        """
+        home = self._stored_home("consolidate_version")
+        reference = None if self._ended else self._noted(ORIGINAL)
+        if reference is None:
+            why = "was consolidated already" if self._ended else "is no version of another object"
+            raise VersionError(f"{self!r} {why}: new_version() makes one")
+        original = self._at(home, reference)
+        between = [self._at(home, each) for each in self._noted(CHAIN) or []]
+        gid = self._gid
+        if original._home.key == home.key:
+            try:
+                with home.batch():
+                    self._give_to(original)
+                    for version in [self, *between]:
+                        version._hand_over()
+                        _give_aliases(home, version._gid, original._gid)
+                        home.forward(version._gid, original._gid)
+            except NotFoundError:
+                raise gone(type(self).__qualname__, gid) from None
+        else:
+            self._give_far(original)
+        for version in [self, *between]:
+            version._home.live.pop(version._gid, None)
+            version._ended = True
+            version._home, version._gid = original._home, original._gid
+
+    def _give_to(self, original: Any) -> None:
+        """Move all values to the original, of the same home; in a batch."""
+        home, gid, target = self._home, self._gid, original._gid
+        for name in self._fields:
+            value = _engram.attr_get(home.realm, True, gid, name)
+            own = home.has_member(gid, name)
+            borrowed = MISSING if own or value is not None else self._borrowed(name)
+            if borrowed is not MISSING and self._owner(name) == target:
+                continue
+            array = None if borrowed is MISSING else self._contents(name, borrowed)
+            original._before_replacing(name)
+            home.delete_field(target, name)
+            if own:
+                self._hand_over(name)
+                home.rename_member(gid, name, target)
+            elif value is not None:
+                _engram.attr_set(home.realm, True, target, {name: value})
+            elif array is not None:
+                home.replace(target, name, home.form_of(name, array, None))
+            for reference in home.references_of(target, name):
+                if isinstance(reference, int) and reference not in {gid, target}:
+                    home.touch(reference)
+
+    def _give_far(self, original: Any) -> None:
+        """Copy all values to the original, of another home, and leave a note here."""
+        home = original._home
+        with home.batch():
+            for name in self._fields:
+                original._before_replacing(name)
+                home.delete_field(original._gid, name)
+            self._copy_to(Backend(home), {}, original._gid)
+        with self._home.batch():
+            self._home.forward(self._gid, original._reference_from(self._home))
+
+    # Sharing
+
+    def _borrowed(self, name: str) -> Loaded:
+        """Read a field whose array is borrowed."""
+        borrowed = _sharing(self._home, self._gid).get("borrowed", {})
+        if name not in borrowed:
+            return MISSING
+        found = _engram.find(self._home.realm, borrowed[name], name)
+        return MISSING if found is None else Loaded(found, found[1], member=True)
+
+    def _own(self, name: str, loaded: Loaded) -> Loaded:
+        """Make a field's array this object's alone, before it is written into."""
+        sharing = _sharing(self._home, self._gid)
+        if not sharing:
+            return loaded
+        lent, borrowed = sharing.get("lent", {}), sharing.get("borrowed", {})
+        if not lent.get(name) and name not in borrowed:
+            return loaded
+        home = self._home
+        with home.batch():
+            array = self._contents(name, loaded)
+            self._before_replacing(name)
+            home.replace(self._gid, name, home.form_of(name, array, None))
+        return self._fields[name].load(self)  # type: ignore[arg-type]
+
+    def _before_replacing(self, name: str) -> None:
+        """Let others keep what they share of a field that is about to be replaced; in a batch."""
+        sharing = _sharing(self._home, self._gid)
+        if not sharing:
+            return
+        if name in sharing.get("borrowed", {}):
+            owner = sharing["borrowed"].pop(name)
+            _note(self._home, self._gid, sharing)
+            _forget(self._home, owner, name, self._gid)
+        else:
+            self._hand_over(name)
+
+    def _before_deletion(self) -> None:
+        """Let others keep all that they share of this object."""
+        sharing = _sharing(self._home, self._gid)
+        if not sharing:
+            return
+        with self._home.batch():
+            for name in [*sharing.get("lent", {}), *sharing.get("borrowed", {})]:
+                self._before_replacing(name)
+
+    def _hand_over(self, only: str | None = None) -> None:
+        """Give what this object lends to those who borrow it; in a batch."""
+        home, gid = self._home, self._gid
+        sharing = _sharing(home, gid)
+        lent: dict[str, list[int]] = sharing.get("lent", {})
+        for name in [only] if only is not None else list(lent):
+            borrowers = [each for each in lent.pop(name, []) if _borrows(home, each, name, gid)]
+            if not borrowers:
+                continue
+            heir, *others = borrowers
+            home.rename_member(gid, name, heir)
+            theirs = _sharing(home, heir)
+            theirs["borrowed"].pop(name)
+            if others:
+                theirs.setdefault("lent", {})[name] = others
+            _note(home, heir, theirs)
+            for other in others:
+                has = _sharing(home, other)
+                has["borrowed"][name] = heir
+                _note(home, other, has)
+        if sharing:
+            _note(home, gid, sharing)
+
+    def _contents(self, name: str, loaded: Loaded) -> Any:
+        """Give a field's value to be copied."""
+        if not loaded.member:
+            return loaded.value
+        _, oid, dtype, shape = loaded.value
+        realm = self._home.realm
+        if dtype.kind == "T":
+            return _engram.read(realm, oid, dtype, shape)
+        del name
+        return np.asarray(_engram.view(realm, oid, dtype, shape, False))
+
+    # Of the other parts of an active object
+
+    if TYPE_CHECKING:
+
+        def _stored_home(self, what: str) -> Home: ...
+        def _label(self, name: str) -> str: ...
+        def _noted(self, name: str) -> Any: ...
+        def _loaded(self) -> dict[str, Loaded]: ...
+        def _copy_to(
+            self, target: Backend, twins: dict[Any, int], gid: int | None = None
+        ) -> int: ...
+        def _reference_from(self, home: Home) -> Any: ...
+        @classmethod
+        def _at(cls, home: Home, reference: Any) -> Any: ...
+
+
+def _sharing(home: Home, gid: int) -> dict[str, Any]:
+    found: dict[str, Any] | None = home.notes(gid, SHARING)
+    return found or {}
+
+
+def _note(home: Home, gid: int, sharing: dict[str, Any]) -> None:
+    left = {key: value for key, value in sharing.items() if value}
+    home.note(gid, SHARING, left or None)
+
+
+def _lend(home: Home, owner: int, name: str, borrower: int) -> None:
+    sharing = _sharing(home, owner)
+    sharing.setdefault("lent", {}).setdefault(name, []).append(borrower)
+    _note(home, owner, sharing)
+
+
+def _forget(home: Home, owner: int, name: str, borrower: int) -> None:
+    """Note that somebody borrows no more."""
+    try:
+        sharing = _sharing(home, owner)
+    except NotFoundError:
+        return
+    borrowers = sharing.get("lent", {}).get(name, [])
+    if borrower in borrowers:
+        borrowers.remove(borrower)
+        if not borrowers:
+            del sharing["lent"][name]
+        _note(home, owner, sharing)
+
+
+def _borrows(home: Home, gid: int, name: str, owner: int) -> bool:
+    try:
+        borrowed = _sharing(home, gid).get("borrowed", {})
+    except NotFoundError:
+        return False
+    return bool(borrowed.get(name) == owner)
+
+
+def _give_aliases(home: Home, gid: int, target: int) -> None:
+    """Let an object's aliases be those of another one; in a batch."""
+    aliases = home.notes(gid, ALIASES_OF) or []
+    for alias in aliases:
+        _engram.delete(home.realm, home.realm.root, alias_path(alias))
+        home.add_alias(target, alias)
+    if aliases:
+        home.note(gid, ALIASES_OF, None)
