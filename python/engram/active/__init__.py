@@ -23,6 +23,7 @@ all of it.
 """
 
 from engram.active.classes import StoredClass, load_class
+from engram.active.collect import Collected, gc, unreachable
 from engram.active.errors import (
     AliasNotFoundError,
     AliasTakenError,
@@ -37,16 +38,18 @@ from engram.active.errors import (
     VersionError,
     WorkerDiedError,
 )
-from engram.active.method import activemethod
+from engram.active.method import ActiveMethod, activemethod
 from engram.active.object import ActiveObject
 from engram.active.using import use
 
 __all__ = [
+    "ActiveMethod",
     "ActiveObject",
     "AliasNotFoundError",
     "AliasTakenError",
     "ClassChangedError",
     "ClassUnknownError",
+    "Collected",
     "ConflictError",
     "MethodError",
     "ObjectDeletedError",
@@ -57,6 +60,8 @@ __all__ = [
     "VersionError",
     "WorkerDiedError",
     "activemethod",
+    "gc",
     "load_class",
+    "unreachable",
     "use",
 ]

@@ -22,7 +22,7 @@ import msgpack
 
 from engram import _engram, owners
 from engram.active.errors import ClassChangedError, ClassUnknownError, UntrustedCodeError
-from engram.active.home import CLASSES, Home
+from engram.active.home import CLASS, CLASSES, Home
 from engram.active.schema import Fact, differences
 from engram.active.source import run, source_of
 from engram.active.values import name_of
@@ -175,6 +175,11 @@ def stored_class(home: Home, name: str, version: int | None = None) -> StoredCla
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptError(f"what the pool keeps of class {name!r} does not decode") from error
+
+
+def known_as(home: Home, gid: int) -> str:
+    """Give the name of a stored object's class."""
+    return str(home.notes(gid, CLASS)).rpartition("@")[0]
 
 
 def stored_names(home: Home) -> list[str]:

@@ -54,6 +54,7 @@ CLASS: Final = "__class__"
 ALIASES_OF: Final = "__aliases__"
 LINKS: Final = "__links__"
 MOVED: Final = "__moved__"
+OUTSIDE: Final = "__outside__"
 SHARING: Final = "__sharing__"
 
 MOST_INLINE: Final = 4096
@@ -297,6 +298,14 @@ class Home:
             packed = values.Encoder(name, _no_reference).encode(value)
             value = np.frombuffer(packed, np.uint8)
         _engram.attr_set(self.realm, True, gid, {name: value})
+
+    def keep_for_others(self, gid: int) -> None:
+        """Note that something of another pool or namespace refers to an object, for ever.
+
+        Who collects what is unreachable here cannot see that it is reached from there.
+        """
+        if self.realm.writable and self.notes(gid, OUTSIDE) is None:
+            self.note(gid, OUTSIDE, 1)
 
     def touch(self, gid: int) -> None:
         """Note that something refers to an object from now on; it must be there.

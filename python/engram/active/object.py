@@ -14,7 +14,7 @@ from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.placing import REPLICA_OF, Placing
 from engram.active.storing import RefersError, Storing
 from engram.active.transaction import DELETED, local
-from engram.active.versions import Versions
+from engram.active.versions import Versions, before_deletion
 from engram.errors import ArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -299,9 +299,9 @@ class ActiveObject(Twins, Versions, Placing):
         What it refers to stays. References to it answer `ObjectDeletedError` from then on.
         """
         home = self._stored_home("delete")
-        self._before_deletion()
         try:
             with home.batch():
+                before_deletion(home, self._gid)
                 home.delete(self._gid)
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from engram import _engram
 from engram.active import classes, using
-from engram.active.home import ALIASES_OF, CLASS, MISSING, Home, gone, home_of
+from engram.active.home import ALIASES_OF, CLASS, MISSING, OUTSIDE, Home, gone, home_of
 from engram.active.transaction import field_view
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
@@ -170,6 +170,7 @@ class Placing:
         aliases = self._noted(ALIASES_OF) or []
         with target.home.batch():
             there = self._copy_to(target, {})
+            target.home.note(there, OUTSIDE, 1)
             for alias in aliases:
                 target.home.add_alias(there, alias)
         with home.batch():
@@ -203,6 +204,8 @@ class Placing:
                 made[each] = target.home.create({CLASS: each._class_there(target.home)}, None)
             for each, gid in made.items():
                 each._fill_replica(target, gid, made)
+                if target.home.key != home.key:
+                    target.home.note(gid, OUTSIDE, 1)
         for each, gid in made.items():
             reference = gid if target.home.key == each._home.key else _full(target.home, gid)
             with each._home.batch():

@@ -38,6 +38,7 @@ class Storing:
         self._made: dict[ActiveObject, int] = {}
         self._waiting: deque[ActiveObject] = deque()
         self._touched: set[int] = set()
+        self._outside: list[ActiveObject] = []
 
     def __enter__(self) -> Self:
         self._batch.__enter__()
@@ -52,6 +53,7 @@ class Storing:
         try:
             if kind is None:
                 self._fill()
+                self._keep_outside()
         except BaseException as failed:
             self._batch.__exit__(type(failed), failed, failed.__traceback__)
             raise
@@ -110,6 +112,14 @@ class Storing:
             if attributes:
                 _engram.attr_set(self._home.realm, True, gid, attributes)
 
+    def _keep_outside(self) -> None:
+        """Tell objects of other homes, before anything refers to them, that something will."""
+        for target in self._outside:
+            try:
+                target._home.keep_for_others(target._gid)
+            except NotFoundError:
+                raise gone(type(target).__qualname__, target._gid) from None
+
     def _refer(self, target: "ActiveObject") -> Any:
         """Give what a reference is kept as."""
         if target._volatile is None:
@@ -124,9 +134,12 @@ class Storing:
     def _touch(self, form: Form, before: list[Any]) -> None:
         """Tell objects that were stored already that they are referred to from now on."""
         for target in form.refers:
-            if target._volatile is not None or target._home.key != self._home.key:
+            if target._volatile is not None:
                 continue
             gid = target._gid
+            if target._home.key != self._home.key:
+                self._outside.append(target)
+                continue
             if gid in self._touched or gid in before:
                 continue
             try:

@@ -129,7 +129,7 @@ class Versions:
                 with home.batch():
                     self._give_to(original)
                     for version in [self, *between]:
-                        version._hand_over()
+                        hand_over(home, version._gid)
                         _give_aliases(home, version._gid, original._gid)
                         home.forward(version._gid, original._gid)
             except NotFoundError:
@@ -154,7 +154,7 @@ class Versions:
             original._before_replacing(name)
             home.delete_field(target, name)
             if own:
-                self._hand_over(name)
+                hand_over(home, gid, name)
                 home.rename_member(gid, name, target)
             elif value is not None:
                 _engram.attr_set(home.realm, True, target, {name: value})
@@ -202,47 +202,12 @@ class Versions:
 
     def _before_replacing(self, name: str) -> None:
         """Let others keep what they share of a field that is about to be replaced; in a batch."""
-        sharing = _sharing(self._home, self._gid)
-        if not sharing:
-            return
-        if name in sharing.get("borrowed", {}):
-            owner = sharing["borrowed"].pop(name)
-            _note(self._home, self._gid, sharing)
-            _forget(self._home, owner, name, self._gid)
-        else:
-            self._hand_over(name)
+        before_replacing(self._home, self._gid, name)
 
     def _before_deletion(self) -> None:
         """Let others keep all that they share of this object."""
-        sharing = _sharing(self._home, self._gid)
-        if not sharing:
-            return
         with self._home.batch():
-            for name in [*sharing.get("lent", {}), *sharing.get("borrowed", {})]:
-                self._before_replacing(name)
-
-    def _hand_over(self, only: str | None = None) -> None:
-        """Give what this object lends to those who borrow it; in a batch."""
-        home, gid = self._home, self._gid
-        sharing = _sharing(home, gid)
-        lent: dict[str, list[int]] = sharing.get("lent", {})
-        for name in [only] if only is not None else list(lent):
-            borrowers = [each for each in lent.pop(name, []) if _borrows(home, each, name, gid)]
-            if not borrowers:
-                continue
-            heir, *others = borrowers
-            home.rename_member(gid, name, heir)
-            theirs = _sharing(home, heir)
-            theirs["borrowed"].pop(name)
-            if others:
-                theirs.setdefault("lent", {})[name] = others
-            _note(home, heir, theirs)
-            for other in others:
-                has = _sharing(home, other)
-                has["borrowed"][name] = heir
-                _note(home, other, has)
-        if sharing:
-            _note(home, gid, sharing)
+            before_deletion(self._home, self._gid)
 
     def _contents(self, name: str, loaded: Loaded) -> Any:
         """Give a field's value to be copied."""
@@ -269,6 +234,49 @@ class Versions:
         def _reference_from(self, home: Home) -> Any: ...
         @classmethod
         def _at(cls, home: Home, reference: Any) -> Any: ...
+
+
+def before_replacing(home: Home, gid: int, name: str) -> None:
+    """Let others keep what they share of a field that is about to be replaced; in a batch."""
+    sharing = _sharing(home, gid)
+    if not sharing:
+        return
+    if name in sharing.get("borrowed", {}):
+        owner = sharing["borrowed"].pop(name)
+        _note(home, gid, sharing)
+        _forget(home, owner, name, gid)
+    else:
+        hand_over(home, gid, name)
+
+
+def before_deletion(home: Home, gid: int) -> None:
+    """Let others keep all that they share of an object; in a batch."""
+    sharing = _sharing(home, gid)
+    for name in [*sharing.get("lent", {}), *sharing.get("borrowed", {})]:
+        before_replacing(home, gid, name)
+
+
+def hand_over(home: Home, gid: int, only: str | None = None) -> None:
+    """Give what an object lends to those who borrow it; in a batch."""
+    sharing = _sharing(home, gid)
+    lent: dict[str, list[int]] = sharing.get("lent", {})
+    for name in [only] if only is not None else list(lent):
+        borrowers = [each for each in lent.pop(name, []) if _borrows(home, each, name, gid)]
+        if not borrowers:
+            continue
+        heir, *others = borrowers
+        home.rename_member(gid, name, heir)
+        theirs = _sharing(home, heir)
+        theirs["borrowed"].pop(name)
+        if others:
+            theirs.setdefault("lent", {})[name] = others
+        _note(home, heir, theirs)
+        for other in others:
+            has = _sharing(home, other)
+            has["borrowed"][name] = heir
+            _note(home, other, has)
+    if sharing:
+        _note(home, gid, sharing)
 
 
 def _sharing(home: Home, gid: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from engram.errors import EngramError, PoolNotFoundError, QueryError
 
 # Each of these modules adds its verbs to `app`.
 from engram.cli import (  # noqa: F401  # isort: skip
+    active,
     demo,
     doctor,
     export,
@@ -55,7 +56,7 @@ USAGE = 2
 WrongUsage: type[Any] = typer.BadParameter.__mro__[1]
 """What Typer raises then; it has no other name for it that is public."""
 
-QUIET_VERBS = frozenset(VERBS) - {"ls", "tree", "info", "query", "stats", "doctor"}
+QUIET_VERBS = frozenset(VERBS) - {"ls", "tree", "info", "query", "stats", "doctor", "active"}
 """What these print is a word on what they have done: where stdout is closed they do without."""
 
 _TO_STDOUT = {output.STDIO, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}

@@ -77,6 +77,7 @@ SECTIONS = {
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),
+    "Active objects": ("active", "gc"),
     "Pools": (
         "create",
         "destroy",
@@ -95,6 +96,26 @@ SECTIONS = {
 
 VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
+
+
+def group_of_verbs(name: str, what: str) -> typer.Typer:
+    """Give a verb that has verbs of its own; `dress` it when they are added."""
+    made = typer.Typer(
+        name=name, cls=_Verbs, help=what, no_args_is_help=True, rich_markup_mode="rich"
+    )
+    app.add_typer(made, rich_help_panel=_section_of(name))
+    return made
+
+
+def _section_of(verb: str) -> str:
+    return next(name for name, verbs in SECTIONS.items() if verb in verbs)
+
+
+def dress(verbs: typer.Typer) -> None:
+    """Give a verb's own verbs the look of all."""
+    for command in verbs.registered_commands:
+        command.cls = _Verb
+        command.help = _help(inspect.getdoc(command.callback) or "")
 
 
 def file_path(word: str) -> Path:
@@ -184,15 +205,13 @@ def opened(pool: Path, namespace: str, mode: str = "r") -> Iterator[tuple[Pool, 
 
 def arrange() -> None:
     """Put the verbs that were added into the order, and the sections, of help."""
-    section = {verb: name for name, verbs in SECTIONS.items() for verb in verbs}
 
     def name(command: CommandInfo) -> str:
         return command.name or str(getattr(command.callback, "__name__", ""))
 
+    dress(app)
     for command in app.registered_commands:
-        command.cls = _Verb
-        command.rich_help_panel = section[name(command)]
-        command.help = _help(inspect.getdoc(command.callback) or "")
+        command.rich_help_panel = _section_of(name(command))
     app.registered_commands.sort(key=lambda command: VERBS.index(name(command)))
 
 

@@ -1,0 +1,252 @@
+"""Collecting what is unreachable: objects that no alias leads to.
+
+An object is *reachable* if it has an alias, if an object of another pool or namespace refers to it,
+or if a reachable object does: in a field, as its original, its version's way there, its replica, or
+the place that it has moved to.
+
+Others may work meanwhile, and only what is unreachable at the moment of its deletion may go. So:
+(1) note when each object was changed last; (2) find what is reachable; (3) take the others in
+pieces that no reference joins, and delete each piece in one commit, which relies on none of its
+objects having been changed since (1). Whoever makes an object refer to another one changes that in
+the same commit (`home.py`, touching). So of a link that is made meanwhile either the mark sees it,
+or the commit sees the touch and the piece stays; or the piece was deleted first, and who links is
+told that the object is gone. Objects made after (1) are none of it.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from engram import _engram
+from engram.active import using, values
+from engram.active.home import (
+    ALIASES_OF,
+    CLASS,
+    LINKS,
+    MOVED,
+    OBJECTS,
+    OUTSIDE,
+    SHARING,
+    Home,
+)
+from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
+from engram.active.versions import CHAIN, ORIGINAL, before_deletion
+from engram.errors import BusyError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engram.namespace import Namespace
+
+_TIES: Final = (ORIGINAL, CHAIN, REPLICA_OF, REPLICAS, MOVED)
+"""Notes that hold references."""
+
+_NO_REFERENCES: Final = frozenset((*_TIES, CLASS, ALIASES_OF, LINKS, OUTSIDE, SHARING, DEVICE))
+
+_PIECE: Final = 256
+"""About how many objects go in one commit."""
+
+
+class Unreachable(NamedTuple):
+    """An object that nothing leads to."""
+
+    id: int
+    """Its number."""
+    kind: str
+    """Its class, with version."""
+    nbytes: int
+    """Bytes that its arrays and large values have."""
+
+
+class Collected(NamedTuple):
+    """What was collected."""
+
+    objects: int
+    """How many objects went."""
+    nbytes: int
+    """How many bytes their arrays and large values had."""
+    kept: int
+    """How many unreachable ones stay: too young, or changed meanwhile."""
+    reachable: int
+    """How many are reachable."""
+
+
+def gc(
+    pool: "Namespace | None" = None, *, dry_run: bool = False, older_than: float = 0.0
+) -> Collected:
+    """Delete the objects that no alias leads to, and nothing else.
+
+    Objects that were made persistent without an alias, and that a program holds in a variable
+    alone, are unreachable, too: collect while no such program runs, or with `older_than`, which
+    leaves those that were changed within that many seconds. With `dry_run` nothing is deleted.
+
+    Raises
+    ------
+    ReadOnlyError
+        If the pool was opened with mode "r", unless it is a dry run.
+
+    """
+    home = using.home(pool)
+    before = time.time_ns() - int(older_than * 1e9)
+    changed = dict(_changed(home))
+    reached = _reached(home)
+    left = [gid for gid in changed if gid not in reached]
+    found = sizes = kept = 0
+    for piece in _pieces(home, left):
+        nbytes = sum(nbytes_of(home, gid) for gid in piece)
+        young = any(changed[gid] > before for gid in piece)
+        if not young and (dry_run or _delete(home, piece, changed)):
+            found += len(piece)
+            sizes += nbytes
+        else:
+            kept += len(piece)
+    return Collected(found, sizes, kept, len(changed) - len(left))
+
+
+def unreachable(pool: "Namespace | None" = None) -> "list[Unreachable]":
+    """Give the objects that no alias leads to, in the order in which they were made."""
+    home = using.home(pool)
+    made = dict(_changed(home))
+    reached = _reached(home)
+    return [
+        Unreachable(gid, str(_noted(home, gid, CLASS)), nbytes_of(home, gid))
+        for gid in made
+        if gid not in reached
+    ]
+
+
+def objects(home: Home) -> "Iterator[int]":
+    """Give the ids of all objects."""
+    group = home.group_if_there(OBJECTS)
+    after = None
+    while group is not None:
+        members, after = _engram.members(home.realm, group, after, 1024)
+        for _, found in members:
+            if found[0] == 0:
+                yield found[1]
+        if after is None:
+            return
+
+
+def _changed(home: Home) -> "Iterator[tuple[int, int]]":
+    """Give all objects, and when each was changed last."""
+    for gid in objects(home):
+        try:
+            yield gid, _engram.group_info(home.realm, gid).modified
+        except NotFoundError:  # deleted meanwhile
+            continue
+
+
+def _reached(home: Home) -> set[int]:
+    """Give all objects that are reachable."""
+    reached = set(home.aliases().values())
+    reached.update(gid for gid in objects(home) if _noted(home, gid, OUTSIDE))
+    waiting = list(reached)
+    while waiting:
+        for gid in references(home, waiting.pop()):
+            if gid not in reached:
+                reached.add(gid)
+                waiting.append(gid)
+    return reached
+
+
+def references(home: Home, gid: int) -> set[int]:
+    """Give the objects of the same home that an object refers to."""
+    found: set[int] = set()
+    try:
+        for name, value in _engram.attr_items(home.realm, True, gid):
+            if isinstance(value, np.ndarray) and name not in _NO_REFERENCES:
+                found.update(_near(values.references(value.tobytes())))
+        for name in _TIES:
+            tie = home.notes(gid, name)
+            ties = tie if isinstance(tie, list) else [tie]
+            # A list may be one reference to another home: it begins with a text.
+            found.update(_near(ties) if not (ties and isinstance(ties[0], str)) else ())
+        for _, (kind, oid, _, _) in _members(home, gid):
+            if kind not in {0, 1}:
+                found.update(_near(values.references(_engram.read_blob(home.realm, oid))))
+    except (
+        NotFoundError
+    ):  # deleted, or changed, meanwhile: who changed it has touched what it links
+        pass
+    return found
+
+
+def _near(found: "Iterable[Any]") -> "Iterator[int]":
+    return (each for each in found if isinstance(each, int))
+
+
+def _members(home: Home, gid: int) -> "list[tuple[str, Any]]":
+    found, _ = _engram.members(home.realm, gid, None, 1_000_000)
+    return found
+
+
+def _noted(home: Home, gid: int, name: str) -> Any:
+    try:
+        return home.notes(gid, name)
+    except NotFoundError:
+        return None
+
+
+def nbytes_of(home: Home, gid: int) -> int:
+    """Give how many bytes an object's arrays and large values have."""
+    try:
+        return sum(
+            _engram.object_info(home.realm, oid).nbytes
+            for _, (kind, oid, _, _) in _members(home, gid)
+            if kind != 0
+        )
+    except NotFoundError:
+        return 0
+
+
+def _pieces(home: Home, left: list[int]) -> "Iterator[list[int]]":
+    """Put objects that refer to each other into one piece; small pieces together."""
+    parent = {gid: gid for gid in left}
+
+    def root(gid: int) -> int:
+        while parent[gid] != gid:
+            parent[gid] = gid = parent[parent[gid]]
+        return gid
+
+    for gid in left:
+        for other in references(home, gid):
+            if other in parent:
+                parent[root(gid)] = root(other)
+    joined: dict[int, list[int]] = {}
+    for gid in left:
+        joined.setdefault(root(gid), []).append(gid)
+    piece: list[int] = []
+    for some in joined.values():
+        piece += some
+        if len(piece) >= _PIECE:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def _delete(home: Home, piece: list[int], changed: dict[int, int]) -> bool:
+    """Delete a piece, all or nothing; tell whether it went."""
+    try:
+        with home.batch():
+            for gid in piece:
+                _check_unchanged(home, gid, changed[gid])
+            for gid in piece:
+                before_deletion(home, gid)
+                home.delete(gid)
+    except (BusyError, NotFoundError, _ChangedError):
+        return False
+    for gid in piece:
+        home.live.pop(gid, None)
+    return True
+
+
+def _check_unchanged(home: Home, gid: int, when: int) -> None:
+    if _engram.group_info(home.realm, gid).modified != when:
+        raise _ChangedError
+
+
+class _ChangedError(Exception):
+    """An object was changed since the mark began."""
