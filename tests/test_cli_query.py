@@ -152,7 +152,7 @@ def test_import_takes_a_mode(path: Path, home: Path) -> None:
 
 def test_fields_are_completed(path: Path) -> None:
     class Typed:
-        params = {"pool": path}  # noqa: RUF012 - as Typer has it
+        params = {"pool": path}
         args: tuple[str, ...] = ()
 
     run("index", path)

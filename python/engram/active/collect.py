@@ -23,12 +23,14 @@ from engram.active import using, values
 from engram.active.home import (
     ALIASES_OF,
     CLASS,
+    HELD,
     LINKS,
     MOVED,
     OBJECTS,
     OUTSIDE,
     SHARING,
     Home,
+    again,
 )
 from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
 from engram.active.versions import CHAIN, ORIGINAL, before_deletion
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
 _TIES: Final = (ORIGINAL, CHAIN, REPLICA_OF, REPLICAS, MOVED)
 """Notes that hold references."""
 
-_NO_REFERENCES: Final = frozenset((*_TIES, CLASS, ALIASES_OF, LINKS, OUTSIDE, SHARING, DEVICE))
+_NO_REFERENCES: Final = frozenset(
+    (*_TIES, CLASS, ALIASES_OF, LINKS, OUTSIDE, SHARING, DEVICE, HELD)
+)
 
 _PIECE: Final = 256
 """About how many objects go in one commit."""
@@ -89,25 +93,25 @@ def gc(
     """
     home = using.home(pool)
     before = time.time_ns() - int(older_than * 1e9)
-    changed = dict(_changed(home))
+    noted = {gid: (touched, modified) for gid, touched, modified in _noticed(home)}
     reached = _reached(home)
-    left = [gid for gid in changed if gid not in reached]
+    left = [gid for gid in noted if gid not in reached]
     found = sizes = kept = 0
     for piece in _pieces(home, left):
         nbytes = sum(nbytes_of(home, gid) for gid in piece)
-        young = any(changed[gid] > before for gid in piece)
-        if not young and (dry_run or _delete(home, piece, changed)):
+        young = any(noted[gid][1] > before for gid in piece)
+        if not young and (dry_run or _delete(home, {gid: noted[gid][0] for gid in piece})):
             found += len(piece)
             sizes += nbytes
         else:
             kept += len(piece)
-    return Collected(found, sizes, kept, len(changed) - len(left))
+    return Collected(found, sizes, kept, len(noted) - len(left))
 
 
 def unreachable(pool: "Namespace | None" = None) -> "list[Unreachable]":
     """Give the objects that no alias leads to, in the order in which they were made."""
     home = using.home(pool)
-    made = dict(_changed(home))
+    made = [gid for gid, _, _ in _noticed(home)]
     reached = _reached(home)
     return [
         Unreachable(gid, str(_noted(home, gid, CLASS)), nbytes_of(home, gid))
@@ -129,11 +133,11 @@ def objects(home: Home) -> "Iterator[int]":
             return
 
 
-def _changed(home: Home) -> "Iterator[tuple[int, int]]":
-    """Give all objects, and when each was changed last."""
+def _noticed(home: Home) -> "Iterator[tuple[int, Any, int]]":
+    """Give all objects, what was noted when each was touched, and when it was changed last."""
     for gid in objects(home):
         try:
-            yield gid, _engram.group_info(home.realm, gid).modified
+            yield gid, home.notes(gid, LINKS), _engram.group_info(home.realm, gid).modified
         except NotFoundError:  # deleted meanwhile
             continue
 
@@ -227,26 +231,23 @@ def _pieces(home: Home, left: list[int]) -> "Iterator[list[int]]":
         yield piece
 
 
-def _delete(home: Home, piece: list[int], changed: dict[int, int]) -> bool:
+def _delete(home: Home, piece: dict[int, Any]) -> bool:
     """Delete a piece, all or nothing; tell whether it went."""
-    try:
+
+    def delete() -> None:
         with home.batch():
-            for gid in piece:
-                _check_unchanged(home, gid, changed[gid])
+            for gid, touched in piece.items():
+                home.hold(gid)
+                if home.notes(gid, LINKS) != touched or home.notes(gid, ALIASES_OF):
+                    raise NotFoundError  # unreachable no more
             for gid in piece:
                 before_deletion(home, gid)
                 home.delete(gid)
-    except (BusyError, NotFoundError, _ChangedError):
+
+    try:
+        again(delete)
+    except (BusyError, NotFoundError):
         return False
     for gid in piece:
         home.live.pop(gid, None)
     return True
-
-
-def _check_unchanged(home: Home, gid: int, when: int) -> None:
-    if _engram.group_info(home.realm, gid).modified != when:
-        raise _ChangedError
-
-
-class _ChangedError(Exception):
-    """An object was changed since the mark began."""

@@ -17,12 +17,20 @@ Invariant: an object is committed whole, with its aliases and with all objects t
 and that were not stored before; so is each change. A commit that makes an object refer to another
 one *touches* that (its `__links__`), so that whoever collects what is unreachable, and looked
 before, sees that it was linked meanwhile.
+
+What a batch reads is no guard; what it writes is. So whoever reads an object's record and writes
+what follows from it *holds* the object first, by writing `__held__` into it: from then on the batch
+relies on the record being what it was at that moment. Arrays and blobs are rows of their own, so
+who replaces one holds the object, too. If others were faster, the batch is undone, and done again
+(`again`).
 """
 
 import itertools
 import os
+import random
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
@@ -33,11 +41,12 @@ from engram.active import values
 from engram.active.errors import (
     AliasNotFoundError,
     AliasTakenError,
+    ConflictError,
     ObjectDeletedError,
     UnsupportedFieldError,
 )
 from engram.array import Array
-from engram.errors import ArgumentError, ExistsError, InvalidNameError, NotFoundError
+from engram.errors import ArgumentError, BusyError, ExistsError, InvalidNameError, NotFoundError
 from engram.handle import reopen
 from engram.namespace import Namespace
 from engram.pool import _open_here
@@ -55,10 +64,16 @@ ALIASES_OF: Final = "__aliases__"
 LINKS: Final = "__links__"
 MOVED: Final = "__moved__"
 OUTSIDE: Final = "__outside__"
+HELD: Final = "__held__"
 SHARING: Final = "__sharing__"
 
 MOST_INLINE: Final = 4096
 """The longest encoded value, in bytes, that is kept as an attribute."""
+
+_TRIES: Final = 200
+"""How often a batch is done again."""
+
+T = TypeVar("T")
 
 _LONGEST_ALIAS: Final = 255
 _NATIVE: Final = frozenset((bool, int, float, str))
@@ -66,7 +81,29 @@ _I64: Final = range(-(2**63), 2**63)
 _SAFE: Final = " !#$&'()*+,-:;<=>?@[]^_`{|}~"
 
 _tokens = itertools.count()
+_held = itertools.count()
 _token_prefix = ("", 0)
+
+
+def again(work: Callable[[], T]) -> T:
+    """Do what is one batch, again where others have changed meanwhile what it relies on.
+
+    Raises
+    ------
+    BusyError
+        If others are faster each time.
+
+    """
+    for left in range(_TRIES, -1, -1):
+        try:
+            return work()
+        except ConflictError:
+            raise
+        except BusyError:
+            if not left:
+                raise
+            time.sleep(random.random() * 0.001)  # noqa: S311 - so that two do not meet again
+    raise AssertionError
 
 
 class Form(NamedTuple):
@@ -279,6 +316,17 @@ class Home:
         if _engram.contains(self.realm, gid, name):
             _engram.delete(self.realm, gid, name)
 
+    def hold(self, gid: int) -> None:
+        """Have this batch rely on the object being as it is now, until it is committed.
+
+        Raises
+        ------
+        NotFoundError
+            If it is not there.
+
+        """
+        _engram.attr_set(self.realm, True, gid, {HELD: next(_held)})
+
     # What an object is called
 
     def notes(self, gid: int, name: str) -> Any:
@@ -338,6 +386,7 @@ class Home:
             raise AliasTakenError(
                 f"the alias {alias!r} is taken: choose another, or delete_alias({alias!r}) first"
             ) from None
+        self.hold(gid)
         have = self.notes(gid, ALIASES_OF) or []
         self.note(gid, ALIASES_OF, [*have, alias])
 
@@ -368,6 +417,7 @@ class Home:
         gid = self.by_alias(alias)
         _engram.delete(self.realm, self.realm.root, alias_path(alias))
         try:
+            self.hold(gid)
             have = self.notes(gid, ALIASES_OF) or []
         except NotFoundError:
             return
@@ -405,6 +455,7 @@ class Home:
 
     def delete(self, gid: int) -> None:
         """Delete an object with its aliases; in a batch."""
+        self.hold(gid)
         for alias in self.notes(gid, ALIASES_OF) or []:
             path = alias_path(alias)
             if _engram.contains(self.realm, self.realm.root, path):

@@ -5,15 +5,18 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
+from engram import _engram
 from engram.active import classes, schema, using, values
 from engram.active.asynchronous import Twins
 from engram.active.errors import UndeclaredFieldError
 from engram.active.fields import NO_DEFAULT, Field
-from engram.active.home import ALIASES_OF, CLASS, MOVED, Home, gone
+from engram.active.home import ALIASES_OF, CLASS, MOVED, Home, again, gone
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.placing import REPLICA_OF, Placing
 from engram.active.storing import RefersError, Storing
-from engram.active.transaction import DELETED, local
+from engram.active.transaction import DELETED, field_view, local
 from engram.active.versions import Versions, before_deletion
 from engram.errors import ArgumentError, NotFoundError
 
@@ -195,10 +198,14 @@ class ActiveObject(Twins, Versions, Placing):
             return
         home, device = self._backend(backend_id)
         simple = alias is None and local.transaction is None
-        try:
-            self._store(home, alias, scope, device, recursive=recursive, simple=simple)
-        except RefersError:
-            self._store(home, alias, scope, device, recursive=recursive, simple=False)
+
+        def store() -> None:
+            try:
+                self._store(home, alias, scope, device, recursive=recursive, simple=simple)
+            except RefersError:
+                self._store(home, alias, scope, device, recursive=recursive, simple=False)
+
+        again(store)
 
     def _store(
         self,
@@ -265,9 +272,13 @@ class ActiveObject(Twins, Versions, Placing):
 
         """
         home = self._stored_home("add_alias")
-        try:
+
+        def add() -> None:
             with home.batch():
                 home.add_alias(self._gid, alias)
+
+        try:
+            again(add)
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
 
@@ -290,8 +301,12 @@ class ActiveObject(Twins, Versions, Placing):
 
         """
         home = using.home(pool)
-        with home.batch():
-            home.delete_alias(alias)
+
+        def take() -> None:
+            with home.batch():
+                home.delete_alias(alias)
+
+        again(take)
 
     def delete(self) -> None:
         """Delete the object, with its names and its arrays; views of these live on.
@@ -299,10 +314,14 @@ class ActiveObject(Twins, Versions, Placing):
         What it refers to stays. References to it answer `ObjectDeletedError` from then on.
         """
         home = self._stored_home("delete")
-        try:
+
+        def take() -> None:
             with home.batch():
                 before_deletion(home, self._gid)
                 home.delete(self._gid)
+
+        try:
+            again(take)
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
         home.live.pop(self._gid, None)
@@ -341,17 +360,37 @@ class ActiveObject(Twins, Versions, Placing):
     def _put(self, changed: dict[str, Any]) -> None:
         """Assign fields of a stored object, as one commit."""
         self._check_writable()
+        own = [name for name, value in changed.items() if self._is_itself(name, value)]
+        rest = {name: value for name, value in changed.items() if name not in own}
+        if rest:
+            again(lambda: self._put_now(rest))
+
+    def _put_now(self, changed: dict[str, Any]) -> None:
         home, gid = self._home, self._gid
         with Storing(home) as storing:
             for name, value in changed.items():
-                if value is DELETED:
-                    try:
-                        self._before_replacing(name)
-                        home.delete_field(gid, name)
-                    except NotFoundError:
-                        raise gone(type(self).__qualname__, gid) from None
-                else:
+                if value is not DELETED:
                     storing.put(self, name, value)
+                    continue
+                try:
+                    home.hold(gid)
+                    self._before_replacing(name)
+                    home.delete_field(gid, name)
+                except NotFoundError:
+                    raise gone(type(self).__qualname__, gid) from None
+
+    def _is_itself(self, name: str, value: Any) -> bool:
+        """Tell whether an array is the field's own memory: `obj.data += 1` assigns that."""
+        if not isinstance(value, np.ndarray) or not value.flags.writeable:
+            return False
+        loaded = self._field(name).load(self)
+        if not loaded.member or loaded.value[2:] != (value.dtype, value.shape):
+            return False
+        own = field_view(self, name, loaded, write=False)
+        same = own.ctypes.data == value.ctypes.data and own.strides == value.strides
+        if same and self._home.careful:
+            _engram.flush(self._home.realm, loaded.raw)
+        return bool(same)
 
     def _become(self, home: Home, gid: int) -> None:
         """Be a stored object from now on."""
@@ -410,15 +449,19 @@ class ActiveObject(Twins, Versions, Placing):
             )
         return found
 
-    def __getattr__(self, name: str) -> Any:
-        """Give the asynchronous twin of an active method: `await obj.a_mean()`."""
-        if name.startswith("a_"):
-            method = getattr(type(self), name[2:], None)
-            if isinstance(method, ActiveMethod):
-                return self._twin(BoundMethod(method, self))
-        raise AttributeError(
-            f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self
-        )
+    if not TYPE_CHECKING:  # a misspelt name is an error to who checks types
+
+        def __getattr__(self, name: str) -> Any:
+            """Give the asynchronous twin of an active method: `await obj.a_mean()`."""
+            if name in self._fields:  # its own error is not seen where there is this method
+                raise self._fields[name].missing(self)
+            if name.startswith("a_"):
+                method = getattr(type(self), name[2:], None)
+                if isinstance(method, ActiveMethod):
+                    return self._twin(BoundMethod(method, self))
+            raise AttributeError(
+                f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self
+            )
 
     def __reduce__(self) -> Any:
         if self._volatile is None:

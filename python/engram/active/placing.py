@@ -209,6 +209,7 @@ class Placing:
         for each, gid in made.items():
             reference = gid if target.home.key == each._home.key else _full(target.home, gid)
             with each._home.batch():
+                each._home.hold(each._gid)
                 have = each._noted(REPLICAS) or []
                 each._home.note(each._gid, REPLICAS, [*have, reference])
         return self._at(target.home, made[self])

@@ -89,6 +89,8 @@ class Storing:
         gid, home = obj._gid, self._home
         form = home.form_of(obj._label(name), value, self._refer)
         try:
+            if form.kind != "attribute":
+                home.hold(gid)
             obj._before_replacing(name)
             if form.refers:
                 self._touch(form, home.references_of(gid, name))

@@ -14,6 +14,8 @@ written. What is written into arrays in place is there at once, and is not taken
 """
 
 import copy
+import functools
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +23,7 @@ import numpy as np
 
 from engram import _engram
 from engram.active.errors import ConflictError
-from engram.active.home import MISSING, Loaded, gone
+from engram.active.home import MISSING, Loaded, again, gone
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -43,6 +45,14 @@ class _Local(threading.local):
 
 local: Final = _Local()
 """This thread's transaction."""
+
+
+def _end_in_child() -> None:
+    """Leave the transaction to the process that forked: it commits it, and has its locks."""
+    local.transaction = None
+
+
+os.register_at_fork(after_in_child=_end_in_child)
 
 
 class Seen:
@@ -142,7 +152,12 @@ class Transaction:
             raise ReadOnlyError(
                 f"{field.label} cannot be assigned in a method with read_only=True: leave that out"
             )
-        self._of(obj).written[field.name] = value
+        seen = self._of(obj)
+        have = seen.views.get(field.name)
+        if have is not None and have[1] is value and field.name not in seen.written:
+            self.checks_views = True  # `self.data += 1` has written in place, and assigns itself
+            return
+        seen.written[field.name] = value
 
     # Calls within calls
 
@@ -199,7 +214,7 @@ class Transaction:
         for change in changes:
             by_home.setdefault(change[0]._home, []).append(change)
         for home, some in by_home.items():
-            _commit(home, some)
+            again(functools.partial(_commit, home, some))
 
     def _settle_views(self) -> None:
         """Make what was written in place durable; refuse if an array was replaced meanwhile."""
@@ -285,6 +300,12 @@ def _commit(home: "Home", changes: "Iterable[tuple[Any, Seen, dict[str, Any]]]")
 
 def _compare(obj: Any, seen: Seen, changed: dict[str, Any]) -> None:
     """Refuse if what is replaced is not what was read."""
+    if not changed.keys() & seen.loaded.keys():
+        return
+    try:
+        obj._home.hold(obj._gid)
+    except NotFoundError:
+        raise gone(type(obj).__qualname__, obj._gid) from None
     for name in changed:
         before = seen.loaded.get(name)
         if before is None:

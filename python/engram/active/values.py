@@ -25,7 +25,7 @@ import msgpack
 import numpy as np
 
 from engram.active.errors import UnsupportedFieldError
-from engram.errors import ArgumentError, CorruptError
+from engram.errors import ArgumentError, CorruptError, EngramError
 
 MOST_NESTED: Final = 100
 """How deep containers may be nested."""
@@ -227,7 +227,7 @@ class Decoder:
         """
         try:
             return self._unpack(packed)
-        except (CorruptError, ArgumentError):
+        except EngramError:
             raise
         except Exception as error:
             raise CorruptError(f"{self._field}: the value does not decode: {error}") from error

@@ -25,6 +25,7 @@ from engram.active.home import (
     SHARING,
     Home,
     Loaded,
+    again,
     alias_path,
     gone,
 )
@@ -68,20 +69,25 @@ class Versions:
         first = self if original is None else self._at(home, original)
         notes = {ORIGINAL: first._reference_from(target.home), CHAIN: chain or None}
         near = target.home.key == home.key and target.device is None
-        try:
+
+        def make() -> int:
             with target.home.batch():
-                gid = self._share(notes) if near else self._copy_to(target, {})
+                gid = self._share() if near else self._copy_to(target, {})
                 for name, value in notes.items():
                     target.home.note(gid, name, value)
+            return gid
+
+        try:
+            gid = again(make)
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
         made: Self = self._at(target.home, gid)
         return made
 
-    def _share(self, notes: dict[str, Any]) -> int:
+    def _share(self) -> int:
         """Make a version in the same home, which borrows the arrays."""
         home, gid = self._home, self._gid
-        del notes
+        home.hold(gid)
         info = _engram.group_info(home.realm, gid)
         scope = "private" if info.scope == "private" else None
         made = home.create({CLASS: classes.register(home, type(self), scope)}, scope)  # type: ignore[arg-type]
@@ -194,10 +200,15 @@ class Versions:
         if not lent.get(name) and name not in borrowed:
             return loaded
         home = self._home
-        with home.batch():
-            array = self._contents(name, loaded)
-            self._before_replacing(name)
-            home.replace(self._gid, name, home.form_of(name, array, None))
+
+        def separate() -> None:
+            with home.batch():
+                home.hold(self._gid)
+                array = self._contents(name, loaded)
+                self._before_replacing(name)
+                home.replace(self._gid, name, home.form_of(name, array, None))
+
+        again(separate)
         return self._fields[name].load(self)  # type: ignore[arg-type]
 
     def _before_replacing(self, name: str) -> None:
@@ -206,8 +217,12 @@ class Versions:
 
     def _before_deletion(self) -> None:
         """Let others keep all that they share of this object."""
-        with self._home.batch():
-            before_deletion(self._home, self._gid)
+
+        def separate() -> None:
+            with self._home.batch():
+                before_deletion(self._home, self._gid)
+
+        again(separate)
 
     def _contents(self, name: str, loaded: Loaded) -> Any:
         """Give a field's value to be copied."""
@@ -238,9 +253,9 @@ class Versions:
 
 def before_replacing(home: Home, gid: int, name: str) -> None:
     """Let others keep what they share of a field that is about to be replaced; in a batch."""
-    sharing = _sharing(home, gid)
-    if not sharing:
+    if not _sharing(home, gid):
         return
+    sharing = _held(home, gid)
     if name in sharing.get("borrowed", {}):
         owner = sharing["borrowed"].pop(name)
         _note(home, gid, sharing)
@@ -258,7 +273,7 @@ def before_deletion(home: Home, gid: int) -> None:
 
 def hand_over(home: Home, gid: int, only: str | None = None) -> None:
     """Give what an object lends to those who borrow it; in a batch."""
-    sharing = _sharing(home, gid)
+    sharing = _held(home, gid)
     lent: dict[str, list[int]] = sharing.get("lent", {})
     for name in [only] if only is not None else list(lent):
         borrowers = [each for each in lent.pop(name, []) if _borrows(home, each, name, gid)]
@@ -266,13 +281,13 @@ def hand_over(home: Home, gid: int, only: str | None = None) -> None:
             continue
         heir, *others = borrowers
         home.rename_member(gid, name, heir)
-        theirs = _sharing(home, heir)
+        theirs = _held(home, heir)
         theirs["borrowed"].pop(name)
         if others:
             theirs.setdefault("lent", {})[name] = others
         _note(home, heir, theirs)
         for other in others:
-            has = _sharing(home, other)
+            has = _held(home, other)
             has["borrowed"][name] = heir
             _note(home, other, has)
     if sharing:
@@ -284,13 +299,19 @@ def _sharing(home: Home, gid: int) -> dict[str, Any]:
     return found or {}
 
 
+def _held(home: Home, gid: int) -> dict[str, Any]:
+    """Read what an object shares, for a batch that changes it."""
+    home.hold(gid)
+    return _sharing(home, gid)
+
+
 def _note(home: Home, gid: int, sharing: dict[str, Any]) -> None:
     left = {key: value for key, value in sharing.items() if value}
     home.note(gid, SHARING, left or None)
 
 
 def _lend(home: Home, owner: int, name: str, borrower: int) -> None:
-    sharing = _sharing(home, owner)
+    sharing = _held(home, owner)
     sharing.setdefault("lent", {}).setdefault(name, []).append(borrower)
     _note(home, owner, sharing)
 
@@ -298,7 +319,7 @@ def _lend(home: Home, owner: int, name: str, borrower: int) -> None:
 def _forget(home: Home, owner: int, name: str, borrower: int) -> None:
     """Note that somebody borrows no more."""
     try:
-        sharing = _sharing(home, owner)
+        sharing = _held(home, owner)
     except NotFoundError:
         return
     borrowers = sharing.get("lent", {}).get(name, [])
@@ -319,6 +340,7 @@ def _borrows(home: Home, gid: int, name: str, owner: int) -> bool:
 
 def _give_aliases(home: Home, gid: int, target: int) -> None:
     """Let an object's aliases be those of another one; in a batch."""
+    home.hold(gid)
     aliases = home.notes(gid, ALIASES_OF) or []
     for alias in aliases:
         _engram.delete(home.realm, home.realm.root, alias_path(alias))
