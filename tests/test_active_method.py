@@ -404,7 +404,8 @@ def test_the_analysis_sees_what_methods_do() -> None:
     assert containers == {"tags", "next"}
 
     def of(name: str) -> tuple[bool, bool]:
-        return tuple(traits_of(Block, getattr(Block, name).function, fields, containers))  # type: ignore[return-value]
+        found = traits_of(Block, getattr(Block, name).function, fields, containers)
+        return found.changes, found.fills
 
     assert of("mean") == (False, False)
     assert of("nothing") == (False, False)

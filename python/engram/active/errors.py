@@ -36,7 +36,7 @@ class ConflictError(BusyError):
 
 
 class ClassChangedError(FormatError):
-    """The class differs from the one that the object was stored with; the message has the fields."""
+    """The class is not the one that the object was stored with; the message has the fields."""
 
 
 class ClassUnknownError(NotFoundError):

@@ -158,9 +158,9 @@ def activemethod(
         It changes nothing: arrays are read-only, and assigning a field is `ReadOnlyError`. It never
         waits, and nothing is flushed after it.
     pre_copy
-        Arrays, those of fields and those among the arguments (but for `out=`), are copied to private
-        memory first, once each: for memory that is slow to read again and again. Writing into a
-        copy changes no field.
+        Arrays, those of fields and those among the arguments (but for `out=`), are copied to
+        private memory first, once each: for memory that is slow to read again and again. Writing
+        into a copy changes no field.
     locks
         Whether it has its object's lock from beginning to end, so that methods of other threads and
         processes that change the object wait. By default a method that changes fields has.

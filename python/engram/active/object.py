@@ -27,7 +27,7 @@ _making = threading.RLock()
 
 
 class ActiveObject(Twins, Versions, Placing):
-    """An object whose annotated attributes are kept in a pool, and whose methods run where they lie.
+    """An object whose annotated attributes lie in a pool, and whose methods run there.
 
     ::
 
@@ -43,14 +43,14 @@ class ActiveObject(Twins, Versions, Placing):
         block.make_persistent("T")
         Block.get_by_alias("T").mean()       # in any process, now or later
 
-    Until `make_persistent` it is an ordinary object. Then each of its fields is in the pool: a numpy
-    array as an array of the pool, numbers, strings, containers, dates, dataclasses and pydantic
-    models by value, other active objects as references. Attributes without annotation are this
-    process's own. Without an `__init__`, a class has one that takes its fields.
+    Until `make_persistent` it is an ordinary object. Then each of its fields is in the pool: a
+    numpy array as an array of the pool, numbers, strings, containers, dates, dataclasses and
+    pydantic models by value, other active objects as references. Attributes without annotation are
+    this process's own. Without an `__init__`, a class has one that takes its fields.
 
-    Reading a field of a stored object reads the pool: an array is a numpy array on its memory, which
-    may be written into; a container is a copy, so that a change of it has to be assigned (in active
-    methods it need not). Assigning is a commit. One stored object is one Python object in a
+    Reading a field of a stored object reads the pool: an array is a numpy array on its memory,
+    which may be written into; a container is a copy, so that a change of it has to be assigned (in
+    active methods it need not). Assigning is a commit. One stored object is one Python object in a
     process. Objects pickle: a stored one as its id.
     """
 

@@ -259,7 +259,8 @@ class Placing:
 
     def _loaded(self) -> dict[str, Any]:
         """Read all fields that have a value."""
-        found = {name: field.load(self) for name, field in self._fields.items()}  # type: ignore[arg-type]
+        fields: Any = self._fields  # of an active object, which this is a part of
+        found = {name: field.load(self) for name, field in fields.items()}
         return {name: loaded for name, loaded in found.items() if loaded is not MISSING}
 
     def _copy_to(self, target: Backend, twins: dict[Any, int], gid: int | None = None) -> int:

@@ -139,21 +139,19 @@ def _names_of_hint(hint: Any) -> set[str]:
 
 
 def _bound(text: str) -> set[str]:
-    """Give the names that a source binds itself everywhere that it reads them: locals, arguments."""
+    """Give the names that a source binds itself: arguments, locals, what it defines."""
     bound: set[str] = set()
-    read: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.arg):
             bound.add(node.arg)
-        elif isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
         elif isinstance(node, ast.ExceptHandler) and node.name:
             bound.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(node.name)
-    del read
     return bound
 
 

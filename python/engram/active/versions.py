@@ -90,7 +90,8 @@ class Versions:
         home.hold(gid)
         info = _engram.group_info(home.realm, gid)
         scope = "private" if info.scope == "private" else None
-        made = home.create({CLASS: classes.register(home, type(self), scope)}, scope)  # type: ignore[arg-type]
+        cls: Any = type(self)  # an active object, which this is a part of
+        made = home.create({CLASS: classes.register(home, cls, scope)}, scope)
         borrowed: dict[str, int] = {}
         for name, loaded in self._loaded().items():
             owner = self._owner(name) if loaded.member else None

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 verbs = group_of_verbs(
-    "active", "Active objects: list them and their classes, call a method, collect garbage."
+    "active",
+    "Active objects: list them and their classes, call a method, collect garbage.",
+    examples(
+        "engram active ls /dev/shm/run",
+        "engram active call /dev/shm/run T mean",
+        "engram active gc /dev/shm/run --dry-run",
+    ),
 )
 
 AliasArgument = Annotated[

@@ -98,10 +98,15 @@ VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
 
 
-def group_of_verbs(name: str, what: str) -> typer.Typer:
+def group_of_verbs(name: str, what: str, epilog: str) -> typer.Typer:
     """Give a verb that has verbs of its own; `dress` it when they are added."""
     made = typer.Typer(
-        name=name, cls=_Verbs, help=what, no_args_is_help=True, rich_markup_mode="rich"
+        name=name,
+        cls=_Verbs,
+        help=what,
+        epilog=epilog,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
     )
     app.add_typer(made, rich_help_panel=_section_of(name))
     return made
