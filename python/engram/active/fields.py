@@ -21,18 +21,14 @@ class Field:
     Outside of a method a container is a copy: assign it to change it. Assigning is a commit.
     """
 
-    __slots__ = ("default", "hint", "label", "name")
+    __slots__ = ("array_first", "default", "hint", "label", "name")
 
     def __init__(self, owner: str, name: str, hint: Any, default: Any) -> None:
         self.name = name
         self.label = f"{owner}.{name}"
         self.hint = hint
         self.default = default
-
-    @property
-    def array_first(self) -> bool:
-        """Whether it is an array, as a rule."""
-        return is_array(self.hint if isinstance(self.hint, str) else repr(self.hint))
+        self.array_first = is_array(hint if isinstance(hint, str) else repr(hint))
 
     @overload
     def __get__(self, obj: None, owner: type) -> Self: ...

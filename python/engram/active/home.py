@@ -309,6 +309,21 @@ class Home:
         packed = _engram.read_blob(realm, found[1])
         return Loaded(values.Decoder(label, refer).decode(packed), found[1])
 
+    def put_plain(self, gid: int, changed: dict[str, Any]) -> bool:
+        """Put fields whose values are plain and were, in one commit without a batch, if they are.
+
+        Raises
+        ------
+        NotFoundError
+            If the object is gone.
+
+        """
+        for name, value in changed.items():
+            if type(value) not in _NATIVE or not _is_plain(value) or self.has_member(gid, name):
+                return False
+        _engram.attr_set(self.realm, True, gid, changed)
+        return True
+
     def delete_field(self, gid: int, name: str) -> None:
         """Delete a field, whatever form it has; in a batch."""
         if _engram.attr_get(self.realm, True, gid, name) is not None:

@@ -367,6 +367,8 @@ class ActiveObject(Twins, Versions, Placing):
 
     def _put_now(self, changed: dict[str, Any]) -> None:
         home, gid = self._home, self._gid
+        if self._put_plain(changed):
+            return
         with Storing(home) as storing:
             for name, value in changed.items():
                 if value is not DELETED:
@@ -378,6 +380,15 @@ class ActiveObject(Twins, Versions, Placing):
                     home.delete_field(gid, name)
                 except NotFoundError:
                     raise gone(type(self).__qualname__, gid) from None
+
+    def _put_plain(self, changed: dict[str, Any]) -> bool:
+        """Assign fields in the short way, if they can be."""
+        if any(self._fields[name].array_first for name in changed):
+            return False  # it may borrow an array
+        try:
+            return self._home.put_plain(self._gid, changed)
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
 
     def _is_itself(self, name: str, value: Any) -> bool:
         """Tell whether an array is the field's own memory: `obj.data += 1` assigns that."""

@@ -27,7 +27,7 @@ from engram.active.home import MISSING, Loaded, again, gone
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from engram.active.fields import Field
     from engram.active.home import Home
@@ -210,7 +210,7 @@ class Transaction:
             if changed:
                 changes.append((obj, seen, changed))
         self._settle_views()
-        by_home: dict[Home, list[Any]] = {}
+        by_home: dict[Home, list[tuple[Any, Seen, dict[str, Any]]]] = {}
         for change in changes:
             by_home.setdefault(change[0]._home, []).append(change)
         for home, some in by_home.items():
@@ -283,8 +283,14 @@ def _put_back(have: Any, before: Any) -> None:
         have.__dict__.update(before.__dict__)
 
 
-def _commit(home: "Home", changes: "Iterable[tuple[Any, Seen, dict[str, Any]]]") -> None:
+def _commit(home: "Home", changes: "Sequence[tuple[Any, Seen, dict[str, Any]]]") -> None:
     """Write the changes of objects of one home, all or nothing."""
+    for obj, _, _ in changes:
+        obj._check_writable()
+    if len(changes) == 1:
+        obj, seen, changed = changes[0]
+        if (seen.locked or not changed.keys() & seen.loaded.keys()) and obj._put_plain(changed):
+            return
     from engram.active.storing import Storing  # noqa: PLC0415 - it needs what this makes
 
     with Storing(home) as storing:
