@@ -30,6 +30,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
@@ -53,6 +54,7 @@ from engram.pool import _open_here
 
 if TYPE_CHECKING:
     from engram._engram import Realm
+    from engram.scope import Scope
 
 ROOT: Final = ".active"
 OBJECTS: Final = f"{ROOT}/objects"
@@ -363,12 +365,19 @@ class Home:
         _engram.attr_set(self.realm, True, gid, {name: value})
 
     def keep_for_others(self, gid: int) -> None:
-        """Note that something of another pool or namespace refers to an object, for ever.
+        """Note that something of another pool, namespace or scope refers to an object, for ever.
 
-        Who collects what is unreachable here cannot see that it is reached from there.
+        Who collects what is unreachable here cannot see that it is reached from there. It is a
+        commit of its own, in a thread of its own, since this one may be in a batch elsewhere.
         """
-        if self.realm.writable and self.notes(gid, OUTSIDE) is None:
-            self.note(gid, OUTSIDE, 1)
+        if not self.realm.writable or self.notes(gid, OUTSIDE) is not None:
+            return
+        with ThreadPoolExecutor(1) as other:
+            other.submit(self.note, gid, OUTSIDE, 1).result()
+
+    def scope_of(self, gid: int) -> "Scope | None":
+        """Give the scope in which what belongs to an object is made: "private", or as it comes."""
+        return "private" if _engram.group_info(self.realm, gid).scope == "private" else None
 
     def touch(self, gid: int) -> None:
         """Note that something refers to an object from now on; it must be there.
@@ -391,7 +400,7 @@ class Home:
 
         """
         path = alias_path(alias)
-        place = (False, None, "none", False, None, b"")
+        place = (False, None, "none", False, self.scope_of(gid), b"")
         try:
             target = np.uint64(gid)
             _engram.put_array(

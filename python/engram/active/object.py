@@ -211,7 +211,7 @@ class ActiveObject(Twins, Versions, Placing):
         self,
         home: Home,
         alias: str | None,
-        scope: str | None,
+        scope: "Scope | None",
         device: Any,
         *,
         recursive: bool,
@@ -369,7 +369,11 @@ class ActiveObject(Twins, Versions, Placing):
         home, gid = self._home, self._gid
         if self._put_plain(changed):
             return
-        with Storing(home) as storing:
+        try:
+            scope = home.scope_of(gid)
+        except NotFoundError:
+            raise gone(type(self).__qualname__, gid) from None
+        with Storing(home, scope=scope) as storing:
             for name, value in changed.items():
                 if value is not DELETED:
                     storing.put(self, name, value)

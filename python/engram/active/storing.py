@@ -12,6 +12,7 @@ from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
     from engram.active.object import ActiveObject
+    from engram.scope import Scope
 
 
 class Storing:
@@ -26,19 +27,18 @@ class Storing:
         self,
         home: Home,
         *,
-        scope: str | None = None,
+        scope: "Scope | None" = None,
         recursive: bool = True,
         device: Any = None,
     ) -> None:
         self._home = home
-        self._scope = scope
+        self._scope: Scope | None = "private" if scope == "private" else None
         self._recursive = recursive
         self._device = device
         self._batch = home.batch()
         self._made: dict[ActiveObject, int] = {}
         self._waiting: deque[ActiveObject] = deque()
         self._touched: set[int] = set()
-        self._outside: list[ActiveObject] = []
 
     def __enter__(self) -> Self:
         self._batch.__enter__()
@@ -53,7 +53,6 @@ class Storing:
         try:
             if kind is None:
                 self._fill()
-                self._keep_outside()
         except BaseException as failed:
             self._batch.__exit__(type(failed), failed, failed.__traceback__)
             raise
@@ -114,14 +113,6 @@ class Storing:
             if attributes:
                 _engram.attr_set(self._home.realm, True, gid, attributes)
 
-    def _keep_outside(self) -> None:
-        """Tell objects of other homes, before anything refers to them, that something will."""
-        for target in self._outside:
-            try:
-                target._home.keep_for_others(target._gid)
-            except NotFoundError:
-                raise gone(type(target).__qualname__, target._gid) from None
-
     def _refer(self, target: "ActiveObject") -> Any:
         """Give what a reference is kept as."""
         if target._volatile is None:
@@ -139,16 +130,20 @@ class Storing:
             if target._volatile is not None:
                 continue
             gid = target._gid
-            if target._home.key != self._home.key:
-                self._outside.append(target)
-                continue
-            if gid in self._touched or gid in before:
+            if gid in self._touched or (target._home.key == self._home.key and gid in before):
                 continue
             try:
-                self._home.touch(gid)
+                if target._home.key == self._home.key and self._is_here(gid):
+                    self._home.touch(gid)
+                else:
+                    target._home.keep_for_others(gid)
             except NotFoundError:
                 raise gone(type(target).__qualname__, gid) from None
             self._touched.add(gid)
+
+    def _is_here(self, gid: int) -> bool:
+        """Tell whether an object is in the scope that this batch is in."""
+        return self._home.scope_of(gid) == self._scope
 
 
 class RefersError(Exception):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from engram.active.fields import Field
     from engram.active.home import Home
+    from engram.scope import Scope
 
 _FIXED: Final = frozenset((bool, int, float, complex, str, bytes, type(None), range, slice))
 """Types of values that cannot be changed in place."""
@@ -210,11 +211,13 @@ class Transaction:
             if changed:
                 changes.append((obj, seen, changed))
         self._settle_views()
-        by_home: dict[Home, list[tuple[Any, Seen, dict[str, Any]]]] = {}
+        if len(changes) == 1 and _commit_plain(*changes[0]):
+            return
+        by_place: dict[tuple[Home, Scope | None], list[tuple[Any, Seen, dict[str, Any]]]] = {}
         for change in changes:
-            by_home.setdefault(change[0]._home, []).append(change)
-        for home, some in by_home.items():
-            again(functools.partial(_commit, home, some))
+            by_place.setdefault(_place_of(change[0]), []).append(change)
+        for (home, scope), some in by_place.items():
+            again(functools.partial(_commit, home, scope, some))
 
     def _settle_views(self) -> None:
         """Make what was written in place durable; refuse if an array was replaced meanwhile."""
@@ -233,10 +236,16 @@ class Transaction:
 
 
 def field_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> Any:
-    """Give the array of a field: on the pool's memory, writable if the pool is and it may be."""
-    write = write and obj._may_write
-    if write:
-        loaded = obj._own(name, loaded)
+    """Give the array of a field: on the pool's memory, writable if it may be written into."""
+    if write and obj._may_write:
+        try:
+            return _view(obj, obj._own(name, loaded), write=True)
+        except ReadOnlyError:  # it is published, or protected
+            pass
+    return _view(obj, loaded, write=False)
+
+
+def _view(obj: Any, loaded: Loaded, *, write: bool) -> Any:
     _, oid, dtype, shape = loaded.value
     if dtype.kind == "T":
         return _engram.read(obj._home.realm, oid, dtype, shape)
@@ -283,18 +292,30 @@ def _put_back(have: Any, before: Any) -> None:
         have.__dict__.update(before.__dict__)
 
 
-def _commit(home: "Home", changes: "Sequence[tuple[Any, Seen, dict[str, Any]]]") -> None:
-    """Write the changes of objects of one home, all or nothing."""
-    for obj, _, _ in changes:
-        obj._check_writable()
-    if len(changes) == 1:
-        obj, seen, changed = changes[0]
-        if (seen.locked or not changed.keys() & seen.loaded.keys()) and obj._put_plain(changed):
-            return
+def _place_of(obj: Any) -> "tuple[Home, Scope | None]":
+    """Give the home and the scope of an object: what one batch covers."""
+    try:
+        return obj._home, obj._home.scope_of(obj._gid)
+    except NotFoundError:
+        raise gone(type(obj).__qualname__, obj._gid) from None
+
+
+def _commit_plain(obj: Any, seen: Seen, changed: dict[str, Any]) -> bool:
+    """Write one object's changes in the short way, if they can be."""
+    obj._check_writable()
+    relies = not seen.locked and changed.keys() & seen.loaded.keys()
+    return not relies and obj._put_plain(changed)
+
+
+def _commit(
+    home: "Home", scope: "Scope | None", changes: "Sequence[tuple[Any, Seen, dict[str, Any]]]"
+) -> None:
+    """Write the changes of objects of one place, all or nothing."""
     from engram.active.storing import Storing  # noqa: PLC0415 - it needs what this makes
 
-    with Storing(home) as storing:
+    with Storing(home, scope=scope) as storing:
         for obj, seen, changed in changes:
+            obj._check_writable()
             if not seen.locked:
                 _compare(obj, seen, changed)
             for name, value in changed.items():

@@ -1,5 +1,6 @@
 """Which pool active objects are made in and looked for, where a call does not say it."""
 
+import contextlib
 import os
 import weakref
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from engram.errors import (
 )
 from engram.handle import reopen
 from engram.namespace import Namespace
-from engram.pool import Pool, _open_here, _shared_opening
+from engram.pool import Pool, _kept_here, _open_here, _shared_opening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +96,12 @@ def _only_home() -> Home | None:
     opening, found = _only[0][0](), _only[0][1]()
     if opening is None or found is None or not found.is_open:
         return None
-    others = [each for each in _open_here.values() if each is not opening and each.is_open]
+    by_itself = {id(each) for each in _kept_here.values()}
+    others = [
+        each
+        for each in _open_here.values()
+        if each is not opening and each.is_open and id(each) not in by_itself
+    ]
     return None if others else found
 
 
@@ -150,9 +156,16 @@ def devices(home: Home) -> list[Any]:
 
 
 def _open_pools() -> list[Any]:
-    """Give a handle of each pool that is open in this process; for writing, if it is open twice."""
-    found = {}
-    for opening in sorted(_open_here.values(), key=lambda opening: opening.writable):
-        if opening.is_open:
-            found[opening.uuid] = opening
-    return [Pool(opening) for opening in found.values()]
+    """Give a handle of each pool that is open in this process; for writing, if it is open twice.
+
+    Pools that only a reference or a pickle has opened count if there are no others.
+    """
+    by_itself = {id(each) for each in _kept_here.values()}
+    openings = sorted(_open_here.values(), key=lambda opening: opening.writable)
+    asked = [each for each in openings if each.is_open and id(each) not in by_itself]
+    found = {each.uuid: each for each in asked or openings if each.is_open}
+    handles = []
+    for opening in found.values():
+        with contextlib.suppress(EngramError):  # its folder is gone
+            handles.append(Pool(opening))
+    return handles
