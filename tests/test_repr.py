@@ -375,3 +375,29 @@ def test_a_card_never_raises(pool: engram.Pool, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("engram.notebook.values.shown", broken)
     assert Page(made._repr_html_()).text == repr(made)
+
+
+def test_an_active_object_s_card_shows_its_fields_and_never_raises(pool: engram.Pool) -> None:
+    class Shown(engram.ActiveObject):
+        data: np.ndarray
+        text: str = ""
+        large: object = None
+        other: object = None
+
+        @engram.activemethod
+        def work(self, how: str = "<b>") -> None:
+            self.text = how
+
+    for hostile in HOSTILE:
+        shown = Shown(np.zeros((2, 3)), text=hostile)
+        assert "volatile" in Page(shown._repr_html_()).text
+        shown.large = "x" * 1_000_000
+        shown.make_persistent(hostile)
+        page = Page(shown._repr_html_())
+        assert "array 2 x 3, float64" in page.text
+        assert "encoded" in page.text
+        assert "work(self" in page.text
+    shown.delete()
+    Page(shown._repr_html_())
+    pool.close()
+    Page(shown._repr_html_())

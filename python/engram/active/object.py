@@ -491,6 +491,11 @@ class ActiveObject(Twins, Versions, Placing):
     def __deepcopy__(self, memo: object) -> "ActiveObject":
         return self
 
+    def _repr_html_(self) -> str:
+        from engram.notebook.active import card  # noqa: PLC0415 - only notebooks need it
+
+        return card(self)
+
     def __repr__(self) -> str:
         name = type(self).__qualname__
         if self._volatile is not None:

@@ -41,9 +41,14 @@ _SURVIVES = {
 
 def card(thing: Any) -> str:
     """Show a thing of a pool, a tree, a query's result or the index's figures: HTML, one line."""
+    return guarded(thing, _body)
+
+
+def guarded(thing: Any, body: Callable[[Any], str]) -> str:
+    """Make a card of what `body` shows; of a thing that cannot be shown, its `repr`."""
     try:
         with np.errstate(all="ignore"):  # values are anything, signalling NaN too
-            return parts.whole(_body(thing))
+            return parts.whole(body(thing))
     except Exception:  # noqa: BLE001 - a cell's output is never worth a traceback
         return f"<code>{parts.text(repr(thing))}</code>"
 
