@@ -112,7 +112,7 @@ class Histogram(Stored):
     """Count F-distributed numbers in bins of uneven widths."""
 
     name = "histogram"
-    results = (VOLATILE, STORED)
+    results: tuple[str, ...] = (VOLATILE, STORED)
 
     def __init__(self, way: Way, sizes: Sizes) -> None:
         super().__init__(way, sizes)
@@ -134,7 +134,7 @@ class KMeans(Stored):
     """Find 20 centres of points in 10 iterations, each of which looks at every point."""
 
     name = "k-means"
-    results = (VOLATILE, STORED)
+    results: tuple[str, ...] = (VOLATILE, STORED)
 
     def __init__(self, way: Way, sizes: Sizes) -> None:
         super().__init__(way, sizes)
@@ -162,7 +162,7 @@ class Addition(Stored):
     """Add up two matrices block by block; the result is as large as each."""
 
     name = "matrix addition"
-    results = (VOLATILE, STORED)
+    results: tuple[str, ...] = (VOLATILE, STORED)
 
     def __init__(self, way: Way, sizes: Sizes) -> None:
         super().__init__(way, sizes)
@@ -190,7 +190,7 @@ class Multiplication(Stored):
     """Multiply two matrices of square blocks; in place it is a fused multiply and add."""
 
     name = "matrix multiplication"
-    results = (VOLATILE, STORED, IN_PLACE)
+    results: tuple[str, ...] = (VOLATILE, STORED, IN_PLACE)
 
     def __init__(self, way: Way, sizes: Sizes) -> None:
         super().__init__(way, sizes)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 import engram
 from bench.active import kernels
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def plain(argument: Any) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import engram
 import engram.active
+
+import engram
 from bench.active import kernels
 from bench.active.ways.engram_blocks import Block, Tally
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import engram.active
 import numpy as np
 
-import engram.active
 from bench.active.ways.engram_here import Here
 
 if TYPE_CHECKING:
