@@ -3,9 +3,10 @@
 The ways: `limit` is numpy on private arrays; `engram` calls methods in this process, where they see
 the arrays that are stored; `engram-worker` calls them in another process that has the pool open;
 `engram-copy` gets a copy of each object from the same store, and computes here; `redis` gets bytes
-from a server, as quickly as it can be done, `redis-pickle` as programs do as a rule; `dataclay` calls methods in its backend. They take turns within each round; times
-are medians of rounds, ratios are medians of the rounds' own; the first round warms up. All ways
-have found the same, or the run fails.
+from a server, as quickly as it can be done, `redis-pickle` as programs do as a rule; `dataclay`
+calls methods in its backend. They take turns within each round; times are medians of rounds, ratios
+are medians of the rounds' own; the first round warms up. All ways have found the same, or the run
+fails.
 """
 
 from __future__ import annotations

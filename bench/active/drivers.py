@@ -201,7 +201,6 @@ class Multiplication(Stored):
         self.right = [
             [way.put(random.random(square)) for _ in range(across)] for _ in range(middle)
         ]
-        self.zeros = np.zeros(square)
         self.ready: list[Any] = []
         self.clean()
 
@@ -243,7 +242,8 @@ class Multiplication(Stored):
         self.made += self.ready
         super().clean()
         down, _, across = self.sizes.grid
-        self.ready = [self.way.put(self.zeros) for _ in range(down * across)]
+        square = (self.sizes.side, self.sizes.side)
+        self.ready = [self.way.put(np.full(square, 0.0)) for _ in range(down * across)]
 
 
 DRIVERS: tuple[Callable[[Way, Sizes], Driver], ...] = (

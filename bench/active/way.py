@@ -35,7 +35,7 @@ class Way(Protocol):
         """Start what it needs, in `folder`; nothing is stored yet."""
 
     def put(self, values: Values) -> Any:
-        """Store a block; its handle."""
+        """Store a block that the caller changes no more; its handle."""
 
     def put_many(self, many: Sequence[Values]) -> list[Any]:
         """Store blocks, in one transaction if the way has such."""
