@@ -14,8 +14,8 @@ COUNT = runpy.run_path(str(PROGRAMS / "count.py"))
 
 
 def printed(program: str, *arguments: object) -> str:
-    words = [sys.executable, PROGRAMS / f"{program}.py", *map(str, arguments)]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    words = [sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, arguments)]
+    return subprocess.check_output(words, text=True)
 
 
 @pytest.mark.parametrize("program", sorted(COUNT["counts"]()))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -95,6 +96,7 @@ def main() -> int:
     chosen = arguments()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
     start = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and servers are ended before
 
     def tell(text: str) -> None:
         console.print(f"[dim]{time.monotonic() - start:5.0f} s[/]  {text}")

@@ -6,6 +6,7 @@ a method may be handles, too, or plain values.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -107,6 +108,7 @@ class Fleet:
         return self.open
 
     def close(self) -> None:
-        """Close all that are open."""
-        while self.open:
-            self.open.pop().close()
+        """Close all that are open, whatever one of them says to it."""
+        with contextlib.ExitStack() as stack:
+            while self.open:
+                stack.callback(self.open.pop().close)
