@@ -30,6 +30,7 @@ SIZES = (512 << 10, 2 << 20)
 QUICK_SIZES = (8 << 10, 32 << 10)
 VOCABULARY, LONGEST, EXPONENT = 20_000, 12, 1.3
 EACH, BATCHED = "", ", batched"
+BATCHING = ("engram", "redis")
 STEPS = ("prepare", "persist", "count")
 
 
@@ -88,8 +89,8 @@ def measured(title: str, ways: Sequence[Way], places: Sequence[Path], rounds: in
         expected: Counter[bytes] | None = None
         for way in ways:
             for batched in (EACH, BATCHED):
-                if batched and not way.name.startswith("engram") and way.name != "redis":
-                    continue  # it knows no batches
+                if batched and way.name not in BATCHING:
+                    continue
                 spent_s, counted = once(way, places, batched=bool(batched))
                 expected = counted if expected is None else expected
                 if counted != expected:
