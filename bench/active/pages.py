@@ -126,7 +126,7 @@ def tables(results: Results) -> list[str]:
     machine = results["machine"]
     said = ", ".join(f"{name} {version}" for name, version in versions.items())
     where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
-    rounds = f"{results['rounds']} rounds, {results['seconds']} s"
+    rounds = f"{results['rounds']} rounds, {results['seconds']} s, {results['most_mib']} MiB"
     return [*page, f"{where}, Python {machine['python']}; {said}. {rounds}."]
 
 

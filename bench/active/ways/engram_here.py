@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import engram.active
-
 import engram
+import engram.active
 from bench.active import kernels
 from bench.active.ways.engram_blocks import Block, Tally
 

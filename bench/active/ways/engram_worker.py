@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import engram.active
 import numpy as np
 
 from bench.active.ways.engram_here import Here
+from engram.active import Executor, use
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +24,8 @@ class Worker(Here):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.first = self.put(np.zeros(1))
-        with engram.active.use(self.pool):
-            self.executor = engram.active.Executor(workers=1)
+        with use(self.pool):
+            self.executor = Executor(workers=1)
             self.executor.__enter__()
         self.spent()
 
@@ -33,7 +33,7 @@ class Worker(Here):
         return own.ask.submit(method, others, executor=self.executor).result()
 
     def keep(self, method: str, own: Block, *others: Any) -> Block:
-        with engram.active.use(self.pool):
+        with use(self.pool):
             return own.keep.submit(method, others, executor=self.executor).result()
 
     def change(self, method: str, own: Block, *others: Any) -> None:
