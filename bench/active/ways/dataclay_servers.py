@@ -74,7 +74,7 @@ class DataClay:
                     host=servers.HOST, port=metadata, username=WHO, password=WHO, dataset=WHO
                 )
                 self.client.start()
-            self.first = self.put(NOTHING)
+            servers.wait_until(self.is_ready, self.servers[-1])
         except BaseException:
             self.end()
             raise
@@ -83,6 +83,14 @@ class DataClay:
         """Wait for a server that was started."""
         self.servers.append(server)
         servers.wait_until(lambda: servers.listens(port), server)
+
+    def is_ready(self) -> bool:
+        """Whether an object can be stored: the backend listens before it makes itself known."""
+        try:
+            self.first = self.put(NOTHING)
+        except RuntimeError:
+            return False
+        return True
 
     def put(self, values: Values) -> Block:
         block = Block(values)
