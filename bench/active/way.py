@@ -103,7 +103,7 @@ class Fleet:
                 kind = cast("type[Way]", getattr(importlib.import_module(module), attribute))
                 self.open.append(kind(place))
             except (ImportError, OSError) as refusal:
-                self.absent[name] = str(refusal)
+                self.absent[name] = str(refusal).split(" (/")[0]  # no path of this machine
                 self.tell(f"{name} is left out: {refusal}")
         return self.open
 
