@@ -1,5 +1,5 @@
-# The only verbs: demo test test-pmem bench bench-mpi evaluate crash power corrupt fuzz install lint
-# fmt clean help.
+# The only verbs: demo test test-pmem bench bench-mpi bench-active evaluate crash power corrupt fuzz
+# install lint fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -22,8 +22,8 @@ endif
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench bench-mpi evaluate crash power corrupt fuzz install lint \
-	fmt clean
+.PHONY: help demo test test-pmem bench bench-mpi bench-active evaluate crash power corrupt fuzz \
+	install lint fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -41,6 +41,11 @@ bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes;
 
 bench-mpi: $(BIN)/.built $(BIN)/.peers-mpi ## The same in MPI codes, beside theirs (20 minutes; 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.mpi $(ARGS))
+
+ACTIVE := bench/results/active.json docs/evaluation-active.md docs/images/evaluation-active.png
+bench-active: $(BIN)/.built $(BIN)/.peers-active ## Active objects beside Redis and dataClay (10; 1)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.active $(ARGS))
+	@case "$(ARGS)" in "") $(BIN)/python -m bench.active.pages $(ACTIVE);; esac
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)
@@ -155,4 +160,12 @@ $(BIN)/.peers-mpi: $(BIN)/.native bench/requirements-mpi.txt
 	@dpkg -s $(MPI_PEERS) >/dev/null 2>&1 || \
 		apt-get install -q -y --no-install-recommends $(MPI_PEERS) >$(BIN)/.peers-mpi.log 2>&1 || \
 		echo "    some peers cannot be installed here ($(BIN)/.peers-mpi.log); going on without"
+	@touch $@
+
+$(BIN)/.peers-active: $(BIN)/.installed bench/requirements-active.txt
+	$(call step,Installing the peers of active objects,\
+		$(BIN)/pip install -q -r bench/requirements-active.txt)
+	@command -v redis-server >/dev/null || \
+		apt-get install -q -y --no-install-recommends redis-server >$(BIN)/.peers-active.log 2>&1 || \
+		echo "    Redis cannot be installed here ($(BIN)/.peers-active.log); going on without"
 	@touch $@

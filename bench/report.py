@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from bench.harness import Bound, Line
 
 SCALES = {"ms": 1e3, "us": 1e6, "B": 1.0, "x": 1.0, "%": 100.0, "MiB": 2.0**-20}
-PACKAGES = ("engram", "numpy", "h5py", "netCDF4", "zarr", "lmdb", "vineyard", "duckdb", "adios2")
+PACKAGES = (
+    *("engram", "numpy", "h5py", "netCDF4", "zarr", "lmdb", "vineyard", "duckdb", "adios2"),
+    *("redis", "hiredis", "dataclay"),
+)
 COLUMNS = ("work", "", "against", "ratio", "required", "verdict")
 
 
