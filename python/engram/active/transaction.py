@@ -130,7 +130,7 @@ class Transaction:
         if self.pre_copy:
             copied = seen.copies.get(name)
             if copied is None:
-                copied = seen.copies[name] = np.array(field_view(obj, name, loaded, write=False))
+                copied = seen.copies[name] = _engram.read(obj._home.realm, *loaded.value[1:])
             return copied
         write = not self.read_only
         have = seen.views.get(name)
