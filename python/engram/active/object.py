@@ -67,16 +67,22 @@ class ActiveObject(Twins, Versions, Placing):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make fields of what the class annotates."""
         super().__init_subclass__(**kwargs)
-        fields = dict(cls._fields)
-        for name, hint in schema.annotated(cls).items():
+        fields = cls._declared()
+        for name, field in fields.items():
             _check_name(cls, name)
-            default = cls.__dict__.get(name, NO_DEFAULT)
-            fields[name] = Field(cls.__qualname__, name, hint, default)
-            setattr(cls, name, fields[name])
-        cls._fields = fields
+            setattr(cls, name, field)
+        cls._fields = cls._fields | fields
         cls._hints = None
-        if cls.__module__ != "engram.compat.dataclay":
+        if not cls.__module__.startswith("engram.compat."):
             classes.enter(cls)
+
+    @classmethod
+    def _declared(cls) -> dict[str, Field]:
+        """Give the fields that the class's own body declares."""
+        return {
+            name: Field(cls.__qualname__, name, hint, cls.__dict__.get(name, NO_DEFAULT))
+            for name, hint in schema.annotated(cls).items()
+        }
 
     @classmethod
     def _resolved(cls) -> dict[str, Any]:
@@ -435,7 +441,11 @@ class ActiveObject(Twins, Versions, Placing):
             made = kind.__new__(kind)
             made._become(home, gid)
             made._replica_of = home.notes(gid, REPLICA_OF)
+            made._found()
             return made
+
+    def _found(self) -> None:
+        """Do what a class wants done once, when a stored object becomes a Python object."""
 
     @classmethod
     def _at(cls, home: Home, reference: Any) -> "ActiveObject":
@@ -504,7 +514,8 @@ class ActiveObject(Twins, Versions, Placing):
 
 
 def _check_name(cls: type, name: str) -> None:
-    if name.startswith("__") or hasattr(ActiveObject, name):
+    own = any(name in vars(base).get("__annotations__", ()) for base in ActiveObject.__mro__)
+    if name.startswith("__") or own or hasattr(ActiveObject, name):
         raise ArgumentError(
             f"{cls.__qualname__} cannot have a field {name!r}: ActiveObject uses that name itself"
         )

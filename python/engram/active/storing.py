@@ -8,6 +8,7 @@ from engram import _engram
 from engram.active.classes import register
 from engram.active.errors import UnsupportedFieldError
 from engram.active.home import CLASS, Form, Home, gone
+from engram.active.placing import DEVICE
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Storing:
         """Make a volatile object persistent at the end of the block; give its id."""
         gid = self._made.get(obj)
         if gid is None:
-            attributes = {CLASS: register(self._home, type(obj), self._scope)}
+            attributes = self._notes(obj)
             gid = self._made[obj] = self._home.create(attributes, self._scope)
             self._waiting.append(obj)
         return gid
@@ -77,11 +78,16 @@ class Storing:
             form = self._home.form_of(obj._label(name), value, _refused)
             forms[name] = form
         attributes = {name: form.value for name, form in forms.items() if form.kind == "attribute"}
-        attributes[CLASS] = register(self._home, type(obj), self._scope)
+        attributes |= self._notes(obj)
         gid = self._made[obj] = self._home.create(attributes, self._scope)
         for name, form in forms.items():
             self._home.store(gid, name, form, self._device)
         return gid
+
+    def _notes(self, obj: "ActiveObject") -> dict[str, Any]:
+        """Give the attributes of a new object that are no fields."""
+        notes = {CLASS: register(self._home, type(obj), self._scope)}
+        return notes if self._device is None else notes | {DEVICE: self._device}
 
     def put(self, obj: "ActiveObject", name: str, value: Any) -> None:
         """Put a field of a stored object."""
@@ -93,7 +99,8 @@ class Storing:
             obj._before_replacing(name)
             if form.refers:
                 self._touch(form, home.references_of(gid, name))
-            home.replace(gid, name, form, self._device)
+            device = None if form.kind == "attribute" else home.notes(gid, DEVICE)
+            home.replace(gid, name, form, device)
         except NotFoundError:
             raise gone(type(obj).__qualname__, gid) from None
 

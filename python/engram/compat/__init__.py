@@ -1,0 +1,1 @@
+"""Programs written for other stores of active objects, with their import lines changed."""
