@@ -66,7 +66,7 @@ class Storing:
         """Make a volatile object persistent at the end of the block; give its id."""
         gid = self._made.get(obj)
         if gid is None:
-            attributes = self._notes(obj)
+            attributes = {CLASS: register(self._home, type(obj), self._scope), **self._placed()}
             gid = self._made[obj] = self._home.create(attributes, self._scope)
             self._waiting.append(obj)
         return gid
@@ -78,16 +78,15 @@ class Storing:
             form = self._home.form_of(obj._label(name), value, _refused)
             forms[name] = form
         attributes = {name: form.value for name, form in forms.items() if form.kind == "attribute"}
-        attributes |= self._notes(obj)
+        attributes |= {CLASS: register(self._home, type(obj), self._scope), **self._placed()}
         gid = self._made[obj] = self._home.create(attributes, self._scope)
         for name, form in forms.items():
             self._home.store(gid, name, form, self._device)
         return gid
 
-    def _notes(self, obj: "ActiveObject") -> dict[str, Any]:
-        """Give the attributes of a new object that are no fields."""
-        notes = {CLASS: register(self._home, type(obj), self._scope)}
-        return notes if self._device is None else notes | {DEVICE: self._device}
+    def _placed(self) -> dict[str, int]:
+        """Give the note of the device that objects are made on, if one was named."""
+        return {} if self._device is None else {DEVICE: self._device}
 
     def put(self, obj: "ActiveObject", name: str, value: Any) -> None:
         """Put a field of a stored object."""

@@ -12,7 +12,8 @@ session_var: ContextVar[dict[str, Any]] = ContextVar("session")
 """The session of the client that this context has started: dataset_name, username, token."""
 
 exec_constraints_var: ContextVar[dict[str, Any]] = ContextVar(
-    "exec_constraints", default={"max_threads": None, "max_memory": "1GB"}  # noqa: B039
+    "exec_constraints",
+    default={"max_threads": None, "max_memory": "1GB"},  # noqa: B039
 )
 """Kept for programs that set it; methods run in their callers."""
 

@@ -39,7 +39,6 @@ from uuid import UUID, uuid5
 
 import numpy as np
 
-
 from engram.active.errors import (
     AliasNotFoundError,
     AliasTakenError,
@@ -54,7 +53,7 @@ from engram.active.transaction import Transaction, field_view, local
 from engram.active.values import name_of
 from engram.active.versions import CHAIN, ORIGINAL
 from engram.compat.dataclay import fields, metadata, runtime
-from engram.compat.dataclay.docstrings import import_into_module
+from engram.compat.dataclay.docstrings import fields_of, import_into_module
 from engram.compat.dataclay.exceptions import (
     AliasAlreadyExistError,
     AliasDoesNotExistError,
@@ -94,8 +93,8 @@ class DataClayObject(ActiveObject):
         super().__init_subclass__(**kwargs)
         methods = any(hasattr(member, "_dclay_method") for member in vars(cls).values())
         if cls.__hash__ is None:  # it has an __eq__ of its own
-            cls.__hash__ = DataClayObject.__hash__  # type: ignore[method-assign]
-        cls._dc_is_2 = cls._dc_is_2 or methods or bool(fields.fields_of(cls))
+            cls.__hash__ = DataClayObject.__hash__
+        cls._dc_is_2 = cls._dc_is_2 or methods or bool(fields_of(cls))
 
     @classmethod
     def _declared(cls) -> dict[str, Field]:

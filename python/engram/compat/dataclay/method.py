@@ -13,7 +13,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from engram.active.method import PATIENCE, ActiveMethod, BoundMethod, call
 from engram.active.storing import Storing
@@ -23,6 +23,10 @@ from engram.compat.dataclay.docstrings import checked
 
 if TYPE_CHECKING:
     from engram.compat.dataclay.dataclay_object import DataClayObject
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Local(threading.local):
@@ -95,6 +99,16 @@ def _store_born(obj: Any) -> None:
                 storing.make(each)
 
 
+@overload
+def activemethod(function: Callable[Concatenate[Any, P], R]) -> ActiveMethod[P, R]: ...
+@overload
+def activemethod(
+    *,
+    read_only: bool = False,
+    pre_copy: bool = False,
+    locks: bool | None = None,
+    timeout: float = PATIENCE,
+) -> Callable[[Callable[Concatenate[Any, P], R]], ActiveMethod[P, R]]: ...
 def activemethod(
     function: Any = None,
     *,
@@ -115,16 +129,14 @@ def activemethod(
         if inspect.iscoroutinefunction(inner):
             inner._is_activemethod = True
             return inner
-        return Method(
-            inner, read_only=read_only, pre_copy=pre_copy, locks=locks, timeout=timeout
-        )
+        return Method(inner, read_only=read_only, pre_copy=pre_copy, locks=locks, timeout=timeout)
 
     return made if function is None else made(function)
 
 
 def dclayMethod(  # noqa: N802 - dataClay's name
     *, return_: Any = None, _local: bool = False, **types: Any
-) -> Callable[[Any], Any]:
+) -> Callable[[Callable[Concatenate[Any, P], R]], ActiveMethod[P, R]]:
     """Declare a method as dataClay 2 has it: `@dclayMethod(num="int", return_="anything")`.
 
     The names of types are looked at here, and values at no time, as in dataClay. With `_local=True`
@@ -141,7 +153,7 @@ def dclayMethod(  # noqa: N802 - dataClay's name
         for name, kind in {**types, "return_": return_}.items():
             checked(kind, f"{name!r} of method {function.__qualname__}")
         is_local = _local or function.__name__ in {"__getstate__", "__setstate__"}
-        method = function if is_local else activemethod(function)
+        method: Any = function if is_local else activemethod(function)
         method._dclay_method = True
         method._dclay_args = types
         method._dclay_ret = return_

@@ -92,7 +92,7 @@ class Backends(Mapping[UUID, BackendClient]):
         """Look again which there are."""
         homes = [] if self._home is None else [self._home]
         homes += [home for home in using.all_homes() if home.key[1] == "default"]
-        found = {}
+        found: dict[UUID, BackendClient] = {}
         for home in homes:
             for device in using.devices(home):
                 backend = BackendClient(Backend(home, device.index), str(device.path))
@@ -281,7 +281,7 @@ def place_of(named: Any) -> Backend | None:
 
     """
     if named is None or not isinstance(named, UUID):
-        return named  # type: ignore[no-any-return]  # a pool, a path or an index are Engram's own
+        return named  # a pool, a path or an index are Engram's own
     runtime = current()
     backends = Backends(runtime.home if runtime is not None else home())
     return backends[named]._place
@@ -327,5 +327,5 @@ def _number(text: str) -> UUID | None:
     """Read an id as dataClay 4 (JSON) or 2 writes it; None if it is Engram's own way."""
     if text.startswith("{"):
         return metadata.ObjectMetadata.model_validate_json(text).id
-    first = text.split(":")[0]
+    first = text.split(":", maxsplit=1)[0]
     return UUID(first) if "-" in first else None

@@ -42,9 +42,10 @@ class Client:
         Of the pool, if it is created.
 
     Clients nest: while one is started, it is the one in use, in all threads.
+
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - dataClay's order
         self,
         host: str | None = None,
         port: int | None = None,

@@ -1,0 +1,1 @@
+"""COMPSs' `storage` package, on Engram: see `engram.compat.compss`."""
