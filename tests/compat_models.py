@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -176,9 +176,12 @@ class Block(DataClayObject):
     @ClassField label str
     """
 
+    if TYPE_CHECKING:
+        label: str
+
     @dclayMethod()
     def __init__(self) -> None:
-        self.block = None
+        self.block: Any = None
 
     @dclayMethod(rows="int", columns="int", seed="int")
     def initialize_random(self, rows: int, columns: int, seed: int) -> None:

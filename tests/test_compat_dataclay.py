@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -29,6 +30,9 @@ from engram.compat.dataclay.config import get_runtime, session_var, set_runtime
 from engram.compat.dataclay.contrib.dummy_pycompss import INOUT, task
 from engram.compat.dataclay.event_loop import run_dc_coroutine
 from test_active import python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZE = "64 MiB"
 
@@ -178,14 +182,14 @@ def test_methods_run_whether_they_are_decorated_or_not(client: Client) -> None:
     person.add_year()
     assert person.describe() == "Alice is 34"
     assert str(person) == "Alice, 34"
-    assert Person.add_year._is_activemethod
+    assert getattr(Person.add_year, "_is_activemethod")  # noqa: B009
     assert StorageObject is DataClayObject
 
     @task(returns=INOUT)
     @activemethod
     def method(self: Person) -> None: ...
 
-    assert method._is_activemethod
+    assert getattr(method, "_is_activemethod")  # noqa: B009
 
 
 def test_an_object_knows_whether_it_is_persistent(client: Client) -> None:
@@ -226,11 +230,25 @@ def test_ids_are_uuids_and_json_and_mean_the_same_in_any_process(client: Client)
     path = client.runtime.home.pool_path  # type: ignore[union-attr]
     backends = " ".join(map(str, client.get_backends()))
     assert python(code, path, text) == f"{text} {backends}"
-    with pytest.raises(exc.DoesNotExistError, match="^/object/.* does not exist$"):
+    with pytest.raises(exc.DoesNotExistError, match=r"^/object/.* does not exist$"):
         Person.get_by_id(uuid.uuid4())
     person.delete()
-    with pytest.raises(exc.DoesNotExistError, match="^/object/.* does not exist$"):
+    with pytest.raises(exc.DoesNotExistError, match=r"^/object/.* does not exist$"):
         Person.get_by_id(text)
+
+
+def test_a_class_is_imported_where_the_program_lacks_it(client: Client) -> None:
+    Person("Alice", 32).make_persistent("alice")
+    code = (
+        "import sys; from engram.compat.dataclay import Client, DataClayObject\n"
+        "with Client(sys.argv[1]):\n"
+        "    print(DataClayObject.get_by_alias('alice'))"
+    )
+    path = client.runtime.home.pool_path  # type: ignore[union-attr]
+    assert python(code, path) == "Alice, 32"
+    Path(path).chmod(0o722)
+    with pytest.raises(subprocess.CalledProcessError):
+        python(code, path)
 
 
 def test_properties_have_dataclays_prefix(client: Client) -> None:
@@ -517,7 +535,7 @@ def test_a_backends_client_makes_and_consolidates_versions(client: Client) -> No
 
 def test_a_stub_is_the_class_by_its_name(client: Client) -> None:
     del client
-    stub = StubDataClayObject["compat_models.Person"]
+    stub = StubDataClayObject.__class_getitem__("compat_models.Person")
     person = stub("Alice", 32)
     assert person.is_persistent
     person.make_persistent("alice")

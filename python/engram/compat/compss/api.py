@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from engram.active import using
 from engram.compat.compss.objects import StorageObject
 from engram.compat.dataclay import Client, DataClayObject, runtime
 from engram.compat.dataclay.api import read_properties
@@ -63,6 +64,8 @@ def _ready() -> None:
     """Open the pool, if this process has not."""
     if runtime.current() is not None and _State.pid in {0, os.getpid()}:
         return
+    if _State.config is None and "ENGRAM_POOL" not in os.environ and using.all_homes():
+        return  # the program has opened a pool itself
     _State.client = _client_for(_State.config)
     _State.client.start()
     _State.pid = os.getpid()

@@ -13,6 +13,7 @@ what                   dataClay 4                  dataClay 2
 `dc_clone`, ...       coroutines                  plain methods
 `getID`               JSON                        "object:backend:class"
 `get_location`        Engram's own                the backend's id
+a field without value AttributeError              None, once it is persistent
 `make_persistent("")` no alias                    AttributeError
 ====================  ==========================  =============================================
 
@@ -283,7 +284,7 @@ class DataClayObject(ActiveObject):
         dataset = None if isinstance(dataset_name, bool) else dataset_name
         home = runtime.home(dataset)
         with _told(alias, dataset):
-            return cls._checked(cls._handle(home, home.by_alias(alias)), alias)
+            return cls._checked(runtime.handle(cls, home, home.by_alias(alias)), alias)
 
     def add_alias(self, alias: str) -> None:
         """Give the object another name."""
@@ -363,8 +364,14 @@ class DataClayObject(ActiveObject):
                         waiting.append(other)
         return list(found)
 
-    def new_replica(self, backend_id: Any = None, recursive: bool = False, *_remotes: Any) -> Any:
-        """Copy the object to another backend, for reading: by default to one that has none."""
+    def new_replica(
+        self, backend_id: Any = None, recursive: bool | None = None, remotes: bool = True
+    ) -> Any:
+        """Copy the object to another backend, for reading: by default to one that has none.
+
+        With `recursive`, as by default in dataClay 2, also all objects that it refers to.
+        """
+        del remotes
         self._dc_registered()
         place = runtime.place_of(backend_id)
         if place is None:
@@ -374,7 +381,7 @@ class DataClayObject(ActiveObject):
         if place is None or self._dc_is_in(place):
             _log.warning("%r has a replica in every backend already", self)
             return None
-        super().new_replica(place, recursive)
+        super().new_replica(place, self._dc_is_2 if recursive is None else recursive)
         device = runtime.first_device(place.home) if place.device is None else place.device
         return metadata.backend_id(place.home, device) if self._dc_is_2 else None
 

@@ -40,6 +40,20 @@ class TransformedField(Field):
         super().__set__(obj, value)
 
 
+class DocstringField(Field):
+    """A field of a docstring's schema: a persistent object has None where nothing was assigned."""
+
+    __slots__ = ()
+
+    def __get__(self, obj: Any, owner: type | None = None) -> Any:
+        try:
+            return super().__get__(obj, owner)  # type: ignore[arg-type]
+        except AttributeError:
+            if obj._volatile is not None:
+                raise
+            return None
+
+
 def declared(cls: type, engrams_own: type) -> dict[str, Field]:
     """Give the fields that a class and its mixins declare."""
     found: dict[str, Field] = {}
@@ -50,7 +64,8 @@ def declared(cls: type, engrams_own: type) -> dict[str, Field]:
                 if field is not None:
                     found[name] = field
     for name, kind in fields_of(cls).items():
-        found[name] = Field(cls.__qualname__, name, kind, cls.__dict__.get(name, NO_DEFAULT))
+        default = cls.__dict__.get(name, NO_DEFAULT)
+        found[name] = DocstringField(cls.__qualname__, name, kind, default)
     return found
 
 

@@ -13,7 +13,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engram.active.method import PATIENCE, ActiveMethod, BoundMethod, call
 from engram.active.storing import Storing
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from engram.compat.dataclay.dataclay_object import DataClayObject
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Local(threading.local):
@@ -100,7 +99,7 @@ def _store_born(obj: Any) -> None:
 
 
 @overload
-def activemethod(function: Callable[Concatenate[Any, P], R]) -> ActiveMethod[P, R]: ...
+def activemethod(function: F) -> F: ...
 @overload
 def activemethod(
     *,
@@ -108,7 +107,7 @@ def activemethod(
     pre_copy: bool = False,
     locks: bool | None = None,
     timeout: float = PATIENCE,
-) -> Callable[[Callable[Concatenate[Any, P], R]], ActiveMethod[P, R]]: ...
+) -> Callable[[F], F]: ...
 def activemethod(
     function: Any = None,
     *,
@@ -136,7 +135,7 @@ def activemethod(
 
 def dclayMethod(  # noqa: N802 - dataClay's name
     *, return_: Any = None, _local: bool = False, **types: Any
-) -> Callable[[Callable[Concatenate[Any, P], R]], ActiveMethod[P, R]]:
+) -> Callable[[F], F]:
     """Declare a method as dataClay 2 has it: `@dclayMethod(num="int", return_="anything")`.
 
     The names of types are looked at here, and values at no time, as in dataClay. With `_local=True`
@@ -163,7 +162,7 @@ def dclayMethod(  # noqa: N802 - dataClay's name
     return made
 
 
-def dclayEmptyMethod(function: Any) -> Any:  # noqa: N802 - dataClay's name
+def dclayEmptyMethod(function: F) -> F:  # noqa: N802 - dataClay's name
     """Declare a method that another language has: here it is what its body says."""
-    function._dclay_method = True
+    function._dclay_method = True  # type: ignore[attr-defined]
     return function

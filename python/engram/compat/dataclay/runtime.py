@@ -5,6 +5,7 @@ pools that are open. `uuid.UUID`s name them, which are the same in every process
 the process that calls it; inside of it the backend is the one that its object is in.
 """
 
+import importlib
 import threading
 from collections.abc import Awaitable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from engram import _engram
-from engram.active import using
-from engram.active.home import OBJECTS, Home, home_of
+from engram.active import classes, using
+from engram.active.errors import ClassUnknownError
+from engram.active.home import CLASS, OBJECTS, Home, home_of
 from engram.active.placing import DEVICE, Backend
 from engram.compat.dataclay import metadata
 from engram.compat.dataclay.exceptions import (
@@ -26,6 +28,7 @@ from engram.namespace import Namespace
 from engram.pool import Pool, _shared_opening
 
 if TYPE_CHECKING:
+    from engram.active.object import ActiveObject
     from engram.compat.dataclay.dataclay_object import DataClayObject
 
 OWN_NAMES: Final = frozenset((None, "", "admin", "default"))
@@ -311,12 +314,12 @@ def by_id(object_id: Any) -> Any:
 
     number = object_id if isinstance(object_id, UUID) else _number(str(object_id))
     if number is None:
-        return ActiveObject.get_by_id(object_id)
+        return _by_engrams_id(str(object_id))
     place = metadata.found(number)
     if place is None:
         raise DoesNotExistError(f"/object/{number}")
     try:
-        return ActiveObject._handle(*place)
+        return handle(ActiveObject, *place)
     except DoesNotExistError:
         raise
     except KeyError:
@@ -329,3 +332,35 @@ def _number(text: str) -> UUID | None:
         return metadata.ObjectMetadata.model_validate_json(text).id
     first = text.split(":", maxsplit=1)[0]
     return UUID(first) if "-" in first else None
+
+
+def _by_engrams_id(text: str) -> Any:
+    from engram.active.object import ActiveObject, _home_and_gid  # noqa: PLC0415 - as above
+
+    return handle(ActiveObject, *_home_and_gid(text, None))
+
+
+def handle(cls: type["ActiveObject"], home: Home, gid: int) -> Any:
+    """Give a stored object; its class's module is imported if the program has not done so.
+
+    As dataClay does. Only of a pool that others cannot write, which else would name the module.
+
+    Raises
+    ------
+    ClassUnknownError
+        If there is no such module.
+
+    """
+    try:
+        return cls._handle(home, gid)
+    except ClassUnknownError:
+        if classes._others_may_write(home):
+            raise
+        module = str(home.notes(gid, CLASS)).rpartition("@")[0].rpartition(".")[0]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            module = ""
+        if not module:
+            raise
+        return cls._handle(home, gid)
