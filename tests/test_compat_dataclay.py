@@ -115,12 +115,12 @@ def test_the_environment_names_the_pool(home: Path, monkeypatch: pytest.MonkeyPa
         Client().start()
 
 
-def test_a_thread_uses_the_client_of_the_program(client: Client) -> None:
+def test_a_thread_uses_the_client_of_the_program(client: Client, home: Path) -> None:
     del client
     Person("Alice", 32).make_persistent("alice")
     found = []
     thread = threading.Thread(target=lambda: found.append(Person.get_by_alias("alice").age))
-    with engram.create(Path(get_runtime().home.pool_path).parent / "other", size=SIZE):  # type: ignore[union-attr]
+    with engram.create(home / "other", size=SIZE):
         thread.start()
         thread.join()
     assert found == [32]

@@ -6,6 +6,7 @@ another backend, for reading: it answers with what it got at the last `sync`, an
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 from engram import _engram
 from engram.active import classes, using
 from engram.active.home import ALIASES_OF, CLASS, MISSING, OUTSIDE, Home, gone, home_of
+from engram.active.identity import ByIdentity
 from engram.active.transaction import field_view
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
@@ -196,7 +198,7 @@ class Placing:
         replica = self._replica_in(target)
         if replica is not None or str(target) == self.get_location():
             raise ArgumentError(f"{self!r} is in {target} already: name another backend")
-        made: dict[Any, int] = {}
+        made: ByIdentity[int] = ByIdentity()
         whole = self._reached() if recursive else [self]
         whole = [each for each in whole if each is self or each._replica_in(target) is None]
         with target.home.batch():
@@ -214,7 +216,7 @@ class Placing:
                 each._home.note(each._gid, REPLICAS, [*have, reference])
         return self._at(target.home, made[self])
 
-    def _fill_replica(self, target: Backend, gid: int, made: dict[Any, int]) -> None:
+    def _fill_replica(self, target: Backend, gid: int, made: ByIdentity[int]) -> None:
         home = target.home
         self._copy_to(target, made, gid)
         home.note(gid, REPLICA_OF, self._reference_from(home))
@@ -243,11 +245,11 @@ class Placing:
         """Write all fields into a replica."""
         target = Backend(replica._home, replica._noted(DEVICE))
         with target.home.batch():
-            twins = {
-                each: twin._gid
-                for each in self._reached()
-                if (twin := each._replica_in(target)) is not None
-            }
+            twins: ByIdentity[int] = ByIdentity()
+            for each in self._reached():
+                twin = each._replica_in(target)
+                if twin is not None:
+                    twins[each] = twin._gid
             for name in self._fields:
                 target.home.delete_field(replica._gid, name)
             self._copy_to(target, twins, replica._gid)
@@ -263,7 +265,7 @@ class Placing:
         found = {name: field.load(self) for name, field in fields.items()}
         return {name: loaded for name, loaded in found.items() if loaded is not MISSING}
 
-    def _copy_to(self, target: Backend, twins: dict[Any, int], gid: int | None = None) -> int:
+    def _copy_to(self, target: Backend, twins: Mapping[Any, int], gid: int | None = None) -> int:
         """Copy all fields into another home's object; `twins` are objects that are there, too."""
         home = target.home
 
@@ -293,7 +295,8 @@ class Placing:
 
     def _reached(self) -> list[Any]:
         """Give all stored objects that it refers to, at any depth, itself first."""
-        found: dict[Any, None] = {self: None}
+        found: ByIdentity[None] = ByIdentity()
+        found[self] = None
         waiting = [self]
         while waiting:
             each = waiting.pop()

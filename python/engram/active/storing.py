@@ -8,6 +8,7 @@ from engram import _engram
 from engram.active.classes import register
 from engram.active.errors import UnsupportedFieldError
 from engram.active.home import CLASS, Form, Home, gone
+from engram.active.identity import ByIdentity
 from engram.active.placing import DEVICE
 from engram.errors import NotFoundError
 
@@ -37,7 +38,7 @@ class Storing:
         self._recursive = recursive
         self._device = device
         self._batch = home.batch()
-        self._made: dict[ActiveObject, int] = {}
+        self._made: ByIdentity[int] = ByIdentity()
         self._waiting: deque[ActiveObject] = deque()
         self._touched: set[int] = set()
 

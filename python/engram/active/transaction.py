@@ -59,9 +59,10 @@ os.register_at_fork(after_in_child=_end_in_child)
 class Seen:
     """One object's fields, as a transaction sees them."""
 
-    __slots__ = ("copies", "loaded", "locked", "views", "written")
+    __slots__ = ("copies", "loaded", "locked", "obj", "views", "written")
 
-    def __init__(self) -> None:
+    def __init__(self, obj: Any) -> None:
+        self.obj = obj
         self.loaded: dict[str, Loaded] = {}
         self.written: dict[str, Any] = {}
         self.views: dict[str, tuple[int, Any]] = {}
@@ -75,16 +76,16 @@ class Transaction:
     __slots__ = ("_locks", "_seen", "checks_views", "pre_copy", "read_only")
 
     def __init__(self) -> None:
-        self._seen: dict[Any, Seen] = {}
+        self._seen: dict[int, Seen] = {}
         self._locks: list[_engram.Lock] = []
         self.read_only = False
         self.pre_copy = False
         self.checks_views = False
 
     def _of(self, obj: Any) -> Seen:
-        seen = self._seen.get(obj)
+        seen = self._seen.get(id(obj))
         if seen is None:
-            seen = self._seen[obj] = Seen()
+            seen = self._seen[id(obj)] = Seen(obj)
         return seen
 
     def lock(self, obj: Any, timeout: float | None) -> None:
@@ -165,20 +166,20 @@ class Transaction:
     def mark(self) -> list[tuple[Any, dict[str, Any], dict[str, Loaded]]]:
         """Note what there is now, for `back`."""
         marks = []
-        for obj, seen in self._seen.items():
+        for seen in self._seen.values():
             now = {
                 name: Loaded(copy.deepcopy(loaded.value), loaded.raw)
                 for name, loaded in seen.loaded.items()
                 if _may_change(loaded)
             }
-            marks.append((obj, dict(seen.written), now))
+            marks.append((seen.obj, dict(seen.written), now))
         return marks
 
     def back(self, marks: list[tuple[Any, dict[str, Any], dict[str, Loaded]]]) -> None:
         """Take back what has changed since a mark."""
         before = {id(obj): (written, loaded) for obj, written, loaded in marks}
-        for obj, seen in self._seen.items():
-            written, loaded = before.get(id(obj), ({}, {}))
+        for key, seen in self._seen.items():
+            written, loaded = before.get(key, ({}, {}))
             seen.written = dict(written)
             for name, have in list(seen.loaded.items()):
                 if name in loaded:
@@ -200,7 +201,8 @@ class Transaction:
 
         """
         changes = []
-        for obj, seen in self._seen.items():
+        for seen in self._seen.values():
+            obj = seen.obj
             if obj._volatile is not None:
                 continue
             changed = dict(seen.written)
@@ -221,7 +223,8 @@ class Transaction:
 
     def _settle_views(self) -> None:
         """Make what was written in place durable; refuse if an array was replaced meanwhile."""
-        for obj, seen in self._seen.items():
+        for seen in self._seen.values():
+            obj = seen.obj
             for oid, view in seen.views.values():
                 if not view.flags.writeable or not (obj._home.careful or self.checks_views):
                     continue

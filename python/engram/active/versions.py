@@ -33,6 +33,8 @@ from engram.active.placing import Backend, backend_of
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engram.active.fields import Field
 
 ORIGINAL = "__version_of__"
@@ -245,7 +247,7 @@ class Versions:
         def _noted(self, name: str) -> Any: ...
         def _loaded(self) -> dict[str, Loaded]: ...
         def _copy_to(
-            self, target: Backend, twins: dict[Any, int], gid: int | None = None
+            self, target: Backend, twins: Mapping[Any, int], gid: int | None = None
         ) -> int: ...
         def _reference_from(self, home: Home) -> Any: ...
         @classmethod

@@ -48,6 +48,7 @@ from engram.active.errors import (
     VersionError,
 )
 from engram.active.fields import Field
+from engram.active.identity import ByIdentity
 from engram.active.object import ActiveObject
 from engram.active.placing import Backend
 from engram.active.transaction import Transaction, field_view, local
@@ -93,8 +94,6 @@ class DataClayObject(ActiveObject):
         import_into_module(cls)
         super().__init_subclass__(**kwargs)
         methods = any(hasattr(member, "_dclay_method") for member in vars(cls).values())
-        if cls.__hash__ is None:  # it has an __eq__ of its own
-            cls.__hash__ = DataClayObject.__hash__
         cls._dc_is_2 = cls._dc_is_2 or methods or bool(fields_of(cls))
 
     @classmethod
@@ -351,8 +350,9 @@ class DataClayObject(ActiveObject):
     def _dc_reached(self, *, remotes: bool) -> list["DataClayObject"]:
         """Give the stored objects that it refers to, at any depth, itself first."""
         start = runtime.backend_of(self)
-        found: dict[DataClayObject, None] = {self: None}
-        waiting = [self]
+        found: ByIdentity[None] = ByIdentity()
+        found[self] = None
+        waiting: list[DataClayObject] = [self]
         while waiting:
             each = waiting.pop()
             for name in each._fields:

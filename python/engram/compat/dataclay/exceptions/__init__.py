@@ -139,7 +139,7 @@ class ObjectStorageError(ObjectError):
 
 
 class UnsupportedValueError(DataClayException, UnsupportedFieldError):
-    """A field's value is of a type that a pool does not hold (dataClay pickles any; Engram none)."""
+    """A field's value is of a type that a pool does not hold; dataClay pickles any."""
 
 
 class BackendError(DataClayException):
