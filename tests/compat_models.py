@@ -15,6 +15,7 @@ from engram.compat.dataclay import (
 )
 from engram.compat.dataclay.annotated import LocalOnly, PropertyTransformer
 from engram.compat.dataclay.config import get_runtime
+from engram.compat.dataclay.contrib.nvm import InNVM
 
 
 class Person(DataClayObject):
@@ -92,6 +93,7 @@ class Odd(DataClayObject):
     kept: int
     cache: Annotated[dict[str, int], LocalOnly()]
     number: Annotated[int, Doubled()]
+    array: Annotated[np.ndarray, InNVM()]
 
 
 class Reader(DataClayObject):

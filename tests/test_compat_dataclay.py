@@ -335,9 +335,12 @@ def test_a_method_that_raises_stores_nothing(client: Client) -> None:
 def test_annotations_may_say_more_than_a_type(client: Client) -> None:
     del client
     odd = Odd()
-    odd.kept, odd.cache, odd.number = 1, {}, 5
+    odd.kept, odd.cache, odd.number, odd.array = 1, {}, 5, np.zeros(2)
     odd.make_persistent("odd")
-    assert set(odd.get_properties()) == {"_dc_property_kept", "_dc_property_number"}
+    names = {name.removeprefix("_dc_property_") for name in odd.get_properties()}
+    assert names == {"kept", "number", "array"}
+    odd.array[1] = 3
+    assert list(odd.array) == [0, 3]
     assert odd.number == 11
     odd.number = 2
     assert odd.number == 5

@@ -224,7 +224,6 @@ class DataClayObject(ActiveObject):
             return
         values = self._dc_values()
         self.delete()
-        del self._home, self._gid
         self._volatile = values
 
     deletePersistent = delete_persistent  # noqa: N815 - an older name

@@ -70,9 +70,10 @@ def object_id(home: Home, gid: int) -> UUID:
 def found(number: UUID) -> tuple[Home, int] | None:
     """Give the home and the number of an object with an id, if its pool is open."""
     half = number.int & ((1 << 62) - 1)
-    for home in _homes():
-        if _digest(home) == half:
-            return home, number.int >> _HALF
+    for homes in (using.all_homes, _homes):
+        for home in homes():
+            if _digest(home) == half:
+                return home, number.int >> _HALF
     return None
 
 

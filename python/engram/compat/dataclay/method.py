@@ -81,8 +81,12 @@ def _run(obj: Any, method: ActiveMethod[Any, Any], args: Any, kwargs: Any) -> An
     for given in (*args, *kwargs.values()):
         if getattr(given, "_volatile", None) is not None:
             _local.born.append(weakref.ref(given))
-    with runtime.running(obj):
+    running = runtime.running.objects
+    running.append(obj)
+    try:
         result = call(obj, method, args, kwargs)
+    finally:
+        running.pop()
     if outermost and _local.born:
         _store_born(obj)
     return result

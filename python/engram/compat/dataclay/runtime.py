@@ -8,7 +8,6 @@ the process that calls it; inside of it the backend is the one that its object i
 import importlib
 import threading
 from collections.abc import Awaitable, Generator, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -40,7 +39,7 @@ class _Local(threading.local):
         self.objects: list[DataClayObject] = []
 
 
-_running = _Local()
+running = _Local()
 """The objects whose methods this thread is in, the innermost last."""
 
 
@@ -137,12 +136,12 @@ class Runtime:
     @property
     def is_backend(self) -> bool:
         """Whether this is asked inside a method of a persistent object."""
-        return bool(_running.objects)
+        return bool(running.objects)
 
     @property
     def backend_id(self) -> UUID | None:
         """The backend of the object whose method this is asked in."""
-        return backend_of(_running.objects[-1]) if _running.objects else None
+        return backend_of(running.objects[-1]) if running.objects else None
 
     # dataClay 2
 
@@ -221,16 +220,6 @@ def end(runtime: Runtime) -> None:
         _current.remove(runtime)
 
 
-@contextmanager
-def running(obj: "DataClayObject") -> Iterator[None]:
-    """Say which object's method this thread is in."""
-    _running.objects.append(obj)
-    try:
-        yield
-    finally:
-        _running.objects.pop()
-
-
 def home(dataset: str | None = None) -> Home:
     """Give the home of objects that a call means: of its dataset, of the client, or the only one.
 
@@ -241,8 +230,8 @@ def home(dataset: str | None = None) -> Home:
 
     """
     runtime = current()
-    if _running.objects:
-        found = _running.objects[-1]._home
+    if running.objects:
+        found = running.objects[-1]._home
     else:
         found = runtime.home if runtime is not None else using.home()
     if dataset is None:
