@@ -4,18 +4,14 @@ Two generations of dataClay differ in a few names. A class is of dataClay 2 if i
 declares fields, or if a method of it has `@dclayMethod`; else it is of dataClay 4. Its subclasses
 are of the same.
 
-====================  ==========================  =============================================
-what                   dataClay 4                  dataClay 2
-====================  ==========================  =============================================
-`is_persistent`       a truth value               one that can also be called
-`new_version`         gives the version           gives (its id, its backend's id)
-`new_replica`         gives None                  gives the backend's id
-`dc_clone`, ...       coroutines                  plain methods
-`getID`               JSON                        "object:backend:class"
-`get_location`        Engram's own                the backend's id
-a field without value AttributeError              None, once it is persistent
-`make_persistent("")` no alias                    AttributeError
-====================  ==========================  =============================================
+- `is_persistent` is a truth value; in dataClay 2 it can also be called.
+- `new_version` gives the version; in dataClay 2 its id and its backend's.
+- `new_replica` gives None; in dataClay 2 the backend's id, and it is recursive by default.
+- `dc_clone`, `dc_update`, `dc_put` and those by alias are coroutines; in dataClay 2 plain methods.
+- `getID` is JSON; in dataClay 2 "object:backend:class".
+- `get_location` is Engram's own; in dataClay 2 the backend's id.
+- A field without a value is `AttributeError`; in dataClay 2 it is None once the object is stored.
+- `make_persistent("")` gives no alias; in dataClay 2 it is `AttributeError`.
 
 What is otherwise than in dataClay, and what a program gains or has to know:
 
@@ -28,6 +24,7 @@ What is otherwise than in dataClay, and what a program gains or has to know:
 - A method that raises has changed nothing; a version is consolidated as one commit.
 - A class with `__getstate__` and `__setstate__` stores its fields. When a stored object becomes a
   Python object, `__setstate__` is given what `__getstate__` says, and may set what is no field.
+- Objects end with the client that they were got by: after `stop`, get them again by alias or id.
 """
 
 import asyncio
