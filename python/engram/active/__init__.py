@@ -22,6 +22,8 @@ the pool open runs methods itself, on the pool's own memory. `docs/guide/active-
 all of it.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from engram.active.classes import StoredClass, load_class
 from engram.active.collect import Collected, gc, unreachable
 from engram.active.errors import (
@@ -42,6 +44,9 @@ from engram.active.method import ActiveMethod, activemethod
 from engram.active.object import ActiveObject
 from engram.active.using import use
 
+if TYPE_CHECKING:
+    from engram.active.executor import Executor
+
 __all__ = [
     "ActiveMethod",
     "ActiveObject",
@@ -51,6 +56,7 @@ __all__ = [
     "ClassUnknownError",
     "Collected",
     "ConflictError",
+    "Executor",
     "MethodError",
     "ObjectDeletedError",
     "StoredClass",
@@ -65,3 +71,12 @@ __all__ = [
     "unreachable",
     "use",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what starts processes only where it is used."""
+    if name == "Executor":
+        from engram.active.executor import Executor  # noqa: PLC0415 - as above
+
+        return Executor
+    raise AttributeError(f"module 'engram.active' has no attribute {name!r}")

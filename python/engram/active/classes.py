@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import stat
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -35,6 +36,12 @@ _log = logging.getLogger("engram.active")
 
 _ours: dict[str, type["ActiveObject"]] = {}
 """The classes of this program, by their names."""
+
+_entered = 0
+"""How many classes were entered so far: who looks through them sees whether there are new ones."""
+
+finders: list[Callable[[str], type["ActiveObject"] | None]] = []
+"""What knows how to get at classes of this program that are not there yet; workers have one."""
 
 _registered: dict[tuple[tuple[str, str], type], str] = {}
 """What classes are called in pools: their names and versions."""
@@ -66,7 +73,21 @@ class StoredClass(NamedTuple):
 
 def enter(cls: type["ActiveObject"]) -> None:
     """Enter a class of this program; a later one of the same name takes its place."""
-    _ours[name_of(cls)] = cls
+    _enter(name_of(cls), cls)
+
+
+def _enter(name: str, cls: type["ActiveObject"]) -> None:
+    global _entered  # noqa: PLW0603 - one count, beside one dictionary
+    before = _ours.get(name)
+    if before is not None and before is not cls:
+        before._outdated = True
+    _ours[name] = cls
+    _entered += 1
+
+
+def ours() -> tuple[int, dict[str, type["ActiveObject"]]]:
+    """Give the classes of this program, and a number that grows when one is entered."""
+    return _entered, _ours
 
 
 def register(home: Home, cls: type["ActiveObject"], scope: str | None = None) -> str:
@@ -203,6 +224,8 @@ def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["Act
     """
     name, _, version = stored.rpartition("@")
     cls = _ours.get(name)
+    for find in finders if cls is None else ():
+        cls = cls or find(name)
     if cls is None and wanted._fields and wanted.__qualname__ == name.rpartition(".")[2]:
         cls = wanted  # the same class, of a module that is called otherwise here
     if cls is None:
@@ -274,7 +297,7 @@ def load_class(
         *(stored.owner, digest),
     )
     cls = run(name, stored.source, home.pool_path)
-    _ours[name] = cls
+    _enter(name, cls)
     _registered[home.key, cls] = f"{name}@{stored.version}"
     return cls
 

@@ -57,6 +57,7 @@ class ActiveObject(Twins, Versions, Placing):
     _fields: dict[str, Field] = {}  # noqa: RUF012 - replaced in each class, not changed
     _engram_reference: ClassVar[bool] = True
     _hints: ClassVar[dict[str, Any] | None] = None
+    _outdated: ClassVar[bool] = False
 
     _volatile: dict[str, Any] | None
     _home: Home
@@ -73,6 +74,7 @@ class ActiveObject(Twins, Versions, Placing):
             setattr(cls, name, field)
         cls._fields = cls._fields | fields
         cls._hints = None
+        cls._outdated = False  # until a class of the same name is defined
         if not cls.__module__.startswith("engram.compat."):
             classes.enter(cls)
 
@@ -422,11 +424,11 @@ class ActiveObject(Twins, Versions, Placing):
     def _handle(cls, home: Home, gid: int) -> "ActiveObject":
         """Give the Python object of a stored one: one in this process."""
         there = home.live.get(gid)
-        if there is not None and there._gid == gid:
+        if there is not None and there._gid == gid and not there._outdated:
             return there  # type: ignore[no-any-return]
         with _making:
             there = home.live.get(gid)
-            if there is not None and there._gid == gid:
+            if there is not None and there._gid == gid and not there._outdated:
                 return there  # type: ignore[no-any-return]
             try:
                 stored = home.notes(gid, CLASS)

@@ -7,6 +7,7 @@ import typing
 from typing import Any, ClassVar, NamedTuple
 
 from engram.active import values
+from engram.active.source import scopes
 
 _ARRAYS = ("ndarray", "NDArray", "engram.Array")
 """Words of annotations of fields that are kept as arrays, as a rule."""
@@ -38,7 +39,7 @@ def resolved(cls: type, hints: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in cls.__mro__:
         own = inspect.get_annotations(base)
-        known = vars(sys.modules[base.__module__]) if base.__module__ in sys.modules else {}
+        known = scopes.get(base) or getattr(sys.modules.get(base.__module__), "__dict__", {})
         for name in own.keys() & hints.keys() - found.keys():
             holder = types.SimpleNamespace(__annotations__={name: own[name]})
             try:

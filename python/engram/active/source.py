@@ -8,13 +8,15 @@ that is none of these stays undefined, and is told.
 
 import ast
 import builtins
-import inspect
+import cmath
 import linecache
 import sys
 import textwrap
 import types
 from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
+from engram.active.lines import lines_of, ordered
 from engram.active.values import module_of
 
 _CONSTANTS: Final = (int, float, str, bytes, bool, complex, type(None))
@@ -27,10 +29,23 @@ class Source(NamedTuple):
     """What runs; "" where there is none (a class typed into an interpreter)."""
     missing: tuple[str, ...]
     """Names that it needs and that could not be taken over."""
+    names: tuple[str, ...] = ()
+    """Names that are in it: imports, constants, definitions."""
 
 
-def source_of(cls: type) -> Source:
-    """Give a class's source with what it needs."""
+made_of: WeakKeyDictionary[Any, Source] = WeakKeyDictionary()
+"""The sources of classes that were made of them, and are in no file."""
+
+
+scopes: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
+"""What surrounds classes that `run` made: another one of their module may be the one entered."""
+
+
+def source_of(cls: Any) -> Source:
+    """Give the source of a class, or of a function, with what it needs."""
+    known = made_of.get(cls)
+    if known is not None:
+        return known
     try:
         gathered = _Gathered(cls)
     except (OSError, TypeError, SyntaxError):
@@ -41,7 +56,7 @@ def source_of(cls: type) -> Source:
 class _Gathered:
     """What has been gathered: imports, constants, and definitions in the order of their module."""
 
-    def __init__(self, cls: type) -> None:
+    def __init__(self, cls: Any) -> None:
         module = sys.modules.get(cls.__module__)
         self._globals: dict[str, Any] = vars(module) if module is not None else {}
         self._module = cls.__module__
@@ -49,22 +64,23 @@ class _Gathered:
         self._constants: dict[str, str] = {}
         self._definitions: dict[str, tuple[int, str]] = {}
         self._missing: set[str] = set()
-        self._order = 0
         self._define(cls.__name__, cls)
 
     def source(self) -> Source:
         imports = sorted(self._imports.values())
         constants = [self._constants[name] for name in sorted(self._constants)]
-        ordered = [text for _, text in sorted(self._definitions.values())]
-        parts = ["\n".join(imports), "\n".join(constants), *ordered]
+        parts = ["\n".join(imports), "\n".join(constants), *ordered(self._definitions)]
         text = "\n\n\n".join(part for part in parts if part)
+        names = {*self._imports, *self._constants, *self._definitions}
         return Source(
-            f"from __future__ import annotations\n\n{text}\n", tuple(sorted(self._missing))
+            f"from __future__ import annotations\n\n{text}\n",
+            tuple(sorted(self._missing)),
+            tuple(sorted(names)),
         )
 
     def _define(self, name: str, thing: Any) -> None:
         """Take over a function or a class of the module."""
-        lines, first = inspect.getsourcelines(thing)
+        lines, first = lines_of(thing)
         text = textwrap.dedent("".join(lines)).rstrip()
         self._definitions[name] = (first, text)
         for used in _names(text):
@@ -83,12 +99,12 @@ class _Gathered:
             return
         home = getattr(value, "__module__", None)
         own = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-        if isinstance(value, type | types.FunctionType) and home == self._module and own == name:
+        if callable(value) and home == self._module and own == name:
             try:
                 self._define(name, value)
             except (OSError, TypeError, SyntaxError):
                 self._missing.add(name)
-        elif isinstance(home, str) and isinstance(own, str) and _is_there(home, own, value):
+        elif home != self._module and isinstance(own, str) and _is_there(home, own, value):
             self._imports[name] = f"from {home} import {own}" + (
                 f" as {name}" if own != name else ""
             )
@@ -104,9 +120,10 @@ def _import(name: str, module: str) -> str:
     return f"import {module} as {name}"
 
 
-def _is_there(module: str, name: str, value: Any) -> bool:
+def _is_there(module: object, name: str, value: Any) -> bool:
     """Tell whether a module has something under a name, so that it can be imported."""
-    return getattr(sys.modules.get(module), name, None) is value
+    there = sys.modules.get(module) if isinstance(module, str) else None
+    return getattr(there, name, None) is value
 
 
 def _is_constant(value: Any) -> bool:
@@ -114,6 +131,8 @@ def _is_constant(value: Any) -> bool:
         return bool(value) and all(map(_is_constant, value))
     if isinstance(value, dict):
         return all(_is_constant(part) for pair in value.items() for part in pair)
+    if type(value) in {float, complex} and not cmath.isfinite(value):
+        return False  # what repr writes of it is no literal
     return type(value) in _CONSTANTS
 
 
@@ -168,6 +187,10 @@ def run(name: str, text: str, pool: str) -> type:
     sys.modules.setdefault(module.__name__, module)
     exec(compile(text, filename, "exec"), module.__dict__)  # noqa: S102 - what load_class is for
     made: type = module.__dict__[qualified]
+    made_of[made] = Source(text, ())
+    for each in vars(module).values():
+        if isinstance(each, type) and each.__module__ == module.__name__:
+            scopes[each] = vars(module)
     return made
 
 
