@@ -48,6 +48,7 @@ class Block(Base):
 
     @engram.activemethod
     def settle(self, factor):
+        np.zeros(1)
         self.n = limited(factor * 10)
         self.range = Range(self.data.min(), self.data.max())
         return self.range
@@ -55,6 +56,12 @@ class Block(Base):
     @engram.activemethod
     def others(self):
         return self.other.where()
+
+    @engram.activemethod
+    def shadow(self, limited):
+        import dataclasses as np
+        Range = LIMIT = np
+        return limited, Range, LIMIT
 
     @engram.activemethod
     def keep(self):

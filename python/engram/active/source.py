@@ -10,6 +10,7 @@ import ast
 import builtins
 import cmath
 import linecache
+import symtable
 import sys
 import textwrap
 import types
@@ -137,16 +138,22 @@ def _is_constant(value: Any) -> bool:
 
 
 def _names(text: str) -> set[str]:
-    """Give the names that a source reads, also those in annotations that are strings."""
+    """Give the module's names that a source reads, also those in annotations that are strings."""
     found = set()
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.AnnAssign | ast.arg) and isinstance(
-            node.annotation, ast.Constant
-        ):
+        if isinstance(node, ast.AnnAssign | ast.arg) and isinstance(node.annotation, ast.Constant):
             found |= _names_of_hint(node.annotation.value)
-    return found - _bound(text)
+    tables = [symtable.symtable(text, "<source>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        at_top = table.get_type() == "module"
+        found |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (at_top or symbol.is_global())
+        }
+    return found
 
 
 def _names_of_hint(hint: Any) -> set[str]:
@@ -155,23 +162,6 @@ def _names_of_hint(hint: Any) -> set[str]:
     except (SyntaxError, TypeError):
         return set()
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def _bound(text: str) -> set[str]:
-    """Give the names that a source binds itself: arguments, locals, what it defines."""
-    bound: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            bound.add(node.id)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound.add(node.name)
-    return bound
 
 
 def run(name: str, text: str, pool: str) -> type:
