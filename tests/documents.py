@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import linecache
 import re
 import subprocess
 import sys
+import types
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,9 @@ def run(wanted: list[Block], name: str, folder: Path, environment: dict[str, str
 def _python(block: dict[str, Any], where: str, names: dict[str, Any]) -> str:
     out = io.StringIO()
     code = "\n" * (block["line"] - 1) + block["code"]
+    where = f"{where}:{block['line']}"
+    # As in a notebook, what looks for a class's source finds it.
+    linecache.cache[where] = (len(code), None, code.splitlines(keepends=True), where)
     with contextlib.redirect_stdout(out):
         exec(compile(code, where, "exec"), names)  # noqa: S102 - our own documents
     return out.getvalue()
@@ -111,7 +116,9 @@ def _shell(block: dict[str, Any], where: str) -> str:
 def main() -> None:
     """Run a session's blocks in order; print what each printed, as JSON."""
     path, where = sys.argv[1:]
-    names: dict[str, Any] = {"__name__": "__main__"}
+    session = types.ModuleType("__main__")  # apart from the names of this one
+    sys.modules["__main__"] = session
+    names = vars(session)
     printed = []
     for block in json.loads(Path(path).read_text()):
         if block["language"] == "python":

@@ -96,3 +96,21 @@ def test_published_objects_are_read_and_not_changed(pool: engram.Pool) -> None:
     with pytest.raises(engram.ReadOnlyError):
         block.add_tag("t")
     assert (block.label, block.tags) == ("a", [])
+
+
+def test_a_reference_opens_no_pool_of_another_user(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engram.create(home / "p", size="64 MiB", force=True) as first:
+        with engram.create(home / "q", size="64 MiB", force=True) as second:
+            there = Block(np.ones(1), "there")
+            there.make_persistent(backend_id=second)
+            here = Block(np.ones(1), "here", next=there)
+            here.make_persistent("here", backend_id=first)
+            del there
+            gc.collect()
+        monkeypatch.setattr("os.geteuid", lambda: 54321)
+        with pytest.raises(engram.AccessError, match="open it yourself"):
+            here.next  # noqa: B018
+        monkeypatch.undo()
+        assert here.next.label == "there"  # type: ignore[union-attr]

@@ -540,7 +540,7 @@ def _home_again(uuid: str, namespace: str, path: str | None, pool: Any = None) -
         if home.key[0] == uuid:
             return home if home.key[1] == namespace else using.other_namespace(home, namespace)
     if path is not None:
-        home = using.opened(path, namespace)
+        home = using.followed(path, namespace)
         if home.key[0] == uuid:
             return home
     where = f" at {path!r}" if path else ""

@@ -5,8 +5,10 @@ import os
 import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engram import owners
 from engram.active.home import Home, home_of, homes
 from engram.errors import (
     AccessError,
@@ -147,6 +149,29 @@ def opened(path: str, namespace: str, *, writable: bool | None = None) -> Home:
             if mode == modes[-1]:
                 raise
     raise AssertionError
+
+
+def followed(path: str, namespace: str) -> Home:
+    """Open a pool that a reference leads to, if it is this user's: who wrote it chose the path.
+
+    Raises
+    ------
+    AccessError
+        If it is another user's.
+
+    """
+    try:
+        owner = Path(path).stat().st_uid
+    except OSError as error:
+        raise NotFoundError(
+            f"the pool at {path!r}, which the object is in, cannot be opened: {error.strerror}"
+        ) from None
+    if owner != os.geteuid():
+        raise AccessError(
+            f"the object is in the pool at {path!r}, which belongs to {owners.user(owner)}: it is "
+            "not opened for a reference's sake; open it yourself, if you trust who keeps it"
+        )
+    return opened(path, namespace)
 
 
 def devices(home: Home) -> list[Any]:
