@@ -1,12 +1,13 @@
 """Collecting what is unreachable: objects that no alias leads to.
 
 An object is *reachable* if it has an alias, if an object of another pool or namespace refers to it,
-or if a reachable object does: in a field, as its original, its version's way there, its replica, or
-the place that it has moved to.
+if it is published, or if a reachable object refers to it: in a field, as its original, its
+version's way there, its replica, or the place that it has moved to.
 
 Others may work meanwhile, and only what is unreachable at the moment of its deletion may go. So:
-(1) note when each object was changed last; (2) find what is reachable; (3) take the others in
-pieces that no reference joins, and delete each piece in one commit, which relies on none of its
+(1) note when each object was changed last; (2) find what is reachable, both in a snapshot, so
+that what moves from one field to another is seen in one of them; (3) take the others in pieces
+that no reference joins, and delete each piece in one commit, which relies on none of its
 objects having been changed since (1). Whoever makes an object refer to another one changes that in
 the same commit (`home.py`, touching). So of a link that is made meanwhile either the mark sees it,
 or the commit sees the touch and the piece stays; or the piece was deleted first, and who links is
@@ -14,6 +15,7 @@ told that the object is gone. Objects made after (1) are none of it.
 """
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -34,7 +36,7 @@ from engram.active.home import (
 )
 from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
 from engram.active.versions import CHAIN, ORIGINAL, before_deletion
-from engram.errors import BusyError, NotFoundError
+from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,12 +94,19 @@ def gc(
 
     """
     home = using.home(pool)
+    if not dry_run and not home.realm.writable:
+        raise ReadOnlyError(
+            f'the pool {home.pool_path} is open read-only: open it with mode "r+" to collect, or '
+            "give dry_run=True"
+        )
     before = time.time_ns() - int(older_than * 1e9)
-    noted = {gid: (touched, modified) for gid, touched, modified in _noticed(home)}
-    reached = _reached(home)
-    left = [gid for gid in noted if gid not in reached]
     found = sizes = kept = 0
-    for piece in _pieces(home, left):
+    with _as_it_is(home) as then:
+        noted = {gid: (touched, modified) for gid, touched, modified in _noticed(then)}
+        reached = _reached(then)
+        left = [gid for gid in noted if gid not in reached]
+        pieces = list(_pieces(then, left))
+    for piece in pieces:
         nbytes = sum(nbytes_of(home, gid) for gid in piece)
         young = any(noted[gid][1] > before for gid in piece)
         if not young and (dry_run or _delete(home, {gid: noted[gid][0] for gid in piece})):
@@ -111,13 +120,24 @@ def gc(
 def unreachable(pool: "Namespace | None" = None) -> "list[Unreachable]":
     """Give the objects that no alias leads to, in the order in which they were made."""
     home = using.home(pool)
-    made = [gid for gid, _, _ in _noticed(home)]
-    reached = _reached(home)
+    with _as_it_is(home) as then:
+        made = [gid for gid, _, _ in _noticed(then)]
+        reached = _reached(then)
     return [
         Unreachable(gid, str(_noted(home, gid, CLASS)), nbytes_of(home, gid))
         for gid in made
         if gid not in reached
     ]
+
+
+@contextmanager
+def _as_it_is(home: Home) -> "Iterator[Home]":
+    """Give a home as one commit has left it."""
+    realm = home.realm.snapshot(None)
+    try:
+        yield Home(realm)
+    finally:
+        realm.end_snapshot()
 
 
 def objects(home: Home) -> "Iterator[int]":
@@ -145,7 +165,7 @@ def _noticed(home: Home) -> "Iterator[tuple[int, Any, int]]":
 def _reached(home: Home) -> set[int]:
     """Give all objects that are reachable."""
     reached = set(home.aliases().values())
-    reached.update(gid for gid in objects(home) if _noted(home, gid, OUTSIDE))
+    reached.update(gid for gid in objects(home) if _is_wanted(home, gid))
     waiting = list(reached)
     while waiting:
         for gid in references(home, waiting.pop()):
@@ -153,6 +173,15 @@ def _reached(home: Home) -> set[int]:
                 reached.add(gid)
                 waiting.append(gid)
     return reached
+
+
+def _is_wanted(home: Home, gid: int) -> bool:
+    """Tell whether an object is referred to from elsewhere, or published."""
+    try:
+        published = _engram.group_info(home.realm, gid).scope == "published"
+        return published or home.notes(gid, OUTSIDE) is not None
+    except NotFoundError:
+        return False
 
 
 def references(home: Home, gid: int) -> set[int]:
@@ -170,9 +199,7 @@ def references(home: Home, gid: int) -> set[int]:
         for _, (kind, oid, _, _) in _members(home, gid):
             if kind not in {0, 1}:
                 found.update(_near(values.references(_engram.read_blob(home.realm, oid))))
-    except (
-        NotFoundError
-    ):  # deleted, or changed, meanwhile: who changed it has touched what it links
+    except NotFoundError:  # it refers to what was deleted, or was deleted itself
         pass
     return found
 
@@ -215,7 +242,7 @@ def _pieces(home: Home, left: list[int]) -> "Iterator[list[int]]":
         return gid
 
     for gid in left:
-        for other in references(home, gid):
+        for other in references(home, gid) | _sharers(home, gid):
             if other in parent:
                 parent[root(gid)] = root(other)
     joined: dict[int, list[int]] = {}
@@ -231,6 +258,13 @@ def _pieces(home: Home, left: list[int]) -> "Iterator[list[int]]":
         yield piece
 
 
+def _sharers(home: Home, gid: int) -> set[int]:
+    """Give the objects that lend arrays to an object, or borrow them."""
+    sharing = _noted(home, gid, SHARING) or {}
+    lent = (each for some in sharing.get("lent", {}).values() for each in some)
+    return {*lent, *sharing.get("borrowed", {}).values()}
+
+
 def _delete(home: Home, piece: dict[int, Any]) -> bool:
     """Delete a piece, all or nothing; tell whether it went."""
 
@@ -238,7 +272,8 @@ def _delete(home: Home, piece: dict[int, Any]) -> bool:
         with home.batch():
             for gid, touched in piece.items():
                 home.hold(gid)
-                if home.notes(gid, LINKS) != touched or home.notes(gid, ALIASES_OF):
+                reached = home.notes(gid, ALIASES_OF) or home.notes(gid, OUTSIDE)
+                if reached or home.notes(gid, LINKS) != touched:
                     raise NotFoundError  # unreachable no more
             for gid in piece:
                 before_deletion(home, gid)

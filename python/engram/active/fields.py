@@ -1,8 +1,12 @@
 """Fields: what an annotation makes of a name, on a volatile object and on a stored one."""
 
+import copy
 from typing import TYPE_CHECKING, Any, Self, overload
 
+import numpy as np
+
 from engram import _engram
+from engram.active.errors import ObjectDeletedError
 from engram.active.home import MISSING, Loaded, gone
 from engram.active.schema import is_array
 from engram.active.transaction import DELETED, field_view, local
@@ -38,16 +42,26 @@ class Field:
         if obj is None:
             return self
         if obj._volatile is not None:
-            try:
-                return obj._volatile[self.name]
-            except KeyError:
-                raise self.missing(obj) from None
+            if self.name not in obj._volatile:
+                obj._volatile[self.name] = self.again(obj)
+            return obj._volatile[self.name]
         if local.transaction is not None:
             return local.transaction.read(obj, self)
-        loaded = self.load(obj)
-        if loaded is MISSING:
-            raise self.missing(obj)
-        return field_view(obj, self.name, loaded, write=True) if loaded.member else loaded.value
+        return self._read(obj)
+
+    def _read(self, obj: "ActiveObject") -> Any:
+        """Read the value of a stored object, outside of a method."""
+        while True:
+            loaded = self.load(obj)
+            if loaded is MISSING:
+                raise self.missing(obj)
+            if not loaded.member:
+                return loaded.value
+            try:
+                return field_view(obj, self.name, loaded, write=True)
+            except NotFoundError:  # the array was replaced meanwhile
+                if not _is_there(obj):
+                    raise gone(type(obj).__qualname__, obj._gid) from None
 
     def __set__(self, obj: "ActiveObject", value: Any) -> None:
         if obj._volatile is not None:
@@ -75,16 +89,46 @@ class Field:
             If the object is gone.
 
         """
-        home = obj._home
-        try:
-            loaded = home.load(
-                obj._gid, self.name, self.label, obj._object_of, array_first=self.array_first
-            )
-            return loaded if loaded is not MISSING else obj._borrowed(self.name)
-        except NotFoundError:
-            if not _is_there(obj):
-                raise gone(type(obj).__qualname__, obj._gid) from None
-            raise
+        before = None
+        while True:
+            try:
+                loaded = self._find(obj)
+                if loaded is not MISSING:
+                    return loaded
+                now = _engram.group_info(obj._home.realm, obj._gid).modified
+            except ObjectDeletedError:  # what it refers to is
+                raise
+            except NotFoundError:  # deleted, or what was found is replaced meanwhile
+                if not _is_there(obj):
+                    raise gone(type(obj).__qualname__, obj._gid) from None
+                continue
+            if now == before:  # not about to change its form, when it is seen in neither
+                return self._defaulted(obj)
+            before = None if obj._follow() else now
+
+    def _find(self, obj: "ActiveObject") -> Loaded:
+        """Look once for what the field has."""
+        loaded = obj._home.load(
+            obj._gid, self.name, self.label, obj._object_of, array_first=self.array_first
+        )
+        return loaded if loaded is not MISSING else obj._borrowed(self.name)
+
+    def _defaulted(self, obj: "ActiveObject") -> Loaded:
+        """Give the class's default, for an object that was stored before there was the field."""
+        if self.default is NO_DEFAULT or not _is_there(obj):
+            return MISSING
+        value = copy.deepcopy(self.default)
+        form = obj._home.form_of(self.label, value, lambda _other: None)
+        raw = form.value
+        if isinstance(raw, np.ndarray) and form.kind == "attribute":
+            raw = raw.tobytes()
+        return Loaded(value, raw.copy() if isinstance(raw, np.ndarray) else raw)
+
+    def again(self, obj: "ActiveObject") -> Any:
+        """Give what the field has once its value was deleted: the class's default."""
+        if self.default is NO_DEFAULT:
+            raise self.missing(obj)
+        return copy.deepcopy(self.default)
 
     def missing(self, obj: "ActiveObject") -> AttributeError:
         """Say that the object has no value for the field."""

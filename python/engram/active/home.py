@@ -47,7 +47,13 @@ from engram.active.errors import (
     UnsupportedFieldError,
 )
 from engram.array import Array
-from engram.errors import ArgumentError, BusyError, ExistsError, InvalidNameError, NotFoundError
+from engram.errors import (
+    ArgumentError,
+    BusyError,
+    ExistsError,
+    InvalidNameError,
+    NotFoundError,
+)
 from engram.handle import reopen
 from engram.namespace import Namespace
 from engram.pool import _open_here
@@ -201,6 +207,11 @@ class Home:
             self._groups[path] = gid
         return gid
 
+    def make_groups(self) -> None:
+        """Make the fixed groups, which are all users', before a batch on what is one user's."""
+        for path in (OBJECTS, ALIASES, CLASSES):
+            self.group(path)
+
     def group_if_there(self, path: str) -> int | None:
         """Give the group at one of the fixed paths, if it is there."""
         found = _engram.find(self.realm, self.realm.root, path)
@@ -320,6 +331,8 @@ class Home:
             If the object is gone.
 
         """
+        if self.notes(gid, CLASS) == "":  # it was moved by another process
+            return False
         for name, value in changed.items():
             if type(value) not in _NATIVE or not _is_plain(value) or self.has_member(gid, name):
                 return False
@@ -372,6 +385,8 @@ class Home:
         """
         if not self.realm.writable or self.notes(gid, OUTSIDE) is not None:
             return
+        if _engram.group_info(self.realm, gid).scope == "published":
+            return  # nobody collects it
         with ThreadPoolExecutor(1) as other:
             other.submit(self.note, gid, OUTSIDE, 1).result()
 
@@ -388,7 +403,12 @@ class Home:
             If it is not.
 
         """
-        _engram.attr_set(self.realm, True, gid, {LINKS: time.time_ns()})
+        if _engram.group_info(self.realm, gid).scope == "published":
+            return  # nobody collects it
+        try:
+            _engram.attr_set(self.realm, True, gid, {LINKS: time.time_ns()})
+        except BusyError:  # it is in another scope than what this batch is on
+            self.keep_for_others(gid)
 
     def add_alias(self, gid: int, alias: str) -> None:
         """Give an object an alias; in a batch.
@@ -472,7 +492,7 @@ class Home:
         for name in _engram.names(self.realm, gid, None, 1_000_000):
             _engram.delete(self.realm, gid, name)
         for name in _engram.attr_names(self.realm, True, gid):
-            if name not in {CLASS, ALIASES_OF, LINKS}:
+            if name not in {CLASS, ALIASES_OF, LINKS, OUTSIDE}:
                 _engram.attr_delete(self.realm, True, gid, name)
         self.note(gid, CLASS, "")
         self.note(gid, MOVED, target)

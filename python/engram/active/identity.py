@@ -12,6 +12,13 @@ class ByIdentity(MutableMapping[Any, V]):
     def __init__(self) -> None:
         self._held: dict[int, tuple[Any, V]] = {}
 
+    @classmethod
+    def of(cls, key: Any, value: V) -> "ByIdentity[V]":
+        """Make one of one object."""
+        made = cls()
+        made[key] = value
+        return made
+
     def __getitem__(self, key: Any) -> V:
         return self._held[id(key)][1]
 

@@ -363,10 +363,24 @@ class ActiveObject(Twins, Versions, Placing):
     def _stored_home(self, what: str) -> Home:
         if self._volatile is not None:
             raise ArgumentError(f"{self!r} is not persistent: make_persistent() before {what}()")
+        self._follow()
         return self._home
+
+    def _follow(self) -> bool:
+        """Be the object that this one has become, if another process moved it; tell whether."""
+        try:
+            if self._home.notes(self._gid, CLASS) != "":
+                return False
+            there = self._at(self._home, self._home.notes(self._gid, MOVED))
+        except NotFoundError:
+            return False
+        self._home.live.pop(self._gid, None)
+        self._home, self._gid, self._replica_of = there._home, there._gid, there._replica_of
+        return True
 
     def _put(self, changed: dict[str, Any]) -> None:
         """Assign fields of a stored object, as one commit."""
+        self._follow()
         self._check_writable()
         own = [name for name, value in changed.items() if self._is_itself(name, value)]
         rest = {name: value for name, value in changed.items() if name not in own}
@@ -433,6 +447,7 @@ class ActiveObject(Twins, Versions, Placing):
             try:
                 stored = home.notes(gid, CLASS)
                 moved = home.notes(gid, MOVED) if stored == "" else None
+                replica_of = home.notes(gid, REPLICA_OF)
             except NotFoundError:
                 raise gone("active", gid) from None
             if moved is not None:
@@ -442,7 +457,7 @@ class ActiveObject(Twins, Versions, Placing):
             kind = classes.class_of(home, stored, cls)
             made = kind.__new__(kind)
             made._become(home, gid)
-            made._replica_of = home.notes(gid, REPLICA_OF)
+            made._replica_of = replica_of
             made._found()
             return made
 

@@ -7,6 +7,7 @@ another backend, for reading: it answers with what it got at the last `sync`, an
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from engram import _engram
 from engram.active import classes, using
+from engram.active.errors import ObjectDeletedError
 from engram.active.home import ALIASES_OF, CLASS, MISSING, OUTSIDE, Home, gone, home_of
 from engram.active.identity import ByIdentity
 from engram.active.transaction import field_view
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 REPLICA_OF = "__replica_of__"
 REPLICAS = "__replicas__"
 DEVICE = "__device__"
+_TIES = ("__version_of__", "__versions__", REPLICAS)
+"""Notes that hold references, and that an object takes along when it moves."""
 
 
 class Backend(NamedTuple):
@@ -55,7 +59,7 @@ def backend_of(named: Any, current: Home | None = None) -> Backend:
         return named
     if hasattr(named, "_realm"):
         return Backend(home_of(named))
-    if isinstance(named, int):
+    if isinstance(named, int) and not isinstance(named, bool):
         home = current or using.home()
         return Backend(home, _device_index(home, named))
     if not isinstance(named, str | os.PathLike):
@@ -71,7 +75,9 @@ def _backend_at(text: str, current: Home | None) -> Backend:
         where, _, device = text.partition("#")
         path, _, namespace = where.partition("?")
         home = using.at_path(path, namespace or "default")
-        return Backend(home, _device_index(home, int(device)) if device.isdecimal() else None)
+        if device and not device.isdecimal():
+            raise ArgumentError(f"{device!r} is no number of a device, in the backend {text!r}")
+        return Backend(home, _device_index(home, int(device)) if device else None)
     home = current or using.home()
     for device in using.devices(home):
         if os.path.realpath(device.path) == os.path.realpath(text):
@@ -123,8 +129,15 @@ class Placing:
         if self._volatile is not None:
             return []
         self._noted(DEVICE)
-        replicas = [self._at(self._home, ref) for ref in self._noted(REPLICAS) or ()]
-        return [str(self.get_location()), *(str(replica.get_location()) for replica in replicas)]
+        return [str(self.get_location()), *(str(each.get_location()) for each in self._replicas())]
+
+    def _replicas(self) -> list[Any]:
+        """Give the replicas that are there still."""
+        found = []
+        for reference in self._noted(REPLICAS) or ():
+            with suppress(ObjectDeletedError):
+                found.append(self._at(self._home, reference))
+        return found
 
     def _noted(self, name: str) -> Any:
         try:
@@ -159,10 +172,17 @@ class Placing:
         home = self._home
         with home.batch():
             for name, loaded in self._loaded().items():
-                if loaded.member and target.device is not None:
-                    array = field_view(self, name, loaded, write=False)
-                    self._before_replacing(name)
-                    home.replace(self._gid, name, home.form_of(name, array, None), target.device)
+                if target.device is None:
+                    break
+                if loaded.member:
+                    value = field_view(self, name, loaded, write=False)
+                elif home.has_member(self._gid, name):
+                    value = loaded.value
+                else:
+                    continue
+                form = home.form_of(name, value, lambda other: other._reference_from(home))
+                self._before_replacing(name)
+                home.replace(self._gid, name, form, target.device)
             home.note(self._gid, DEVICE, target.device)
 
     def _move_away(self, target: Backend) -> None:
@@ -171,14 +191,24 @@ class Placing:
         self._before_deletion()
         aliases = self._noted(ALIASES_OF) or []
         with target.home.batch():
-            there = self._copy_to(target, {})
+            there = target.home.create({CLASS: self._class_there(target.home)}, None)
+            self._copy_to(target, ByIdentity.of(self, there), there)
             target.home.note(there, OUTSIDE, 1)
+            for name in _TIES:
+                target.home.note(there, name, self._tie_for(target.home, name))
             for alias in aliases:
+                self._leave_no_alias(target.home, alias)
                 target.home.add_alias(there, alias)
         with home.batch():
             home.forward(gid, _full(target.home, there))
         home.live.pop(gid, None)
         self._become(target.home, there)
+
+    def _leave_no_alias(self, home: Home, alias: str) -> None:
+        """Take an alias from the note that this object left where it comes back to; in a batch."""
+        with suppress(NotFoundError):
+            if self._at(home, home.by_alias(alias)) is self:
+                home.delete_alias(alias)
 
     def new_replica(self, backend_id: Any = None, recursive: bool = True) -> Any:
         """Copy the object to another backend, with `recursive` also those that it refers to.
@@ -238,8 +268,8 @@ class Placing:
         for loaded in self._loaded().values():
             if loaded.member and home.realm.writable:
                 _engram.flush(home.realm, loaded.raw)
-        for reference in self._noted(REPLICAS) or []:
-            self._push(self._at(home, reference))
+        for replica in self._replicas():
+            self._push(replica)
 
     def _push(self, replica: Any) -> None:
         """Write all fields into a replica."""
@@ -270,7 +300,11 @@ class Placing:
         home = target.home
 
         def refer(other: Any) -> Any:
-            return twins[other] if other in twins else other._reference_from(home)
+            if other in twins:
+                return twins[other]
+            if other._home.key != home.key:
+                other._home.keep_for_others(other._gid)
+            return other._reference_from(home)
 
         if gid is None:
             gid = home.create({CLASS: self._class_there(home)}, None)
@@ -285,10 +319,27 @@ class Placing:
             home.note(gid, DEVICE, target.device)
         return gid
 
+    def _tie_for(self, home: Home, name: str) -> Any:
+        """Give a note that holds references, as another home keeps it."""
+        tie = self._noted(name)
+        if tie is None:
+            return None
+        if isinstance(tie, list) and not (tie and isinstance(tie[0], str)):
+            return [self._known_in(home, each) for each in tie]
+        return self._known_in(home, tie)
+
+    def _known_in(self, home: Home, reference: Any) -> Any:
+        """Give a reference as another home keeps it; what it leads to stays for that home."""
+        if not isinstance(reference, int):
+            uuid, _, namespace, gid = reference
+            return gid if (uuid, namespace) == home.key else reference
+        with suppress(NotFoundError):
+            self._home.keep_for_others(reference)
+        return _full(self._home, reference)
+
     def _replica_in(self, target: Backend) -> Any:
         """Give the replica in a backend, if there is one."""
-        for reference in self._noted(REPLICAS) or ():
-            replica = self._at(self._home, reference)
+        for replica in self._replicas():
             if replica.get_location() == str(target):
                 return replica
         return None

@@ -1,6 +1,7 @@
 """A class's fields: what its annotations say, in the words that are compared and stored."""
 
 import inspect
+import re
 import sys
 import types
 import typing
@@ -91,6 +92,11 @@ def is_array(kind: str) -> bool:
     return any(word in kind for word in _ARRAYS) and not kind.startswith(("dict", "list", "tuple"))
 
 
+def _bare(kind: str) -> str:
+    """Leave modules out: a name that was not known yet does not tell its module."""
+    return re.sub(r"(?:\w+\.)+(\w+)", r"\1", kind)
+
+
 def differences(stored: dict[str, Fact], ours: dict[str, Fact]) -> list[str]:
     """Tell in which fields a class differs so that objects of the stored one do not fit it.
 
@@ -102,6 +108,6 @@ def differences(stored: dict[str, Fact], ours: dict[str, Fact]) -> list[str]:
         if name not in stored:
             if not fact.optional:
                 found.append(f"{name}: {fact.kind} is new, and has no default")
-        elif stored[name].kind != fact.kind:
+        elif _bare(stored[name].kind) != _bare(fact.kind):
             found.append(f"{name}: was {stored[name].kind}, is {fact.kind}")
     return found

@@ -14,6 +14,8 @@ import symtable
 import sys
 import textwrap
 import types
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -100,8 +102,10 @@ class _Gathered:
             return
         home = getattr(value, "__module__", None)
         own = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-        if callable(value) and home == self._module and own == name:
+        if callable(value) and home == self._module:
             try:
+                if own != name:  # another name of something, or a part of it
+                    raise TypeError(name)  # noqa: TRY301
                 self._define(name, value)
             except (OSError, TypeError, SyntaxError):
                 self._missing.add(name)
@@ -110,7 +114,7 @@ class _Gathered:
                 f" as {name}" if own != name else ""
             )
         elif _is_constant(value):
-            self._constants[name] = f"{name} = {value!r}"
+            self._constants[name] = f"{name} = {_written(value)}"
         else:
             self._missing.add(name)
 
@@ -127,44 +131,66 @@ def _is_there(module: object, name: str, value: Any) -> bool:
     return getattr(there, name, None) is value
 
 
-def _is_constant(value: Any) -> bool:
-    if isinstance(value, tuple | list | set | frozenset):
-        return bool(value) and all(map(_is_constant, value))
+def _written(value: Any) -> str:
+    """Write a constant, also one with infinite numbers in it."""
+    if isinstance(value, float) and not cmath.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, complex) and not cmath.isfinite(value):
+        return f"complex({_written(value.real)}, {_written(value.imag)})"
     if isinstance(value, dict):
+        return f"{{{', '.join(f'{_written(k)}: {_written(v)}' for k, v in value.items())}}}"
+    if not isinstance(value, tuple | list | set | frozenset) or not value:
+        return repr(value)
+    parts = ", ".join(map(_written, value))
+    shape = {tuple: "({},)", list: "[{}]", set: "{{{}}}"}.get(type(value), "frozenset(({},))")
+    return shape.format(parts)
+
+
+def _is_constant(value: Any) -> bool:
+    if type(value) in {tuple, list, set, frozenset}:
+        return all(map(_is_constant, value))
+    if type(value) is dict:
         return all(_is_constant(part) for pair in value.items() for part in pair)
-    if type(value) in {float, complex} and not cmath.isfinite(value):
-        return False  # what repr writes of it is no literal
     return type(value) in _CONSTANTS
 
 
 def _names(text: str) -> set[str]:
-    """Give the module's names that a source reads, also those in annotations that are strings."""
-    found = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.AnnAssign | ast.arg) and isinstance(node.annotation, ast.Constant):
-            found |= _names_of_hint(node.annotation.value)
+    """Give the names of the module that a source reads, also in annotations that are strings."""
+    found: set[str] = set()
     tables = [symtable.symtable(text, "<source>", "exec")]
     while tables:
         table = tables.pop()
         tables += table.get_children()
-        at_top = table.get_type() == "module"
-        found |= {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_referenced() and (at_top or symbol.is_global())
-        }
+        outermost = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if outermost:
+                own = symbol.is_assigned() or symbol.is_imported()
+                known = symbol.is_referenced() and not own
+            else:
+                known = symbol.is_global() and symbol.is_referenced()
+            if known:
+                found.add(symbol.get_name())
+    for node in ast.walk(ast.parse(text)):
+        hints = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        for hint in hints:
+            if isinstance(hint, ast.expr):
+                found |= _names_of_hint(hint)
     return found
 
 
-def _names_of_hint(hint: Any) -> set[str]:
-    try:
-        tree = ast.parse(hint, mode="eval")
-    except (SyntaxError, TypeError):
-        return set()
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+def _names_of_hint(hint: ast.expr) -> set[str]:
+    """Give the names in an annotation, and in the strings in it."""
+    found = set()
+    for node in ast.walk(hint):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            with suppress(SyntaxError, ValueError):
+                found |= _names_of_hint(ast.parse(node.value, mode="eval").body)
+    return found
 
 
-def run(name: str, text: str, pool: str) -> type:
+def run(name: str, text: str, pool: str, missing: Iterable[str] = ()) -> Any:
     """Run a class's source in a module of its own; give the class.
 
     `name` is the class's with its module; the module is not entered among those of the program.
@@ -174,13 +200,23 @@ def run(name: str, text: str, pool: str) -> type:
     module.__dict__["__engram_pool__"] = pool
     filename = f"<{name} of {pool}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    sys.modules.setdefault(module.__name__, module)
-    exec(compile(text, filename, "exec"), module.__dict__)  # noqa: S102 - what load_class is for
-    made: type = module.__dict__[qualified]
-    made_of[made] = Source(text, ())
-    for each in vars(module).values():
-        if isinstance(each, type) and each.__module__ == module.__name__:
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module  # dataclasses and annotations are looked up there
+    try:
+        exec(compile(text, filename, "exec"), module.__dict__)  # noqa: S102 - load_class is for it
+        made: Any = module.__dict__[qualified]
+        for each in list(vars(module).values()):
+            if not isinstance(each, type) or each.__module__ != module.__name__:
+                continue
             scopes[each] = vars(module)
+            if hasattr(each, "_engram_reference"):
+                made_of[each] = Source(text, tuple(missing))
+                each._resolved()  # type: ignore[attr-defined]
+    finally:
+        if before is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = before
     return made
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engram import _engram
 from engram.active.classes import register
-from engram.active.errors import UnsupportedFieldError
+from engram.active.errors import ConflictError, UnsupportedFieldError
 from engram.active.home import CLASS, Form, Home, gone
 from engram.active.identity import ByIdentity
+from engram.active.meanwhile import unless_changed
 from engram.active.placing import DEVICE
 from engram.errors import NotFoundError
 
@@ -37,6 +38,8 @@ class Storing:
         self._scope: Scope | None = "private" if scope == "private" else None
         self._recursive = recursive
         self._device = device
+        if scope == "private":
+            home.make_groups()
         self._batch = home.batch()
         self._made: ByIdentity[int] = ByIdentity()
         self._waiting: deque[ActiveObject] = deque()
@@ -92,15 +95,18 @@ class Storing:
     def put(self, obj: "ActiveObject", name: str, value: Any) -> None:
         """Put a field of a stored object."""
         gid, home = obj._gid, self._home
+        obj._check_writable()
         form = home.form_of(obj._label(name), value, self._refer)
         try:
             if form.kind != "attribute":
                 home.hold(gid)
+            if obj._follow():
+                raise ConflictError(f"{obj!r} was moved by another process meanwhile: do it again")
+            device = None if form.kind == "attribute" else home.notes(gid, DEVICE)
             obj._before_replacing(name)
             if form.refers:
                 self._touch(form, home.references_of(gid, name))
-            device = None if form.kind == "attribute" else home.notes(gid, DEVICE)
-            home.replace(gid, name, form, device)
+            unless_changed(home, lambda: home.replace(gid, name, form, device), gid)
         except NotFoundError:
             raise gone(type(obj).__qualname__, gid) from None
 

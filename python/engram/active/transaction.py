@@ -118,14 +118,22 @@ class Transaction:
         if name in seen.written:
             value = seen.written[name]
             if value is DELETED:
-                raise field.missing(obj)
+                value = seen.written[name] = field.again(obj)
             return value
         loaded = seen.loaded.get(name)
         if loaded is None:
             loaded = seen.loaded[name] = field.load(obj)
         if loaded is MISSING:
             raise field.missing(obj)
-        return self._array(obj, seen, name, loaded) if loaded.member else loaded.value
+        if not loaded.member:
+            return loaded.value
+        try:
+            return self._array(obj, seen, name, loaded)
+        except NotFoundError:  # it was replaced since it was found
+            if name in seen.views:
+                raise
+            del seen.loaded[name]
+            return self.read(obj, field)
 
     def _array(self, obj: Any, seen: Seen, name: str, loaded: Loaded) -> Any:
         if self.pre_copy:
@@ -252,7 +260,12 @@ def _view(obj: Any, loaded: Loaded, *, write: bool) -> Any:
     _, oid, dtype, shape = loaded.value
     if dtype.kind == "T":
         return _engram.read(obj._home.realm, oid, dtype, shape)
-    return _engram.view(obj._home.realm, oid, dtype, shape, write)
+    try:
+        return _engram.view(obj._home.realm, oid, dtype, shape, write)
+    except ReadOnlyError:  # it is published
+        if not write:
+            raise
+        return _engram.view(obj._home.realm, oid, dtype, shape, False)
 
 
 def _may_change(loaded: Loaded) -> bool:
@@ -271,9 +284,20 @@ def _changed(obj: Any, name: str, loaded: Loaded) -> bool:
         now = form.value
         now = now.tobytes() if isinstance(now, np.ndarray) else now
         return bool(now != loaded.raw)
-    if form.kind == "array" or isinstance(loaded.raw, bytes):
+    if isinstance(loaded.raw, np.ndarray):  # a default, which is in no pool yet
+        return form.kind != "array" or not _alike(form.value, loaded.raw)
+    if form.kind == "array":
         return True
+    if isinstance(loaded.raw, bytes):
+        return bool(form.value != loaded.raw)
     return bool(_engram.read_blob(obj._home.realm, loaded.raw) != form.value)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        one, other = np.asarray(one), np.asarray(other)
+        return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
+    return bool(one == other)
 
 
 def _same(obj: Any, target: Any) -> Any:
@@ -344,7 +368,7 @@ def _compare(obj: Any, seen: Seen, changed: dict[str, Any]) -> None:
             now = obj._field(name).load(obj)
         except NotFoundError:
             raise gone(type(obj).__qualname__, obj._gid) from None
-        if now.raw != before.raw:
+        if not _alike(now.raw, before.raw):
             raise ConflictError(
                 f"{obj._label(name)} of {obj!r} was changed by another process while a method was "
                 "about to change it: call it again; @activemethod(locks=True) keeps others out"

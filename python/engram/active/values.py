@@ -16,9 +16,11 @@ import enum
 import pathlib
 import sys
 import types
+import typing
 import uuid
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgpack
@@ -29,6 +31,9 @@ from engram.errors import ArgumentError, CorruptError, EngramError
 
 MOST_NESTED: Final = 100
 """How deep containers may be nested."""
+
+_SHALLOW: Final = 8
+"""How deep tuples, sets and the like may be nested with lists as deep as they come in them."""
 
 _REFERENCE, _ARRAY, _NUMPY_SCALAR, _TUPLE, _SET, _FROZENSET, _COMPLEX, _DATETIME = range(1, 9)
 _DATE, _TIME, _TIMEDELTA, _INTEGER, _DECIMAL, _UUID, _BYTEARRAY, _PATH = range(9, 17)
@@ -90,6 +95,7 @@ class Encoder:
     def __init__(self, field: str, refer: Callable[[Any], Any]) -> None:
         self._field = field
         self._refer = refer
+        self._depth = 0
         self._packer = msgpack.Packer(default=self._special, strict_types=True)
 
     def encode(self, value: Any) -> bytes:
@@ -101,8 +107,12 @@ class Encoder:
             If it, or something in it, is of a type that cannot be stored.
 
         """
+        self._depth = 0
         try:
-            packed: bytes = self._packer.pack(value)
+            if type(value) is bytearray:  # which msgpack takes for bytes
+                value = self._ext(_BYTEARRAY, bytes(value))
+            # In a list, since what is read may be nested one less than what is packed.
+            packed: bytes = self._packer.pack([value])[1:]
         except UnsupportedFieldError:
             raise
         except (ValueError, OverflowError, TypeError, RecursionError) as error:
@@ -111,8 +121,15 @@ class Encoder:
         return packed
 
     def _ext(self, code: int, payload: Any) -> msgpack.ExtType:
+        self._depth += 1
+        if self._depth >= MOST_NESTED:
+            raise self._refused(payload, f"cannot be stored: it is nested over {MOST_NESTED} deep")
+        if self._depth > _SHALLOW and _is_deep(payload):  # the packer would use up the stack
+            raise self._refused(payload, f"cannot be stored: it is nested over {MOST_NESTED} deep")
         packer = msgpack.Packer(default=self._special, strict_types=True)
-        return msgpack.ExtType(code, packer.pack(payload))
+        made = msgpack.ExtType(code, packer.pack([payload])[1:])
+        self._depth -= 1
+        return made
 
     def _special(self, value: Any) -> Any:  # noqa: PLR0911 - a table, one line a type
         """Give the extension that a value is kept as."""
@@ -123,16 +140,15 @@ class Encoder:
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, np.generic):
-            array = np.asarray(value)
-            return self._ext(_NUMPY_SCALAR, [_dtype_text(array.dtype), array.tobytes()])
+            return self._ext(_NUMPY_SCALAR, _scalar(value))
         if isinstance(value, enum.Enum):
-            return self._ext(_ENUM, [learn(type(value)), value.name])
+            return self._ext(_ENUM, [learn(type(value)), *_member(value)])
         if type(value) is int:
-            return self._ext(_INTEGER, str(value))
+            return self._ext(_INTEGER, hex(value))  # of any length, other than decimals
         if type(value) is defaultdict:
             return self._default(value)
         if isinstance(value, pathlib.PurePath):
-            return self._ext(_PATH, str(value))
+            return self._ext(_PATH, _path(value))
         if is_named(type(value)):
             return self._ext(_NAMED, [learn(type(value)), _fields_of(value)])
         if hasattr(value, "_engram_reference"):
@@ -160,29 +176,90 @@ class Encoder:
         )
 
 
+def _is_deep(value: Any) -> bool:
+    """Tell whether lists and dicts are nested more than `MOST_NESTED` deep."""
+    level = [value]
+    for _ in range(MOST_NESTED):
+        inner: list[Any] = []
+        for each in level:
+            if type(each) is list:
+                inner += each
+            elif type(each) is dict:
+                inner += each.values()
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
 def _fields_of(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        names = (f.name for f in dataclasses.fields(value))
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
     if isinstance(value, tuple):
         return list(value)
-    return {name: getattr(value, name) for name in type(value).model_fields}
+    return dict(value)  # a model's fields, and the extra ones that it allows
+
+
+def _scalar(value: np.generic) -> list[Any]:
+    """Keep a scalar: its dtype and its bytes. A text is kept as it is: an array cuts off NULs."""
+    if isinstance(value, np.str_):
+        return ["str_", str(value)]
+    if isinstance(value, np.bytes_):
+        return ["bytes_", bytes(value)]
+    array = np.asarray(value)
+    return [_dtype_text(array.dtype), array.tobytes()]
+
+
+def _path(value: pathlib.PurePath) -> Any:
+    """Keep a path: one of this system as its text, a pure one with its class."""
+    return str(value) if isinstance(value, pathlib.Path) else [type(value).__name__, str(value)]
+
+
+def _member(value: enum.Enum) -> list[Any]:
+    """Keep a member by its name; one of several flags, which has none, by its number."""
+    if value.name in type(value).__members__:
+        return [value.name]
+    return [None, value.value]
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> Any:
-    """Write a dtype as numpy's file format does."""
-    return dtype.str if dtype.names is None else repr(np.lib.format.dtype_to_descr(dtype))
+    """Write a dtype: its text; of a structured one all that numpy makes it of again."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return [_dtype_text(base), list(shape)]
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    fields: list[Any] = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_dtype_text(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "titles": [field[2] if len(field) > 2 else None for field in fields],  # noqa: PLR2004
+        "itemsize": dtype.itemsize,
+        "aligned": dtype.isalignedstruct,
+    }
 
 
-def _dtype_of(text: str) -> np.dtype[Any]:
-    if not text.startswith("["):
-        return np.dtype(text)
-    import ast  # noqa: PLC0415 - structured values in containers are rare
+def _dtype_of(text: Any) -> np.dtype[Any]:
+    if isinstance(text, str):
+        dtype = np.dtype(text)
+    elif isinstance(text, list):
+        base, shape = text
+        dtype = np.dtype((_dtype_of(base), tuple(shape)))
+    else:
+        parts: Any = {name: text[name] for name in ("names", "offsets", "titles", "itemsize")}
+        if all(title is None for title in parts["titles"]):
+            del parts["titles"]
+        parts["formats"] = [_dtype_of(each) for each in text["formats"]]
+        dtype = np.dtype(parts, align=bool(text["aligned"]))
+    if dtype.hasobject:
+        raise CorruptError(f"an array in a value is of dtype {dtype}, which none is stored with")
+    return dtype
 
-    return np.lib.format.descr_to_dtype(ast.literal_eval(text))
 
-
-def _zone(value: dt.datetime) -> list[Any]:
-    """Keep a datetime: ISO text, and the zone's name where it has one (zoneinfo)."""
+def _zone(value: dt.datetime | dt.time) -> list[Any]:
+    """Keep a date's or a day's time: ISO text, and the zone's name if it has one (zoneinfo)."""
     return [value.isoformat(), getattr(value.tzinfo, "key", None), value.fold]
 
 
@@ -193,7 +270,7 @@ _SIMPLE: Final[dict[type, tuple[int, Callable[[Any], Any]]]] = {
     complex: (_COMPLEX, lambda value: [value.real, value.imag]),
     dt.datetime: (_DATETIME, _zone),
     dt.date: (_DATE, dt.date.isoformat),
-    dt.time: (_TIME, dt.time.isoformat),
+    dt.time: (_TIME, _zone),
     dt.timedelta: (_TIMEDELTA, lambda value: [value.days, value.seconds, value.microseconds]),
     decimal.Decimal: (_DECIMAL, str),
     uuid.UUID: (_UUID, lambda value: value.bytes),
@@ -227,7 +304,7 @@ class Decoder:
         """
         try:
             return self._unpack(packed)
-        except EngramError:
+        except EngramError:  # also of an object that a reference leads to
             raise
         except Exception as error:
             raise CorruptError(f"{self._field}: the value does not decode: {error}") from error
@@ -246,36 +323,111 @@ class Decoder:
     def _special(self, code: int, data: bytes) -> Any:
         payload = self._unpack(data)
         if code == _REFERENCE:
+            _check_reference(payload)
             return self._refer(payload)
         if code in {_NAMED, _ENUM}:
             return self._named(code, *payload)
         made = _MADE.get(code)
         if made is None:
             raise CorruptError(f"{self._field}: extension type {code} is unknown to this version")
-        return made(payload)
+        wanted, make = made
+        if not isinstance(payload, wanted):
+            raise CorruptError(
+                f"{self._field}: extension type {code} does not hold {payload!r:.40}"
+            )
+        return make(payload)
 
-    def _named(self, code: int, name: str, payload: Any) -> Any:
-        kind = known.get(name)
+    def _named(self, code: int, name: str, payload: Any, *more: Any) -> Any:
+        kind: Any = known.get(name)
         if kind is None:
             raise ArgumentError(
                 f"{self._field}: this program knows no class {name!r}, which a value is of: import "
                 "its module, and mention it in the field's annotation"
             )
+        if issubclass(kind, enum.Enum) != (code == _ENUM):
+            raise CorruptError(f"{self._field}: the value is none of class {name!r}")
         if code == _ENUM:
-            return kind[payload]  # type: ignore[index]  # an enumeration
+            return kind(*more) if payload is None else kind[payload]
         if isinstance(payload, list):
-            return kind(*payload)
+            return tuple.__new__(kind, payload)  # a named one
         if hasattr(kind, "model_construct"):
-            return kind.model_construct(**payload)
-        made: Any = object.__new__(kind)
+            return _model_of(kind, payload)
+        made: Any = kind.__new__(kind)
         for name_, value in payload.items():
             object.__setattr__(made, name_, value)
         return made
 
 
+def _model_of(kind: Any, payload: dict[str, Any]) -> Any:
+    """Make a pydantic model of its fields, by their names, not their aliases."""
+    made = kind.model_construct()
+    fields = kind.model_fields
+    made.__dict__.clear()
+    made.__dict__.update({name: value for name, value in payload.items() if name in fields})
+    made.model_fields_set.clear()
+    made.model_fields_set.update(payload)
+    extra = {name: value for name, value in payload.items() if name not in fields}
+    if extra:
+        object.__setattr__(made, "__pydantic_extra__", extra)
+    for name, field in fields.items():
+        if name not in payload and not field.is_required():  # newer than the value
+            made.__dict__[name] = field.get_default(call_default_factory=True)
+    return made
+
+
+def _check_reference(payload: Any) -> None:
+    if type(payload) is int and payload >= 0:
+        return
+    kinds = [type(part) for part in payload] if isinstance(payload, list) else []
+    if kinds != [str, str, str, int]:
+        raise CorruptError(f"{payload!r:.60} is no reference to an active object")
+
+
+def _scalar_of(payload: Any) -> Any:
+    text, raw = payload
+    if text == "str_":
+        return np.str_(raw)
+    if text == "bytes_":
+        return np.bytes_(raw)
+    return _filled((), text, raw)[()]
+
+
+def _path_of(payload: Any) -> pathlib.PurePath:
+    if isinstance(payload, str):
+        return pathlib.Path(payload)
+    return _PATHS[payload[0]](payload[1])
+
+
+_PATHS: Final = {made.__name__: made for made in (pathlib.PurePosixPath, pathlib.PureWindowsPath)}
+
+
+def _listed(payload: Any) -> list[Any]:
+    if type(payload) is not list:
+        raise CorruptError(f"{payload!r:.60} is no list")
+    return payload
+
+
+def _time_of(payload: Any) -> dt.time:
+    text, key, fold = payload
+    value = dt.time.fromisoformat(text).replace(fold=fold)
+    if key is None:
+        return value
+    import zoneinfo  # noqa: PLC0415 - as above
+
+    return value.replace(tzinfo=zoneinfo.ZoneInfo(key))
+
+
 def _array_of(payload: Any) -> np.ndarray[Any, Any]:
     text, shape, raw = payload
-    return np.frombuffer(raw, _dtype_of(text)).reshape(shape).copy()
+    return _filled(tuple(shape), text, raw)
+
+
+def _filled(shape: tuple[int, ...], text: Any, raw: bytes) -> np.ndarray[Any, Any]:
+    """Make an array of a dtype and bytes, also of items that have none."""
+    made: np.ndarray[Any, Any] = np.ndarray(shape, _dtype_of(text), bytearray(raw))
+    if made.nbytes != len(raw):
+        raise CorruptError(f"an array of {made.nbytes} bytes has {len(raw)} in a value")
+    return made
 
 
 def _datetime_of(payload: Any) -> dt.datetime:
@@ -288,29 +440,30 @@ def _datetime_of(payload: Any) -> dt.datetime:
     return value.replace(tzinfo=zoneinfo.ZoneInfo(key))
 
 
-_MADE: Final[dict[int, Callable[[Any], Any]]] = {
-    _ARRAY: _array_of,
-    _NUMPY_SCALAR: lambda payload: np.frombuffer(payload[1], _dtype_of(payload[0]))[0],
-    _TUPLE: tuple,
-    _SET: set,
-    _FROZENSET: frozenset,
-    _COMPLEX: lambda payload: complex(*payload),
-    _DATETIME: _datetime_of,
-    _DATE: dt.date.fromisoformat,
-    _TIME: dt.time.fromisoformat,
-    _TIMEDELTA: lambda payload: dt.timedelta(*payload),
-    _INTEGER: int,
-    _DECIMAL: decimal.Decimal,
-    _UUID: lambda payload: uuid.UUID(bytes=payload),
-    _BYTEARRAY: bytearray,
-    _PATH: pathlib.Path,
-    _COUNTER: Counter,
-    _ORDERED: OrderedDict,
-    _DEFAULT: lambda payload: defaultdict(_FACTORIES.get(payload[0]), payload[1]),
-    _DEQUE: lambda payload: deque(payload[0], payload[1]),
-    _SLICE: lambda payload: slice(*payload),
-    _RANGE: lambda payload: range(*payload),
+_MADE: Final[dict[int, tuple[Any, Callable[[Any], Any]]]] = {
+    _ARRAY: (list, _array_of),
+    _NUMPY_SCALAR: (list, _scalar_of),
+    _TUPLE: (list, tuple),
+    _SET: (list, set),
+    _FROZENSET: (list, frozenset),
+    _COMPLEX: (list, lambda payload: complex(*payload)),
+    _DATETIME: (list, _datetime_of),
+    _DATE: (str, dt.date.fromisoformat),
+    _TIME: (list, _time_of),
+    _TIMEDELTA: (list, lambda payload: dt.timedelta(*payload)),
+    _INTEGER: (str, lambda payload: int(payload, 0)),
+    _DECIMAL: (str, decimal.Decimal),
+    _UUID: (bytes, lambda payload: uuid.UUID(bytes=payload)),
+    _BYTEARRAY: (bytes, bytearray),
+    _PATH: (str | list, _path_of),
+    _COUNTER: (dict, Counter),
+    _ORDERED: (list, OrderedDict),
+    _DEFAULT: (list, lambda payload: defaultdict(_FACTORIES.get(payload[0]), payload[1])),
+    _DEQUE: (list, lambda payload: deque(_listed(payload[0]), payload[1])),
+    _SLICE: (list, lambda payload: slice(*payload)),
+    _RANGE: (list, lambda payload: range(*payload)),
 }
+"""What the payload of each extension type is, and what makes a value of it."""
 
 
 def references(packed: bytes) -> list[Any]:
@@ -339,8 +492,17 @@ def references(packed: bytes) -> list[Any]:
 
 
 def mentioned(hint: Any) -> Iterable[type]:
-    """Give the classes that an annotation mentions, at any depth."""
-    if isinstance(hint, type) and not isinstance(hint, types.GenericAlias):
-        yield hint
-    for part in getattr(hint, "__args__", ()):
-        yield from mentioned(part)
+    """Give the classes that an annotation mentions, and those that their fields mention."""
+    found: dict[Any, None] = {}
+    waiting = [hint]
+    while waiting:
+        part = waiting.pop()
+        waiting += getattr(part, "__args__", ())
+        if not isinstance(part, type) or isinstance(part, types.GenericAlias) or part in found:
+            continue
+        found[part] = None
+        if is_named(part) and not issubclass(part, enum.Enum):
+            # A name of TYPE_CHECKING may be in them, or any expression of theirs.
+            with suppress(Exception):
+                waiting += typing.get_type_hints(part).values()
+    yield from found

@@ -11,13 +11,14 @@ Consolidating gives the original the version's values, arrays without a copy. Th
 versions between it and the original, become notes that lead there: references and aliases follow.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from engram import _engram
 from engram.active import classes
-from engram.active.errors import VersionError
+from engram.active.errors import ObjectDeletedError, VersionError
 from engram.active.home import (
     ALIASES_OF,
     CLASS,
@@ -29,11 +30,13 @@ from engram.active.home import (
     alias_path,
     gone,
 )
-from engram.active.placing import Backend, backend_of
+from engram.active.identity import ByIdentity
+from engram.active.meanwhile import unless_changed
+from engram.active.placing import DEVICE, Backend, backend_of
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from engram.active.fields import Field
 
@@ -64,15 +67,15 @@ class Versions:
         """
         home = self._stored_home("new_version")
         target = backend_of(backend_id, home)
-        chain = self._noted(CHAIN) or []
-        original = self._noted(ORIGINAL)
-        if original is not None:
-            chain = [*chain, self._reference_from(target.home)]
-        first = self if original is None else self._at(home, original)
-        notes = {ORIGINAL: first._reference_from(target.home), CHAIN: chain or None}
+        first, chain = self._line()
+        between = [each._reference_from(target.home) for each in chain]
+        notes = {ORIGINAL: first._reference_from(target.home), CHAIN: between or None}
         near = target.home.key == home.key and target.device is None
 
         def make() -> int:
+            for each in () if near else (self, first):
+                if each._home.key != target.home.key:
+                    each._home.keep_for_others(each._gid)
             with target.home.batch():
                 gid = self._share() if near else self._copy_to(target, {})
                 for name, value in notes.items():
@@ -80,17 +83,29 @@ class Versions:
             return gid
 
         try:
-            gid = again(make)
+            gid = again(lambda: unless_changed(home, make, self._gid))
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
         made: Self = self._at(target.home, gid)
         return made
 
+    def _line(self) -> tuple[Any, list[Any]]:
+        """Give the original of a version of this object, and the versions between the two."""
+        reference = self._noted(ORIGINAL)
+        try:
+            original = self if reference is None else self._at(self._home, reference)
+        except ObjectDeletedError:
+            original = self
+        if original is self:
+            return self, []
+        return original, [*self._between(self._home, original), self]
+
     def _share(self) -> int:
         """Make a version in the same home, which borrows the arrays."""
         home, gid = self._home, self._gid
-        home.hold(gid)
         info = _engram.group_info(home.realm, gid)
+        if info.scope != "published":
+            home.hold(gid)
         scope = "private" if info.scope == "private" else None
         cls: Any = type(self)  # an active object, which this is a part of
         made = home.create({CLASS: classes.register(home, cls, scope)}, scope)
@@ -104,8 +119,10 @@ class Versions:
             value = self._contents(name, loaded)
             form = home.form_of(self._label(name), value, lambda o: o._reference_from(home))
             home.replace(made, name, form)
+            _touch(home, home.references_of(made, name))
         if borrowed:
             home.note(made, SHARING, {"borrowed": borrowed})
+        home.touch(gid)
         return made
 
     def _owner(self, name: str) -> int:
@@ -131,58 +148,96 @@ class Versions:
             why = "was consolidated already" if self._ended else "is no version of another object"
             raise VersionError(f"{self!r} {why}: new_version() makes one")
         original = self._at(home, reference)
-        between = [self._at(home, each) for each in self._noted(CHAIN) or []]
-        gid = self._gid
-        if original._home.key == home.key:
-            try:
-                with home.batch():
-                    self._give_to(original)
-                    for version in [self, *between]:
-                        hand_over(home, version._gid)
-                        _give_aliases(home, version._gid, original._gid)
-                        home.forward(version._gid, original._gid)
-            except NotFoundError:
-                raise gone(type(self).__qualname__, gid) from None
-        else:
-            self._give_far(original)
-        for version in [self, *between]:
+        ending = [self, *self._between(home, original)]
+        near = [each for each in ending if each._home.key == original._home.key]
+        try:
+            again(
+                lambda: unless_changed(
+                    home,
+                    lambda: self._consolidate(original, near),
+                    *(each._gid for each in (self, original) if each._home is home),
+                )
+            )
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
+        for version in ending:
+            if version._home.key != original._home.key:
+                version._lead_to(original)
             version._home.live.pop(version._gid, None)
             version._ended = True
             version._home, version._gid = original._home, original._gid
 
-    def _give_to(self, original: Any) -> None:
+    def _consolidate(self, original: Any, near: list[Any]) -> None:
+        """Give the original all values, and end the versions that are in its home; one commit."""
+        home = original._home
+        with home.batch():
+            for each in (original, *near):
+                home.hold(each._gid)
+            if self._noted(ORIGINAL) is None:
+                raise VersionError(f"{self!r} was consolidated already, by another process")
+            if self._home.key == home.key:
+                self._give_to(original, {each._gid for each in near})
+            else:
+                self._give_far(original)
+            for version in near:
+                before_deletion(home, version._gid)
+                _give_aliases(home, version._gid, original._gid)
+                home.forward(version._gid, original._gid)
+
+    def _between(self, home: Home, original: Any) -> list[Any]:
+        """Give the versions between this one and the original that are versions still."""
+        found = []
+        for reference in self._noted(CHAIN) or []:
+            try:
+                version = self._at(home, reference)
+                if version is not original and version._noted(ORIGINAL) is not None:
+                    found.append(version)
+            except ObjectDeletedError:
+                continue
+        return found
+
+    def _give_to(self, original: Any, ending: set[int]) -> None:
         """Move all values to the original, of the same home; in a batch."""
         home, gid, target = self._home, self._gid, original._gid
         for name in self._fields:
             value = _engram.attr_get(home.realm, True, gid, name)
-            own = home.has_member(gid, name)
-            borrowed = MISSING if own or value is not None else self._borrowed(name)
-            if borrowed is not MISSING and self._owner(name) == target:
+            owner = gid
+            if value is None and not home.has_member(gid, name):
+                owner = self._owner(name)
+            if owner == target:
                 continue
-            array = None if borrowed is MISSING else self._contents(name, borrowed)
             original._before_replacing(name)
             home.delete_field(target, name)
-            if own:
-                hand_over(home, gid, name)
-                home.rename_member(gid, name, target)
-            elif value is not None:
+            if value is not None:
                 _engram.attr_set(home.realm, True, target, {name: value})
-            elif array is not None:
-                home.replace(target, name, home.form_of(name, array, None))
-            for reference in home.references_of(target, name):
-                if isinstance(reference, int) and reference not in {gid, target}:
-                    home.touch(reference)
+            elif owner in ending and home.has_member(owner, name):
+                _pass_on(home, owner, name, target)
+            elif owner != gid:
+                _lend(home, owner, name, target)
+                sharing = _held(home, target)
+                sharing.setdefault("borrowed", {})[name] = owner
+                _note(home, target, sharing)
+            _touch(home, set(home.references_of(target, name)) - {gid, target})
 
     def _give_far(self, original: Any) -> None:
-        """Copy all values to the original, of another home, and leave a note here."""
-        home = original._home
-        with home.batch():
-            for name in self._fields:
-                original._before_replacing(name)
-                home.delete_field(original._gid, name)
-            self._copy_to(Backend(home), {}, original._gid)
-        with self._home.batch():
-            self._home.forward(self._gid, original._reference_from(self._home))
+        """Copy all values to the original, of another home; in a batch of that."""
+        for name in self._fields:
+            original._before_replacing(name)
+            original._home.delete_field(original._gid, name)
+        twin = ByIdentity.of(self, original._gid)
+        self._copy_to(Backend(original._home), twin, original._gid)
+
+    def _lead_to(self, original: Any) -> None:
+        """Leave a note that leads to the original, of another home."""
+        original._home.keep_for_others(original._gid)
+
+        def lead() -> None:
+            with self._home.batch():
+                self._home.hold(self._gid)
+                before_deletion(self._home, self._gid)
+                self._home.forward(self._gid, original._reference_from(self._home))
+
+        again(lead)
 
     # Sharing
 
@@ -209,9 +264,10 @@ class Versions:
                 home.hold(self._gid)
                 array = self._contents(name, loaded)
                 self._before_replacing(name)
-                home.replace(self._gid, name, home.form_of(name, array, None))
+                form = home.form_of(name, array, None)
+                home.replace(self._gid, name, form, self._noted(DEVICE))
 
-        again(separate)
+        again(lambda: unless_changed(home, separate, self._gid))
         return self._fields[name].load(self)  # type: ignore[arg-type]
 
     def _before_replacing(self, name: str) -> None:
@@ -280,21 +336,36 @@ def hand_over(home: Home, gid: int, only: str | None = None) -> None:
     lent: dict[str, list[int]] = sharing.get("lent", {})
     for name in [only] if only is not None else list(lent):
         borrowers = [each for each in lent.pop(name, []) if _borrows(home, each, name, gid)]
-        if not borrowers:
-            continue
-        heir, *others = borrowers
-        home.rename_member(gid, name, heir)
-        theirs = _held(home, heir)
-        theirs["borrowed"].pop(name)
-        if others:
-            theirs.setdefault("lent", {})[name] = others
-        _note(home, heir, theirs)
-        for other in others:
-            has = _held(home, other)
-            has["borrowed"][name] = heir
-            _note(home, other, has)
+        if borrowers:
+            _pass_on(home, gid, name, borrowers[0])
     if sharing:
         _note(home, gid, sharing)
+
+
+def _pass_on(home: Home, owner: int, name: str, heir: int) -> None:
+    """Let an array be another object's, who lends it to those who borrow it; in a batch."""
+    sharing = _held(home, owner)
+    lent = sharing.get("lent", {}).pop(name, [])
+    others = [each for each in lent if each != heir and _borrows(home, each, name, owner)]
+    home.rename_member(owner, name, heir)
+    _note(home, owner, sharing)
+    theirs = _held(home, heir)
+    theirs.get("borrowed", {}).pop(name, None)
+    if others:
+        theirs.setdefault("lent", {})[name] = others
+    _note(home, heir, theirs)
+    for other in others:
+        has = _held(home, other)
+        has["borrowed"][name] = heir
+        _note(home, other, has)
+
+
+def _touch(home: Home, references: "Iterable[Any]") -> None:
+    """Tell objects of the same home that something more refers to them; in a batch."""
+    for reference in references:
+        if isinstance(reference, int):
+            with suppress(NotFoundError):  # a reference to what was deleted stays one
+                home.touch(reference)
 
 
 def _sharing(home: Home, gid: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from engram import active
 from engram.active import classes as stored
-from engram.active import collect
+from engram.active import collect, using
 from engram.active.home import ALIASES_OF, CLASS, MOVED, Home, home_of
 from engram.cli import terminal
 from engram.cli.app import (
@@ -24,7 +25,8 @@ from engram.cli.app import (
     opened,
 )
 from engram.cli.terminal import counted
-from engram.errors import ArgumentError, NotFoundError
+from engram.errors import ArgumentError, EngramError, NotFoundError
+from engram.namespace import Namespace
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -188,22 +190,56 @@ def call(
     with opened(pool, namespace, "r+") as (_, root), active.use(root):
         home = home_of(root)
         if module is not None:
-            importlib.import_module(module)
-        gid = _named(home, alias)
+            _import(module)
+        home, gid = _followed(home, _named(home, alias))
+        place = Namespace(home.realm)
         if module is None:
             name, _, version = str(home.notes(gid, CLASS)).rpartition("@")
-            active.load_class(name, root, trust=trust, version=int(version))
-        obj = active.ActiveObject.get_by_id(gid, pool=root)
+            active.load_class(name, place, trust=trust, version=int(version))
+        obj = active.ActiveObject.get_by_id(gid, pool=place)
         function = getattr(type(obj), method, None)
         if not isinstance(function, active.ActiveMethod):
             names = ", ".join(stored.stored_class(home, stored.known_as(home, gid)).methods)
             raise ArgumentError(f"{method!r} is no active method of {alias!r}: it has {names}")
         args, kwargs = _arguments(arguments or [])
-        result = getattr(obj, method)(*args, **kwargs)
+        try:
+            inspect.signature(function.function).bind(obj, *args, **kwargs)
+        except TypeError as error:
+            takes = f"{method}{inspect.signature(function.function)}"
+            raise ArgumentError(f"{error}: it is {takes}") from None
+        try:
+            result = getattr(obj, method)(*args, **kwargs)
+        except (EngramError, OSError):
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}"
+            raise active.MethodError(f"{method} of {alias!r} failed: {what}") from error
         if json:
             terminal.print_json(result)
         elif result is not None:
             terminal.print_lines(str(result).splitlines())
+
+
+def _import(module: str) -> None:
+    """Import a class's module."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise NotFoundError(
+            f"the module {module!r} was not imported: {error}. PYTHONPATH says where modules are"
+        ) from None
+
+
+def _followed(home: Home, gid: int) -> tuple[Home, int]:
+    """Give where an object is that was moved."""
+    while home.notes(gid, CLASS) == "":
+        moved = home.notes(gid, MOVED)
+        if isinstance(moved, int):
+            gid = moved
+        else:
+            _, path, namespace, gid = moved
+            home = using.at_path(path, namespace)
+    return home, gid
 
 
 def _named(home: Home, alias: str) -> int:
