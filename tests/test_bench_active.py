@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
-from bench.active import kernels, pages, words
+from bench.active import beyond, emulated, kernels, limited, pages, table1, words
 from bench.active.drivers import DRIVERS, Sizes
-from bench.active.way import Fleet
+from bench.active.way import MEDIA, Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bench.active.ways.engram_here import Here
 
 ROOT = Path(__file__).parents[1]
 TINY = Sizes("small", 2, 64 << 10, 32, (2, 3, 2))
@@ -64,6 +68,7 @@ def test_texts_are_the_same_each_time_and_have_their_size(tmp_path: Path) -> Non
 def test_a_run_writes_its_page_and_picture(tmp_path: Path) -> None:
     results, page, picture = (tmp_path / name for name in ("r.json", "page.md", "picture.png"))
     run = [sys.executable, "-m", "bench.active", "--quick", "--ways", "limit,engram"]
+    run += ["--disk", "/dev/shm"]
     subprocess.run([*run, "--where", str(tmp_path), "--out", str(results)], check=True, cwd=ROOT)
     page.write_text((ROOT / "docs" / "evaluation-active.md").read_text())
     write = [sys.executable, "-m", "bench.active.pages", *map(str, (results, page, picture))]
@@ -74,3 +79,113 @@ def test_a_run_writes_its_page_and_picture(tmp_path: Path) -> None:
     assert text.startswith((ROOT / "docs" / "evaluation-active.md").read_text()[:500])
     assert pages.BEGIN in text
     assert pages.END in text
+    assert f"Left out is {beyond.NAME}: --disk is on tmpfs" in text
+    assert all(about in text for about in (emulated.NOTE, table1.NOTE))
+
+
+def test_ways_on_other_media_find_the_same(tmp_path: Path) -> None:
+    with contextlib.closing(
+        Fleet(["limit", "engram", *MEDIA], tmp_path, print, once=True)
+    ) as fleet:
+        for kind in DRIVERS:
+            drivers = [kind(way, TINY) for way in fleet.fresh()]
+            for result in drivers[0].results:
+                first, *others = [np.array(driver.answer(driver.run(result))) for driver in drivers]
+                assert all(np.allclose(first, other) for other in others), result
+                for driver in drivers:
+                    driver.clean()
+
+
+def test_an_emulated_way_has_a_pool_that_says_so(tmp_path: Path) -> None:
+    names = ["engram", "engram-pre-copy", "engram-emulated", "engram-emulated-pre-copy"]
+    with contextlib.closing(Fleet(names, tmp_path, print, once=True)) as fleet:
+        said = {way.name: cast("Here", way).pool.emulated for way in fleet.fresh()}
+    assert said == dict.fromkeys(names[:2]) | dict.fromkeys(names[2:], "pmem")
+
+
+def test_a_method_that_copies_first_sees_private_arrays(tmp_path: Path) -> None:
+    seen: list[np.ndarray[Any, Any]] = []
+    with (
+        contextlib.closing(
+            Fleet(["engram", "engram-pre-copy"], tmp_path, print, once=True)
+        ) as fleet,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setitem(kernels.KERNELS, "look", lambda *arrays: seen.extend(arrays))
+        for way in fleet.fresh():
+            way.ask("look", *(way.put(np.ones(9)) for _ in range(2)))
+        assert [array.flags.owndata for array in seen] == [False, False, True, True]
+        seen.clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reuse", "output"),
+    [
+        (DRIVERS[0], 1, 4 * 140 / (4 * 8192)),  # a count for each bin
+        (DRIVERS[1], 10, 10 * 2 * 20 * 513 / (2 * 8192)),  # sums, and how many, for each centre
+        (DRIVERS[2], 1, 0.5),
+        (DRIVERS[3], 2, 12 / 12),  # 2 x 3 by 3 x 2 blocks, each read twice; 12 products
+    ],
+)
+def test_what_applications_are_like_is_counted(
+    tmp_path: Path, kind: type, reuse: float, output: float
+) -> None:
+    with contextlib.closing(Fleet(["engram"], tmp_path, print, once=True)) as fleet:
+        row = table1.row(kind, fleet.fresh()[0], TINY, 1)
+    assert row.reuse == reuse
+    assert row.output_ratio == pytest.approx(output)
+    assert 0 < row.method_index < 1
+    assert row.ns_per_byte > 0
+
+
+def test_a_command_that_wants_more_than_its_limit_is_ended_and_its_group_goes(
+    tmp_path: Path,
+) -> None:
+    try:
+        with limited.limited(64 << 20) as group:
+            write = f"open({str(tmp_path / 'data')!r}, 'wb').write(bytes(1 << 20) * 9)"
+            subprocess.run([*group.command, sys.executable, "-c", write], check=True)
+            hog = [*group.command, sys.executable, "-c", "b'x' * (256 << 20)"]
+            assert subprocess.run(hog, check=False).returncode == -signal.SIGKILL
+        assert group.place is None or not group.place.exists()
+    except limited.RefusedError as refusal:
+        pytest.skip(str(refusal))
+
+
+def test_where_no_group_can_be_made_it_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited, "OWN", tmp_path / "cgroup")
+    monkeypatch.setattr(limited, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(limited, "SYSTEMD", tmp_path / "systemd")
+    for listed, why in (("4:memory:/mine\n", "No such file"), ("0::/mine\n", "systemd")):
+        limited.OWN.write_text(listed)
+        with pytest.raises(limited.RefusedError, match=why), limited.limited(1 << 20):
+            pass
+
+
+def test_with_systemd_the_group_is_one_of_its_scopes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "systemd-run").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(limited, "SYSTEMD", tmp_path)
+    command = limited.by_systemd(1 << 20).command
+    assert command[0] == str(tmp_path / "systemd-run")
+    assert {"--scope", "MemoryMax=1048576"} <= set(command)
+
+
+def test_data_on_tmpfs_are_refused_by_name() -> None:
+    memory = Path("/dev/shm")
+    with pytest.raises(limited.RefusedError, match="tmpfs"):
+        beyond.lines(memory, 1, quick=True, tell=print)
+
+
+def test_data_beyond_memory_are_read_again_and_again(tmp_path: Path) -> None:
+    try:
+        lines, about = beyond.lines(tmp_path, 1, quick=True, tell=print)
+    except limited.RefusedError as refusal:
+        pytest.skip(str(refusal))
+    assert [set(line.samples) for line in lines] == [set(beyond.FLEET)]
+    assert about["data"] == 2 * about["limit"]
+    assert about["read"] > about["data"] / 3

@@ -6,7 +6,8 @@ the arrays that are stored; `engram-worker` calls them in another process that h
 from a server, as quickly as it can be done, `redis-pickle` as programs do as a rule; `dataclay`
 calls methods in its backend. They take turns within each round; times are medians of rounds, ratios
 are medians of the rounds' own; the first round warms up. All ways have found the same, or the run
-fails.
+fails. Parts with ways of their own: `emulated` (a pool that emulates persistent memory), `beyond`
+(data of twice the memory, on a disk, in a cgroup), and `table1` (what the applications are like).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from bench import report
-from bench.active import applications, small, words
+from bench.active import applications, beyond, emulated, small, table1, words
+from bench.active.limited import RefusedError
 from bench.active.way import WAYS, Fleet
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
-PARTS = ("applications", "words", "small")
+PARTS = ("applications", "table1", "emulated", "beyond", "words", "small")
 
 
 def arguments() -> argparse.Namespace:
@@ -53,6 +55,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--only", choices=PARTS, action="append", help="a part alone")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"where pools are ({MEMORY})")
+    parser.add_argument(
+        "--disk", type=Path, default=Path(tempfile.gettempdir()), help="a folder on ext4 or xfs"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "active.json", help="the results")
     chosen = parser.parse_args()
     if unknown := set(chosen.ways) - set(WAYS):
@@ -60,19 +65,36 @@ def arguments() -> argparse.Namespace:
     return chosen
 
 
-def measured(chosen: argparse.Namespace, fleet: Fleet, tell: Callable[[str], None]) -> list[Line]:
-    """Measure all parts that were chosen."""
+def measured(
+    chosen: argparse.Namespace, fleet: Fleet, tell: Callable[[str], None]
+) -> tuple[list[Line], dict[str, Any]]:
+    """Measure all parts that were chosen: the lines, and what else the JSON file is to hold."""
     parts = chosen.only or PARTS
+    more: dict[str, Any] = {}
     rounds = 1 if chosen.quick else chosen.rounds
     few = max(rounds // 2, 1)
     found: list[Line] = []
     if "applications" in parts:
         found += applications.lines(fleet, rounds, quick=chosen.quick, tell=tell)
+    own = {"quick": chosen.quick, "tell": tell}
+    if not chosen.quick:  # what is open has memory
+        fleet.close()
+    if "table1" in parts:
+        more["table1"] = table1.rows(fleet.folder, few, **own)
+    if "emulated" in parts:
+        found += emulated.lines(fleet.folder, few, **own)
+    if "beyond" in parts:
+        try:
+            lines, more["beyond"] = beyond.lines(chosen.disk, few, **own)
+            found += lines
+        except RefusedError as refusal:
+            fleet.absent[beyond.NAME] = str(refusal)
+            tell(f"{beyond.NAME} is left out: {refusal}")
     if "words" in parts:
         found += words.lines(fleet, fleet.folder, few, quick=chosen.quick, tell=tell)
     if "small" in parts:
         found += small.lines(fleet, rounds, quick=chosen.quick, tell=tell)
-    return found
+    return found, more
 
 
 def libraries() -> dict[str, str]:
@@ -114,11 +136,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="engram-bench-", dir=chosen.where) as folder:
         fleet = Fleet(chosen.ways, Path(folder), tell, once=chosen.quick)
         try:
-            lines = measured(chosen, fleet, tell)
+            lines, more = measured(chosen, fleet, tell)
         finally:
             fleet.close()
     console.print(report.table(lines))
     held: dict[str, Any] = report.contents(lines, quick=chosen.quick, absent=fleet.absent)
+    held |= more
+    held["parts"] = dict.fromkeys(chosen.only or PARTS, held["when"])
     held["libraries"] = libraries()
     held["rounds"] = 1 if chosen.quick else chosen.rounds
     held["words_scale"] = words.SCALE

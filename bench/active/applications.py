@@ -61,22 +61,31 @@ def measured(drivers: list[tuple[Way, Driver]], about: str, rounds: int) -> list
         bounds = asks.of_application(first.name, result)
         found[result, WHOLE] = Line(title + WHOLE, "ms", bounds)
         found[result, METHOD] = Line(title + METHOD, "ms", asks.of_method("limit", "redis"))
-    for turn in range(rounds + 1):
-        for result in first.results:
-            expected: Values | None = None
-            for way, driver in drivers:
-                whole_s, method_s, answer = once(way, driver, result, look=turn == 0)
-                if turn > 0:
-                    found[result, WHOLE].samples.setdefault(way.name, []).append(whole_s)
-                    found[result, METHOD].samples.setdefault(way.name, []).append(method_s)
-                elif expected is None:
-                    expected = answer
-                elif answer is None or not np.allclose(answer, expected):
-                    raise WrongError(f"{way.name} finds something else: {about}, {result}")
+    race(drivers, found, rounds)
     lines = list(found.values())
     if IN_PLACE in first.results:
         lines.append(in_place(found[IN_PLACE, WHOLE], found[VOLATILE, WHOLE], about))
     return lines
+
+
+def race(
+    drivers: list[tuple[Way, Driver]], found: dict[tuple[str, str], Line], rounds: int
+) -> None:
+    """Fill lines, which are known by result and by which time it is; the first round warms up."""
+    for turn in range(rounds + 1):
+        for result in dict.fromkeys(result for result, _ in found):
+            expected: Values | None = None
+            for way, driver in drivers:
+                whole_s, method_s, answer = once(way, driver, result, look=turn == 0)
+                if turn > 0:
+                    for time_of, taken_s in ((WHOLE, whole_s), (METHOD, method_s)):
+                        if line := found.get((result, time_of)):
+                            line.samples.setdefault(way.name, []).append(taken_s)
+                elif expected is None:
+                    expected = answer
+                elif answer is None or not np.allclose(answer, expected):
+                    title = found[result, WHOLE].title
+                    raise WrongError(f"{way.name} finds something else: {title}")
 
 
 def once(

@@ -135,6 +135,7 @@ class KMeans(Stored):
 
     name = "k-means"
     results: tuple[str, ...] = (VOLATILE, STORED)
+    iterations = ITERATIONS
 
     def __init__(self, way: Way, sizes: Sizes) -> None:
         super().__init__(way, sizes)
@@ -146,12 +147,12 @@ class KMeans(Stored):
     def describe(self) -> str:
         """Say what it works on."""
         size = f"{self.sizes.count} x {self.sizes.size / 2**20:g} MiB"
-        return f"{size}, {CENTRES} centres, {DIMENSIONS} dimensions, {ITERATIONS} iterations"
+        return f"{size}, {CENTRES} centres, {DIMENSIONS} dimensions, {self.iterations} iterations"
 
     def run(self, result: str) -> Values:
-        """Move the centres, ten times."""
+        """Move the centres, once in each iteration."""
         centres = self.start
-        for _ in range(ITERATIONS):
+        for _ in range(self.iterations):
             parts = [self.called(result, "nearest", block, centres) for block in self.blocks]
             sums = self.total(result, parts)
             centres = sums[:, :-1] / np.maximum(sums[:, -1:], 1)

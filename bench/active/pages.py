@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
+from bench.active import beyond, emulated, table1
 from bench.active.drivers import DRIVERS, VOLATILE
-from bench.active.way import WAYS
+from bench.active.way import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,8 +88,9 @@ def milliseconds(lines: dict[str, Results]) -> list[str]:
 def names(lines: Iterable[Results]) -> list[str]:
     """Return all contestants, the ways in their order, each with what is like it."""
     found = dict.fromkeys(name for line in lines for name in line["medians"])
-    order = list(WAYS)
-    return sorted(found, key=lambda name: order.index(name.split(",")[0]))
+    order = list(ALL)
+    place = {name: order.index(name.split(",")[0]) for name in found}
+    return sorted(found, key=lambda name: (not name.startswith("limit"), place[name]))
 
 
 def cell(seconds: float | None) -> str:
@@ -116,8 +118,11 @@ def tables(results: Results) -> list[str]:
         if not APPLICATION.match(line["title"]) and "beside" not in line["title"]:
             # Under one head what has columns; what is alone is a column of the last table.
             others.setdefault(title if colon else "Small things", {})[column] = line
+    page += characters(results)
     for title, columns in others.items():
-        page += [f"### {title[0].upper()}{title[1:]}", "", *milliseconds(columns), ""]
+        note = noted(title, results)
+        page += [f"### {title[0].upper()}{title[1:]}", "", *note, *milliseconds(columns), ""]
+    page += [f"Left out is {name}: {why}.\n" for name, why in results["absent"].items()]
     counts = runpy.run_path(str(COUNT))["counts"]()
     lines = [[name.removeprefix("with_"), *map(str, both)] for name, both in counts.items()]
     page += ["### Lines that make a program persistent", ""]
@@ -127,7 +132,27 @@ def tables(results: Results) -> list[str]:
     said = ", ".join(f"{name} {version}" for name, version in versions.items())
     where = f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}"
     rounds = f"{results['rounds']} rounds, {results['seconds']} s, {results['most_mib']} MiB"
-    return [*page, f"{where}, Python {machine['python']}; {said}. {rounds}."]
+    parts = results.get("parts", {}).items()
+    apart = [f"{part} {when}" for part, when in parts if when != results["when"]]
+    later = f" Measured apart: {', '.join(apart)}." if apart else ""
+    return [*page, f"{where}, Python {machine['python']}; {said}. {rounds}.{later}"]
+
+
+def characters(results: Results) -> list[str]:
+    """Return the table of what the applications are like, if they were looked at."""
+    if "table1" not in results:
+        return []
+    title = f"### {table1.NAME[0].upper()}{table1.NAME[1:]}"
+    return [title, "", table1.NOTE, "", *rows_of(*table1.cells(results["table1"])), ""]
+
+
+def noted(title: str, results: Results) -> list[str]:
+    """Return what is to be said above a table."""
+    if title.startswith(emulated.NAME):
+        return [emulated.NOTE, ""]
+    if title == beyond.NAME:
+        return [beyond.NOTE.format(**results["beyond"]), ""]
+    return []
 
 
 def draw(found: Found, place: Path) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from bench.active.kernels import Values
 
@@ -25,6 +26,17 @@ WAYS = {
     "redis-pickle": "bench.active.ways.redis_server:RedisPickle",
     "dataclay": "bench.active.ways.dataclay_servers:DataClay",
 }
+
+MEDIA = {
+    "engram-pre-copy": "bench.active.ways.engram_media:PreCopy",
+    "engram-emulated": "bench.active.ways.engram_media:Emulated",
+    "engram-emulated-pre-copy": "bench.active.ways.engram_media:EmulatedPreCopy",
+    "limit-files": "bench.active.ways.limit_files:Files",
+}
+"""Ways that are taken on other media, or where data do not fit in memory."""
+
+ALL = WAYS | MEDIA
+"""Every way by its name."""
 
 
 class Way(Protocol):
@@ -85,20 +97,17 @@ class Fleet:
         self.once = once
         self.absent: dict[str, str] = {}
         self.open: list[Way] = []
-        self._turns = 0
 
     def fresh(self) -> list[Way]:
         """Return all ways that can be opened, empty (or, with `once`, as they are)."""
         if self.open and self.once:
             return self.open
         self.close()
-        self._turns += 1
         for name in self.names:
             if name in self.absent:
                 continue
-            module, attribute = WAYS[name].split(":")
-            place = self.folder / f"{name}-{self._turns}"
-            place.mkdir()
+            module, attribute = ALL[name].split(":")
+            place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
             try:
                 kind = cast("type[Way]", getattr(importlib.import_module(module), attribute))
                 self.open.append(kind(place))

@@ -44,6 +44,29 @@ class Block(engram.ActiveObject):
         return kernels.spent()
 
 
+class Copied(Block):
+    """The same, with methods that copy arrays to private memory first."""
+
+    @engram.activemethod(pre_copy=True)
+    def ask(self, method: str, others: tuple[Any, ...]) -> Any:
+        """Return what a kernel returns."""
+        return kernels.run(method, self.data, *map(plain, others))
+
+    @engram.activemethod(pre_copy=True)
+    def keep(self, method: str, others: tuple[Any, ...]) -> Block:
+        """Store what a kernel returns."""
+        made = Copied(data=kernels.run(method, self.data, *map(plain, others)))
+        made.make_persistent()
+        return made
+
+    @engram.activemethod(pre_copy=True)
+    def change(self, method: str, others: tuple[Any, ...]) -> None:
+        """Let a kernel change a copy of the array, and store that."""
+        values = self.data
+        kernels.run(method, *map(plain, others), out=values)
+        self.data = values
+
+
 class Tally(engram.ActiveObject):
     """A counter, and an object that does nothing."""
 

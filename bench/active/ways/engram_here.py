@@ -22,13 +22,15 @@ class Here:
     """A pool of its own, with its defaults; a handle is an object."""
 
     name = "engram"
+    kind: type[Block] = Block
+    emulate: str | None = None
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "pool"
-        self.pool = engram.create(self.path, size=POOL_BYTES)
+        self.pool = engram.create(self.path, size=POOL_BYTES, emulate=self.emulate)
 
     def put(self, values: Values) -> Block:
-        block = Block(data=values)
+        block = self.kind(data=values)
         block.make_persistent(backend_id=self.pool)
         return block
 
