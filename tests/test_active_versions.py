@@ -358,6 +358,7 @@ def test_a_process_killed_while_it_consolidates_leaves_the_one_or_the_other(
     pool: engram.Pool, rng: np.random.Generator
 ) -> None:
     original = state(size=200)
+    original.fill("two", 0)
     seen = set()
 
     def work() -> None:
