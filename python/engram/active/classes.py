@@ -296,7 +296,7 @@ def load_class(
         *(name, stored.version, home.pool_path, f"{stored.stored:%Y-%m-%d %H:%M}"),
         *(stored.owner, digest),
     )
-    cls = run(name, stored.source, home.pool_path, stored.missing)
+    cls: type[ActiveObject] = run(name, stored.source, home.pool_path, stored.missing)
     _enter(name, cls)
     _registered[home.key, cls] = f"{name}@{stored.version}"
     return cls
