@@ -23,7 +23,8 @@ import msgpack
 
 from engram import _engram, owners
 from engram.active.errors import ClassChangedError, ClassUnknownError, UntrustedCodeError
-from engram.active.home import CLASS, CLASSES, Home
+from engram.active.home import Home
+from engram.active.layout import CLASS, CLASSES
 from engram.active.schema import Fact, differences
 from engram.active.source import run, source_of
 from engram.active.values import name_of

@@ -22,18 +22,9 @@ import numpy as np
 
 from engram import _engram
 from engram.active import using, values
-from engram.active.home import (
-    ALIASES_OF,
-    CLASS,
-    HELD,
-    LINKS,
-    MOVED,
-    OBJECTS,
-    OUTSIDE,
-    SHARING,
-    Home,
-    again,
-)
+from engram.active.home import Home
+from engram.active.layout import ALIASES_OF, CLASS, HELD, LINKS, MOVED, OBJECTS, OUTSIDE, SHARING
+from engram.active.meanwhile import again
 from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
 from engram.active.versions import CHAIN, ORIGINAL, before_deletion
 from engram.errors import BusyError, NotFoundError, ReadOnlyError

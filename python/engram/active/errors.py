@@ -59,6 +59,11 @@ class MethodError(EngramError):
     """A method failed in a worker, with an exception that cannot be brought here as it is."""
 
 
+def gone(kind: str, gid: int) -> ObjectDeletedError:
+    """Say that an object was deleted."""
+    return ObjectDeletedError(f"the {kind} object {gid:#x} was deleted")
+
+
 __all__ = [
     "AliasNotFoundError",
     "AliasTakenError",

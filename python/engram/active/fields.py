@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from engram import _engram
-from engram.active.errors import ObjectDeletedError
-from engram.active.home import MISSING, Loaded, gone
+from engram.active.errors import ObjectDeletedError, gone
+from engram.active.forms import MISSING, Loaded, form_of
 from engram.active.schema import is_array
 from engram.active.transaction import DELETED, field_view, local
 from engram.errors import NotFoundError
@@ -118,7 +118,7 @@ class Field:
         if self.default is NO_DEFAULT or not _is_there(obj):
             return MISSING
         value = copy.deepcopy(self.default)
-        form = obj._home.form_of(self.label, value, lambda _other: None)
+        form = form_of(self.label, value, lambda _other: None)
         raw = form.value
         if isinstance(raw, np.ndarray) and form.kind == "attribute":
             raw = raw.tobytes()

@@ -9,7 +9,7 @@ import numpy as np
 
 from engram import _engram
 from engram.active.analysis import Traits, traits_of
-from engram.active.home import gone
+from engram.active.errors import gone
 from engram.active.transaction import Transaction, local
 from engram.errors import ArgumentError, NotFoundError
 

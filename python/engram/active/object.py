@@ -10,9 +10,11 @@ import numpy as np
 from engram import _engram
 from engram.active import classes, schema, using, values
 from engram.active.asynchronous import Twins
-from engram.active.errors import UndeclaredFieldError
+from engram.active.errors import UndeclaredFieldError, gone
 from engram.active.fields import NO_DEFAULT, Field
-from engram.active.home import ALIASES_OF, CLASS, MOVED, Home, again, gone
+from engram.active.home import Home
+from engram.active.layout import ALIASES_OF, CLASS, MOVED
+from engram.active.meanwhile import again
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.placing import REPLICA_OF, Placing
 from engram.active.storing import RefersError, Storing

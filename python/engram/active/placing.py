@@ -15,9 +15,11 @@ import numpy as np
 
 from engram import _engram
 from engram.active import classes, using
-from engram.active.errors import ObjectDeletedError
-from engram.active.home import ALIASES_OF, CLASS, MISSING, OUTSIDE, Home, gone, home_of
+from engram.active.errors import ObjectDeletedError, gone
+from engram.active.forms import MISSING, form_of
+from engram.active.home import Home, home_of
 from engram.active.identity import ByIdentity
+from engram.active.layout import ALIASES_OF, CLASS, OUTSIDE
 from engram.active.transaction import field_view
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
@@ -180,7 +182,7 @@ class Placing:
                     value = loaded.value
                 else:
                     continue
-                form = home.form_of(name, value, lambda other: other._reference_from(home))
+                form = form_of(name, value, lambda other: other._reference_from(home))
                 self._before_replacing(name)
                 home.replace(self._gid, name, form, target.device)
             home.note(self._gid, DEVICE, target.device)
@@ -313,7 +315,7 @@ class Placing:
                 value = np.asarray(field_view(self, name, loaded, write=False))
             else:
                 value = loaded.value
-            form = home.form_of(self._label(name), value, refer)
+            form = form_of(self._label(name), value, refer)
             home.replace(gid, name, form, target.device)
         if target.device is not None:
             home.note(gid, DEVICE, target.device)

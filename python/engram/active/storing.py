@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engram import _engram
 from engram.active.classes import register
-from engram.active.errors import ConflictError, UnsupportedFieldError
-from engram.active.home import CLASS, Form, Home, gone
+from engram.active.errors import ConflictError, UnsupportedFieldError, gone
+from engram.active.forms import Form, form_of
+from engram.active.home import Home
 from engram.active.identity import ByIdentity
+from engram.active.layout import CLASS
 from engram.active.meanwhile import unless_changed
 from engram.active.placing import DEVICE
 from engram.errors import NotFoundError
@@ -79,7 +81,7 @@ class Storing:
         """Do as `make`, in one go where no other object is referred to."""
         forms = {}
         for name, value in (obj._volatile or {}).items():
-            form = self._home.form_of(obj._label(name), value, _refused)
+            form = form_of(obj._label(name), value, _refused)
             forms[name] = form
         attributes = {name: form.value for name, form in forms.items() if form.kind == "attribute"}
         attributes |= {CLASS: register(self._home, type(obj), self._scope), **self._placed()}
@@ -96,7 +98,7 @@ class Storing:
         """Put a field of a stored object."""
         gid, home = obj._gid, self._home
         obj._check_writable()
-        form = home.form_of(obj._label(name), value, self._refer)
+        form = form_of(obj._label(name), value, self._refer)
         try:
             if form.kind != "attribute":
                 home.hold(gid)
@@ -117,7 +119,7 @@ class Storing:
             gid = self._made[obj]
             attributes = {}
             for name, value in (obj._volatile or {}).items():
-                form = self._home.form_of(obj._label(name), value, self._refer)
+                form = form_of(obj._label(name), value, self._refer)
                 self._touch(form, [])
                 if form.kind == "attribute":
                     attributes[name] = form.value

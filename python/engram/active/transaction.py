@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from engram import _engram
-from engram.active.errors import ConflictError
-from engram.active.home import MISSING, Loaded, again, gone
+from engram.active.errors import ConflictError, gone
+from engram.active.forms import MISSING, Loaded, form_of
+from engram.active.meanwhile import again
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -279,7 +280,7 @@ def _is_active(value: Any) -> bool:
 
 def _changed(obj: Any, name: str, loaded: Loaded) -> bool:
     """Tell whether a value was changed in place since it was read."""
-    form = obj._home.form_of(obj._label(name), loaded.value, lambda target: _same(obj, target))
+    form = form_of(obj._label(name), loaded.value, lambda target: _same(obj, target))
     if form.kind == "attribute":
         now = form.value
         now = now.tobytes() if isinstance(now, np.ndarray) else now

@@ -18,20 +18,13 @@ import numpy as np
 
 from engram import _engram
 from engram.active import classes
-from engram.active.errors import ObjectDeletedError, VersionError
-from engram.active.home import (
-    ALIASES_OF,
-    CLASS,
-    MISSING,
-    SHARING,
-    Home,
-    Loaded,
-    again,
-    alias_path,
-    gone,
-)
+from engram.active.aliases import alias_path
+from engram.active.errors import ObjectDeletedError, VersionError, gone
+from engram.active.forms import MISSING, Loaded, form_of
+from engram.active.home import Home
 from engram.active.identity import ByIdentity
-from engram.active.meanwhile import unless_changed
+from engram.active.layout import ALIASES_OF, CLASS, SHARING
+from engram.active.meanwhile import again, unless_changed
 from engram.active.placing import DEVICE, Backend, backend_of
 from engram.errors import NotFoundError
 
@@ -117,7 +110,7 @@ class Versions:
                 _lend(home, owner, name, made)
                 continue
             value = self._contents(name, loaded)
-            form = home.form_of(self._label(name), value, lambda o: o._reference_from(home))
+            form = form_of(self._label(name), value, lambda o: o._reference_from(home))
             home.replace(made, name, form)
             _touch(home, home.references_of(made, name))
         if borrowed:
@@ -264,7 +257,7 @@ class Versions:
                 home.hold(self._gid)
                 array = self._contents(name, loaded)
                 self._before_replacing(name)
-                form = home.form_of(name, array, None)
+                form = form_of(name, array, None)
                 home.replace(self._gid, name, form, self._noted(DEVICE))
 
         again(lambda: unless_changed(home, separate, self._gid))

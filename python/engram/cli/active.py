@@ -12,7 +12,8 @@ import typer
 from engram import active
 from engram.active import classes as stored
 from engram.active import collect, using
-from engram.active.home import ALIASES_OF, CLASS, MOVED, Home, home_of
+from engram.active.home import Home, home_of
+from engram.active.layout import ALIASES_OF, CLASS, MOVED
 from engram.cli import terminal
 from engram.cli.app import (
     JsonOption,

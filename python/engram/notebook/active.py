@@ -4,7 +4,7 @@ import reprlib
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram
-from engram.active.home import MISSING
+from engram.active.forms import MISSING
 from engram.active.values import name_of
 from engram.notebook import parts
 from engram.notebook.cards import guarded

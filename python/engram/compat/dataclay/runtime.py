@@ -14,7 +14,8 @@ from uuid import UUID
 from engram import _engram
 from engram.active import classes, using
 from engram.active.errors import ClassUnknownError
-from engram.active.home import CLASS, OBJECTS, Home, home_of
+from engram.active.home import Home, home_of
+from engram.active.layout import CLASS, OBJECTS
 from engram.active.placing import DEVICE, Backend
 from engram.compat.dataclay import metadata
 from engram.compat.dataclay.exceptions import (

@@ -1,0 +1,114 @@
+"""Aliases: names of objects, one of their own each in a namespace.
+
+An alias is a row, and stands in its object, too; both are written by one commit.
+"""
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from engram import _engram
+from engram.active.errors import AliasNotFoundError, AliasTakenError
+from engram.active.layout import ALIASES, ALIASES_OF
+from engram.active.records import Records
+from engram.errors import ExistsError, InvalidNameError, NotFoundError
+
+_LONGEST_ALIAS: Final = 255
+_SAFE: Final = " !#$&'()*+,-:;<=>?@[]^_`{|}~"
+
+
+def alias_path(alias: str) -> str:
+    """Give the path of an alias.
+
+    Raises
+    ------
+    InvalidNameError
+        If it is no text, empty, or too long.
+
+    """
+    if not isinstance(alias, str) or not alias:
+        raise InvalidNameError(f"an alias is a text of some length, not {alias!r}")
+    name = quote(alias, safe=_SAFE, errors="surrogatepass").replace(".", "%2E")
+    if len(name) > _LONGEST_ALIAS:
+        raise InvalidNameError(
+            f"the alias {alias[:40]!r}... is too long: its name in the pool has {len(name)} bytes, "
+            f"at most {_LONGEST_ALIAS} fit"
+        )
+    return f"{ALIASES}/{name}"
+
+
+class Aliases(Records):
+    """What a home can do about aliases."""
+
+    def add_alias(self, gid: int, alias: str) -> None:
+        """Give an object an alias; in a batch.
+
+        Raises
+        ------
+        AliasTakenError
+            If something has it.
+
+        """
+        path = alias_path(alias)
+        place = (False, None, "none", False, self.scope_of(gid), b"")
+        try:
+            target = np.uint64(gid)
+            _engram.put_array(
+                self.realm, self.realm.root, path, target, None, None, None, None, *place
+            )
+        except ExistsError:
+            raise AliasTakenError(
+                f"the alias {alias!r} is taken: choose another, or delete_alias({alias!r}) first"
+            ) from None
+        self.hold(gid)
+        have = self.notes(gid, ALIASES_OF) or []
+        self.note(gid, ALIASES_OF, [*have, alias])
+
+    def by_alias(self, alias: str) -> int:
+        """Give the id of the object that has an alias.
+
+        Raises
+        ------
+        AliasNotFoundError
+            If none has.
+
+        """
+        found = _engram.find(self.realm, self.realm.root, alias_path(alias))
+        if found is None or found[0] != 1:
+            raise AliasNotFoundError(
+                f"no object has the alias {alias!r} in {self.pool_path!r}: "
+                "`engram active ls` lists those there are"
+            )
+        _, oid, dtype, shape = found
+        try:
+            number = _engram.read(self.realm, oid, dtype, shape)  # type: ignore[arg-type]
+        except NotFoundError:  # deleted, or given to another object, meanwhile
+            return self.by_alias(alias)
+        return int(number)
+
+    def delete_alias(self, alias: str) -> None:
+        """Take an alias away from its object; in a batch."""
+        gid = self.by_alias(alias)
+        _engram.delete(self.realm, self.realm.root, alias_path(alias))
+        try:
+            self.hold(gid)
+            have = self.notes(gid, ALIASES_OF) or []
+        except NotFoundError:
+            return
+        self.note(gid, ALIASES_OF, [name for name in have if name != alias] or None)
+
+    def aliases(self) -> dict[str, int]:
+        """Give all aliases and the ids of their objects."""
+        group = self.group_if_there(ALIASES)
+        found: dict[str, int] = {}
+        after = None
+        while group is not None:
+            members, after = _engram.members(self.realm, group, after, 1024)
+            for name, (kind, oid, dtype, shape) in members:
+                if kind == 1:
+                    number = _engram.read(self.realm, oid, dtype, shape)  # type: ignore[arg-type]
+                    found[unquote(name, errors="surrogatepass")] = int(number)
+            if after is None:
+                break
+        return found

@@ -1,0 +1,16 @@
+"""Where the parts of active objects lie in a namespace, and what their notes are called."""
+
+from typing import Final
+
+ROOT: Final = ".active"
+OBJECTS: Final = f"{ROOT}/objects"
+ALIASES: Final = f"{ROOT}/aliases"
+CLASSES: Final = f"{ROOT}/classes"
+
+CLASS: Final = "__class__"
+ALIASES_OF: Final = "__aliases__"
+LINKS: Final = "__links__"
+MOVED: Final = "__moved__"
+OUTSIDE: Final = "__outside__"
+HELD: Final = "__held__"
+SHARING: Final = "__sharing__"
