@@ -17,7 +17,7 @@ import copy
 import functools
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,15 @@ def _end_in_child() -> None:
 os.register_at_fork(after_in_child=_end_in_child)
 
 
+class Viewed(NamedTuple):
+    """An array that a method has in hand."""
+
+    oid: int
+    array: Any
+    asked: bool
+    """Whether it was asked for to be written into."""
+
+
 class Seen:
     """One object's fields, as a transaction sees them."""
 
@@ -66,7 +75,7 @@ class Seen:
         self.obj = obj
         self.loaded: dict[str, Loaded] = {}
         self.written: dict[str, Any] = {}
-        self.views: dict[str, tuple[int, Any]] = {}
+        self.views: dict[str, Viewed] = {}
         self.copies: dict[str, Any] = {}
         self.locked = False
 
@@ -144,11 +153,11 @@ class Transaction:
             return copied
         write = not self.read_only
         have = seen.views.get(name)
-        if have is None or (write and not have[1].flags.writeable and obj._may_write):
-            if write and obj._may_write:
-                loaded = seen.loaded[name] = obj._own(name, loaded)
-            have = seen.views[name] = (loaded.raw, field_view(obj, name, loaded, write=write))
-        return have[1]
+        if have is None or (write and not have.asked):
+            loaded, array = own_view(obj, name, loaded, write=write)
+            seen.loaded[name] = loaded
+            have = seen.views[name] = Viewed(loaded.raw, array, write)
+        return have.array
 
     def write(self, obj: Any, field: "Field", value: Any) -> None:
         """Keep a field's new value until the end.
@@ -165,7 +174,7 @@ class Transaction:
             )
         seen = self._of(obj)
         have = seen.views.get(field.name)
-        if have is not None and have[1] is value and field.name not in seen.written:
+        if have is not None and have.array is value and field.name not in seen.written:
             self.checks_views = True  # `self.data += 1` has written in place, and assigns itself
             return
         seen.written[field.name] = value
@@ -234,11 +243,13 @@ class Transaction:
         """Make what was written in place durable; refuse if an array was replaced meanwhile."""
         for seen in self._seen.values():
             obj = seen.obj
-            for oid, view in seen.views.values():
-                if not view.flags.writeable or not (obj._home.careful or self.checks_views):
+            if not (obj._home.careful or self.checks_views):
+                continue
+            for view in seen.views.values():
+                if not view.array.flags.writeable:
                     continue
                 try:
-                    _engram.flush(obj._home.realm, oid)
+                    _engram.flush(obj._home.realm, view.oid)
                 except (BusyError, NotFoundError) as error:
                     if self.checks_views:
                         raise ConflictError(
@@ -247,26 +258,30 @@ class Transaction:
                         ) from error
 
 
-def field_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> Any:
-    """Give the array of a field: on the pool's memory, writable if it may be written into."""
+def own_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> tuple[Loaded, Any]:
+    """Give the array of a field, on the pool's memory, and where it lies.
+
+    It is writable if it is to be and may be; then it is no other object's any more.
+    """
     if write and obj._may_write:
         try:
-            return _view(obj, obj._own(name, loaded), write=True)
+            own = obj._own(name, loaded)
+            return own, _view(obj, own, write=True)
         except ReadOnlyError:  # it is published, or protected
             pass
-    return _view(obj, loaded, write=False)
+    return loaded, _view(obj, loaded, write=False)
+
+
+def field_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> Any:
+    """Give the array of a field: on the pool's memory, writable if it may be written into."""
+    return own_view(obj, name, loaded, write=write)[1]
 
 
 def _view(obj: Any, loaded: Loaded, *, write: bool) -> Any:
     _, oid, dtype, shape = loaded.value
     if dtype.kind == "T":
         return _engram.read(obj._home.realm, oid, dtype, shape)
-    try:
-        return _engram.view(obj._home.realm, oid, dtype, shape, write)
-    except ReadOnlyError:  # it is published
-        if not write:
-            raise
-        return _engram.view(obj._home.realm, oid, dtype, shape, False)
+    return _engram.view(obj._home.realm, oid, dtype, shape, write)
 
 
 def _may_change(loaded: Loaded) -> bool:
