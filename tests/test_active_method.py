@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import os
 import signal
 import threading
+from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +17,11 @@ import engram
 from active_models import Account, Block, Tally
 from engram import active
 from engram.active.analysis import traits_of
+from engram.active.memento import Memento
 from test_active import child, python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def stored(pool: engram.Pool) -> Block:
@@ -412,3 +420,164 @@ def test_the_analysis_sees_what_methods_do() -> None:
     assert of("fill") == (False, True)
     assert of("add_tag") == (True, False)
     assert of("rename_in_spite")[0]  # by the method that it calls
+
+
+class Slotted(NamedTuple):
+    """What cannot be assigned to, and holds what can be changed."""
+
+    inner: list[int]
+
+
+@dataclasses.dataclass(slots=True)
+class Slots:
+    """A dataclass without a dict."""
+
+    a: int
+    more: list[int]
+
+    def change(self) -> None:
+        self.a = 5
+        self.more.append(6)
+
+
+CHANGES: dict[str, tuple[Callable[[], object], Callable[..., object]]] = {
+    "list": (lambda: [1], lambda v: v.append(2)),
+    "dict of lists": (lambda: {"a": [0]}, lambda v: v["a"].append(1)),
+    "deque": (lambda: collections.deque([1], 3), lambda v: v.append(2)),
+    "Counter": (lambda: Counter("aab"), lambda v: v.update("b")),
+    "OrderedDict": (lambda: OrderedDict(b=1, a=2), lambda v: v.move_to_end("b")),
+    "set": (lambda: {1}, lambda v: v.add(2)),
+    "bytearray": (lambda: bytearray(b"a"), lambda v: v.extend(b"b")),
+    "tuple": (lambda: ([1],), lambda v: v[0].append(2)),
+    "named tuple": (lambda: Slotted([1]), lambda v: v.inner.clear()),
+    "slots": (lambda: Slots(1, [2]), lambda v: v.change()),
+    "array within": (lambda: [np.zeros(3)], lambda v: v[0].fill(7)),
+}
+
+
+class Outer(engram.ActiveObject):
+    """An object whose methods call each other."""
+
+    value: object = None
+    n: int = 0
+
+    @engram.activemethod
+    def change_and_raise(self, change: Callable[..., object], new: object) -> None:
+        change(self.value)
+        self.n += 1
+        if new is not None:
+            self.value = new
+        raise RuntimeError
+
+    @engram.activemethod
+    def around(self, change: Callable[..., object], new: object) -> object:
+        with pytest.raises(RuntimeError):
+            self.change_and_raise(change, new)
+        return self.value
+
+    @engram.activemethod
+    def hold(self, made: object, change: Callable[..., object], new: object) -> bool:
+        if made is not None:
+            self.value = made
+        held = self.value
+        with pytest.raises(RuntimeError):
+            self.change_and_raise(change, new)
+        return held is self.value
+
+    @engram.activemethod
+    def hold_inner(self) -> None:
+        inner = self.value[0]  # type: ignore[index]
+        with pytest.raises(RuntimeError):
+            self.change_and_raise(lambda value: value[0].append(9), None)
+        inner.append(5)
+
+    @engram.activemethod
+    def twice(self, change: Callable[..., object]) -> None:
+        self.around(change, None)
+        raise RuntimeError
+
+    @engram.activemethod
+    def succeed_then_raise(self, change: Callable[..., object]) -> None:
+        self.succeed(change)
+        raise RuntimeError
+
+    @engram.activemethod
+    def succeed(self, change: Callable[..., object]) -> None:
+        change(self.value)
+        self.n += 1
+
+    @engram.activemethod
+    def catch(self, change: Callable[..., object]) -> None:
+        with pytest.raises(RuntimeError):
+            self.succeed_then_raise(change)
+
+
+@pytest.mark.parametrize("new", [None, "other"])
+@pytest.mark.parametrize("kind", CHANGES)
+def test_an_inner_method_that_raises_leaves_every_value_as_it_was(
+    pool: engram.Pool, kind: str, new: object
+) -> None:
+    make, change = CHANGES[kind]
+    outer = Outer(make())
+    outer.make_persistent()
+    np.testing.assert_equal(outer.around(change, new), make())
+    assert outer.hold(None, change, new)
+    assert outer.hold(make(), change, new)
+    outer.catch(change)
+    np.testing.assert_equal(outer.value, make())
+    assert outer.n == 0
+    outer.succeed(change)
+    changed = make()
+    change(changed)
+    np.testing.assert_equal(outer.value, changed)
+    assert pool
+
+
+def test_what_an_outer_method_has_in_hand_is_still_the_object_s(pool: engram.Pool) -> None:
+    outer = Outer([[0]])
+    outer.make_persistent()
+    outer.hold_inner()
+    assert outer.value == [[0, 5]]
+    assert pool
+
+
+def test_a_call_within_a_call_copies_nothing_that_it_does_not_read(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = []
+
+    class Spy(Memento):
+        def __init__(self, value: object) -> None:
+            noted.append(value)
+            super().__init__(value)
+
+    class Parent(engram.ActiveObject):
+        numbers: list[int] = list(range(100))
+        child: Tally | None = None
+
+        @engram.activemethod
+        def work(self) -> int:
+            return sum(self.numbers) + self.child.increment()  # type: ignore[union-attr]
+
+    parent = Parent(child=Tally())
+    parent.make_persistent()
+    monkeypatch.setattr("engram.active.transaction.Memento", Spy)
+    assert parent.work() == 4951
+    assert noted == []
+    assert pool
+
+
+def test_an_output_array_given_by_its_place_is_not_copied(pool: engram.Pool) -> None:
+    class Adding(engram.ActiveObject):
+        data: np.ndarray = np.ones(3)
+
+        @engram.activemethod(pre_copy=True)
+        def add(self, other: np.ndarray, out: np.ndarray) -> None:
+            np.add(self.data, other, out=out)
+
+    adding = Adding()
+    adding.make_persistent()
+    out = np.zeros(3)
+    adding.add(np.ones(3), out)
+    assert out.tolist() == [2, 2, 2]
+    assert pool

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -56,6 +57,19 @@ class ActiveMethod(Generic[P, R]):
     def __call__(self, obj: "ActiveObject", *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it."""
         return cast("R", call(obj, self, args, kwargs))
+
+    def copied(self, args: Any, kwargs: Any) -> Any:
+        """Copy the arrays among arguments, but for those to be written into."""
+        names = list(inspect.signature(self.function).parameters)[1:]
+        copied = tuple(
+            np.array(arg) if isinstance(arg, np.ndarray) and name != "out" else arg
+            for arg, name in itertools.zip_longest(args, names[: len(args)])
+        )
+        named = {
+            name: np.array(arg) if isinstance(arg, np.ndarray) and name != "out" else arg
+            for name, arg in kwargs.items()
+        }
+        return copied, named
 
     def traits(self, cls: "type[ActiveObject]") -> Traits:
         """Tell what it does to fields of a class."""
@@ -213,7 +227,7 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     try:
         if method.pre_copy:
             transaction.pre_copy = True
-            args, kwargs = _copied(args, kwargs)
+            args, kwargs = method.copied(args, kwargs)
         result = method.function(obj, *args, **kwargs)
         transaction.commit()
     finally:
@@ -229,27 +243,18 @@ def _within(
     traits = method.traits(type(obj))
     if traits.changes:
         outer.lock(obj, method.timeout)
-    marks = outer.mark()
     before = outer.read_only, outer.pre_copy
     outer.read_only |= method.read_only
     outer.checks_views |= traits.fills
+    outer.enter()
+    failed = True
     try:
         if method.pre_copy:
             outer.pre_copy = True
-            args, kwargs = _copied(args, kwargs)
-        return method.function(obj, *args, **kwargs)
-    except BaseException:
-        outer.back(marks)
-        raise
+            args, kwargs = method.copied(args, kwargs)
+        result = method.function(obj, *args, **kwargs)
+        failed = False
+        return result
     finally:
+        outer.leave(failed=failed)
         outer.read_only, outer.pre_copy = before
-
-
-def _copied(args: Any, kwargs: Any) -> Any:
-    """Copy the arrays among arguments, but for those to be written into."""
-    copied = tuple(np.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args)
-    named = {
-        name: np.array(arg) if isinstance(arg, np.ndarray) and name != "out" else arg
-        for name, arg in kwargs.items()
-    }
-    return copied, named

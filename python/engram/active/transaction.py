@@ -13,7 +13,6 @@ it replaces with what was read: if that has changed meanwhile, it is `ConflictEr
 written. What is written into arrays in place is there at once, and is not taken back.
 """
 
-import copy
 import functools
 import os
 import threading
@@ -25,6 +24,7 @@ from engram import _engram
 from engram.active.errors import ConflictError, gone
 from engram.active.forms import MISSING, Loaded, form_of
 from engram.active.meanwhile import again
+from engram.active.memento import Memento
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ _FIXED: Final = frozenset((bool, int, float, complex, str, bytes, type(None), ra
 
 DELETED: Final = object()
 """What stands for a value that `del` took away."""
+
+_ABSENT: Final = object()
+"""What stands for no assignment so far."""
 
 
 class _Local(threading.local):
@@ -80,19 +83,62 @@ class Seen:
         self.locked = False
 
 
+class Inner:
+    """What a method that another one has called changes: as it was before.
+
+    A field's value is noted when the method first reads it or assigns it, and not before: so a call
+    costs nothing for what it does not look at.
+    """
+
+    __slots__ = ("_read", "_written")
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[int, str], tuple[Seen, Any]] = {}
+        self._read: dict[int, tuple[Any, Memento]] = {}
+
+    def note_write(self, seen: Seen, name: str) -> None:
+        """Note what is assigned to a field so far."""
+        key = (id(seen), name)
+        if key not in self._written:
+            self._written[key] = (seen, seen.written.get(name, _ABSENT))
+
+    def note_read(self, value: Any) -> None:
+        """Note what a value holds, which the method can change from now on."""
+        if id(value) not in self._read and not isinstance(value, np.ndarray):
+            self._read[id(value)] = (value, Memento(value))
+
+    def take_back(self) -> None:
+        """Make everything what it was."""
+        for _, memento in self._read.values():
+            memento.put_back()
+        for (_, name), (seen, value) in self._written.items():
+            if value is _ABSENT:
+                seen.written.pop(name, None)
+            else:
+                seen.written[name] = value
+
+    def take_over(self, inner: "Inner") -> None:
+        """Note also what a method that ended within this one has noted."""
+        self._written = inner._written | self._written
+        self._read = inner._read | self._read
+
+
 class Transaction:
     """What the outermost method of this thread, and those that it calls, have read and changed."""
 
-    __slots__ = ("_locks", "_seen", "checks_views", "pre_copy", "read_only")
+    __slots__ = ("_inner", "_locks", "_seen", "checks_views", "pre_copy", "read_only")
 
     def __init__(self) -> None:
         self._seen: dict[int, Seen] = {}
+        self._inner: list[Inner] = []
         self._locks: list[_engram.Lock] = []
         self.read_only = False
         self.pre_copy = False
         self.checks_views = False
 
     def _of(self, obj: Any) -> Seen:
+        if obj._ended:  # a version that has become its original
+            obj = obj._home.live.get(obj._gid, obj)
         seen = self._seen.get(id(obj))
         if seen is None:
             seen = self._seen[id(obj)] = Seen(obj)
@@ -129,14 +175,14 @@ class Transaction:
             value = seen.written[name]
             if value is DELETED:
                 value = seen.written[name] = field.again(obj)
-            return value
+            return self._noted(value)
         loaded = seen.loaded.get(name)
         if loaded is None:
             loaded = seen.loaded[name] = field.load(obj)
         if loaded is MISSING:
             raise field.missing(obj)
         if not loaded.member:
-            return loaded.value
+            return self._noted(loaded.value)
         try:
             return self._array(obj, seen, name, loaded)
         except NotFoundError:  # it was replaced since it was found
@@ -144,6 +190,12 @@ class Transaction:
                 raise
             del seen.loaded[name]
             return self.read(obj, field)
+
+    def _noted(self, value: Any) -> Any:
+        """Note what an inner method gets, which it may change."""
+        if self._inner and type(value) not in _FIXED:
+            self._inner[-1].note_read(value)
+        return value
 
     def _array(self, obj: Any, seen: Seen, name: str, loaded: Loaded) -> Any:
         if self.pre_copy:
@@ -177,33 +229,23 @@ class Transaction:
         if have is not None and have.array is value and field.name not in seen.written:
             self.checks_views = True  # `self.data += 1` has written in place, and assigns itself
             return
+        if self._inner:
+            self._inner[-1].note_write(seen, field.name)
         seen.written[field.name] = value
 
     # Calls within calls
 
-    def mark(self) -> list[tuple[Any, dict[str, Any], dict[str, Loaded]]]:
-        """Note what there is now, for `back`."""
-        marks = []
-        for seen in self._seen.values():
-            now = {
-                name: Loaded(copy.deepcopy(loaded.value), loaded.raw)
-                for name, loaded in seen.loaded.items()
-                if _may_change(loaded)
-            }
-            marks.append((seen.obj, dict(seen.written), now))
-        return marks
+    def enter(self) -> None:
+        """Begin to note what an inner method may change."""
+        self._inner.append(Inner())
 
-    def back(self, marks: list[tuple[Any, dict[str, Any], dict[str, Loaded]]]) -> None:
-        """Take back what has changed since a mark."""
-        before = {id(obj): (written, loaded) for obj, written, loaded in marks}
-        for key, seen in self._seen.items():
-            written, loaded = before.get(key, ({}, {}))
-            seen.written = dict(written)
-            for name, have in list(seen.loaded.items()):
-                if name in loaded:
-                    _put_back(have.value, loaded[name].value)
-                elif _may_change(have):
-                    del seen.loaded[name]
+    def leave(self, *, failed: bool) -> None:
+        """End that; if the method has raised, take back what it changed."""
+        inner = self._inner.pop()
+        if failed:
+            inner.take_back()
+        elif self._inner:
+            self._inner[-1].take_over(inner)
 
     # The end
 
@@ -319,20 +361,6 @@ def _alike(one: Any, other: Any) -> bool:
 def _same(obj: Any, target: Any) -> Any:
     """Give what a reference is kept as; of an object that is not stored yet, what none is."""
     return None if target._volatile is not None else target._reference_from(obj._home)
-
-
-def _put_back(have: Any, before: Any) -> None:
-    """Make a container what it was, for those who have it."""
-    if isinstance(have, dict):
-        have.clear()
-        have.update(before)
-    elif isinstance(have, list | bytearray):
-        have[:] = before
-    elif isinstance(have, set):
-        have.clear()
-        have |= before
-    elif hasattr(have, "__dict__"):
-        have.__dict__.update(before.__dict__)
 
 
 def _place_of(obj: Any) -> "tuple[Home, Scope | None]":
