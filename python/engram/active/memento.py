@@ -18,8 +18,6 @@ _FIXED: Final = (
     *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
 )
 
-_NO_VALUES: Final = {"__dict__", "__weakref__"}
-
 Undo = Callable[[], None]
 
 
@@ -90,13 +88,15 @@ def _refill_set(each: set[Any], members: set[Any]) -> None:
 
 def _attributes(each: Any) -> dict[str, Any]:
     """Give an object's attributes: those of its `__dict__`, and those in slots."""
-    found = dict(getattr(each, "__dict__", {}))
-    for base in type(each).__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        names = (slots,) if isinstance(slots, str) else slots
-        own = (name for name in names if name not in _NO_VALUES and hasattr(each, name))
-        found.update((name, getattr(each, name)) for name in own)
-    return found
+    slots = [_slots_of(base) for base in type(each).__mro__]
+    names = [name for some in slots for name in some if hasattr(each, name)]
+    return getattr(each, "__dict__", {}) | {name: getattr(each, name) for name in names}
+
+
+def _slots_of(base: type) -> list[str]:
+    slots = base.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else slots
+    return [name for name in names if name not in {"__dict__", "__weakref__"}]
 
 
 def _set_attributes(each: Any, state: dict[str, Any]) -> None:
