@@ -3,7 +3,8 @@
 An alias is a row, and stands in its object, too; both are written by one commit.
 """
 
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -12,7 +13,7 @@ from engram import _engram
 from engram.active.errors import AliasNotFoundError, AliasTakenError
 from engram.active.layout import ALIASES, ALIASES_OF
 from engram.active.records import Records
-from engram.errors import ExistsError, InvalidNameError, NotFoundError
+from engram.errors import CorruptError, ExistsError, InvalidNameError, NotFoundError
 
 _LONGEST_ALIAS: Final = 255
 _SAFE: Final = " !#$&'()*+,-:;<=>?@[]^_`{|}~"
@@ -29,7 +30,10 @@ def alias_path(alias: str) -> str:
     """
     if not isinstance(alias, str) or not alias:
         raise InvalidNameError(f"an alias is a text of some length, not {alias!r}")
-    name = quote(alias, safe=_SAFE, errors="surrogatepass").replace(".", "%2E")
+    try:
+        name = quote(alias, safe=_SAFE).replace(".", "%2E")
+    except UnicodeEncodeError as error:
+        raise InvalidNameError(f"the alias {alias!r} is no text in Unicode: {error}") from None
     if len(name) > _LONGEST_ALIAS:
         raise InvalidNameError(
             f"the alias {alias[:40]!r}... is too long: its name in the pool has {len(name)} bytes, "
@@ -72,6 +76,8 @@ class Aliases(Records):
         ------
         AliasNotFoundError
             If none has.
+        CorruptError
+            If what stands there is no object's id.
 
         """
         found = _engram.find(self.realm, self.realm.root, alias_path(alias))
@@ -80,17 +86,32 @@ class Aliases(Records):
                 f"no object has the alias {alias!r} in {self.pool_path!r}: "
                 "`engram active ls` lists those there are"
             )
-        _, oid, dtype, shape = found
         try:
-            number = _engram.read(self.realm, oid, dtype, shape)  # type: ignore[arg-type]
+            gid = self._target(found)
         except NotFoundError:  # deleted, or given to another object, meanwhile
             return self.by_alias(alias)
-        return int(number)
+        if gid is None:
+            raise CorruptError(
+                f"the alias {alias!r} in {self.pool_path!r} is no object's id: something else has "
+                f"written it; delete_alias({alias!r}) takes it away"
+            )
+        return gid
+
+    def _target(self, found: Any) -> int | None:
+        """Give the id that an alias's row holds; None if it holds something else."""
+        _, oid, dtype, shape = found
+        if np.dtype(dtype) != np.uint64 or tuple(shape):
+            return None
+        return int(_engram.read(self.realm, oid, dtype, shape))
 
     def delete_alias(self, alias: str) -> None:
         """Take an alias away from its object; in a batch."""
-        gid = self.by_alias(alias)
+        gid = None
+        with suppress(CorruptError):
+            gid = self.by_alias(alias)
         _engram.delete(self.realm, self.realm.root, alias_path(alias))
+        if gid is None:  # it was no object's
+            return
         try:
             self.hold(gid)
             have = self.notes(gid, ALIASES_OF) or []
@@ -98,17 +119,16 @@ class Aliases(Records):
             return
         self.note(gid, ALIASES_OF, [name for name in have if name != alias] or None)
 
-    def aliases(self) -> dict[str, int]:
-        """Give all aliases and the ids of their objects."""
+    def aliases(self) -> dict[str, int | None]:
+        """Give all aliases and the ids of their objects; None where something else stands."""
         group = self.group_if_there(ALIASES)
-        found: dict[str, int] = {}
+        found: dict[str, int | None] = {}
         after = None
         while group is not None:
             members, after = _engram.members(self.realm, group, after, 1024)
-            for name, (kind, oid, dtype, shape) in members:
-                if kind == 1:
-                    number = _engram.read(self.realm, oid, dtype, shape)  # type: ignore[arg-type]
-                    found[unquote(name, errors="surrogatepass")] = int(number)
+            for name, row in members:
+                if row[0] == 1:
+                    found[unquote(name)] = self._target(row)
             if after is None:
                 break
         return found

@@ -185,6 +185,9 @@ def stored_class(home: Home, name: str, version: int | None = None) -> StoredCla
     try:
         content = msgpack.unpackb(packed)
         fields = {field: Fact(*fact) for field, fact in content["fields"].items()}
+        texts = (content["source"], *fields, *(fact.kind for fact in fields.values()))
+        if not all(isinstance(text, str) for text in (*texts, *content["missing"])):
+            raise TypeError(name)  # noqa: TRY301
         return StoredClass(
             name,
             version,
@@ -195,13 +198,28 @@ def stored_class(home: Home, name: str, version: int | None = None) -> StoredCla
             owners.user(info.owner),
             datetime.fromtimestamp(info.created / 1e9, UTC),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(f"what the pool keeps of class {name!r} does not decode") from error
+
+
+def parts(stored: str) -> tuple[str, int]:
+    """Give the name and the version that an object's note names.
+
+    Raises
+    ------
+    CorruptError
+        If it is no such note.
+
+    """
+    name, _, version = stored.rpartition("@")
+    if not name or not version.isdecimal():
+        raise CorruptError(f"{stored!r:.60} is no class of active objects with its version")
+    return name, int(version)
 
 
 def known_as(home: Home, gid: int) -> str:
     """Give the name of a stored object's class."""
-    return str(home.notes(gid, CLASS)).rpartition("@")[0]
+    return parts(str(home.notes(gid, CLASS)))[0]
 
 
 def stored_names(home: Home) -> list[str]:
@@ -223,7 +241,7 @@ def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["Act
         If its fields differ from those stored.
 
     """
-    name, _, version = stored.rpartition("@")
+    name, version = parts(stored)
     cls = _ours.get(name)
     for find in finders if cls is None else ():
         cls = cls or find(name)
@@ -236,7 +254,7 @@ def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["Act
         )
     key = (home.key, stored, cls)
     if key not in _checked:
-        _check(home, name, int(version), cls)
+        _check(home, name, version, cls)
         _checked.add(key)
     return cls
 
@@ -297,7 +315,16 @@ def load_class(
         *(name, stored.version, home.pool_path, f"{stored.stored:%Y-%m-%d %H:%M}"),
         *(stored.owner, digest),
     )
-    cls: type[ActiveObject] = run(name, stored.source, home.pool_path, stored.missing)
+    if stored.missing:
+        _log.warning("the source of class %s lacks %s", name, ", ".join(stored.missing))
+    try:
+        cls: type[ActiveObject] = run(name, stored.source, home.pool_path, stored.missing)
+    except Exception as error:
+        lacks = f"; it lacks {', '.join(stored.missing)}" if stored.missing else ""
+        raise ClassUnknownError(
+            f"the source of class {name!r} does not run here: {type(error).__name__}: {error}"
+            f"{lacks}. Install the modules that it imports, or have PYTHONPATH say where they are"
+        ) from error
     _enter(name, cls)
     _registered[home.key, cls] = f"{name}@{stored.version}"
     return cls

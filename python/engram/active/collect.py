@@ -12,10 +12,13 @@ objects having been changed since (1). Whoever makes an object refer to another 
 the same commit (`home.py`, touching). So of a link that is made meanwhile either the mark sees it,
 or the commit sees the touch and the piece stays; or the piece was deleted first, and who links is
 told that the object is gone. Objects made after (1) are none of it.
+
+What does not decode, since something else has written it, is no reason to leave the rest: an object
+of which something cannot be read stays, with all that the rest of it leads to.
 """
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -26,8 +29,9 @@ from engram.active.home import Home
 from engram.active.layout import ALIASES_OF, CLASS, HELD, LINKS, MOVED, OBJECTS, OUTSIDE, SHARING
 from engram.active.meanwhile import again
 from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
+from engram.active.records import GIDS
 from engram.active.versions import CHAIN, ORIGINAL, before_deletion
-from engram.errors import BusyError, NotFoundError, ReadOnlyError
+from engram.errors import BusyError, CorruptError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -148,22 +152,40 @@ def _noticed(home: Home) -> "Iterator[tuple[int, Any, int]]":
     """Give all objects, what was noted when each was touched, and when it was changed last."""
     for gid in objects(home):
         try:
-            yield gid, home.notes(gid, LINKS), _engram.group_info(home.realm, gid).modified
+            yield gid, _noted(home, gid, LINKS), _engram.group_info(home.realm, gid).modified
         except NotFoundError:  # deleted meanwhile
             continue
 
 
 def _reached(home: Home) -> set[int]:
     """Give all objects that are reachable."""
-    reached = set(home.aliases().values())
+    reached = {gid for gid in home.aliases().values() if gid is not None}
     reached.update(gid for gid in objects(home) if _is_wanted(home, gid))
-    waiting = list(reached)
+    _follow(home, list(reached), reached)
+    for gid in objects(home):
+        if gid not in reached and not _is_readable(home, gid):
+            reached.add(gid)
+            _follow(home, [gid], reached)
+    return reached
+
+
+def _follow(home: Home, waiting: list[int], reached: set[int]) -> None:
+    """Add what some objects lead to."""
     while waiting:
         for gid in references(home, waiting.pop()):
             if gid not in reached:
                 reached.add(gid)
                 waiting.append(gid)
-    return reached
+
+
+def _is_readable(home: Home, gid: int) -> bool:
+    """Tell whether all can be read that collecting an object needs."""
+    found: list[CorruptError] = []
+    references(home, gid, found)
+    for name in (CLASS, ALIASES_OF, LINKS, OUTSIDE, SHARING):
+        with suppress(NotFoundError), _noting(found):
+            home.notes(gid, name)
+    return not found
 
 
 def _is_wanted(home: Home, gid: int) -> bool:
@@ -173,30 +195,45 @@ def _is_wanted(home: Home, gid: int) -> bool:
         return published or home.notes(gid, OUTSIDE) is not None
     except NotFoundError:
         return False
+    except CorruptError:
+        return True
 
 
-def references(home: Home, gid: int) -> set[int]:
-    """Give the objects of the same home that an object refers to."""
+@contextmanager
+def _noting(unread: "list[CorruptError]") -> "Iterator[None]":
+    """Go on after what does not decode."""
+    try:
+        yield
+    except CorruptError as error:
+        unread.append(error)
+
+
+def references(home: Home, gid: int, unread: "list[CorruptError] | None" = None) -> set[int]:
+    """Give the objects of the same home that an object refers to; note what does not decode."""
     found: set[int] = set()
+    unread = [] if unread is None else unread
     try:
         for name, value in _engram.attr_items(home.realm, True, gid):
             if isinstance(value, np.ndarray) and name not in _NO_REFERENCES:
-                found.update(_near(values.references(value.tobytes())))
+                with _noting(unread):
+                    found.update(_near(values.references(value.tobytes())))
         for name in _TIES:
-            tie = home.notes(gid, name)
-            ties = tie if isinstance(tie, list) else [tie]
-            # A list may be one reference to another home: it begins with a text.
-            found.update(_near(ties) if not (ties and isinstance(ties[0], str)) else ())
+            with _noting(unread):
+                tie = home.notes(gid, name)
+                ties = tie if isinstance(tie, list) else [tie]
+                # A list may be one reference to another home: it begins with a text.
+                found.update(_near(ties) if not (ties and isinstance(ties[0], str)) else ())
         for _, (kind, oid, _, _) in _members(home, gid):
             if kind not in {0, 1}:
-                found.update(_near(values.references(_engram.read_blob(home.realm, oid))))
+                with _noting(unread):
+                    found.update(_near(values.references(_engram.read_blob(home.realm, oid))))
     except NotFoundError:  # it refers to what was deleted, or was deleted itself
         pass
     return found
 
 
 def _near(found: "Iterable[Any]") -> "Iterator[int]":
-    return (each for each in found if isinstance(each, int))
+    return (each for each in found if isinstance(each, int) and each in GIDS)
 
 
 def _members(home: Home, gid: int) -> "list[tuple[str, Any]]":
@@ -207,7 +244,7 @@ def _members(home: Home, gid: int) -> "list[tuple[str, Any]]":
 def _noted(home: Home, gid: int, name: str) -> Any:
     try:
         return home.notes(gid, name)
-    except NotFoundError:
+    except (CorruptError, NotFoundError):
         return None
 
 
@@ -272,7 +309,7 @@ def _delete(home: Home, piece: dict[int, Any]) -> bool:
 
     try:
         again(delete)
-    except (BusyError, NotFoundError):
+    except (BusyError, CorruptError, NotFoundError):
         return False
     for gid in piece:
         home.live.pop(gid, None)

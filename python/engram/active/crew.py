@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 from engram.active.errors import MethodError, WorkerDiedError
 from engram.active.telling import Packed, Teller
-from engram.active.wire import FAILURE, RESULT, UNFIT, Message, Wire, kept, pair
+from engram.active.wire import FAILURE, RESULT, UNFIT, Message, Thrown, Wire, kept, pair
 from engram.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -383,6 +383,7 @@ def _failure(call: Call, kind: int, content: Any) -> BaseException:
     if whole is not None:
         with contextlib.suppress(Exception):
             failure = pickle.loads(whole)  # noqa: S301 - our child's
+            failure = failure.again() if isinstance(failure, Thrown) else failure
     if not isinstance(failure, BaseException):
         failure = MethodError(f"{call.label} failed in a worker:\n{text}")
     failure.__cause__ = RemoteTraceback(text)

@@ -5,11 +5,14 @@ methods that may crash. A plain call of a method needs none, and is faster.
 """
 
 import concurrent.futures
+import inspect
 import os
 import weakref
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
 
 from engram.active.crew import Call, Crew
 from engram.active.method import ActiveMethod, BoundMethod
@@ -84,8 +87,8 @@ class Executor(concurrent.futures.Executor):
         Raises
         ------
         ArgumentError
-            If it is no active method of a persistent object; if an argument does not pickle; if the
-            executor is shut down, or was made before a fork.
+            If it is no active method of a persistent object; if an argument does not pickle, or is
+            an array named `out`; if the executor is shut down, or was made before a fork.
         ClassUnknownError
             If workers cannot have the class: it has no source, or is defined in a function.
         WorkerDiedError
@@ -108,6 +111,7 @@ class Executor(concurrent.futures.Executor):
             )
         if getattr(obj, name) != method:
             raise ArgumentError(f"{method!r} is not what workers find as {name!r} of the object")
+        _check_outputs(method, args, kwargs)
         self._crew.check()
         call = Call(method, self._crew.teller.call(method, args, kwargs))
         self._crew.submit(call)
@@ -153,6 +157,22 @@ class Executor(concurrent.futures.Executor):
         return (
             f"<engram.active.Executor workers={self._workers} running={running} "
             f"waiting={len(crew.queue)}>"
+        )
+
+
+def _check_outputs(method: "BoundMethod[Any, Any]", args: Any, kwargs: Any) -> None:
+    """Refuse an array that the method is to write into: the worker has a copy of it."""
+    if not any(isinstance(each, np.ndarray) for each in (*args, *kwargs.values())):
+        return
+    try:
+        function = inspect.signature(method._method.function)
+        given = function.bind(method.__self__, *args, **kwargs).arguments
+    except (TypeError, ValueError):  # the call says so itself
+        return
+    if isinstance(given.get("out", kwargs.get("out")), np.ndarray):
+        raise ArgumentError(
+            f"{method!r} cannot write into out= from a worker, which gets a copy of the array: "
+            "give the object that has it as a field, or call the method here"
         )
 
 

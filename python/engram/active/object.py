@@ -3,6 +3,7 @@
 import copy
 import inspect
 import threading
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -17,10 +18,11 @@ from engram.active.layout import ALIASES_OF, CLASS, MOVED
 from engram.active.meanwhile import again
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.placing import REPLICA_OF, Placing
+from engram.active.records import GIDS
 from engram.active.storing import RefersError, Storing
 from engram.active.transaction import DELETED, field_view, local
 from engram.active.versions import Versions, before_deletion
-from engram.errors import ArgumentError, NotFoundError
+from engram.errors import ArgumentError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.scope import Scope
@@ -200,6 +202,11 @@ class ActiveObject(Twins, Versions, Placing):
 
         """
         alias = alias or None
+        if scope not in (None, "private", "shared"):
+            raise ArgumentError(
+                f'scope {scope!r} is unknown: use "private" or "shared" (and publish what is '
+                "finished)"
+            )
         if self._volatile is None:
             if backend_id is not None:
                 self.move(backend_id)
@@ -261,8 +268,10 @@ class ActiveObject(Twins, Versions, Placing):
         """
         if isinstance(object_id, str):
             home, gid = _home_and_gid(object_id, pool)
-        else:
+        elif isinstance(object_id, Integral) and object_id in GIDS:
             home, gid = using.home(pool), int(object_id)
+        else:
+            raise ArgumentError(f"{object_id!r} is no id of an active object: get_id() gives one")
         return cls._checked(cls._handle(home, gid), object_id)
 
     def get_id(self) -> str | None:
@@ -425,6 +434,8 @@ class ActiveObject(Twins, Versions, Placing):
         loaded = self._field(name).load(self)
         if not loaded.member or loaded.value[2:] != (value.dtype, value.shape):
             return False
+        if not value.nbytes:
+            return True
         own = field_view(self, name, loaded, write=False)
         same = own.ctypes.data == value.ctypes.data and own.strides == value.strides
         if same and self._home.careful:
@@ -471,6 +482,10 @@ class ActiveObject(Twins, Versions, Placing):
         """Give the object of a reference that was found in a home."""
         if isinstance(reference, int):
             return cls._handle(home, reference)
+        if reference is None:
+            raise CorruptError(
+                f"an active object of {home.pool_path!r} was moved, it says not where"
+            )
         uuid, path, namespace, gid = reference
         return cls._handle(_home_again(uuid, namespace, path), gid)
 
@@ -544,6 +559,8 @@ def _home_and_gid(object_id: str, pool: Any) -> tuple[Home, int]:
     try:
         uuid, namespace, number = object_id.split(":")
         gid = int(number, 16)
+        if gid not in GIDS:
+            raise ValueError(gid)  # noqa: TRY301
     except ValueError:
         raise ArgumentError(
             f"{object_id!r} is no id of an active object: get_id() gives one"

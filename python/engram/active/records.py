@@ -8,21 +8,73 @@ who replaces one holds the object, too. If others were faster, the batch is undo
 """
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from engram import _engram
 from engram.active import values
 from engram.active.forms import NATIVE
-from engram.active.layout import HELD
-from engram.errors import ArgumentError
+from engram.active.layout import ALIASES_OF, CLASS, HELD, LINKS, MOVED, OUTSIDE, SHARING
+from engram.errors import ArgumentError, CorruptError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engram._engram import Realm
     from engram.scope import Scope
 
 _held = itertools.count()
+
+GIDS: Final = range(2**64)
+"""What may be an id of an object."""
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is int and value in GIDS
+
+
+def _is_reference(value: Any) -> bool:
+    if not isinstance(value, list):
+        return _is_id(value)
+    return [type(part) for part in value] == [str, str, str, int] and _is_id(value[3])
+
+
+def _is_list(value: Any, of: "Callable[[Any], bool]") -> bool:
+    return isinstance(value, list) and all(map(of, value))
+
+
+def _is_sharing(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() - {"borrowed", "lent"}:
+        return False
+    borrowed, lent = value.get("borrowed", {}), value.get("lent", {})
+    if not isinstance(borrowed, dict) or not isinstance(lent, dict):
+        return False
+    return (
+        all(isinstance(name, str) for name in (*borrowed, *lent))
+        and all(map(_is_id, borrowed.values()))
+        and all(_is_list(some, _is_id) for some in lent.values())
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_FIT: Final[dict[str, "Callable[[Any], bool]"]] = {
+    CLASS: _is_text,
+    ALIASES_OF: lambda value: _is_list(value, _is_text),
+    LINKS: lambda value: isinstance(value, int),
+    OUTSIDE: lambda value: isinstance(value, int),
+    SHARING: _is_sharing,
+    MOVED: _is_reference,
+    "__replica_of__": _is_reference,
+    "__version_of__": _is_reference,
+    "__replicas__": lambda value: _is_list(value, _is_reference),
+    "__versions__": lambda value: _is_list(value, _is_reference),
+    "__device__": _is_text,
+}
+"""What each note may be: anybody who may write in a namespace may have written another thing."""
 
 
 class Records:
@@ -64,11 +116,29 @@ class Records:
     # What an object is called
 
     def notes(self, gid: int, name: str) -> Any:
-        """Read one of the attributes that are no fields: a plain value, or None."""
+        """Read one of the attributes that are no fields: a plain value, or None.
+
+        Raises
+        ------
+        CorruptError
+            If it is nothing that is written there.
+
+        """
         value = _engram.attr_get(self.realm, True, gid, name)
+        if value is None:
+            return None
         if isinstance(value, np.ndarray):
-            return values.Decoder(name, _no_reference).decode(value.tobytes())
-        return value if value is None or type(value) is str else value.item()
+            label = f"{name} of the active object {gid:#x}"
+            value = values.Decoder(label, _no_reference).decode(value.tobytes())
+        elif type(value) is not str:
+            value = value.item()
+        fits = _FIT.get(name)
+        if fits is not None and not fits(value):
+            raise CorruptError(
+                f"{name} of the active object {gid:#x} in {self.pool_path!r} is {value!r:.60}, "
+                "which none is stored with: something else has written it"
+            )
+        return value
 
     def note(self, gid: int, name: str, value: Any) -> None:
         """Write one of the attributes that are no fields; None deletes it."""

@@ -97,6 +97,31 @@ def _bare(kind: str) -> str:
     return re.sub(r"(?:\w+\.)+(\w+)", r"\1", kind)
 
 
+def _parts(kind: str) -> set[str]:
+    """Give the parts of a union, not of those within brackets."""
+    found, depth, start = set(), 0, 0
+    for at, char in enumerate(kind):
+        depth += (char == "[") - (char == "]")
+        if char == "|" and not depth:
+            found.add(kind[start:at].strip())
+            start = at + 1
+    return found | {kind[start:].strip()}
+
+
+def _holds(ours: str, stored: str) -> bool:
+    """Tell whether a field of one annotation may have what was stored with another one.
+
+    Unions may have grown, `Any` and `object` hold all, `float` an int, `list` a `list[int]`.
+    """
+    held = _parts(ours)
+    if held & {"Any", "object"}:
+        return True
+    return all(
+        part in held or part.partition("[")[0] in held or (part == "int" and "float" in held)
+        for part in _parts(stored)
+    )
+
+
 def differences(stored: dict[str, Fact], ours: dict[str, Fact]) -> list[str]:
     """Tell in which fields a class differs so that objects of the stored one do not fit it.
 
@@ -108,6 +133,6 @@ def differences(stored: dict[str, Fact], ours: dict[str, Fact]) -> list[str]:
         if name not in stored:
             if not fact.optional:
                 found.append(f"{name}: {fact.kind} is new, and has no default")
-        elif _bare(stored[name].kind) != _bare(fact.kind):
+        elif not _holds(_bare(fact.kind), _bare(stored[name].kind)):
             found.append(f"{name}: was {stored[name].kind}, is {fact.kind}")
     return found

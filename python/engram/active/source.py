@@ -3,17 +3,21 @@
 What a class names, in its methods, decorators, annotations and bases, is looked up in its module.
 Modules and what comes from other modules become imports; functions and classes of the same module
 are taken over with what they need themselves; numbers, strings and the like are written out. A name
-that is none of these stays undefined, and is told.
+that is none of these stays undefined, and is told. What a statement of the module has assigned is taken
+over with the statement if that only names something: an annotation, a type variable, a named tuple,
+a lambda, a logger.
 """
 
 import ast
 import builtins
 import cmath
+import enum
 import linecache
 import symtable
 import sys
 import textwrap
 import types
+import typing
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -108,7 +112,7 @@ class _Gathered:
                     raise TypeError(name)  # noqa: TRY301
                 self._define(name, value)
             except (OSError, TypeError, SyntaxError):
-                self._missing.add(name)
+                self._assign(name, value)
         elif home != self._module and isinstance(own, str) and _is_there(home, own, value):
             self._imports[name] = f"from {home} import {own}" + (
                 f" as {name}" if own != name else ""
@@ -116,7 +120,48 @@ class _Gathered:
         elif _is_constant(value):
             self._constants[name] = f"{name} = {_written(value)}"
         else:
+            self._assign(name, value)
+
+    def _assign(self, name: str, value: Any) -> None:
+        """Take over the statement of the module that made something, if that only names it."""
+        found = _assignment(self._lines(), name) if _only_names(value) else None
+        if found is None:
             self._missing.add(name)
+            return
+        first, text = found
+        self._definitions[name] = (first, text)
+        for used in _names(text):
+            self._need(used)
+
+    def _lines(self) -> str:
+        path = self._globals.get("__file__")
+        return "".join(linecache.getlines(path, self._globals)) if path else ""
+
+
+def _only_names(value: Any) -> bool:
+    """Tell whether making a value again, as its module does, does nothing else."""
+    if isinstance(value, type):
+        return hasattr(value, "_fields") or issubclass(value, enum.Enum)
+    # A function that is no lambda, and has another name here, is an alias of one.
+    made = isinstance(value, types.FunctionType | types.GenericAlias | types.UnionType)
+    kinds = ("typing", "typing_extensions", "logging")
+    return made or type(value).__module__ in kinds or type(value) is typing.NewType
+
+
+def _assignment(text: str, name: str) -> tuple[int, str] | None:
+    """Give the last statement at the top of a module that assigns a name alone, with its line."""
+    try:
+        nodes = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None
+    for node in reversed(nodes):
+        targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or value is None or len(targets) > 1:
+            continue
+        if isinstance(targets[0], ast.Name) and targets[0].id == name:
+            return node.lineno, ast.get_source_segment(text, node) or ""
+    return None
 
 
 def _import(name: str, module: str) -> str:

@@ -323,7 +323,10 @@ def _view(obj: Any, loaded: Loaded, *, write: bool) -> Any:
     _, oid, dtype, shape = loaded.value
     if dtype.kind == "T":
         return _engram.read(obj._home.realm, oid, dtype, shape)
-    return _engram.view(obj._home.realm, oid, dtype, shape, write)
+    made = _engram.view(obj._home.realm, oid, dtype, shape, write)
+    if write and not made.nbytes:  # which is on no memory, and never writable
+        return np.empty(shape, dtype)
+    return made
 
 
 def _may_change(loaded: Loaded) -> bool:

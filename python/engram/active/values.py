@@ -54,11 +54,14 @@ def name_of(kind: type) -> str:
 
 
 def module_of(kind: type) -> str:
-    """Give the name that a class's module has when it is imported, also if it is being run."""
+    """Give the name that a class's module has when it is imported, also if it is being run.
+
+    In a process that multiprocessing has spawned, the script is called `__mp_main__`.
+    """
     module = kind.__module__
-    if module != "__main__":
+    if module not in {"__main__", "__mp_main__"}:
         return module
-    main = sys.modules["__main__"]
+    main = sys.modules.get(module)
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name:
         name: str = spec.name
@@ -198,7 +201,9 @@ def _fields_of(value: Any) -> Any:
         return {name: getattr(value, name) for name in names if hasattr(value, name)}
     if isinstance(value, tuple):
         return list(value)
-    return dict(value)  # a model's fields, and the extra ones that it allows
+    # A model's fields, and the extra ones that it allows; its `__iter__` may be another one.
+    own = {name: each for name, each in value.__dict__.items() if name in type(value).model_fields}
+    return own | (getattr(value, "__pydantic_extra__", None) or {})
 
 
 def _scalar(value: np.generic) -> list[Any]:
@@ -360,7 +365,8 @@ class Decoder:
 
 def _model_of(kind: Any, payload: dict[str, Any]) -> Any:
     """Make a pydantic model of its fields, by their names, not their aliases."""
-    made = kind.model_construct()
+    nothing = (None,) if getattr(kind, "__pydantic_root_model__", False) else ()
+    made = kind.model_construct(*nothing)
     fields = kind.model_fields
     made.__dict__.clear()
     made.__dict__.update({name: value for name, value in payload.items() if name in fields})

@@ -38,6 +38,21 @@ class Message(NamedTuple):
     buffers: Sequence[Any] = ()
 
 
+class Thrown(NamedTuple):
+    """An exception whose class cannot be called with its `args` alone, as pickle does."""
+
+    kind: type[BaseException]
+    args: tuple[Any, ...]
+    state: dict[str, Any]
+
+    def again(self) -> BaseException:
+        """Make it again, without its `__init__`."""
+        made = self.kind.__new__(self.kind, *self.args)
+        made.args = self.args
+        vars(made).update(self.state)
+        return made
+
+
 class Wire:
     """One end of the socket.
 

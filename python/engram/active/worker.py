@@ -33,7 +33,7 @@ from engram.active.home import Home, home_of
 from engram.active.object import ActiveObject
 from engram.active.source import Source, made_of, run
 from engram.active.telling import MAIN, Hello, News, Place, Target, Thing
-from engram.active.wire import FAILURE, READY, RESULT, UNFIT, Message, Wire, packed
+from engram.active.wire import FAILURE, READY, RESULT, UNFIT, Message, Thrown, Wire, packed
 from engram.errors import EngramError, NotFoundError
 from engram.namespace import Namespace
 from engram.pool import _kept_here, _shared_opening
@@ -148,11 +148,17 @@ class Worker:
                 "be sent; put it into a module that the main one imports, or into a field"
             )
         text = "".join(traceback.format_exception(type(error), error, shown))
-        try:
-            whole = pickle.dumps(error, protocol=5)
-        except Exception:  # noqa: BLE001 - whatever pickling it does
-            whole = None
-        return packed(FAILURE, (text, whole))
+        return packed(FAILURE, (text, _pickled(error)))
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    """Pickle an exception; None if that cannot be had again."""
+    for content in (error, Thrown(type(error), error.args, dict(vars(error)))):
+        with contextlib.suppress(Exception):
+            whole = pickle.dumps(content, protocol=5)
+            if type(pickle.loads(whole)) is type(content):  # noqa: S301 - our own
+                return whole
+    return None
 
 
 class Things:
@@ -258,6 +264,8 @@ def _bound_by(node: Any) -> str:
         return node.names[0].asname or node.names[0].name
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
     return str(getattr(node, "name", ""))
 
 

@@ -26,7 +26,7 @@ from engram.cli.app import (
     opened,
 )
 from engram.cli.terminal import counted
-from engram.errors import ArgumentError, EngramError, NotFoundError
+from engram.errors import ArgumentError, CorruptError, EngramError, NotFoundError
 from engram.namespace import Namespace
 from engram.size import human
 
@@ -84,8 +84,11 @@ def ls(
 def _facts(home: Home, *, everything: bool) -> Iterator[dict[str, Any]]:
     """Yield what is known of each object."""
     called: dict[int, list[str]] = {}
-    for alias, gid in home.aliases().items():
-        called.setdefault(gid, []).append(alias)
+    for alias, found in home.aliases().items():
+        if found is None:
+            yield {"id": "-", "class": "unreadable", "aliases": [alias], "nbytes": 0}
+        else:
+            called.setdefault(found, []).append(alias)
     for gid in collect.objects(home) if everything else called:
         try:
             kind = home.notes(gid, CLASS)
@@ -94,6 +97,8 @@ def _facts(home: Home, *, everything: bool) -> Iterator[dict[str, Any]]:
             names = home.notes(gid, ALIASES_OF) or called.get(gid, [])
         except NotFoundError:  # deleted meanwhile
             continue
+        except CorruptError:
+            kind, names = "unreadable", called.get(gid, [])
         yield {
             "id": f"{gid:x}",
             "class": str(kind),
@@ -195,8 +200,8 @@ def call(
         home, gid = _followed(home, _named(home, alias))
         place = Namespace(home.realm)
         if module is None:
-            name, _, version = str(home.notes(gid, CLASS)).rpartition("@")
-            active.load_class(name, place, trust=trust, version=int(version))
+            name, version = stored.parts(str(home.notes(gid, CLASS)))
+            active.load_class(name, place, trust=trust, version=version)
         obj = active.ActiveObject.get_by_id(gid, pool=place)
         function = getattr(type(obj), method, None)
         if not isinstance(function, active.ActiveMethod):
@@ -233,8 +238,12 @@ def _import(module: str) -> None:
 
 def _followed(home: Home, gid: int) -> tuple[Home, int]:
     """Give where an object is that was moved."""
+    been: set[tuple[Any, int]] = set()
     while home.notes(gid, CLASS) == "":
         moved = home.notes(gid, MOVED)
+        if moved is None or (home.key, gid) in been:
+            raise CorruptError(f"the active object {gid:#x} was moved, and it says not where")
+        been.add((home.key, gid))
         if isinstance(moved, int):
             gid = moved
         else:

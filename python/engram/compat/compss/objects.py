@@ -88,7 +88,8 @@ class StorageObject(DataClayObject):
 
     def __getattr__(self, name: str) -> Any:
         """Look again for a field that another process has given the object."""
-        if self._open and name[0] != "_" and self._volatile is None:
+        known = name in self._fields  # its own error is not seen where there is this method
+        if self._open and name[0] != "_" and self._volatile is None and not known:
             self._declare_stored()
             if name in self._fields:
                 return getattr(self, name)
