@@ -20,10 +20,11 @@ class NoPickleError(Exception):
 
 
 class TwoWordsError(Exception):
-    """An exception that pickles, and cannot be made again of its pickle."""
+    """An exception that pickles, and cannot be made again of its pickle by being called."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(first + second)
+        self.second = second
 
 
 class NoWayBack:
@@ -64,6 +65,10 @@ class Job(engram.ActiveObject):
     @engram.activemethod
     def fill(self, value: float, array: np.ndarray | None = None) -> None:
         self.data[...] = value if array is None else array
+
+    @engram.activemethod
+    def put(self, value: float, out: np.ndarray | None = None) -> None:
+        (self.data if out is None else out)[...] = value
 
     @engram.activemethod
     def n_of(self, other: Job) -> int:

@@ -307,13 +307,29 @@ def test_an_exception_comes_back_with_its_type_and_its_place(job: Job, one: Exec
     assert job.n == 0
 
 
-@pytest.mark.parametrize(("error", "kind"), [("no pickle", NoPickleError), ("2", TwoWordsError)])
-def test_an_exception_that_cannot_come_is_a_method_error(
-    job: Job, one: Executor, error: str, kind: type
-) -> None:
+def test_an_exception_that_cannot_come_is_a_method_error(job: Job, one: Executor) -> None:
     assert one
-    with pytest.raises(active.MethodError, match=f"failed in a worker:(.|\n)*{kind.__name__}"):
-        got(job.add_and_raise.submit(error))
+    name = NoPickleError.__name__
+    with pytest.raises(active.MethodError, match=f"failed in a worker:(.|\n)*{name}"):
+        got(job.add_and_raise.submit("no pickle"))
+
+
+def test_an_exception_comes_back_whatever_its_class_is_called_with(job: Job, one: Executor) -> None:
+    assert one
+    with pytest.raises(TwoWordsError, match="two words") as caught:
+        got(job.add_and_raise.submit("2"))
+    assert (caught.value.args, caught.value.second) == (("two words",), " words")
+
+
+def test_an_array_to_write_into_is_not_sent(job: Job, one: Executor) -> None:
+    assert one
+    told = "cannot write into out= from a worker"
+    with pytest.raises(engram.ArgumentError, match=told):
+        job.put.submit(3.0, out=job.data)
+    with pytest.raises(engram.ArgumentError, match=told):
+        job.put.submit(3.0, np.zeros(2))
+    got(job.put.submit(3.0))
+    assert_exactly(job.data, np.full(4, 3.0))
 
 
 # Deaths

@@ -273,3 +273,14 @@ def test_a_task_that_fails_leaves_the_context_open_and_the_next_one_works(storag
         it.content = value
     context.__exit__(None, None, None)
     assert getByID(str(it.getID())).content == 3
+
+
+def test_a_field_that_was_refused_is_just_not_there(storage: Path) -> None:
+    assert storage
+    content = Content(1)
+    content.make_persistent("content")
+    with pytest.raises(engram.active.UnsupportedFieldError):
+        content.bad = lambda: 0
+    assert not hasattr(content, "bad")
+    content.bad = 1
+    assert content.bad == 1

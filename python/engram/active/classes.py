@@ -309,18 +309,16 @@ def load_class(
             f"the source of class {name!r} was not run: {others}. Look at it with `engram active "
             f"classes {home.pool_path} --source`, and load it with trust=True if it is good"
         )
+    lacks = f"; it lacks {', '.join(stored.missing)}" if stored.missing else ""
     digest = hashlib.sha256(stored.source.encode()).hexdigest()[:16]
     _log.warning(
-        "running the source of class %s, version %d, of pool %s: stored %s by %s, sha256 %s...",
+        "running the source of class %s, version %d, of pool %s: stored %s by %s, sha256 %s...%s",
         *(name, stored.version, home.pool_path, f"{stored.stored:%Y-%m-%d %H:%M}"),
-        *(stored.owner, digest),
+        *(stored.owner, digest, lacks),
     )
-    if stored.missing:
-        _log.warning("the source of class %s lacks %s", name, ", ".join(stored.missing))
     try:
         cls: type[ActiveObject] = run(name, stored.source, home.pool_path, stored.missing)
     except Exception as error:
-        lacks = f"; it lacks {', '.join(stored.missing)}" if stored.missing else ""
         raise ClassUnknownError(
             f"the source of class {name!r} does not run here: {type(error).__name__}: {error}"
             f"{lacks}. Install the modules that it imports, or have PYTHONPATH say where they are"

@@ -268,7 +268,7 @@ class ActiveObject(Twins, Versions, Placing):
         """
         if isinstance(object_id, str):
             home, gid = _home_and_gid(object_id, pool)
-        elif isinstance(object_id, Integral) and object_id in GIDS:
+        elif isinstance(object_id, Integral) and int(object_id) in GIDS:
             home, gid = using.home(pool), int(object_id)
         else:
             raise ArgumentError(f"{object_id!r} is no id of an active object: get_id() gives one")

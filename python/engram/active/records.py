@@ -72,7 +72,7 @@ _FIT: Final[dict[str, "Callable[[Any], bool]"]] = {
     "__version_of__": _is_reference,
     "__replicas__": lambda value: _is_list(value, _is_reference),
     "__versions__": lambda value: _is_list(value, _is_reference),
-    "__device__": _is_text,
+    "__device__": lambda value: isinstance(value, int),
 }
 """What each note may be: anybody who may write in a namespace may have written another thing."""
 

@@ -3,9 +3,9 @@
 What a class names, in its methods, decorators, annotations and bases, is looked up in its module.
 Modules and what comes from other modules become imports; functions and classes of the same module
 are taken over with what they need themselves; numbers, strings and the like are written out. A name
-that is none of these stays undefined, and is told. What a statement of the module has assigned is taken
-over with the statement if that only names something: an annotation, a type variable, a named tuple,
-a lambda, a logger.
+that is none of these stays undefined, and is told. What a statement of the module has assigned is
+taken over with the statement if that only names something: an annotation, a type variable, a named
+tuple, a lambda, a logger.
 """
 
 import ast
@@ -130,7 +130,8 @@ class _Gathered:
             return
         first, text = found
         self._definitions[name] = (first, text)
-        for used in _names(text):
+        quoted = _names_of_hint(ast.parse(text).body[0].value)  # type: ignore[attr-defined]
+        for used in _names(text) | (quoted & self._globals.keys()):
             self._need(used)
 
     def _lines(self) -> str:

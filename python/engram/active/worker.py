@@ -153,7 +153,10 @@ class Worker:
 
 def _pickled(error: BaseException) -> bytes | None:
     """Pickle an exception; None if that cannot be had again."""
-    for content in (error, Thrown(type(error), error.args, dict(vars(error)))):
+    ways: list[Any] = [error]
+    if hasattr(type(error).__reduce__, "__objclass__"):  # Python's own
+        ways.append(Thrown(type(error), error.args, dict(vars(error))))
+    for content in ways:
         with contextlib.suppress(Exception):
             whole = pickle.dumps(content, protocol=5)
             if type(pickle.loads(whole)) is type(content):  # noqa: S301 - our own
