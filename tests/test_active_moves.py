@@ -1,4 +1,4 @@
-"""Moves between pools: died half-way, to and fro, with what versions share; one object after all."""
+"""Moves between pools: to and fro, killed half-way, and with what versions share."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class Versions:
         the original now. If this process has the original in hand, too, there are two Python
         objects for the one: whatever is done with either is done with both, but `is` tells them
         apart. An alias of a version in another pool is the original's in both, unless another
-        object of the original's pool has it. What others have changed in the original meanwhile is replaced.
+        object of the original's pool has it. What others have changed in the original meanwhile is
+        replaced.
 
         Raises
         ------
