@@ -373,12 +373,19 @@ class ActiveObject(Twins, Versions, Placing):
         try:
             if self._home.notes(self._gid, CLASS) != "":
                 return False
-            there = self._handle(*ways.end_of(self._home, self._gid))
+            home, gid = ways.end_of(self._home, self._gid)
+            replica_of = home.notes(gid, REPLICA_OF)
         except NotFoundError:
             return False
-        self._home.live.pop(self._gid, None)
-        self._same = there if there is not self else None
-        self._home, self._gid, self._replica_of = there._home, there._gid, there._replica_of
+        with _making:
+            self._home.live.pop(self._gid, None)
+            there = home.live.get(gid)
+            if there is None or there is self or there._gid != gid or there._outdated:
+                self._become(home, gid)
+            else:
+                self._same = there
+                self._home, self._gid = home, gid
+        self._replica_of = replica_of
         return True
 
     def _put(self, changed: dict[str, Any]) -> None:
