@@ -199,6 +199,20 @@ def test_moved_ones_and_their_notes_are_followed(pool: engram.Pool, home: Path) 
         assert replica.data.sum() == 0
 
 
+def test_notes_go_when_nothing_leads_to_them_or_they_lead_to_nothing(
+    pool: engram.Pool, home: Path
+) -> None:
+    with engram.create(home / "far", size="16 MiB", force=True) as far, active.use(pool):
+        node().move(far)
+        assert active.gc(pool).objects == 1
+        back = node()
+        for each in (far, pool, far, pool):
+            back.move(each)
+        assert active.gc(far).objects == 0
+        back.delete()
+        assert active.gc(far).objects == 1
+
+
 def test_what_another_pool_or_namespace_refers_to_stays(pool: engram.Pool, home: Path) -> None:
     other = pool.create_namespace("other")
     with engram.create(home / "far", size="16 MiB", force=True) as far, active.use(pool):

@@ -37,6 +37,12 @@ class State(engram.ActiveObject):
     def fill(self, name: str, value: float) -> None:
         getattr(self, name)[...] = value
 
+    @engram.activemethod
+    def extend(self, number: int, other: State | None = None) -> None:
+        self.label.append(number)
+        if other is not None:
+            other.extend(number)
+
     @engram.activemethod(read_only=True)
     def seen(self) -> dict[str, Any]:
         names = ("one", "two", "label")
@@ -326,7 +332,9 @@ def test_a_version_in_another_pool_is_a_copy_whose_values_come_back(
             assert active.gc(pool).objects == 0  # the other pool refers to both
             nested.consolidate_version()
             assert ones(original) == [2]
-            assert State.get_by_alias("far version", pool=far) is original
+            for each in (pool, far):
+                assert State.get_by_alias("far version", pool=each) is original
+            assert original.get_aliases() == {"far version"}
             assert nested.get_id() == version.get_id() == original.get_id()
             back = original.new_version(far).new_version(pool)
             back.fill("one", 3)

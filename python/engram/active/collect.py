@@ -2,7 +2,8 @@
 
 An object is *reachable* if it has an alias, if an object of another pool or namespace refers to it,
 if it is published, or if a reachable object refers to it: in a field, as its original, its
-version's way there, its replica, or the place that it has moved to.
+version's way there, its replica, or the place that it has moved to. The note of one that has moved
+is an object, too; but once what it leads to is gone, no reference from elsewhere keeps it.
 
 Others may work meanwhile, and only what is unreachable at the moment of its deletion may go. So:
 (1) note when each object was changed last; (2) find what is reachable, both in a snapshot, so
@@ -18,15 +19,25 @@ of which something cannot be read stays, with all that the rest of it leads to.
 """
 
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from engram import _engram
-from engram.active import using, values
+from engram.active import using, values, ways
 from engram.active.home import Home
-from engram.active.layout import ALIASES_OF, CLASS, HELD, LINKS, MOVED, OBJECTS, OUTSIDE, SHARING
+from engram.active.layout import (
+    ALIASES_OF,
+    ARRIVING,
+    CLASS,
+    HELD,
+    LINKS,
+    MOVED,
+    OBJECTS,
+    OUTSIDE,
+    SHARING,
+)
 from engram.active.meanwhile import again
 from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
 from engram.active.records import GIDS
@@ -42,7 +53,7 @@ _TIES: Final = (ORIGINAL, CHAIN, REPLICA_OF, REPLICAS, MOVED)
 """Notes that hold references."""
 
 _NO_REFERENCES: Final = frozenset(
-    (*_TIES, CLASS, ALIASES_OF, LINKS, OUTSIDE, SHARING, DEVICE, HELD)
+    (*_TIES, CLASS, ALIASES_OF, ARRIVING, LINKS, OUTSIDE, SHARING, DEVICE, HELD, ways.LEFT)
 )
 
 _PIECE: Final = 256
@@ -191,8 +202,11 @@ def _is_readable(home: Home, gid: int) -> bool:
 def _is_wanted(home: Home, gid: int) -> bool:
     """Tell whether an object is referred to from elsewhere, or published."""
     try:
-        published = _engram.group_info(home.realm, gid).scope == "published"
-        return published or home.notes(gid, OUTSIDE) is not None
+        if _engram.group_info(home.realm, gid).scope == "published":
+            return True
+        if home.notes(gid, OUTSIDE) is None:
+            return home.notes(gid, ARRIVING) is not None and ways.has_arrived(home, gid)
+        return not ways.leads_to_nothing(home, gid)
     except NotFoundError:
         return False
     except CorruptError:
@@ -293,6 +307,20 @@ def _sharers(home: Home, gid: int) -> set[int]:
     return {*lent, *sharing.get("borrowed", {}).values()}
 
 
+@contextmanager
+def _let_be(home: Home, piece: "Iterable[int]") -> "Iterator[None]":
+    """Keep moves from being ended whose copies are to go; raise if some go on, or have ended."""
+    with ExitStack() as locks:
+        for gid in piece:
+            if home.notes(gid, ARRIVING) is not None:
+                locks.enter_context(_engram.Lock(home.realm, True, gid, "w", 0.0))
+                if ways.has_arrived(home, gid):
+                    raise BusyError
+            elif not ways.settle_end(home, gid):
+                raise BusyError
+        yield
+
+
 def _delete(home: Home, piece: dict[int, Any]) -> bool:
     """Delete a piece, all or nothing; tell whether it went."""
 
@@ -300,7 +328,7 @@ def _delete(home: Home, piece: dict[int, Any]) -> bool:
         with home.batch():
             for gid, touched in piece.items():
                 home.hold(gid)
-                reached = home.notes(gid, ALIASES_OF) or home.notes(gid, OUTSIDE)
+                reached = home.notes(gid, ALIASES_OF) or _is_wanted(home, gid)
                 if reached or home.notes(gid, LINKS) != touched:
                     raise NotFoundError  # unreachable no more
             for gid in piece:
@@ -308,7 +336,8 @@ def _delete(home: Home, piece: dict[int, Any]) -> bool:
                 home.delete(gid)
 
     try:
-        again(delete)
+        with _let_be(home, piece):
+            again(delete)
     except (BusyError, CorruptError, NotFoundError):
         return False
     for gid in piece:

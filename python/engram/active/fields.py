@@ -80,8 +80,8 @@ class Field:
         else:
             obj._put({self.name: DELETED})
 
-    def load(self, obj: "ActiveObject") -> Loaded:
-        """Read the field of a stored object.
+    def load(self, obj: "ActiveObject", refer: Any = None) -> Loaded:
+        """Read the field of a stored object; `refer` gives others than the objects referred to.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Field:
         before = None
         while True:
             try:
-                loaded = self._find(obj)
+                loaded = self._find(obj, refer or obj._object_of)
                 if loaded is not MISSING:
                     return loaded
                 now = _engram.group_info(obj._home.realm, obj._gid).modified
@@ -106,10 +106,10 @@ class Field:
                 return self._defaulted(obj)
             before = None if obj._follow() else now
 
-    def _find(self, obj: "ActiveObject") -> Loaded:
+    def _find(self, obj: "ActiveObject", refer: Any) -> Loaded:
         """Look once for what the field has."""
         loaded = obj._home.load(
-            obj._gid, self.name, self.label, obj._object_of, array_first=self.array_first
+            obj._gid, self.name, self.label, refer, array_first=self.array_first
         )
         return loaded if loaded is not MISSING else obj._borrowed(self.name)
 

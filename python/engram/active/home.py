@@ -35,6 +35,7 @@ from engram.active.forms import MISSING, NATIVE, Form, Loaded, is_plain, loaded_
 from engram.active.layout import (
     ALIASES,
     ALIASES_OF,
+    ARRIVING,
     CLASS,
     CLASSES,
     LINKS,
@@ -236,6 +237,8 @@ class Home(Aliases):
         """Make of an object a note of where it is now; in a batch."""
         for name in _engram.names(self.realm, gid, None, 1_000_000):
             _engram.delete(self.realm, gid, name)
+        if self.notes(gid, ARRIVING) is not None:
+            self.note(gid, OUTSIDE, 1)  # what it came from refers to it
         for name in _engram.attr_names(self.realm, True, gid):
             if name not in {CLASS, ALIASES_OF, LINKS, OUTSIDE}:
                 _engram.attr_delete(self.realm, True, gid, name)

@@ -8,7 +8,7 @@ fields are noted by themselves.
 import enum
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Final
 
 import numpy as np
@@ -77,8 +77,7 @@ def _refill(each: Any, held: list[Any]) -> None:
 
 def _refill_dict(each: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
     each.clear()
-    for key, value in pairs:
-        each[key] = value
+    MutableMapping.update(each, pairs)  # item by item, also of a Counter
 
 
 def _refill_set(each: set[Any], members: set[Any]) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from engram import _engram
-from engram.active import classes, schema, using, values
+from engram.active import classes, schema, using, values, ways
 from engram.active.asynchronous import Twins
 from engram.active.errors import UndeclaredFieldError, gone
 from engram.active.fields import NO_DEFAULT, Field
 from engram.active.home import Home
-from engram.active.layout import ALIASES_OF, CLASS, MOVED
+from engram.active.layout import ALIASES_OF, ARRIVING, CLASS
 from engram.active.meanwhile import again
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.placing import REPLICA_OF, Placing
@@ -22,7 +22,7 @@ from engram.active.records import GIDS
 from engram.active.storing import RefersError, Storing
 from engram.active.transaction import DELETED, field_view, local
 from engram.active.versions import Versions, before_deletion
-from engram.errors import ArgumentError, CorruptError, NotFoundError
+from engram.errors import ArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.scope import Scope
@@ -382,11 +382,19 @@ class ActiveObject(Twins, Versions, Placing):
         try:
             if self._home.notes(self._gid, CLASS) != "":
                 return False
-            there = self._at(self._home, self._home.notes(self._gid, MOVED))
+            home, gid = ways.end_of(self._home, self._gid)
+            replica_of = home.notes(gid, REPLICA_OF)
         except NotFoundError:
             return False
-        self._home.live.pop(self._gid, None)
-        self._home, self._gid, self._replica_of = there._home, there._gid, there._replica_of
+        with _making:
+            self._home.live.pop(self._gid, None)
+            there = home.live.get(gid)
+            if there is None or there is self or there._gid != gid or there._outdated:
+                self._become(home, gid)
+            else:
+                self._same = there
+                self._home, self._gid = home, gid
+        self._replica_of = replica_of
         return True
 
     def _put(self, changed: dict[str, Any]) -> None:
@@ -459,12 +467,12 @@ class ActiveObject(Twins, Versions, Placing):
                 return there  # type: ignore[no-any-return]
             try:
                 stored = home.notes(gid, CLASS)
-                moved = home.notes(gid, MOVED) if stored == "" else None
+                leads_on = stored == "" or home.notes(gid, ARRIVING) is not None
                 replica_of = home.notes(gid, REPLICA_OF)
             except NotFoundError:
                 raise gone("active", gid) from None
-            if moved is not None:
-                return cls._at(home, moved)
+            if leads_on and ways.next_of(home, gid) is not None:
+                return cls._handle(*ways.end_of(home, gid))
             if not stored:
                 raise NotFoundError(f"the group {gid:#x} is no active object")
             kind = classes.class_of(home, stored, cls)
@@ -480,14 +488,7 @@ class ActiveObject(Twins, Versions, Placing):
     @classmethod
     def _at(cls, home: Home, reference: Any) -> "ActiveObject":
         """Give the object of a reference that was found in a home."""
-        if isinstance(reference, int):
-            return cls._handle(home, reference)
-        if reference is None:
-            raise CorruptError(
-                f"an active object of {home.pool_path!r} was moved, it says not where"
-            )
-        uuid, path, namespace, gid = reference
-        return cls._handle(_home_again(uuid, namespace, path), gid)
+        return cls._handle(*ways.place_of(home, reference))
 
     def _object_of(self, reference: Any) -> "ActiveObject":
         return ActiveObject._at(self._home, reference)
@@ -565,25 +566,12 @@ def _home_and_gid(object_id: str, pool: Any) -> tuple[Home, int]:
         raise ArgumentError(
             f"{object_id!r} is no id of an active object: get_id() gives one"
         ) from None
-    return _home_again(uuid, namespace, None, pool), gid
-
-
-def _home_again(uuid: str, namespace: str, path: str | None, pool: Any = None) -> Home:
-    """Find the home of an object by its pool's uuid; the pool at `path` is opened if need be."""
-    for home in using.all_homes(pool):
-        if home.key[0] == uuid:
-            return home if home.key[1] == namespace else using.other_namespace(home, namespace)
-    if path is not None:
-        home = using.followed(path, namespace)
-        if home.key[0] == uuid:
-            return home
-    where = f" at {path!r}" if path else ""
-    raise NotFoundError(f"the pool {uuid}{where}, which the object is in, is not open: open it")
+    return ways.home_again(uuid, namespace, None, pool), gid
 
 
 def _again(uuid: str, path: str, namespace: str, gid: int) -> ActiveObject:
     """Give a stored object that was pickled."""
-    return ActiveObject._handle(_home_again(uuid, namespace, path), gid)
+    return ActiveObject._handle(ways.home_again(uuid, namespace, path), gid)
 
 
 def _volatile_again(cls: type[ActiveObject], fields: Any, own: dict[str, Any]) -> ActiveObject:

@@ -21,6 +21,7 @@ from engram.active.home import Home, home_of
 from engram.active.identity import ByIdentity
 from engram.active.layout import ALIASES_OF, CLASS, OUTSIDE
 from engram.active.transaction import field_view
+from engram.active.ways import full
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 REPLICA_OF = "__replica_of__"
 REPLICAS = "__replicas__"
 DEVICE = "__device__"
-_TIES = ("__version_of__", "__versions__", REPLICAS)
+TIES = ("__version_of__", "__versions__", REPLICAS)
 """Notes that hold references, and that an object takes along when it moves."""
 
 
@@ -96,6 +97,30 @@ def _device_index(home: Home, index: int) -> int:
     return index
 
 
+class Dangling:
+    """What stands for an object that is gone, or whose class or pool is, where a field is copied.
+
+    The copy refers to it just as well as what it is a copy of.
+    """
+
+    _engram_reference = True
+    _volatile = None
+
+    def __init__(self, home: Home, reference: Any) -> None:
+        self._near = home if isinstance(reference, int) else None
+        self._full = full(home, reference) if isinstance(reference, int) else list(reference)
+
+    def _reference_from(self, home: Home) -> Any:
+        """Give the reference as another home keeps it; if it leads to something, that stays."""
+        uuid, _, namespace, gid = self._full
+        if (uuid, namespace) == home.key:
+            return gid
+        if self._near is not None:
+            with suppress(NotFoundError):
+                self._near.keep_for_others(gid)
+        return self._full
+
+
 class Placing:
     """What an active object can do about where it is."""
 
@@ -104,6 +129,7 @@ class Placing:
     _gid: int
     _fields: "dict[str, Field]"
     _replica_of: Any = None
+    _same: Any
 
     @property
     def _may_write(self) -> bool:
@@ -124,6 +150,7 @@ class Placing:
         """Give the backend that it is in, as text that `backend_id` takes; None if volatile."""
         if self._volatile is not None:
             return None
+        self._stored_home("get_location")
         return str(Backend(self._home, self._noted(DEVICE)))
 
     def get_all_locations(self) -> list[str]:
@@ -131,7 +158,8 @@ class Placing:
         if self._volatile is not None:
             return []
         self._noted(DEVICE)
-        return [str(self.get_location()), *(str(each.get_location()) for each in self._replicas())]
+        replicas = (str(each.get_location()) for each in self._replicas())
+        return list(dict.fromkeys([str(self.get_location()), *replicas]))
 
     def _replicas(self) -> list[Any]:
         """Give the replicas that are there still."""
@@ -162,6 +190,11 @@ class Placing:
         if self._volatile is not None:
             self.make_persistent(backend_id=target)  # type: ignore[attr-defined]
             return
+        self._stored_home("move")
+        if self._same is not None:
+            self._same.move(target, recursive)
+            self._follow()  # type: ignore[attr-defined]
+            return
         self._check_writable()
         for each in self._reached() if recursive else [self]:
             if each._home.key == target.home.key:
@@ -189,28 +222,9 @@ class Placing:
 
     def _move_away(self, target: Backend) -> None:
         """Move it to another pool or namespace: copied there, then a note is left here."""
-        home, gid = self._home, self._gid
-        self._before_deletion()
-        aliases = self._noted(ALIASES_OF) or []
-        with target.home.batch():
-            there = target.home.create({CLASS: self._class_there(target.home)}, None)
-            self._copy_to(target, ByIdentity.of(self, there), there)
-            target.home.note(there, OUTSIDE, 1)
-            for name in _TIES:
-                target.home.note(there, name, self._tie_for(target.home, name))
-            for alias in aliases:
-                self._leave_no_alias(target.home, alias)
-                target.home.add_alias(there, alias)
-        with home.batch():
-            home.forward(gid, _full(target.home, there))
-        home.live.pop(gid, None)
-        self._become(target.home, there)
+        from engram.active.moving import move_away  # noqa: PLC0415 - it needs what this makes
 
-    def _leave_no_alias(self, home: Home, alias: str) -> None:
-        """Take an alias from the note that this object left where it comes back to; in a batch."""
-        with suppress(NotFoundError):
-            if self._at(home, home.by_alias(alias)) is self:
-                home.delete_alias(alias)
+        move_away(self, target)
 
     def new_replica(self, backend_id: Any = None, recursive: bool = True) -> Any:
         """Copy the object to another backend, with `recursive` also those that it refers to.
@@ -241,7 +255,7 @@ class Placing:
                 if target.home.key != home.key:
                     target.home.note(gid, OUTSIDE, 1)
         for each, gid in made.items():
-            reference = gid if target.home.key == each._home.key else _full(target.home, gid)
+            reference = gid if target.home.key == each._home.key else full(target.home, gid)
             with each._home.batch():
                 each._home.hold(each._gid)
                 have = each._noted(REPLICAS) or []
@@ -294,8 +308,15 @@ class Placing:
     def _loaded(self) -> dict[str, Any]:
         """Read all fields that have a value."""
         fields: Any = self._fields  # of an active object, which this is a part of
-        found = {name: field.load(self) for name, field in fields.items()}
+        found = {name: field.load(self, self._met) for name, field in fields.items()}
         return {name: loaded for name, loaded in found.items() if loaded is not MISSING}
+
+    def _met(self, reference: Any) -> Any:
+        """Give the object of a reference that is copied; of one that is gone what stands for it."""
+        try:
+            return self._at(self._home, reference)
+        except NotFoundError:
+            return Dangling(self._home, reference)
 
     def _copy_to(self, target: Backend, twins: Mapping[Any, int], gid: int | None = None) -> int:
         """Copy all fields into another home's object; `twins` are objects that are there, too."""
@@ -304,7 +325,7 @@ class Placing:
         def refer(other: Any) -> Any:
             if other in twins:
                 return twins[other]
-            if other._home.key != home.key:
+            if not isinstance(other, Dangling) and other._home.key != home.key:
                 other._home.keep_for_others(other._gid)
             return other._reference_from(home)
 
@@ -337,7 +358,7 @@ class Placing:
             return gid if (uuid, namespace) == home.key else reference
         with suppress(NotFoundError):
             self._home.keep_for_others(reference)
-        return _full(self._home, reference)
+        return full(self._home, reference)
 
     def _replica_in(self, target: Backend) -> Any:
         """Give the replica in a backend, if there is one."""
@@ -355,8 +376,8 @@ class Placing:
             each = waiting.pop()
             for name in each._fields:
                 for reference in each._home.references_of(each._gid, name):
-                    other = self._at(each._home, reference)
-                    if other not in found:
+                    other = each._met(reference)
+                    if not isinstance(other, Dangling) and other not in found:
                         found[other] = None
                         waiting.append(other)
         return list(found)
@@ -367,14 +388,7 @@ class Placing:
 
         def _stored_home(self, what: str) -> Home: ...
         def _label(self, name: str) -> str: ...
-        def _become(self, home: Home, gid: int) -> None: ...
         def _reference_from(self, home: Home) -> Any: ...
         def _before_replacing(self, name: str) -> None: ...
-        def _before_deletion(self) -> None: ...
         @classmethod
         def _at(cls, home: Home, reference: Any) -> Any: ...
-
-
-def _full(home: Home, gid: int) -> list[Any]:
-    uuid, namespace = home.key
-    return [uuid, home.pool_path, namespace, gid]

@@ -15,7 +15,7 @@ import numpy as np
 from engram import _engram
 from engram.active import values
 from engram.active.forms import NATIVE
-from engram.active.layout import ALIASES_OF, CLASS, HELD, LINKS, MOVED, OUTSIDE, SHARING
+from engram.active.layout import ALIASES_OF, ARRIVING, CLASS, HELD, LINKS, MOVED, OUTSIDE, SHARING
 from engram.errors import ArgumentError, CorruptError
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ _FIT: Final[dict[str, "Callable[[Any], bool]"]] = {
     OUTSIDE: lambda value: isinstance(value, int),
     SHARING: _is_sharing,
     MOVED: _is_reference,
+    ARRIVING: _is_reference,
+    "__left__": lambda value: _is_list(value, _is_reference),
     "__replica_of__": _is_reference,
     "__version_of__": _is_reference,
     "__replicas__": lambda value: _is_list(value, _is_reference),

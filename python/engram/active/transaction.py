@@ -137,8 +137,8 @@ class Transaction:
         self.checks_views = False
 
     def _of(self, obj: Any) -> Seen:
-        if obj._ended:  # a version that has become its original
-            obj = obj._home.live.get(obj._gid, obj)
+        while obj._same is not None:  # two Python objects of one stored one have one record
+            obj = obj._same
         seen = self._seen.get(id(obj))
         if seen is None:
             seen = self._seen[id(obj)] = Seen(obj)

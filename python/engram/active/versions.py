@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from engram import _engram
-from engram.active import classes
+from engram.active import classes, ways
 from engram.active.aliases import alias_path
 from engram.active.errors import ObjectDeletedError, VersionError, gone
 from engram.active.forms import MISSING, Loaded, form_of
@@ -45,6 +45,8 @@ class Versions:
     _volatile: dict[str, Any] | None
     _fields: "dict[str, Field]"
     _ended: bool = False
+    _same: Any = None
+    """The Python object that is used for the same stored one, which this one has become."""
 
     def new_version(self, backend_id: Any = None) -> Self:
         """Make a version of the object: one of its own, of the same values.
@@ -127,7 +129,11 @@ class Versions:
         """Give the original this version's values; from then on the two are one object.
 
         References to the original see the new values; so do references to this version, which is
-        the original now. What others have changed in the original meanwhile is replaced.
+        the original now. If this process has the original in hand, too, there are two Python
+        objects for the one: whatever is done with either is done with both, but `is` tells them
+        apart. An alias of a version in another pool is the original's in both, unless another
+        object of the original's pool has it. What others have changed in the original meanwhile is
+        replaced.
 
         Raises
         ------
@@ -140,14 +146,15 @@ class Versions:
         if reference is None:
             why = "was consolidated already" if self._ended else "is no version of another object"
             raise VersionError(f"{self!r} {why}: new_version() makes one")
+        there = ways.end_of(*ways.place_of(home, reference))
+        had = there[0].live.get(there[1])  # somebody has it in hand
         original = self._at(home, reference)
         ending = [self, *self._between(home, original)]
-        near = [each for each in ending if each._home.key == original._home.key]
         try:
             again(
                 lambda: unless_changed(
                     home,
-                    lambda: self._consolidate(original, near),
+                    lambda: self._consolidate(original, ending),
                     *(each._gid for each in (self, original) if each._home is home),
                 )
             )
@@ -159,10 +166,17 @@ class Versions:
             version._home.live.pop(version._gid, None)
             version._ended = True
             version._home, version._gid = original._home, original._gid
+            version._same = original
+        if had is None:
+            self._same, original._same = None, self
+            original._home.live[original._gid] = self
 
-    def _consolidate(self, original: Any, near: list[Any]) -> None:
+    def _consolidate(self, original: Any, ending: list[Any]) -> None:
         """Give the original all values, and end the versions that are in its home; one commit."""
         home = original._home
+        near = [each for each in ending if each._home.key == home.key]
+        far = [each for each in ending if each._home.key != home.key]
+        aliases = [alias for each in far for alias in each._noted(ALIASES_OF) or []]
         with home.batch():
             for each in (original, *near):
                 home.hold(each._gid)
@@ -176,6 +190,10 @@ class Versions:
                 before_deletion(home, version._gid)
                 _give_aliases(home, version._gid, original._gid)
                 home.forward(version._gid, original._gid)
+            have = home.aliases() if aliases else {}
+            for alias in aliases:
+                if alias not in have:
+                    home.add_alias(original._gid, alias)
 
     def _between(self, home: Home, original: Any) -> list[Any]:
         """Give the versions between this one and the original that are versions still."""
@@ -268,13 +286,8 @@ class Versions:
         before_replacing(self._home, self._gid, name)
 
     def _before_deletion(self) -> None:
-        """Let others keep all that they share of this object."""
-
-        def separate() -> None:
-            with self._home.batch():
-                before_deletion(self._home, self._gid)
-
-        again(separate)
+        """Let others keep all that they share of this object; in a batch."""
+        before_deletion(self._home, self._gid)
 
     def _contents(self, name: str, loaded: Loaded) -> Any:
         """Give a field's value to be copied."""

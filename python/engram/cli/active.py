@@ -11,7 +11,7 @@ import typer
 
 from engram import active
 from engram.active import classes as stored
-from engram.active import collect, using
+from engram.active import collect, ways
 from engram.active.home import Home, home_of
 from engram.active.layout import ALIASES_OF, CLASS, MOVED
 from engram.cli import terminal
@@ -197,7 +197,7 @@ def call(
         home = home_of(root)
         if module is not None:
             _import(module)
-        home, gid = _followed(home, _named(home, alias))
+        home, gid = ways.end_of(home, _named(home, alias))
         place = Namespace(home.realm)
         if module is None:
             name, version = stored.parts(str(home.notes(gid, CLASS)))
@@ -234,22 +234,6 @@ def _import(module: str) -> None:
         raise NotFoundError(
             f"the module {module!r} was not imported: {error}. PYTHONPATH says where modules are"
         ) from None
-
-
-def _followed(home: Home, gid: int) -> tuple[Home, int]:
-    """Give where an object is that was moved."""
-    been: set[tuple[Any, int]] = set()
-    while home.notes(gid, CLASS) == "":
-        moved = home.notes(gid, MOVED)
-        if moved is None or (home.key, gid) in been:
-            raise CorruptError(f"the active object {gid:#x} was moved, and it says not where")
-        been.add((home.key, gid))
-        if isinstance(moved, int):
-            gid = moved
-        else:
-            _, path, namespace, gid = moved
-            home = using.at_path(path, namespace)
-    return home, gid
 
 
 def _named(home: Home, alias: str) -> int:

@@ -1,0 +1,130 @@
+"""Moving an object to another pool or namespace, where two commits have to be as one.
+
+First it is copied (`__arriving__`: no object yet), then a note takes its place, which is the move,
+then the copy is an object as any other (`ways.py`). What it shares with its versions it lets go in
+the commit that makes the note, so that a move that fails has changed nothing. A lock on the copy
+keeps those out who collect what such moves have left.
+"""
+
+from contextlib import suppress
+from typing import Any, Final
+
+from engram import _engram
+from engram.active.errors import ConflictError, gone
+from engram.active.home import Home
+from engram.active.identity import ByIdentity
+from engram.active.layout import ALIASES_OF, ARRIVING, CLASS, MOVED
+from engram.active.meanwhile import again
+from engram.active.placing import TIES, Backend
+from engram.active.ways import LEFT, end_of, full, settle
+from engram.errors import BusyError, EngramError, NotFoundError
+
+_TRIES: Final = 20
+_PATIENCE: Final = 60.0
+
+
+def move_away(obj: Any, target: Backend) -> None:
+    """Move an object to another home.
+
+    Raises
+    ------
+    AliasTakenError, PoolFullError
+        If it cannot be there; it stays where it is.
+    ConflictError
+        If another process has moved it meanwhile.
+
+    """
+    home, gid = obj._home, obj._gid
+    settle(home, gid)
+    for _ in range(_TRIES):
+        there = again(lambda: _copy(obj, target))
+        if _hand_over(obj, target.home, there):
+            home.live.pop(gid, None)
+            obj._become(target.home, there)
+            return
+    raise BusyError(f"{obj!r} could not be moved: its copies were collected; try it again")
+
+
+def _copy(obj: Any, target: Backend) -> int:
+    """Copy the object, into the note that it has left there if there is one; give the copy's id."""
+    home, source = target.home, full(obj._home, obj._gid)
+    left = obj._noted(LEFT) or []
+    aliases = obj._noted(ALIASES_OF) or []
+    with home.batch():
+        there = _own_note(obj, home, left, aliases)
+        if there is None:
+            there = home.create({CLASS: obj._class_there(home)}, None)
+        else:
+            home.hold(there)
+            home.forward(there, source)
+            home.note(there, MOVED, None)
+            home.note(there, CLASS, obj._class_there(home))
+        home.note(there, ARRIVING, source)
+        obj._copy_to(target, ByIdentity.of(obj, there), there)
+        others = [each for each in left if (each[0], each[2]) != home.key]
+        home.note(there, LEFT, [*others, source])
+        for name in TIES:
+            home.note(there, name, obj._tie_for(home, name))
+        have = home.notes(there, ALIASES_OF) or []
+        for alias in aliases:
+            if alias not in have:
+                _leave_no_alias(obj, home, alias)
+                home.add_alias(there, alias)
+    return there
+
+
+def _own_note(obj: Any, home: Home, left: list[Any], aliases: list[str]) -> int | None:
+    """Give the note, or the copy of a move that was not ended, that leads to the object."""
+    found: list[int] = [each[3] for each in left if (each[0], each[2]) == home.key]
+    for alias in aliases:
+        with suppress(NotFoundError):
+            found.append(home.by_alias(alias))
+    for gid in found:
+        with suppress(EngramError):
+            end, number = end_of(home, gid)
+            if end.key == obj._home.key and number == obj._gid:
+                return gid
+    return None
+
+
+def _leave_no_alias(obj: Any, home: Home, alias: str) -> None:
+    """Take an alias from what else there is of the object where it comes to; in a batch."""
+    with suppress(NotFoundError):
+        found = obj._at(home, home.by_alias(alias))
+        original = found._replica_of
+        if found is obj or (original is not None and obj._at(home, original) is obj):
+            home.delete_alias(alias)
+
+
+def _hand_over(obj: Any, target: Home, there: int) -> bool:
+    """Let the copy be the object, unless it is gone; tell whether it is."""
+    home, gid = obj._home, obj._gid
+
+    def leave() -> None:
+        with home.batch():
+            home.hold(gid)
+            if home.notes(gid, CLASS) == "":
+                raise ConflictError(f"{obj!r} was moved by another process meanwhile")
+            obj._before_deletion()
+            home.forward(gid, full(target, there))
+
+    lock = _engram.Lock(target.realm, True, there, "w", _PATIENCE)
+    try:
+        lock.__enter__()
+    except NotFoundError:
+        return False
+    try:
+        try:
+            if target.notes(there, ARRIVING) is None:
+                return False
+        except NotFoundError:
+            return False
+        try:
+            again(leave)
+        except NotFoundError:
+            raise gone(type(obj).__qualname__, gid) from None
+        with suppress(NotFoundError):
+            settle(target, there)
+    finally:
+        lock.__exit__(None, None, None)
+    return True

@@ -1,0 +1,167 @@
+"""Ways to objects that have moved: notes that lead on, and copies that are about to be objects.
+
+An object that moves away leaves a *note* where it was, with the reference to where it is
+(`__moved__`). It knows the notes that lead to it (`__left__`), so that in a home that it comes back
+to its own note is the object again: there is one note in a home, and a way has at most as many
+steps as there are homes.
+
+A move is one commit of the home that the object leaves: the one that makes the note. Until then the
+copy is no object: it says what it is a copy of (`__arriving__`), and who finds it is led there. So
+a process that dies while it moves an object leaves that where it was. The next move takes the copy,
+or whoever collects does.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from engram.active import using
+from engram.active.errors import gone
+from engram.active.home import Home
+from engram.active.layout import ARRIVING, CLASS, MOVED, OUTSIDE
+from engram.errors import AccessError, CorruptError, NotFoundError
+
+LEFT: Final = "__left__"
+
+
+def full(home: Home, gid: int) -> list[Any]:
+    """Give the reference to an object that any home can keep."""
+    uuid, namespace = home.key
+    return [uuid, home.pool_path, namespace, gid]
+
+
+def home_again(uuid: str, namespace: str, path: str | None, pool: Any = None) -> Home:
+    """Find the home of an object by its pool's uuid; the pool at `path` is opened if need be."""
+    for home in using.all_homes(pool):
+        if home.key[0] == uuid:
+            return home if home.key[1] == namespace else using.other_namespace(home, namespace)
+    if path is not None:
+        home = using.followed(path, namespace)
+        if home.key[0] == uuid:
+            return home
+    where = f" at {path!r}" if path else ""
+    raise NotFoundError(f"the pool {uuid}{where}, which the object is in, is not open: open it")
+
+
+def place_of(home: Home, reference: Any) -> tuple[Home, int]:
+    """Give the home and the id that a reference names, which was found in a home."""
+    if isinstance(reference, int):
+        return home, reference
+    if reference is None:
+        raise CorruptError(f"an active object of {home.pool_path!r} was moved, it says not where")
+    uuid, path, namespace, gid = reference
+    return home_again(uuid, namespace, path), gid
+
+
+def next_of(home: Home, gid: int) -> tuple[Home, int] | None:
+    """Give where a note, or a copy that has not arrived, leads; None of what is an object.
+
+    Raises
+    ------
+    ObjectDeletedError
+        If it is gone.
+    NotFoundError
+        If it leads to a pool that is.
+
+    """
+    try:
+        is_note = home.notes(gid, CLASS) == ""
+        if not is_note and has_arrived(home, gid):
+            return None
+        following = home.notes(gid, MOVED if is_note else ARRIVING)
+    except NotFoundError:
+        raise gone("active", gid) from None
+    return place_of(home, following)
+
+
+def has_arrived(home: Home, gid: int) -> bool:
+    """Tell whether what is here is the object, not a copy of one that has not moved here yet.
+
+    If the pool that it came from is gone, this is all that there is.
+    """
+    source = home.notes(gid, ARRIVING)
+    if source is None:
+        return True
+    try:
+        before, number = place_of(home, source)
+    except (AccessError, NotFoundError):
+        return True
+    try:
+        return bool(before.notes(number, MOVED) == full(home, gid))
+    except NotFoundError:  # deleted, before it was moved
+        return False
+
+
+def end_of(home: Home, gid: int) -> tuple[Home, int]:
+    """Give where an object is.
+
+    Raises
+    ------
+    NotFoundError
+        If it is gone, or a pool on the way is.
+    CorruptError
+        If notes lead in a circle.
+
+    """
+    passed = set()
+    while (following := next_of(home, gid)) is not None:
+        if (home.key, gid) in passed:
+            raise CorruptError(f"the notes of moved objects lead in a circle, at {gid:#x}")
+        passed.add((home.key, gid))
+        home, gid = following
+    return home, gid
+
+
+def settle(home: Home, gid: int) -> bool:
+    """Let a copy that has arrived be an object as any other; tell whether it is one.
+
+    It is a commit of its own, in a thread of its own: what this one may have in a batch is no fact.
+    """
+
+    def end() -> bool:
+        if home.notes(gid, ARRIVING) is None:
+            return True
+        if not has_arrived(home, gid):
+            return False
+        with home.batch():
+            home.note(gid, OUTSIDE, 1)  # its note refers to it
+            home.note(gid, ARRIVING, None)
+        return True
+
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(end).result()
+
+
+def settle_end(home: Home, gid: int) -> bool:
+    """Have what a note leads to settled, before the note goes; tell whether it may go."""
+    moved = home.notes(gid, MOVED)
+    if moved is None or isinstance(moved, int):
+        return True
+    try:
+        there, number = place_of(home, moved)
+    except (AccessError, NotFoundError):
+        return False
+    try:
+        if there.notes(number, ARRIVING) is None:
+            return True
+    except NotFoundError:
+        return True
+    return there.realm.writable and settle(there, number)
+
+
+def leads_to_nothing(home: Home, gid: int) -> bool:
+    """Tell whether it is a note of an object that is gone; of what cannot be asked it is not."""
+    passed = set()
+    while (home.key, gid) not in passed:
+        passed.add((home.key, gid))
+        try:
+            home.notes(gid, CLASS)
+        except NotFoundError:
+            return True
+        try:
+            following = next_of(home, gid)
+        except (AccessError, NotFoundError):
+            return False
+        if following is None:
+            return False
+        home, gid = following
+    return True
