@@ -103,7 +103,7 @@ def test_a_note_that_leads_round_in_a_ring_ends(pool: engram.Pool) -> None:
     pool.close()
     ended = run("active", "call", pool.path, "one", "mean")
     assert ended.code == engram.CorruptError.exit_code
-    assert "says not where" in ended.err
+    assert "lead in a circle" in ended.err
 
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, all_ in NOTES.items() for v in all_])
