@@ -13,6 +13,7 @@ import os
 import pickle
 import socket
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -90,8 +91,10 @@ class Wire:
             if sent:
                 pieces[0] = pieces[0][sent:]
 
-    def receive(self) -> Message:
-        """Wait for a message.
+    def receive(self, awake: float = 0.0) -> Message:
+        """Wait for a message; for the first `awake` seconds without going to sleep.
+
+        To be woken takes longer than a short call, where a processor has gone idle.
 
         Raises
         ------
@@ -100,7 +103,7 @@ class Wire:
 
         """
         room = memoryview(self._room)
-        have = self._fill(room, 0, _HEAD.size)
+        have = self._fill(room, self._at_once(room, awake) if awake else 0, _HEAD.size)
         kind, length, count = _HEAD.unpack_from(room)
         start = _HEAD.size + 8 * count
         end = start + length
@@ -119,6 +122,20 @@ class Wire:
             self._fill(buffer, early, size)
             buffers.append(buffer)
         return Message(kind, body, buffers)
+
+    def _at_once(self, room: memoryview, awake: float) -> int:
+        """Read what comes within a time, asking again and again; tell how much came."""
+        until = time.monotonic() + awake
+        while True:
+            try:
+                got = self._socket.recv_into(room, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    return 0
+                continue
+            if not got:
+                raise EOFError
+            return got
 
     def _fill(self, room: memoryview, have: int, need: int) -> int:
         """Read until there is as much as is needed, or more; tell how much there is."""

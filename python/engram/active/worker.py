@@ -38,6 +38,9 @@ from engram.errors import EngramError, NotFoundError
 from engram.namespace import Namespace
 from engram.pool import _kept_here, _shared_opening
 
+_AWAKE = 0.0002
+"""Seconds for which a worker that has answered is awake for the next call."""
+
 _ORPHANED: Final = 1
 _LATER_ANNOTATIONS: Final = 0x1000000
 """The compiler's flag of `from __future__ import annotations`."""
@@ -60,7 +63,7 @@ class Worker:
             self._begin(pickle.loads(self.wire.receive().body))  # noqa: S301 - our parent's
             self.wire.send(packed(READY, None))
             while True:
-                message = self.wire.receive()
+                message = self.wire.receive(_AWAKE)
                 self.busy = True
                 if self.orphan:
                     return
