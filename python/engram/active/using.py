@@ -73,11 +73,12 @@ def home(pool: Any = None) -> Home:
     found = _only_home()
     if found is not None:
         return found
-    openings = _open_pools()
+    openings = _openings()
     if len(openings) == 1:
-        found = home_of(openings[0])
+        only = Pool(openings[0])
+        found = home_of(only)
         _only.clear()
-        _only.append((weakref.ref(openings[0]._pool), weakref.ref(found)))
+        _only.append((weakref.ref(only._pool), weakref.ref(found)))
         return found
     if used is not None:
         raise ArgumentError("the pool that engram.active.use was given is closed: open it again")
@@ -180,17 +181,21 @@ def devices(home: Home) -> list[Any]:
     return list(_shared_opening(home.pool_path, mode).devices())
 
 
-def _open_pools() -> list[Any]:
-    """Give a handle of each pool that is open in this process; for writing, if it is open twice.
+def _openings() -> list[Any]:
+    """Give the pools that are open in this process; for writing, if one is open twice.
 
-    Pools that only a reference or a pickle has opened count if there are no others.
+    Those that only a reference or a pickle has opened count if there are no others.
     """
     by_itself = {id(each) for each in _kept_here.values()}
     openings = sorted(_open_here.values(), key=lambda opening: opening.writable)
     asked = [each for each in openings if each.is_open and id(each) not in by_itself]
-    found = {each.uuid: each for each in asked or openings if each.is_open}
+    return list({each.uuid: each for each in asked or openings if each.is_open}.values())
+
+
+def _open_pools() -> list[Any]:
+    """Give a handle of each pool that is open in this process."""
     handles = []
-    for opening in found.values():
+    for opening in _openings():
         with contextlib.suppress(EngramError):  # its folder is gone
             handles.append(Pool(opening))
     return handles
