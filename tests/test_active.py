@@ -449,6 +449,16 @@ def test_a_batch_takes_active_objects_with_it(pool: engram.Pool) -> None:
     assert block.label == "d"
 
 
+def test_an_object_that_refers_to_another_is_made_in_a_batch(pool: engram.Pool) -> None:
+    with pool.batch():
+        block = Block(np.ones(2), "a", next=Block(np.ones(3), "b"))
+        block.make_persistent()
+        pool["other"] = np.ones(3)
+    assert block.next is not None
+    assert block.next.label == "b"
+    assert "other" in pool
+
+
 def test_what_asyncio_awaits_is_done(pool: engram.Pool) -> None:
     async def work() -> float:
         block = Block(np.arange(3.0))

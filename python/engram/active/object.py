@@ -19,7 +19,7 @@ from engram.active.meanwhile import again
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.placing import REPLICA_OF, Placing
 from engram.active.records import GIDS
-from engram.active.storing import RefersError, Storing
+from engram.active.storing import Storing
 from engram.active.transaction import DELETED, field_view, local
 from engram.active.versions import Versions, before_deletion
 from engram.errors import ArgumentError, NotFoundError
@@ -217,27 +217,12 @@ class ActiveObject(Twins, Versions, Placing):
         simple = alias is None and local.transaction is None
 
         def store() -> None:
-            try:
-                self._store(home, alias, scope, device, recursive=recursive, simple=simple)
-            except RefersError:
-                self._store(home, alias, scope, device, recursive=recursive, simple=False)
+            with Storing(home, scope=scope, recursive=recursive, device=device) as storing:
+                gid = storing.make_whole(self) if simple else storing.make(self)
+                if alias is not None:
+                    home.add_alias(gid, alias)
 
         again(store)
-
-    def _store(
-        self,
-        home: Home,
-        alias: str | None,
-        scope: "Scope | None",
-        device: Any,
-        *,
-        recursive: bool,
-        simple: bool,
-    ) -> None:
-        with Storing(home, scope=scope, recursive=recursive, device=device) as storing:
-            gid = storing.make_whole(self) if simple else storing.make(self)
-            if alias is not None:
-                home.add_alias(gid, alias)
 
     @classmethod
     def get_by_alias(cls, alias: str, *, pool: Any = None) -> Self:

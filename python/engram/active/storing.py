@@ -79,10 +79,13 @@ class Storing:
 
     def make_whole(self, obj: "ActiveObject") -> int:
         """Do as `make`, in one go where no other object is referred to."""
-        forms = {}
-        for name, value in (obj._volatile or {}).items():
-            form = form_of(obj._label(name), value, _refused)
-            forms[name] = form
+        try:
+            forms = {
+                name: form_of(obj._label(name), value, _refused)
+                for name, value in (obj._volatile or {}).items()
+            }
+        except _RefersError:
+            return self.make(obj)
         attributes = {name: form.value for name, form in forms.items() if form.kind == "attribute"}
         attributes |= {CLASS: register(self._home, type(obj), self._scope), **self._placed()}
         gid = self._made[obj] = self._home.create(attributes, self._scope)
@@ -161,9 +164,9 @@ class Storing:
         return self._home.scope_of(gid) == self._scope
 
 
-class RefersError(Exception):
+class _RefersError(Exception):
     """An object refers to others, so it is not put in one go."""
 
 
 def _refused(target: Any) -> Any:
-    raise RefersError(target)
+    raise _RefersError(target)
