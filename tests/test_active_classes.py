@@ -13,8 +13,8 @@ import pytest
 
 import engram
 from engram import active
-from engram.active import classes
-from engram.active.home import home_of
+from engram.active.code import classes
+from engram.active.stored.home import home_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,8 +208,9 @@ def test_a_program_without_the_module_uses_the_class_by_alias(shipped: Path, hom
             print(block.others[0].total(), block.range.high)
             block.label = "second"
             Block(block.data, "third").make_persistent("c")
-            print(len(active.classes.stored_names(active.home.home_of(pool))))
-            print(active.classes.stored_class(active.home.home_of(pool), "only_here.Block").version)
+            home = active.stored.home.home_of(pool)
+            print(len(active.code.classes.stored_names(home)))
+            print(active.code.classes.stored_class(home, "only_here.Block").version)
             print("only_here" in sys.modules)
         """,
         shipped,
@@ -285,13 +286,13 @@ def test_nothing_of_a_pool_is_run_without_being_asked_for(home: Path) -> None:
         import sys, engram
         from engram import active, cli
         with engram.open(sys.argv[1]) as pool:
-            home = active.home.home_of(pool)
+            home = active.stored.home.home_of(pool)
             try:
                 active.ActiveObject.get_by_alias("r")
             except active.ClassUnknownError:
                 print("unknown")
             active.gc(pool), active.unreachable(pool)
-            active.classes.stored_class(home, "rude.Rude")
+            active.code.classes.stored_class(home, "rude.Rude")
         for words in (["ls"], ["classes"], ["gc"]):
             try:
                 cli.main(["active", words[0], sys.argv[1]])

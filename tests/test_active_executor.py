@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import engram
 from active_jobs import Job, NoPickleError, TwoWordsError
 from engram import active
-from engram.active import wire
+from engram.active.workers import wire
 from support import assert_exactly, in_child
 from test_active import child
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from engram.active.executor import Executor
+    from engram.active.workers.executor import Executor
 
 PATIENCE = 100.0
 """Seconds after which what should come does not come any more."""
@@ -519,6 +519,6 @@ def test_a_message_that_is_cut_off_is_an_error() -> None:
 def test_active_objects_alone_do_not_load_what_starts_processes() -> None:
     code = (
         "import sys, engram.active\n"
-        "print('engram.active.executor' in sys.modules, 'subprocess' in sys.modules)\n"
+        "print('engram.active.workers.executor' in sys.modules, 'subprocess' in sys.modules)\n"
     )
     assert in_child(code).split()[0] == "False"

@@ -13,8 +13,8 @@ import pytest
 
 import engram
 from engram import active
-from engram.active.classes import stored_class
-from engram.active.home import home_of
+from engram.active.code.classes import stored_class
+from engram.active.stored.home import home_of
 from shell import run
 from test_active_classes import define, forgetful, said
 

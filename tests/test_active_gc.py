@@ -16,8 +16,8 @@ import pytest
 
 import engram
 from engram import _engram, active
-from engram.active import collect
-from engram.active.home import home_of
+from engram.active.stored import collect
+from engram.active.stored.home import home_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

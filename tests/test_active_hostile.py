@@ -10,7 +10,7 @@ import pytest
 
 import engram
 from engram import active
-from engram.active.home import home_of
+from engram.active.stored.home import home_of
 from shell import run
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import pytest
 import engram
 from active_models import Block
 from engram import active
-from engram.active import collect, moving
-from engram.active.home import home_of
-from engram.active.layout import CLASS, MOVED
+from engram.active.places import moving
+from engram.active.stored import collect
+from engram.active.stored.home import home_of
+from engram.active.stored.layout import CLASS, MOVED
 from test_active_places import block
 from test_active_versions import State, ones, state
 

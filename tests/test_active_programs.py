@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import engram
-from engram.active.lines import lines_of
-from engram.active.source import source_of
+from engram.active.code.lines import lines_of
+from engram.active.code.source import source_of
 from test_active_executor import wait_for
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ cell("\\n\\n\\n\\ndef twice(f): return f")
 cell("\\n\\nclass Late(engram.ActiveObject):\\n    n: int = 1")
 cell("class First(Late):\\n    m: int = 2\\n    @twice\\n    def f(self): return last()")
 cell("def last(): return 1")
-from engram.active.source import source_of
+from engram.active.code.source import source_of
 scope = {}
 exec(source_of(First).text, scope)
 print(scope["First"]._fields.keys(), source_of(First).missing)

@@ -24,9 +24,9 @@ from hypothesis import given, strategies
 import engram
 from active_models import Block, Tally
 from engram import active
-from engram.active import values
-from engram.active.classes import stored_class, stored_names
-from engram.active.home import home_of
+from engram.active.code.classes import stored_class, stored_names
+from engram.active.stored import values
+from engram.active.stored.home import home_of
 from support import DTYPES, assert_exactly, filled
 
 if TYPE_CHECKING:

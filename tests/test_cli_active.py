@@ -12,7 +12,7 @@ import pytest
 
 import engram
 from engram import active
-from engram.active import classes
+from engram.active.code import classes
 from shell import piped, run
 from support import in_child
 

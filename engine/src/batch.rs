@@ -69,6 +69,35 @@ struct Running {
     holders: Vec<Option<Weak<()>>>,
     failed: bool,
     overlay: Overlay,
+    undoing: Undoing,
+}
+
+/// What is to be done if the batch is undone, the last first. A forked child does none of it, as
+/// the batch is its parent's, nor does a thread that ends within its batch.
+struct Undoing {
+    forks: u64,
+    hooks: Vec<Box<dyn FnOnce()>>,
+}
+
+impl Drop for Undoing {
+    fn drop(&mut self) {
+        let mut hooks = std::mem::take(&mut self.hooks);
+        if self.forks == forks() && RUNNING.try_with(|_| ()).is_ok() {
+            while let Some(hook) = hooks.pop() {
+                hook();
+            }
+        } else {
+            // What they hold may run code when it is dropped, too.
+            std::mem::forget(hooks);
+        }
+    }
+}
+
+impl Undoing {
+    /// It is committed.
+    fn settle(&mut self) {
+        self.hooks.clear();
+    }
 }
 
 thread_local! {
@@ -146,6 +175,7 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
                     holders: vec![holder],
                     failed: false,
                     overlay: Overlay::default(),
+                    undoing: Undoing { forks: forks(), hooks: Vec::new() },
                 });
             }
         }
@@ -174,7 +204,7 @@ fn discard_inherited(slot: &mut Option<Running>) {
 ///
 /// On error nothing of the batch is visible, and its space has gone back.
 pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Result<()> {
-    let overlay = RUNNING.with_borrow_mut(|slot| {
+    let ended = RUNNING.with_borrow_mut(|slot| {
         discard_inherited(slot);
         // A batch may have gone to another realm of its namespace; its holders know it still.
         let is_it = |running: &Running| {
@@ -196,11 +226,11 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
         if !running.holders.is_empty() {
             return Ok(None);
         }
-        let mut running = slot.take().expect("present");
-        let overlay = std::mem::take(&mut running.overlay);
-        Ok(Some((Arc::clone(&running.core), overlay, running.failed)))
+        Ok(slot.take())
     })?;
-    let Some((core, overlay, failed)) = overlay else { return Ok(()) };
+    let Some(mut running) = ended else { return Ok(()) };
+    let (core, failed) = (Arc::clone(&running.core), running.failed);
+    let overlay = std::mem::take(&mut running.overlay);
     let applied = match (failed, keep) {
         (false, _) => core.apply(&overlay),
         (true, false) => Ok(()),
@@ -208,8 +238,27 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
     };
     if failed || applied.is_err() {
         overlay.give_back(&core);
+    } else {
+        running.undoing.settle();
     }
     applied
+}
+
+/// Whether this thread runs a batch, of whatever realm.
+pub fn in_batch() -> bool {
+    bury();
+    RUNNING.with_borrow(Option::is_some)
+}
+
+/// Has `hook` called if the batch that this thread runs is undone, if it runs one: when nothing of
+/// it is left.
+pub fn when_undone(hook: impl FnOnce() + 'static) {
+    bury();
+    RUNNING.with_borrow_mut(|slot| {
+        if let Some(running) = slot {
+            running.undoing.hooks.push(Box::new(hook));
+        }
+    });
 }
 
 /// A thread that ends without ending its batch undoes it.

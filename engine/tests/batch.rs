@@ -2,11 +2,14 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use common::{
     Fixture, KEEP, OVER, alone, attach, check, filled, floats, fork, lookup, put, put_new, read,
     sound, view,
 };
-use engram_engine::{Kind, Member, Mode, Payload, Realm, Result, Value};
+use engram_engine::{Kind, Member, Mode, Payload, Realm, Result, Value, in_batch, when_undone};
 
 /// A batch and what somebody else does before it ends: it must fail, and leave what the other did.
 fn conflicts(
@@ -230,6 +233,60 @@ fn a_batch_that_nobody_ends_goes_with_its_thread() {
     assert!(common::map_of(&realm, "").is_empty());
     drop(realm.scratch(16 << 20, None).unwrap());
     sound(&fixture.path);
+}
+
+/// What is to be done if a batch is undone is done then, the last first, and only then; by nobody
+/// else than the process that runs it.
+#[test]
+fn what_an_undone_batch_leaves_is_put_back() {
+    alone("what_an_undone_batch_leaves_is_put_back", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        let seen: Rc<RefCell<Vec<u32>>> = Rc::default();
+        let note = |number| {
+            let seen = Rc::clone(&seen);
+            when_undone(move || seen.borrow_mut().push(number));
+        };
+        let taken = || std::mem::take(&mut *seen.borrow_mut());
+        note(0);
+        assert!(!in_batch());
+
+        realm.begin_batch().unwrap();
+        assert!(in_batch());
+        note(1);
+        let mut child = fork(|_| {
+            drop(realm.lookup(realm.root(), "x"));
+            assert!(!in_batch() && taken().is_empty());
+        });
+        assert_eq!(child.wait(), 0);
+        small(&realm, "x").unwrap();
+        realm.commit_batch().unwrap();
+        assert!(taken().is_empty());
+
+        realm.begin_batch().unwrap();
+        note(2);
+        realm.begin_batch().unwrap();
+        note(3);
+        realm.commit_batch().unwrap();
+        assert!(taken().is_empty());
+        realm.abort_batch().unwrap();
+        assert_eq!(taken(), [3, 2]);
+
+        realm.begin_batch().unwrap();
+        note(4);
+        realm.begin_batch().unwrap();
+        realm.abort_batch().unwrap();
+        assert!(taken().is_empty());
+        realm.commit_batch().unwrap_err();
+        assert_eq!(taken(), [4]);
+
+        let whole = fixture.pool.namespace("default").unwrap();
+        let batch = whole.batch().unwrap();
+        note(5);
+        drop(batch);
+        assert!(!in_batch());
+        assert_eq!(taken(), [5]);
+    });
 }
 
 /// Processes that run batches on one group, again until each has been applied.

@@ -32,6 +32,7 @@ __all__ = [
     "allocate",
     "allocate_text",
     "append",
+    "array_field",
     "attr_delete",
     "attr_get",
     "attr_items",
@@ -54,6 +55,7 @@ __all__ = [
     "group_info",
     "handles",
     "holders",
+    "in_batch",
     "index_settings",
     "index_stats",
     "is_read_only",
@@ -87,6 +89,7 @@ __all__ = [
     "transfer_all",
     "verify",
     "view",
+    "when_undone",
 ]
 
 _Path: TypeAlias = str | PathLike[str]
@@ -198,6 +201,9 @@ class Batch:
         _trace: TracebackType | None,
         /,
     ) -> None: ...
+
+def in_batch() -> bool: ...
+def when_undone(hook: Callable[[], object]) -> None: ...
 
 @final
 class Lock:
@@ -487,6 +493,9 @@ def read(realm: Realm, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -
 def view(
     realm: Realm, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...], write: bool
 ) -> NDArray[Any]: ...
+def array_field(
+    realm: Realm, group: int, name: str, sharing: str, write: bool
+) -> tuple[_Found, NDArray[Any]] | None: ...
 def open_for_write(
     realm: Realm, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> tuple[NDArray[Any], Written]: ...

@@ -500,7 +500,8 @@ pub fn view_of<'py>(
     over(py, payload, dtype, &shape)
 }
 
-fn over<'py>(
+/// An array over a payload.
+pub fn over<'py>(
     py: Python<'py>,
     payload: Payload,
     dtype: &Bound<'py, PyArrayDescr>,

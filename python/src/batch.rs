@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use crate::error::Result;
@@ -60,5 +61,35 @@ impl Batch {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).len();
         let state = if begun > 0 { "running" } else { "not running" };
         format!("<engram.Batch of {:?}, {state}>", self.realm.namespace())
+    }
+}
+
+/// Whether this thread runs a batch.
+#[pyfunction]
+pub fn in_batch() -> bool {
+    engram_engine::in_batch()
+}
+
+/// Has `hook` called without arguments if the batch that this thread runs is undone, if it runs
+/// one. A hook that raises is called once more, as a signal may have come between.
+#[pyfunction]
+pub fn when_undone(hook: Py<PyAny>) {
+    engram_engine::when_undone(move || {
+        // Without an interpreter there is nobody to see what it would put back.
+        let _ = Python::try_attach(|py| run(py, &hook));
+    });
+}
+
+fn run(py: Python<'_>, hook: &Py<PyAny>) {
+    let Err(first) = hook.call0(py) else { return };
+    if let Err(error) = hook.call0(py) {
+        error.write_unraisable(py, Some(hook.bind(py)));
+    }
+    if first.is_instance_of::<PyKeyboardInterrupt>(py) {
+        // It is not to be lost: raised again, where it hits the program.
+        let raised = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));
+        if let Err(error) = raised {
+            error.write_unraisable(py, Some(hook.bind(py)));
+        }
     }
 }

@@ -14,6 +14,7 @@ mod columns;
 mod dtype;
 mod error;
 mod explanation;
+mod field;
 mod group;
 mod housekeeping;
 mod index;
@@ -40,7 +41,7 @@ mod _engram {
     #[pymodule_export]
     use crate::attrs::{attr_delete, attr_get, attr_items, attr_names, attr_set};
     #[pymodule_export]
-    use crate::batch::Batch;
+    use crate::batch::{Batch, in_batch, when_undone};
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
     #[pymodule_export]
@@ -51,6 +52,8 @@ mod _engram {
     use crate::error::kinds;
     #[pymodule_export]
     use crate::explanation::Explanation;
+    #[pymodule_export]
+    use crate::field::array_field;
     #[pymodule_export]
     use crate::group::{
         GroupInfo, check_deletable, contains, count, create_group, delete, find, group_info,

@@ -24,8 +24,7 @@ all of it.
 
 from typing import TYPE_CHECKING, Any
 
-from engram.active.classes import StoredClass, load_class
-from engram.active.collect import Collected, gc, unreachable
+from engram.active.code.classes import StoredClass, load_class
 from engram.active.errors import (
     AliasNotFoundError,
     AliasTakenError,
@@ -42,10 +41,11 @@ from engram.active.errors import (
 )
 from engram.active.method import ActiveMethod, activemethod
 from engram.active.object import ActiveObject
+from engram.active.stored.collect import Collected, gc, unreachable
 from engram.active.using import use
 
 if TYPE_CHECKING:
-    from engram.active.executor import Executor
+    from engram.active.workers.executor import Executor
 
 __all__ = [
     "ActiveMethod",
@@ -76,7 +76,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what starts processes only where it is used."""
     if name == "Executor":
-        from engram.active.executor import Executor  # noqa: PLC0415 - as above
+        from engram.active.workers.executor import Executor  # noqa: PLC0415 - as above
 
         return Executor
     raise AttributeError(f"module 'engram.active' has no attribute {name!r}")

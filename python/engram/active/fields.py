@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from engram import _engram
+from engram.active.code.schema import is_array
 from engram.active.errors import ObjectDeletedError, gone
-from engram.active.forms import MISSING, Loaded, form_of
-from engram.active.schema import is_array
+from engram.active.stored.forms import MISSING, Loaded, form_of
 from engram.active.transaction import DELETED, field_view, local
 from engram.errors import NotFoundError
 

@@ -17,8 +17,8 @@ from engram.errors import ArgumentError, NotFoundError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from engram.active.executor import Executor
     from engram.active.object import ActiveObject
+    from engram.active.workers.executor import Executor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,7 +103,7 @@ class BoundMethod(Generic[P, R]):
 
         `executor` is by default the one whose with-block this is in (`engram.active.Executor`).
         """
-        from engram.active.executor import current  # noqa: PLC0415 - only who has workers needs it
+        from engram.active.workers.executor import current  # noqa: PLC0415 - only who has workers needs it
 
         return current(executor).submit(self, *args, **kwargs)
 

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from engram import _engram
-from engram.active import classes, schema, using, values, ways
+from engram.active import undoing, using
 from engram.active.asynchronous import Twins
+from engram.active.code import classes, schema
 from engram.active.errors import UndeclaredFieldError, gone
 from engram.active.fields import NO_DEFAULT, Field
-from engram.active.home import Home
-from engram.active.layout import ALIASES_OF, ARRIVING, CLASS
-from engram.active.meanwhile import again
 from engram.active.method import ActiveMethod, BoundMethod
-from engram.active.placing import REPLICA_OF, Placing
-from engram.active.records import GIDS
-from engram.active.storing import Storing
+from engram.active.places import ways
+from engram.active.places.placing import REPLICA_OF, Placing
+from engram.active.places.versions import Versions, before_deletion
+from engram.active.stored import values
+from engram.active.stored.home import Home
+from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS
+from engram.active.stored.meanwhile import again
+from engram.active.stored.records import GIDS
+from engram.active.stored.storing import Storing
 from engram.active.transaction import DELETED, field_view, local
-from engram.active.versions import Versions, before_deletion
 from engram.errors import ArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -328,6 +331,7 @@ class ActiveObject(Twins, Versions, Placing):
             again(take)
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
+        undoing.note(self)
         home.live.pop(self._gid, None)
 
     def get_properties(self) -> dict[str, Any]:
@@ -371,6 +375,7 @@ class ActiveObject(Twins, Versions, Placing):
             replica_of = home.notes(gid, REPLICA_OF)
         except NotFoundError:
             return False
+        undoing.note(self)
         with _making:
             self._home.live.pop(self._gid, None)
             there = home.live.get(gid)

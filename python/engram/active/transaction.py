@@ -22,16 +22,17 @@ import numpy as np
 
 from engram import _engram
 from engram.active.errors import ConflictError, gone
-from engram.active.forms import MISSING, Loaded, form_of
-from engram.active.meanwhile import again
 from engram.active.memento import Memento
+from engram.active.stored.forms import MISSING, Loaded, form_of
+from engram.active.stored.layout import SHARING
+from engram.active.stored.meanwhile import again
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engram.active.fields import Field
-    from engram.active.home import Home
+    from engram.active.stored.home import Home
     from engram.scope import Scope
 
 _FIXED: Final = frozenset((bool, int, float, complex, str, bytes, type(None), range, slice))
@@ -178,6 +179,10 @@ class Transaction:
             return self._noted(value)
         loaded = seen.loaded.get(name)
         if loaded is None:
+            if field.array_first and not self.pre_copy:
+                array = self._first_view(obj, seen, name)
+                if array is not None:
+                    return array
             loaded = seen.loaded[name] = field.load(obj)
         if loaded is MISSING:
             raise field.missing(obj)
@@ -196,6 +201,22 @@ class Transaction:
         if self._inner and type(value) not in _FIXED:
             self._inner[-1].note_read(value)
         return value
+
+    def _first_view(self, obj: Any, seen: Seen, name: str) -> Any:
+        """Give the array of a field, found and mapped at once; None where it takes more."""
+        write = not self.read_only
+        try:
+            found = _engram.array_field(
+                obj._home.realm, obj._gid, name, SHARING, write and obj._may_write
+            )
+        except (NotFoundError, ReadOnlyError):  # it is gone, or moved; published, or protected
+            return None
+        if found is None:
+            return None
+        fact, array = found
+        seen.loaded[name] = Loaded(fact, fact[1], True)
+        seen.views[name] = Viewed(fact[1], array, write)
+        return array
 
     def _array(self, obj: Any, seen: Seen, name: str, loaded: Loaded) -> Any:
         if self.pre_copy:
@@ -330,8 +351,10 @@ def _view(obj: Any, loaded: Loaded, *, write: bool) -> Any:
 
 
 def _may_change(loaded: Loaded) -> bool:
+    if loaded.member:
+        return False
     value = loaded.value
-    return type(value) not in _FIXED and not loaded.member and not _is_active(value)
+    return type(value) not in _FIXED and not _is_active(value)
 
 
 def _is_active(value: Any) -> bool:
@@ -385,7 +408,7 @@ def _commit(
     home: "Home", scope: "Scope | None", changes: "Sequence[tuple[Any, Seen, dict[str, Any]]]"
 ) -> None:
     """Write the changes of objects of one place, all or nothing."""
-    from engram.active.storing import Storing  # noqa: PLC0415 - it needs what this makes
+    from engram.active.stored.storing import Storing  # noqa: PLC0415 - it needs what this makes
 
     with Storing(home, scope=scope) as storing:
         for obj, seen, changed in changes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram import owners
-from engram.active.home import Home, home_of, homes
+from engram.active.stored.home import Home, home_of, homes
 from engram.errors import (
     AccessError,
     ArgumentError,

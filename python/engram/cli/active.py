@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engram import active
-from engram.active import classes as stored
-from engram.active import collect, ways
-from engram.active.home import Home, home_of
-from engram.active.layout import ALIASES_OF, CLASS, MOVED
+from engram.active.code import classes as stored
+from engram.active.places import ways
+from engram.active.stored import collect
+from engram.active.stored.home import Home, home_of
+from engram.active.stored.layout import ALIASES_OF, CLASS, MOVED
 from engram.cli import terminal
 from engram.cli.app import (
     JsonOption,

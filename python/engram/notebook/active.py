@@ -4,8 +4,8 @@ import reprlib
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram
-from engram.active.forms import MISSING
-from engram.active.values import name_of
+from engram.active.stored.forms import MISSING
+from engram.active.stored.values import name_of
 from engram.notebook import parts
 from engram.notebook.cards import guarded
 from engram.size import human

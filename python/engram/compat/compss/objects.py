@@ -10,9 +10,9 @@ import inspect
 from typing import Any, ClassVar
 
 from engram import _engram
-from engram.active import schema
+from engram.active.code import schema
 from engram.active.fields import NO_DEFAULT, Field
-from engram.active.layout import SHARING
+from engram.active.stored.layout import SHARING
 from engram.compat.dataclay import DataClayObject
 from engram.errors import NotFoundError
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engram.active import classes
+from engram.active.code import classes
 from engram.active.fields import Field
 from engram.compat.dataclay.dataclay_object import DataClayObject
 from engram.compat.dataclay.method import activemethod

@@ -45,12 +45,12 @@ from engram.active.errors import (
     VersionError,
 )
 from engram.active.fields import Field
-from engram.active.identity import ByIdentity
 from engram.active.object import ActiveObject
-from engram.active.placing import Backend
+from engram.active.places.placing import Backend
+from engram.active.places.versions import CHAIN, ORIGINAL
+from engram.active.stored.identity import ByIdentity
+from engram.active.stored.values import name_of
 from engram.active.transaction import Transaction, field_view, local
-from engram.active.values import name_of
-from engram.active.versions import CHAIN, ORIGINAL
 from engram.compat.dataclay import fields, metadata, runtime
 from engram.compat.dataclay.docstrings import fields_of, import_into_module
 from engram.compat.dataclay.exceptions import (

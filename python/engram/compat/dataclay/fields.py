@@ -5,7 +5,7 @@ import sys
 import typing
 from typing import Any
 
-from engram.active import schema
+from engram.active.code import schema
 from engram.active.fields import NO_DEFAULT, Field
 from engram.compat.dataclay.annotated import LocalOnly, PropertyTransformer
 from engram.compat.dataclay.docstrings import fields_of

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from uuid import UUID, uuid5
 
 from engram.active import using
-from engram.active.home import Home
+from engram.active.stored.home import Home
 from engram.errors import EngramError
 from engram.pool import Pool, _shared_opening
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from engram.active.method import PATIENCE, ActiveMethod, BoundMethod, call
-from engram.active.storing import Storing
+from engram.active.stored.storing import Storing
 from engram.active.transaction import local
 from engram.compat.dataclay import runtime
 from engram.compat.dataclay.docstrings import checked

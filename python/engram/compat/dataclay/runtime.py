@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from engram import _engram
-from engram.active import classes, using
+from engram.active import using
+from engram.active.code import classes
 from engram.active.errors import ClassUnknownError
-from engram.active.home import Home, home_of
-from engram.active.layout import CLASS, OBJECTS
-from engram.active.placing import DEVICE, Backend
+from engram.active.places.placing import DEVICE, Backend
+from engram.active.stored.home import Home, home_of
+from engram.active.stored.layout import CLASS, OBJECTS
 from engram.compat.dataclay import metadata
 from engram.compat.dataclay.exceptions import (
     BackendUnknownError,

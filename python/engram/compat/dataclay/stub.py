@@ -3,7 +3,8 @@
 import importlib
 from typing import Any
 
-from engram.active import classes, load_class
+from engram.active import load_class
+from engram.active.code import classes
 from engram.compat.dataclay.runtime import home
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import engram
-from engram.active.home import home_of
+from engram.active.stored.home import home_of
 from engram.compat.dataclay.config import ClientSettings, session_var
 from engram.compat.dataclay.runtime import Backends, Runtime, begin, dataset_home, end
 from engram.errors import ArgumentError, ExistsError, PoolNotFoundError

@@ -10,13 +10,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 from engram import _engram
+from engram.active import undoing
 from engram.active.errors import ConflictError, gone
-from engram.active.home import Home
-from engram.active.identity import ByIdentity
-from engram.active.layout import ALIASES_OF, ARRIVING, CLASS, MOVED
-from engram.active.meanwhile import again
-from engram.active.placing import TIES, Backend
-from engram.active.ways import LEFT, end_of, full, settle
+from engram.active.places.placing import TIES, Backend
+from engram.active.places.ways import LEFT, end_of, full, settle
+from engram.active.stored.home import Home
+from engram.active.stored.identity import ByIdentity
+from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, MOVED
+from engram.active.stored.meanwhile import again
 from engram.errors import BusyError, EngramError, NotFoundError
 
 _TRIES: Final = 20
@@ -34,6 +35,7 @@ def move_away(obj: Any, target: Backend) -> None:
         If another process has moved it meanwhile.
 
     """
+    undoing.refuse_batch(f"moving {obj!r} to another pool or namespace")
     home, gid = obj._home, obj._gid
     settle(home, gid)
     for _ in range(_TRIES):

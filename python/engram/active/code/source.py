@@ -23,8 +23,8 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from engram.active.lines import lines_of, ordered
-from engram.active.values import module_of
+from engram.active.code.lines import lines_of, ordered
+from engram.active.stored.values import module_of
 
 _CONSTANTS: Final = (int, float, str, bytes, bool, complex, type(None))
 

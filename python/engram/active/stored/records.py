@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from engram import _engram
-from engram.active import values
-from engram.active.forms import NATIVE
-from engram.active.layout import ALIASES_OF, ARRIVING, CLASS, HELD, LINKS, MOVED, OUTSIDE, SHARING
+from engram.active.stored import values
+from engram.active.stored.forms import NATIVE
+from engram.active.stored.layout import (
+    ALIASES_OF,
+    ARRIVING,
+    CLASS,
+    HELD,
+    LINKS,
+    MOVED,
+    OUTSIDE,
+    SHARING,
+)
 from engram.errors import ArgumentError, CorruptError
 
 if TYPE_CHECKING:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from engram import _engram
-from engram.active import classes, using
+from engram.active import undoing, using
+from engram.active.code import classes
 from engram.active.errors import ObjectDeletedError, gone
-from engram.active.forms import MISSING, form_of
-from engram.active.home import Home, home_of
-from engram.active.identity import ByIdentity
-from engram.active.layout import ALIASES_OF, CLASS, OUTSIDE
+from engram.active.places.ways import full
+from engram.active.stored.forms import MISSING, form_of
+from engram.active.stored.home import Home, home_of
+from engram.active.stored.identity import ByIdentity
+from engram.active.stored.layout import ALIASES_OF, CLASS, OUTSIDE
 from engram.active.transaction import field_view
-from engram.active.ways import full
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class Placing:
 
     def _move_away(self, target: Backend) -> None:
         """Move it to another pool or namespace: copied there, then a note is left here."""
-        from engram.active.moving import move_away  # noqa: PLC0415 - it needs what this makes
+        from engram.active.places.moving import move_away  # noqa: PLC0415 - it needs what this makes
 
         move_away(self, target)
 
@@ -244,6 +245,8 @@ class Placing:
         replica = self._replica_in(target)
         if replica is not None or str(target) == self.get_location():
             raise ArgumentError(f"{self!r} is in {target} already: name another backend")
+        if target.home.key != home.key:
+            undoing.refuse_batch(f"making a replica of {self!r} in another pool or namespace")
         made: ByIdentity[int] = ByIdentity()
         whole = self._reached() if recursive else [self]
         whole = [each for each in whole if each is self or each._replica_in(target) is None]

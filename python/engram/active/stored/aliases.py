@@ -11,8 +11,8 @@ import numpy as np
 
 from engram import _engram
 from engram.active.errors import AliasNotFoundError, AliasTakenError
-from engram.active.layout import ALIASES, ALIASES_OF
-from engram.active.records import Records
+from engram.active.stored.layout import ALIASES, ALIASES_OF
+from engram.active.stored.records import Records
 from engram.errors import CorruptError, ExistsError, InvalidNameError, NotFoundError
 
 _LONGEST_ALIAS: Final = 255

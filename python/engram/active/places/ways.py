@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from engram.active import using
 from engram.active.errors import gone
-from engram.active.home import Home
-from engram.active.layout import ARRIVING, CLASS, MOVED, OUTSIDE
+from engram.active.stored.home import Home
+from engram.active.stored.layout import ARRIVING, CLASS, MOVED, OUTSIDE
 from engram.errors import AccessError, CorruptError, NotFoundError
 
 LEFT: Final = "__left__"

@@ -4,8 +4,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engram.active import values
 from engram.active.errors import UnsupportedFieldError
+from engram.active.stored import values
 from engram.array import Array
 
 MOST_INLINE: Final = 4096

@@ -63,6 +63,7 @@ class Wire:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
         self._room = bytearray(_ROOM)
+        self._glance = bytearray(1)
 
     def send(self, message: Message) -> None:
         """Send a message; wait while the other side does not read.
@@ -91,10 +92,8 @@ class Wire:
             if sent:
                 pieces[0] = pieces[0][sent:]
 
-    def receive(self, awake: float = 0.0) -> Message:
-        """Wait for a message; for the first `awake` seconds without going to sleep.
-
-        To be woken takes longer than a short call, where a processor has gone idle.
+    def receive(self) -> Message:
+        """Wait for a message.
 
         Raises
         ------
@@ -103,7 +102,7 @@ class Wire:
 
         """
         room = memoryview(self._room)
-        have = self._fill(room, self._at_once(room, awake) if awake else 0, _HEAD.size)
+        have = self._fill(room, 0, _HEAD.size)
         kind, length, count = _HEAD.unpack_from(room)
         start = _HEAD.size + 8 * count
         end = start + length
@@ -123,19 +122,21 @@ class Wire:
             buffers.append(buffer)
         return Message(kind, body, buffers)
 
-    def _at_once(self, room: memoryview, awake: float) -> int:
-        """Read what comes within a time, asking again and again; tell how much came."""
+    def comes(self, awake: float = 0.0) -> bool:
+        """Tell whether something is there to read, or comes soon; or the other side is gone.
+
+        It asks again and again for so many seconds: to be woken takes longer than a short call,
+        where a processor has gone idle.
+        """
         until = time.monotonic() + awake
         while True:
             try:
-                got = self._socket.recv_into(room, 0, socket.MSG_DONTWAIT)
+                self._socket.recv_into(self._glance, 1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
             except BlockingIOError:
-                if time.monotonic() > until:
-                    return 0
-                continue
-            if not got:
-                raise EOFError
-            return got
+                if time.monotonic() >= until:
+                    return False
+            else:
+                return True
 
     def _fill(self, room: memoryview, have: int, need: int) -> int:
         """Read until there is as much as is needed, or more; tell how much there is."""
@@ -145,6 +146,10 @@ class Wire:
                 raise EOFError
             have += got
         return have
+
+    def fileno(self) -> int:
+        """Give what can be polled."""
+        return self._socket.fileno()
 
     def no_more(self) -> None:
         """Tell the other side that nothing more comes."""

@@ -14,9 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from engram.active.crew import Call, Crew
 from engram.active.method import ActiveMethod, BoundMethod
 from engram.active.object import ActiveObject
+from engram.active.workers.call import Call
+from engram.active.workers.crew import Crew
 from engram.errors import ArgumentError
 
 _current: ContextVar["Executor | None"] = ContextVar("engram.active.Executor", default=None)

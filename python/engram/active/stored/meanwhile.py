@@ -10,7 +10,7 @@ from engram.active.errors import ConflictError, gone
 from engram.errors import BusyError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
-    from engram.active.home import Home
+    from engram.active.stored.home import Home
 
 _TRIES: Final = 200
 """How often a batch is done again."""

@@ -1,10 +1,10 @@
 """A worker: a process that runs methods for the program that started it, one after another.
 
-It is started as `python -m engram.active.worker FD`, where FD is its end of a socketpair, and reads
-calls from there until nothing more comes. What the program has told it (`telling.py`) says where
-classes are to be had: those of modules are imported, those of the program's main module are run
-from their source, in a module of that name, one statement at a time and each once. The program's
-script itself is never run.
+It is started as `python -m engram.active.workers.worker FD`, where FD is its end of a socketpair,
+and reads calls from there until nothing more comes. What the program has told it (`telling.py`)
+says where classes are to be had: those of modules are imported, those of the program's main module
+are run from their source, in a module of that name, one statement at a time and each once. The
+program's script itself is never run.
 
 If the program dies in the middle of a call, the worker ends at once: what the call has not
 committed never happened.
@@ -27,13 +27,14 @@ import traceback
 import types
 from typing import Any, Final
 
-from engram.active import classes, using
+from engram.active import using
+from engram.active.code import classes
+from engram.active.code.source import Source, made_of, run
 from engram.active.errors import ClassUnknownError
-from engram.active.home import Home, home_of
 from engram.active.object import ActiveObject
-from engram.active.source import Source, made_of, run
-from engram.active.telling import MAIN, Hello, News, Place, Target, Thing
-from engram.active.wire import FAILURE, READY, RESULT, UNFIT, Message, Thrown, Wire, packed
+from engram.active.stored.home import Home, home_of
+from engram.active.workers.telling import MAIN, Hello, News, Place, Target, Thing
+from engram.active.workers.wire import FAILURE, READY, RESULT, UNFIT, Message, Thrown, Wire, packed
 from engram.errors import EngramError, NotFoundError
 from engram.namespace import Namespace
 from engram.pool import _kept_here, _shared_opening
@@ -63,7 +64,8 @@ class Worker:
             self._begin(pickle.loads(self.wire.receive().body))  # noqa: S301 - our parent's
             self.wire.send(packed(READY, None))
             while True:
-                message = self.wire.receive(_AWAKE)
+                self.wire.comes(_AWAKE)
+                message = self.wire.receive()
                 self.busy = True
                 if self.orphan:
                     return

@@ -7,8 +7,8 @@ import types
 import typing
 from typing import Any, ClassVar, NamedTuple
 
-from engram.active import values
-from engram.active.source import scopes
+from engram.active.code.source import scopes
+from engram.active.stored import values
 
 _ARRAYS = ("ndarray", "NDArray", "engram.Array")
 """Words of annotations of fields that are kept as arrays, as a rule."""

@@ -22,17 +22,18 @@ import types
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from engram.active import classes, using
+from engram.active import using
+from engram.active.code import classes
+from engram.active.code.source import made_of, source_of
 from engram.active.errors import ClassUnknownError
-from engram.active.home import homes
 from engram.active.object import ActiveObject
-from engram.active.source import made_of, source_of
-from engram.active.wire import CALL, HELLO, Message, apart, packed
+from engram.active.stored.home import homes
+from engram.active.workers.wire import CALL, HELLO, Message, apart, packed
 from engram.errors import ArgumentError, EngramError
 
 if TYPE_CHECKING:
-    from engram.active.home import Home
     from engram.active.method import BoundMethod
+    from engram.active.stored.home import Home
 
 MAIN: Final = "__main__"
 _ABSENT: Final = object()

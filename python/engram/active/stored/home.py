@@ -29,10 +29,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from engram import _engram
-from engram.active import values
-from engram.active.aliases import Aliases, alias_path
-from engram.active.forms import MISSING, NATIVE, Form, Loaded, is_plain, loaded_attribute
-from engram.active.layout import (
+from engram.active.stored import values
+from engram.active.stored.aliases import Aliases, alias_path
+from engram.active.stored.forms import MISSING, NATIVE, Form, Loaded, is_plain, loaded_attribute
+from engram.active.stored.layout import (
     ALIASES,
     ALIASES_OF,
     ARRIVING,
@@ -75,6 +75,8 @@ class Home(Aliases):
         self.key = (realm.uuid, realm.namespace)
         self.live: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._groups: dict[str, int] = {}
+        self.classes_seen: set[str] = set()
+        """The versions of classes that were found in it."""
         self.careful = False
         """Whether what is written in place has to be flushed: for the medium or for checksums."""
 
@@ -90,6 +92,7 @@ class Home(Aliases):
         if gid is None:
             gid = _engram.create_group(self.realm, self.realm.root, path, None, b"", True, scope)
             self._groups[path] = gid
+            _engram.when_undone(lambda: self._groups.pop(path, None))
         return gid
 
     def make_groups(self) -> None:

@@ -22,12 +22,12 @@ from urllib.parse import quote, unquote
 import msgpack
 
 from engram import _engram, owners
+from engram.active.code.schema import Fact, differences
+from engram.active.code.source import run, source_of
 from engram.active.errors import ClassChangedError, ClassUnknownError, UntrustedCodeError
-from engram.active.home import Home
-from engram.active.layout import CLASS, CLASSES
-from engram.active.schema import Fact, differences
-from engram.active.source import run, source_of
-from engram.active.values import name_of
+from engram.active.stored.home import Home
+from engram.active.stored.layout import CLASS, CLASSES
+from engram.active.stored.values import name_of
 from engram.errors import CorruptError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
@@ -97,22 +97,20 @@ def register(home: Home, cls: type["ActiveObject"], scope: str | None = None) ->
     known = _registered.get(key)
     if known is None or not _has(home, known):
         known = _registered[key] = _register(home, cls, scope)
+        _engram.when_undone(lambda: _registered.pop(key, None))
     return known
-
-
-_seen: set[tuple[int, str]] = set()
 
 
 def _has(home: Home, stored: str) -> bool:
     """Tell whether a pool has a version still: one look for each opening of it."""
-    key = (id(home.realm), stored)
-    if key in _seen:
+    if stored in home.classes_seen:
         return True
     name, _, version = stored.rpartition("@")
     path = f"{CLASSES}/{_quoted(name)}/{version}"
     there = _engram.contains(home.realm, home.realm.root, path)
     if there:
-        _seen.add(key)
+        home.classes_seen.add(stored)
+        _engram.when_undone(lambda: home.classes_seen.discard(stored))
     return there
 
 
@@ -256,6 +254,7 @@ def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["Act
     if key not in _checked:
         _check(home, name, version, cls)
         _checked.add(key)
+        _engram.when_undone(lambda: _checked.discard(key))
     return cls
 
 

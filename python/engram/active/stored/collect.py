@@ -25,9 +25,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from engram import _engram
-from engram.active import using, values, ways
-from engram.active.home import Home
-from engram.active.layout import (
+from engram.active import using
+from engram.active.places import ways
+from engram.active.places.placing import DEVICE, REPLICA_OF, REPLICAS
+from engram.active.places.versions import CHAIN, ORIGINAL, before_deletion
+from engram.active.stored import values
+from engram.active.stored.home import Home
+from engram.active.stored.layout import (
     ALIASES_OF,
     ARRIVING,
     CLASS,
@@ -38,10 +42,8 @@ from engram.active.layout import (
     OUTSIDE,
     SHARING,
 )
-from engram.active.meanwhile import again
-from engram.active.placing import DEVICE, REPLICA_OF, REPLICAS
-from engram.active.records import GIDS
-from engram.active.versions import CHAIN, ORIGINAL, before_deletion
+from engram.active.stored.meanwhile import again
+from engram.active.stored.records import GIDS
 from engram.errors import BusyError, CorruptError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:

@@ -5,14 +5,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from engram import _engram
-from engram.active.classes import register
+from engram.active import undoing
+from engram.active.code.classes import register
 from engram.active.errors import ConflictError, UnsupportedFieldError, gone
-from engram.active.forms import Form, form_of
-from engram.active.home import Home
-from engram.active.identity import ByIdentity
-from engram.active.layout import CLASS
-from engram.active.meanwhile import unless_changed
-from engram.active.placing import DEVICE
+from engram.active.places.placing import DEVICE
+from engram.active.stored.forms import Form, form_of
+from engram.active.stored.home import Home
+from engram.active.stored.identity import ByIdentity
+from engram.active.stored.layout import CLASS
+from engram.active.stored.meanwhile import unless_changed
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Storing:
             raise
         self._batch.__exit__(kind, error, trace)
         if kind is None:
+            undoing.note(*self._made)
             for obj, gid in self._made.items():
                 obj._become(self._home, gid)
 

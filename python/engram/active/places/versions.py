@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from engram import _engram
-from engram.active import classes, ways
-from engram.active.aliases import alias_path
+from engram.active import undoing
+from engram.active.code import classes
 from engram.active.errors import ObjectDeletedError, VersionError, gone
-from engram.active.forms import MISSING, Loaded, form_of
-from engram.active.home import Home
-from engram.active.identity import ByIdentity
-from engram.active.layout import ALIASES_OF, CLASS, SHARING
-from engram.active.meanwhile import again, unless_changed
-from engram.active.placing import DEVICE, Backend, backend_of
+from engram.active.places import ways
+from engram.active.places.placing import DEVICE, Backend, backend_of
+from engram.active.stored.aliases import alias_path
+from engram.active.stored.forms import MISSING, Loaded, form_of
+from engram.active.stored.home import Home
+from engram.active.stored.identity import ByIdentity
+from engram.active.stored.layout import ALIASES_OF, CLASS, SHARING
+from engram.active.stored.meanwhile import again, unless_changed
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -150,6 +152,8 @@ class Versions:
         had = there[0].live.get(there[1])  # somebody has it in hand
         original = self._at(home, reference)
         ending = [self, *self._between(home, original)]
+        if any(each._home.key != original._home.key for each in ending):
+            undoing.refuse_batch(f"consolidating {self!r}, which lies elsewhere than its original,")
         try:
             again(
                 lambda: unless_changed(
@@ -160,6 +164,7 @@ class Versions:
             )
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
+        undoing.note(original, *ending)
         for version in ending:
             if version._home.key != original._home.key:
                 version._lead_to(original)

@@ -1,0 +1,1 @@
+"""How active objects lie in a pool: their homes, records, values and aliases."""

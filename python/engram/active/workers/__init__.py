@@ -1,0 +1,1 @@
+"""Methods in other processes of the node: the executor, its workers, and what they are told."""
