@@ -39,6 +39,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results"
 MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 PARTS = ("applications", "table1", "emulated", "beyond", "words", "small")
+WHOLE = "words-whole"
+"""A part that has to be asked for: it takes long, and much memory."""
 
 
 def arguments() -> argparse.Namespace:
@@ -53,7 +55,7 @@ def arguments() -> argparse.Namespace:
         default=list(WAYS),
         help=f"which, with commas between ({','.join(WAYS)})",
     )
-    parser.add_argument("--only", choices=PARTS, action="append", help="a part alone")
+    parser.add_argument("--only", choices=(*PARTS, WHOLE), action="append", help="a part alone")
     parser.add_argument("--where", type=Path, default=MEMORY, help=f"where pools are ({MEMORY})")
     parser.add_argument(
         "--disk", type=Path, default=Path(tempfile.gettempdir()), help="a folder on ext4 or xfs"
@@ -92,6 +94,8 @@ def measured(
             tell(f"{beyond.NAME} is left out: {refusal}")
     if "words" in parts:
         found += words.lines(fleet, fleet.folder, few, quick=chosen.quick, tell=tell)
+    if WHOLE in parts:
+        found += words.whole(chosen.disk, fleet.folder, tell)
     if "small" in parts:
         found += small.lines(fleet, rounds, quick=chosen.quick, tell=tell)
     return found, more

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 WHOLE, METHOD = "application", "method alone"
 
+MORE = 5
+"""How many times as many rounds as asked for there are at most."""
+
+ENOUGH_S = 15.0
+"""Seconds after which there are no more rounds than asked for."""
+
 
 class WrongError(Exception):
     """Two ways do not find the same."""
@@ -61,7 +67,7 @@ def measured(drivers: list[tuple[Way, Driver]], about: str, rounds: int) -> list
         bounds = asks.of_application(first.name, result)
         found[result, WHOLE] = Line(title + WHOLE, "ms", bounds)
         found[result, METHOD] = Line(title + METHOD, "ms", asks.of_method("limit", "redis"))
-    race(drivers, found, rounds)
+    race(drivers, found, rounds, more=MORE if rounds > 1 else 1)
     lines = list(found.values())
     if IN_PLACE in first.results:
         lines.append(in_place(found[IN_PLACE, WHOLE], found[VOLATILE, WHOLE], about))
@@ -69,10 +75,20 @@ def measured(drivers: list[tuple[Way, Driver]], about: str, rounds: int) -> list
 
 
 def race(
-    drivers: list[tuple[Way, Driver]], found: dict[tuple[str, str], Line], rounds: int
+    drivers: list[tuple[Way, Driver]],
+    found: dict[tuple[str, str], Line],
+    rounds: int,
+    *,
+    more: int = 1,
 ) -> None:
-    """Fill lines, which are known by result and by which time it is; the first round warms up."""
-    for turn in range(rounds + 1):
+    """Fill lines, which are known by result and by which time it is; the first round warms up.
+
+    Where rounds are short there are up to `more` times as many, as each says less.
+    """
+    begin = time.monotonic()
+    for turn in range(more * rounds + 1):
+        if turn > rounds and time.monotonic() - begin > ENOUGH_S:
+            return
         for result in dict.fromkeys(result for result, _ in found):
             expected: Values | None = None
             for way, driver in drivers:

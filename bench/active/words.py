@@ -1,25 +1,30 @@
 """Word count, as the NEXTGenIO project has it: 64 texts are prepared, persisted, and counted.
 
-The project's files are of 32 and of 128 MB each. Here all 64 together are of 32 and 128 MiB, so
-that a run takes seconds: `SCALE` says so in the results. Words are Zipf-distributed, seeds fixed.
+The project's files are of 32 and of 128 MB each. In `lines` all 64 together are of 32 and 128 MiB,
+so that a run takes seconds and every way can be had: `SCALE` says so in the results. In `whole`
+each is, as the project has it, and Engram is measured beside memory only; that takes half an hour,
+16 GiB of memory and 8 of disk. Words are Zipf-distributed, seeds fixed.
 """
 
 from __future__ import annotations
 
 import gc
+import tempfile
 import time
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.active import asks
+from bench.active.ways.engram_here import Roomy
+from bench.active.ways.limit import Limit
 from bench.harness import Bound, Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from bench.active.kernels import Values
     from bench.active.way import Fleet, Way
@@ -28,6 +33,9 @@ FILES = 64
 SCALE = 1 / 64
 SIZES = (512 << 10, 2 << 20)
 QUICK_SIZES = (8 << 10, 32 << 10)
+WHOLE_SIZES = (32 << 20, 128 << 20)
+PIECE = 2 << 20
+"""Bytes of text that are made of words; more is that again and again."""
 VOCABULARY, LONGEST, EXPONENT = 20_000, 12, 1.3
 EACH, BATCHED = "", ", batched"
 BATCHING = ("engram", "redis")
@@ -51,7 +59,7 @@ def texts(folder: Path, size: int) -> list[Path]:
     places = []
     for number in range(FILES):
         random = np.random.default_rng(100 + number)
-        chosen = (random.zipf(EXPONENT, size // 3) - 1) % VOCABULARY
+        chosen = (random.zipf(EXPONENT, min(size, PIECE) // 3) - 1) % VOCABULARY
         text = b" ".join([known[place] for place in chosen.tolist()])
         while len(text) < size:
             text += b" " + text
@@ -76,7 +84,28 @@ def lines(
         tell(f"{title}{time.monotonic() - start:.1f} s")
 
 
-def measured(title: str, ways: Sequence[Way], places: Sequence[Path], rounds: int) -> list[Line]:
+def whole(disk: Path, memory: Path, tell: Callable[[str], None]) -> Iterator[Line]:
+    """Measure texts of the project's sizes, once, beside memory only."""
+    for size in WHOLE_SIZES:
+        start = time.monotonic()
+        title = f"word count, {FILES} files of {size >> 20} MiB: "
+        with (
+            tempfile.TemporaryDirectory(prefix="engram-bench-", dir=disk) as folder,
+            tempfile.TemporaryDirectory(prefix="engram-", dir=memory) as here,
+        ):
+            places = texts(Path(folder), size)
+            ways: list[Way] = [Limit(Path(here)), Roomy(Path(here))]
+            try:
+                yield from measured(title, ways, places, 1, warm=False)
+            finally:
+                for way in ways:
+                    way.close()
+        tell(f"{title}{time.monotonic() - start:.1f} s")
+
+
+def measured(
+    title: str, ways: Sequence[Way], places: Sequence[Path], rounds: int, *, warm: bool = True
+) -> list[Line]:
     """Let each way prepare, persist and count, by turns; each text alone, and all in a batch."""
     of_all = [
         Bound("engram", "limit", "time", asks.WORDS_AT_MOST),
@@ -85,7 +114,7 @@ def measured(title: str, ways: Sequence[Way], places: Sequence[Path], rounds: in
     ]
     found = {step: Line(title + step, "ms", asks.of_method("redis")) for step in STEPS}
     found["all"] = Line(f"{title}all", "ms", of_all)
-    for turn in range(rounds + 1):
+    for turn in range(rounds + warm):
         expected: Counter[bytes] | None = None
         for way in ways:
             for batched in (EACH, BATCHED):
@@ -95,7 +124,7 @@ def measured(title: str, ways: Sequence[Way], places: Sequence[Path], rounds: in
                 expected = counted if expected is None else expected
                 if counted != expected:
                     raise ValueError(f"{way.name} counts something else")
-                if turn > 0:
+                if turn >= warm:
                     for step, each_s in zip((*STEPS, "all"), spent_s, strict=True):
                         samples = found[step].samples.setdefault(way.name + batched, [])
                         samples.append(each_s)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from bench.active.kernels import Values
 
-POOL_BYTES = 1 << 30
-
 
 class Here:
     """A pool of its own, with its defaults; a handle is an object."""
@@ -24,10 +22,11 @@ class Here:
     name = "engram"
     kind: type[Block] = Block
     emulate: str | None = None
+    most_bytes = 1 << 30
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "pool"
-        self.pool = engram.create(self.path, size=POOL_BYTES, emulate=self.emulate)
+        self.pool = engram.create(self.path, size=self.most_bytes, emulate=self.emulate)
 
     def put(self, values: Values) -> Block:
         block = self.kind(data=values)
@@ -77,3 +76,9 @@ class Here:
     def close(self) -> None:
         self.pool.close()
         engram.destroy(self.path)
+
+
+class Roomy(Here):
+    """The same with a larger pool."""
+
+    most_bytes = 12 << 30
