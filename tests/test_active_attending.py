@@ -117,6 +117,27 @@ def test_a_callback_may_wait_for_a_call_to_the_same_worker(job: Job, one: Execut
     assert found == [7]
 
 
+def test_a_callback_in_a_workers_own_thread_may_wait_for_calls(
+    job: Job, one: Executor, fifo: Path
+) -> None:
+    holding, queued = job.hold.submit(str(fifo)), job.echo.submit(1)
+    found: list[int] = []
+    done = threading.Event()
+
+    def callback(_: object) -> None:
+        found.extend(got(one.submit(job.echo, number)) for number in (2, 3))
+        found.append(got(queued))
+        with pytest.raises(active.WorkerDiedError):
+            got(one.submit(job.add_and_die, 0))
+        done.set()
+
+    holding.add_done_callback(callback)
+    fifo.write_text("word")
+    assert done.wait(PATIENCE)
+    assert found == [2, 3, 1]
+    assert got(job.echo.submit(4)) == 4
+
+
 def test_a_long_call_is_waited_for_as_long_as_asked(job: Job, one: Executor, fifo: Path) -> None:
     got(job.total.submit())
     holding = job.hold.submit(str(fifo))

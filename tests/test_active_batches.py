@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import engram
 from engram import _engram, active
 from engram.active.code import classes
 from engram.active.stored.home import home_of
+from engram.active.undoing import if_undone
 from test_active_moves import Sites, sites
 from test_active_versions import State
 
@@ -207,7 +209,7 @@ def test_what_a_signal_hits_is_put_back_all_the_same(pool: engram.Pool) -> None:
     rude = Rude()
     with pytest.raises(KeyboardInterrupt):
         with pytest.raises(Undone), pool.batch():
-            _engram.when_undone(lambda: rude.__setitem__("done", True))
+            if_undone(lambda: rude.__setitem__("done", True))
             raise Undone
         for _ in range(1000):
             pass
@@ -245,12 +247,14 @@ def steps() -> Any:
     return strategies.lists(strategies.tuples(kind, whom, whom), max_size=12)
 
 
+_numbers = itertools.count()
+
+
 class Cast:
     """Some objects, persistent and not, and what may be done with them."""
 
     def __init__(self) -> None:
         self.all: list[State] = [State(one=np.full(3, n), label=f"{n}") for n in range(5)]
-        self.aliases = 0
 
     def do(self, kind: str, whom: int, other: int) -> None:
         """Do one thing; what cannot be done is an error that changes nothing."""
@@ -270,8 +274,7 @@ class Cast:
         elif kind == "consolidate":
             obj.consolidate_version()
         elif kind == "alias":
-            self.aliases += 1
-            obj.add_alias(f"{id(self)} {self.aliases}")
+            obj.add_alias(f"alias {next(_numbers)}")
         elif kind == "fill" and not obj.is_persistent:
             obj.two = np.full(2, other)
 

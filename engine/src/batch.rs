@@ -69,34 +69,28 @@ struct Running {
     holders: Vec<Option<Weak<()>>>,
     failed: bool,
     overlay: Overlay,
-    undoing: Undoing,
+    hooks: Hooks,
 }
 
-/// What is to be done if the batch is undone, the last first. A forked child does none of it, as
+/// What is to be done when the batch has ended, the last first. A forked child does none of it, as
 /// the batch is its parent's, nor does a thread that ends within its batch.
-struct Undoing {
+struct Hooks {
     forks: u64,
-    hooks: Vec<Box<dyn FnOnce()>>,
+    committed: bool,
+    all: Vec<Box<dyn FnOnce(bool)>>,
 }
 
-impl Drop for Undoing {
+impl Drop for Hooks {
     fn drop(&mut self) {
-        let mut hooks = std::mem::take(&mut self.hooks);
+        let mut hooks = std::mem::take(&mut self.all);
         if self.forks == forks() && RUNNING.try_with(|_| ()).is_ok() {
             while let Some(hook) = hooks.pop() {
-                hook();
+                hook(self.committed);
             }
         } else {
             // What they hold may run code when it is dropped, too.
             std::mem::forget(hooks);
         }
-    }
-}
-
-impl Undoing {
-    /// It is committed.
-    fn settle(&mut self) {
-        self.hooks.clear();
     }
 }
 
@@ -175,7 +169,7 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
                     holders: vec![holder],
                     failed: false,
                     overlay: Overlay::default(),
-                    undoing: Undoing { forks: forks(), hooks: Vec::new() },
+                    hooks: Hooks { forks: forks(), committed: false, all: Vec::new() },
                 });
             }
         }
@@ -239,7 +233,7 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
     if failed || applied.is_err() {
         overlay.give_back(&core);
     } else {
-        running.undoing.settle();
+        running.hooks.committed = true;
     }
     applied
 }
@@ -250,13 +244,13 @@ pub fn in_batch() -> bool {
     RUNNING.with_borrow(Option::is_some)
 }
 
-/// Has `hook` called if the batch that this thread runs is undone, if it runs one: when nothing of
-/// it is left.
-pub fn when_undone(hook: impl FnOnce() + 'static) {
+/// Has `hook` called when the batch that this thread runs has ended, if it runs one: with whether
+/// it is committed; if not, nothing of it is left by then.
+pub fn when_ended(hook: impl FnOnce(bool) + 'static) {
     bury();
     RUNNING.with_borrow_mut(|slot| {
         if let Some(running) = slot {
-            running.undoing.hooks.push(Box::new(hook));
+            running.hooks.all.push(Box::new(hook));
         }
     });
 }

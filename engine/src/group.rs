@@ -483,6 +483,30 @@ pub(crate) fn with_record<T>(
     }
 }
 
+/// Refuses if attributes of a member are not what they were.
+pub(crate) fn refuse_changed(
+    rows: &mut impl Rows,
+    member: Member,
+    was: &[(KeyId, &Value)],
+) -> Result<()> {
+    if was.is_empty() {
+        return Ok(());
+    }
+    let same = with_record(rows, member, |record| {
+        let mut left = was.len();
+        for entry in attrs::entries(record.attrs) {
+            let entry = entry?;
+            if let Some((_, value)) = was.iter().find(|(key, _)| *key == entry.key)
+                && entry.decode()? == **value
+            {
+                left -= 1;
+            }
+        }
+        Ok(left == 0)
+    })?;
+    if same { Ok(()) } else { fail!(Busy, "attributes have changed meanwhile: nothing was set") }
+}
+
 /// Sets (or with `None` removes) attributes of a member.
 pub(crate) fn annotate(
     rows: &mut impl RowsMut,

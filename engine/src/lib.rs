@@ -48,7 +48,7 @@ mod varint;
 mod verify;
 
 pub use attrs::Value;
-pub use batch::{Batch, in_batch, when_undone};
+pub use batch::{Batch, in_batch, when_ended};
 pub use dtype::DType;
 pub use error::{Error, Kind, Result};
 pub use extent::{Allocation, Extent, View};

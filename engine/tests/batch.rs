@@ -9,7 +9,7 @@ use common::{
     Fixture, KEEP, OVER, alone, attach, check, filled, floats, fork, lookup, put, put_new, read,
     sound, view,
 };
-use engram_engine::{Kind, Member, Mode, Payload, Realm, Result, Value, in_batch, when_undone};
+use engram_engine::{Kind, Member, Mode, Payload, Realm, Result, Value, in_batch, when_ended};
 
 /// A batch and what somebody else does before it ends: it must fail, and leave what the other did.
 fn conflicts(
@@ -235,17 +235,17 @@ fn a_batch_that_nobody_ends_goes_with_its_thread() {
     sound(&fixture.path);
 }
 
-/// What is to be done if a batch is undone is done then, the last first, and only then; by nobody
-/// else than the process that runs it.
+/// What is to be done when a batch has ended is done then, the last first, and told how it ended;
+/// by nobody else than the process that runs it.
 #[test]
-fn what_an_undone_batch_leaves_is_put_back() {
-    alone("what_an_undone_batch_leaves_is_put_back", || {
+fn what_waits_for_the_end_of_a_batch_is_told_of_it() {
+    alone("what_waits_for_the_end_of_a_batch_is_told_of_it", || {
         let fixture = Fixture::new(16 << 20);
         let realm = fixture.realm();
-        let seen: Rc<RefCell<Vec<u32>>> = Rc::default();
+        let seen: Rc<RefCell<Vec<(u32, bool)>>> = Rc::default();
         let note = |number| {
             let seen = Rc::clone(&seen);
-            when_undone(move || seen.borrow_mut().push(number));
+            when_ended(move |committed| seen.borrow_mut().push((number, committed)));
         };
         let taken = || std::mem::take(&mut *seen.borrow_mut());
         note(0);
@@ -261,7 +261,7 @@ fn what_an_undone_batch_leaves_is_put_back() {
         assert_eq!(child.wait(), 0);
         small(&realm, "x").unwrap();
         realm.commit_batch().unwrap();
-        assert!(taken().is_empty());
+        assert_eq!(taken(), [(1, true)]);
 
         realm.begin_batch().unwrap();
         note(2);
@@ -270,7 +270,7 @@ fn what_an_undone_batch_leaves_is_put_back() {
         realm.commit_batch().unwrap();
         assert!(taken().is_empty());
         realm.abort_batch().unwrap();
-        assert_eq!(taken(), [3, 2]);
+        assert_eq!(taken(), [(3, false), (2, false)]);
 
         realm.begin_batch().unwrap();
         note(4);
@@ -278,14 +278,14 @@ fn what_an_undone_batch_leaves_is_put_back() {
         realm.abort_batch().unwrap();
         assert!(taken().is_empty());
         realm.commit_batch().unwrap_err();
-        assert_eq!(taken(), [4]);
+        assert_eq!(taken(), [(4, false)]);
 
         let whole = fixture.pool.namespace("default").unwrap();
         let batch = whole.batch().unwrap();
         note(5);
         drop(batch);
         assert!(!in_batch());
-        assert_eq!(taken(), [5]);
+        assert_eq!(taken(), [(5, false)]);
     });
 }
 

@@ -22,18 +22,21 @@ pub fn attr_get<'py>(
     }
 }
 
-/// Sets every attribute of a mapping, in one commit.
+/// Sets every attribute of a mapping, in one commit; if those of `was` are not what it says, none,
+/// which is `BusyError`.
 #[pyfunction]
+#[pyo3(signature = (realm, is_group, member, attrs, was = None))]
 pub fn attr_set(
     py: Python<'_>,
     realm: &Realm,
     is_group: bool,
     member: u64,
     attrs: &Bound<'_, PyAny>,
+    was: Option<&Bound<'_, PyAny>>,
 ) -> Result<()> {
-    let values = value::attributes_of(Some(attrs))?;
+    let (values, was) = (value::attributes_of(Some(attrs))?, value::attributes_of(was)?);
     let engine = realm.engine();
-    Ok(py.detach(|| engine.set_attrs(of(is_group, member), &values))?)
+    Ok(py.detach(|| engine.set_attrs_if(of(is_group, member), &was, &values))?)
 }
 
 /// Deletes an attribute.

@@ -70,19 +70,19 @@ pub fn in_batch() -> bool {
     engram_engine::in_batch()
 }
 
-/// Has `hook` called without arguments if the batch that this thread runs is undone, if it runs
-/// one. A hook that raises is called once more, as a signal may have come between.
+/// Has `hook` called when the batch that this thread runs has ended, if it runs one, with whether
+/// it is committed. A hook that raises is called once more, as a signal may have come between.
 #[pyfunction]
-pub fn when_undone(hook: Py<PyAny>) {
-    engram_engine::when_undone(move || {
-        // Without an interpreter there is nobody to see what it would put back.
-        let _ = Python::try_attach(|py| run(py, &hook));
+pub fn when_ended(hook: Py<PyAny>) {
+    engram_engine::when_ended(move |committed| {
+        // Without an interpreter there is nobody to see what it would do.
+        let _ = Python::try_attach(|py| run(py, &hook, committed));
     });
 }
 
-fn run(py: Python<'_>, hook: &Py<PyAny>) {
-    let Err(first) = hook.call0(py) else { return };
-    if let Err(error) = hook.call0(py) {
+fn run(py: Python<'_>, hook: &Py<PyAny>, committed: bool) {
+    let Err(first) = hook.call1(py, (committed,)) else { return };
+    if let Err(error) = hook.call1(py, (committed,)) {
         error.write_unraisable(py, Some(hook.bind(py)));
     }
     if first.is_instance_of::<PyKeyboardInterrupt>(py) {

@@ -41,7 +41,7 @@ mod _engram {
     #[pymodule_export]
     use crate::attrs::{attr_delete, attr_get, attr_items, attr_names, attr_set};
     #[pymodule_export]
-    use crate::batch::{Batch, in_batch, when_undone};
+    use crate::batch::{Batch, in_batch, when_ended};
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
     #[pymodule_export]

@@ -180,7 +180,17 @@ impl Namespace {
 
     /// Sets attributes of a member, all in one commit.
     pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
-        self.write_at_home(member, |realm| realm.set_attrs(member, attrs))
+        self.set_attrs_if(member, &[], attrs)
+    }
+
+    /// The same if attributes are still what they were; else it is `BusyError`.
+    pub fn set_attrs_if(
+        &self,
+        member: Member,
+        was: &[(String, Value)],
+        attrs: &[(String, Value)],
+    ) -> Result<()> {
+        self.write_at_home(member, |realm| realm.set_attrs_if(member, was, attrs))
     }
 
     /// Removes an attribute of a member.

@@ -225,13 +225,26 @@ impl Realm {
 
     /// Sets attributes of a member, all in one commit.
     pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
+        self.set_attrs_if(member, &[], attrs)
+    }
+
+    /// The same if attributes are still what they were; else it is `BusyError`.
+    pub fn set_attrs_if(
+        &self,
+        member: Member,
+        was: &[(String, Value)],
+        attrs: &[(String, Value)],
+    ) -> Result<()> {
         let core = self.writable()?;
         let inside = &core.enter()?;
+        let known = core.intern(inside, was.iter().map(|(key, _)| key.as_str()))?;
+        let was: Vec<_> = known.into_iter().zip(was.iter().map(|(_, value)| value)).collect();
         let keys = core.intern(inside, attrs.iter().map(|(key, _)| key.as_str()))?;
         let changes: Vec<_> =
             keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
         let stamp = core.stamp();
         change!(core, inside, Headroom::Normal, self.expects(), |rows| {
+            group::refuse_changed(rows, member, &was)?;
             group::annotate(rows, member, &changes, stamp)
         })
     }

@@ -9,8 +9,8 @@ from engram import _engram
 from engram.active.code.schema import is_array
 from engram.active.errors import ObjectDeletedError, gone
 from engram.active.stored.forms import MISSING, Loaded, form_of
-from engram.active.transaction import DELETED, field_view, local
-from engram.errors import NotFoundError
+from engram.active.transaction import DELETED, MOST_TRIES, field_view, found_view, local
+from engram.errors import BusyError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.active.object import ActiveObject
@@ -51,7 +51,11 @@ class Field:
 
     def _read(self, obj: "ActiveObject") -> Any:
         """Read the value of a stored object, outside of a method."""
-        while True:
+        if self.array_first:
+            found = found_view(obj, self.name, write=True)
+            if found is not None:
+                return found[1]
+        for left in range(MOST_TRIES, -1, -1):
             loaded = self.load(obj)
             if loaded is MISSING:
                 raise self.missing(obj)
@@ -59,9 +63,12 @@ class Field:
                 return loaded.value
             try:
                 return field_view(obj, self.name, loaded, write=True)
-            except NotFoundError:  # the array was replaced meanwhile
+            except (NotFoundError, BusyError):  # the array was replaced meanwhile
                 if not _is_there(obj):
                     raise gone(type(obj).__qualname__, obj._gid) from None
+                if not left:
+                    raise
+        raise AssertionError
 
     def __set__(self, obj: "ActiveObject", value: Any) -> None:
         if obj._volatile is not None:

@@ -4,13 +4,23 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import numpy as np
 
 from engram import _engram
 from engram.active.analysis import Traits, traits_of
-from engram.active.errors import gone
+from engram.active.errors import ConflictError, gone
 from engram.active.transaction import Transaction, local
 from engram.errors import ArgumentError, NotFoundError
 
@@ -25,6 +35,10 @@ R = TypeVar("R")
 
 PATIENCE = 60.0
 """How many seconds a method waits for another one that changes the same object."""
+
+
+MOST_RUNS: Final = 100
+"""How often a method that changes nothing is run again, where others change what it reads."""
 
 
 class ActiveMethod(Generic[P, R]):
@@ -211,15 +225,33 @@ def call(obj: "ActiveObject", method: ActiveMethod[Any, Any], args: Any, kwargs:
     outer = local.transaction
     if outer is not None:
         return _within(outer, obj, method, args, kwargs)
+    for left in range(MOST_RUNS, -1, -1):
+        transaction = Transaction()
+        transaction.read_only = method.read_only
+        try:
+            return _run(transaction, obj, method, args, kwargs)
+        except ConflictError:
+            if not (transaction.torn and method.read_only and left):
+                raise
+    raise AssertionError
+
+
+def _run(
+    transaction: Transaction,
+    obj: "ActiveObject",
+    method: ActiveMethod[Any, Any],
+    args: Any,
+    kwargs: Any,
+) -> Any:
+    """Run a method as a transaction of its own."""
     traits = method.traits(type(obj))
-    transaction = Transaction()
-    transaction.read_only = method.read_only
     transaction.checks_views = traits.fills
     try:
         if traits.changes:
             transaction.lock(obj, method.timeout)
         else:
-            _engram.group_info(obj._home.realm, obj._gid)
+            info = _engram.group_info(obj._home.realm, obj._gid)
+            transaction.known = (obj, info.modified)
     except NotFoundError:
         transaction.unlock()
         raise gone(type(obj).__qualname__, obj._gid) from None

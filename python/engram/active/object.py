@@ -1,6 +1,7 @@
 """Active objects: Python objects whose declared fields live in a pool."""
 
 import copy
+import functools
 import inspect
 import threading
 from numbers import Integral
@@ -19,9 +20,10 @@ from engram.active.places import ways
 from engram.active.places.placing import REPLICA_OF, Placing
 from engram.active.places.versions import Versions, before_deletion
 from engram.active.stored import values
+from engram.active.stored.forms import Loaded
 from engram.active.stored.home import Home
-from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS
-from engram.active.stored.meanwhile import again
+from engram.active.stored.layout import ALIASES_OF, CLASS
+from engram.active.stored.meanwhile import again, unless_changed
 from engram.active.stored.records import GIDS
 from engram.active.stored.storing import Storing
 from engram.active.transaction import DELETED, field_view, local
@@ -211,6 +213,7 @@ class ActiveObject(Twins, Versions, Placing):
                 "finished)"
             )
         if self._volatile is None:
+            self._noted(CLASS)  # it may have been deleted
             if backend_id is not None:
                 self.move(backend_id)
             if alias is not None:
@@ -328,7 +331,7 @@ class ActiveObject(Twins, Versions, Placing):
                 home.delete(self._gid)
 
         try:
-            again(take)
+            again(lambda: unless_changed(home, take, self._gid))
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
         undoing.note(self)
@@ -375,17 +378,24 @@ class ActiveObject(Twins, Versions, Placing):
             replica_of = home.notes(gid, REPLICA_OF)
         except NotFoundError:
             return False
+        self._go_to(home, gid)
+        self._replica_of = replica_of
+        return True
+
+    def _go_to(self, home: Home, gid: int) -> None:
+        """Be the stored object that is there; what has been that here so far is the same."""
         undoing.note(self)
         with _making:
             self._home.live.pop(self._gid, None)
             there = home.live.get(gid)
-            if there is None or there is self or there._gid != gid or there._outdated:
+            while there is not None and there._same is not None:
+                there = there._same
+            if there is None or there is self or there._outdated or there._gid != gid:
+                self._same = None
                 self._become(home, gid)
             else:
                 self._same = there
                 self._home, self._gid = home, gid
-        self._replica_of = replica_of
-        return True
 
     def _put(self, changed: dict[str, Any]) -> None:
         """Assign fields of a stored object, as one commit."""
@@ -410,18 +420,21 @@ class ActiveObject(Twins, Versions, Placing):
                     storing.put(self, name, value)
                     continue
                 try:
-                    home.hold(gid)
-                    self._before_replacing(name)
-                    home.delete_field(gid, name)
+                    unless_changed(home, functools.partial(self._delete_field, home, name), gid)
                 except NotFoundError:
                     raise gone(type(self).__qualname__, gid) from None
 
-    def _put_plain(self, changed: dict[str, Any]) -> bool:
-        """Assign fields in the short way, if they can be."""
+    def _delete_field(self, home: Home, name: str) -> None:
+        home.hold(self._gid)
+        self._before_replacing(name)
+        home.delete_field(self._gid, name)
+
+    def _put_plain(self, changed: dict[str, Any], before: dict[str, Loaded] | None = None) -> bool:
+        """Assign fields in the short way, if they can be; and if they are what they were."""
         if any(self._fields[name].array_first for name in changed):
             return False  # it may borrow an array
         try:
-            return self._home.put_plain(self._gid, changed)
+            return self._home.put_plain(self._gid, changed, before or {})
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
 
@@ -434,7 +447,10 @@ class ActiveObject(Twins, Versions, Placing):
             return False
         if not value.nbytes:
             return True
-        own = field_view(self, name, loaded, write=False)
+        try:
+            own = field_view(self, name, loaded, write=False)
+        except NotFoundError:  # somebody has assigned another one
+            return False
         same = own.ctypes.data == value.ctypes.data and own.strides == value.strides
         if same and self._home.careful:
             _engram.flush(self._home.realm, loaded.raw)
@@ -448,21 +464,22 @@ class ActiveObject(Twins, Versions, Placing):
     @classmethod
     def _handle(cls, home: Home, gid: int) -> "ActiveObject":
         """Give the Python object of a stored one: one in this process."""
-        there = home.live.get(gid)
-        if there is not None and there._gid == gid and not there._outdated:
-            return there  # type: ignore[no-any-return]
+        there = _live(home, gid)
+        if there is not None:
+            return there
         with _making:
-            there = home.live.get(gid)
-            if there is not None and there._gid == gid and not there._outdated:
-                return there  # type: ignore[no-any-return]
-            try:
-                stored = home.notes(gid, CLASS)
-                leads_on = stored == "" or home.notes(gid, ARRIVING) is not None
-                replica_of = home.notes(gid, REPLICA_OF)
-            except NotFoundError:
-                raise gone("active", gid) from None
-            if leads_on and ways.next_of(home, gid) is not None:
-                return cls._handle(*ways.end_of(home, gid))
+            for _ in range(ways.MOST_TRIES):
+                home, gid = ways.end_of(home, gid)
+                there = _live(home, gid)
+                if there is not None:
+                    return there
+                try:
+                    stored = home.notes(gid, CLASS)
+                    replica_of = home.notes(gid, REPLICA_OF)
+                except NotFoundError:
+                    raise gone("active", gid) from None
+                if stored != "":  # else somebody has moved it since
+                    break
             if not stored:
                 raise NotFoundError(f"the group {gid:#x} is no active object")
             kind = classes.class_of(home, stored, cls)
@@ -536,6 +553,14 @@ class ActiveObject(Twins, Versions, Placing):
         if self._volatile is not None:
             return f"<{name} (volatile)>"
         return f"<{name} {self._gid:#x} in {self._home.pool_path!r}>"
+
+
+def _live(home: Home, gid: int) -> ActiveObject | None:
+    """Give the Python object that there is already of a stored one."""
+    there = home.live.get(gid)
+    if there is None or there._gid != gid or there._outdated:
+        return None
+    return there  # type: ignore[no-any-return]
 
 
 def _check_name(cls: type, name: str) -> None:

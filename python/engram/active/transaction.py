@@ -7,29 +7,32 @@ per namespace. If the method raises, nothing of it is written. An active method 
 one joins it; if that inner one raises, what it has changed is taken back, and the outer one may go
 on.
 
-Other processes. A method that changes fields (`analysis.py` can tell) has its object's lock from
-its beginning, so two of them never both add one to the same number. Else the commit compares what
-it replaces with what was read: if that has changed meanwhile, it is `ConflictError`, and nothing is
-written. What is written into arrays in place is there at once, and is not taken back.
+Other processes. The commit compares what it replaces with what was read: if that has changed
+meanwhile, it is `ConflictError`, and nothing is written; so two methods never both add one to the
+same number. That it hardly ever comes to that, a method that changes fields (`analysis.py` can
+tell) has its object's lock from its beginning; in a batch, until that has ended. What is written
+into arrays in place is there at once, and is not taken back.
 """
 
 import functools
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from engram import _engram
 from engram.active.errors import ConflictError, gone
 from engram.active.memento import Memento
+from engram.active.seen import Seen, Viewed, alike
 from engram.active.stored.forms import MISSING, Loaded, form_of
 from engram.active.stored.layout import SHARING
 from engram.active.stored.meanwhile import again
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from engram.active.fields import Field
     from engram.active.stored.home import Home
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 _FIXED: Final = frozenset((bool, int, float, complex, str, bytes, type(None), range, slice))
 """Types of values that cannot be changed in place."""
+
+MOST_TRIES: Final = 100
+"""How often an array is looked for that others replace again and again."""
 
 DELETED: Final = object()
 """What stands for a value that `del` took away."""
@@ -47,6 +53,8 @@ _ABSENT: Final = object()
 
 class _Local(threading.local):
     transaction: "Transaction | None" = None
+    kept: "dict[tuple[Any, int], _engram.Lock] | None" = None
+    """The locks of methods that the batch of this thread has called, by their objects."""
 
 
 local: Final = _Local()
@@ -55,33 +63,30 @@ local: Final = _Local()
 
 def _end_in_child() -> None:
     """Leave the transaction to the process that forked: it commits it, and has its locks."""
-    local.transaction = None
+    local.transaction = local.kept = None
 
 
 os.register_at_fork(after_in_child=_end_in_child)
 
 
-class Viewed(NamedTuple):
-    """An array that a method has in hand."""
+@contextmanager
+def locked(obj: Any, timeout: float) -> "Iterator[None]":
+    """Keep others' methods that change an object out for a while, unless this thread does so."""
+    key = (obj._home.key, obj._gid)
+    running = local.transaction
+    if (running is not None and running.has_locked(key)) or (local.kept and key in local.kept):
+        yield
+        return
+    lock = _engram.Lock(obj._home.realm, True, obj._gid, "w", timeout)
+    with lock:
+        yield
 
-    oid: int
-    array: Any
-    asked: bool
-    """Whether it was asked for to be written into."""
 
-
-class Seen:
-    """One object's fields, as a transaction sees them."""
-
-    __slots__ = ("copies", "loaded", "locked", "obj", "views", "written")
-
-    def __init__(self, obj: Any) -> None:
-        self.obj = obj
-        self.loaded: dict[str, Loaded] = {}
-        self.written: dict[str, Any] = {}
-        self.views: dict[str, Viewed] = {}
-        self.copies: dict[str, Any] = {}
-        self.locked = False
+def _let_go(kept: "dict[tuple[Any, int], _engram.Lock]", committed: bool) -> None:
+    """Let go of the locks that a batch has kept."""
+    del committed
+    while kept:
+        kept.popitem()[1].__exit__(None, None, None)
 
 
 class Inner:
@@ -127,15 +132,28 @@ class Inner:
 class Transaction:
     """What the outermost method of this thread, and those that it calls, have read and changed."""
 
-    __slots__ = ("_inner", "_locks", "_seen", "checks_views", "pre_copy", "read_only")
+    __slots__ = (
+        "_inner",
+        "_locks",
+        "_seen",
+        "checks_views",
+        "known",
+        "pre_copy",
+        "read_only",
+        "torn",
+    )
 
     def __init__(self) -> None:
         self._seen: dict[int, Seen] = {}
         self._inner: list[Inner] = []
-        self._locks: list[_engram.Lock] = []
+        self._locks: dict[tuple[Any, int], _engram.Lock] = {}
         self.read_only = False
         self.pre_copy = False
         self.checks_views = False
+        self.known: tuple[Any, int] | None = None
+        """An object, and when it was last modified before anything of it was read."""
+        self.torn = False
+        """Whether it has found fields of before and of after what another process did."""
 
     def _of(self, obj: Any) -> Seen:
         while obj._same is not None:  # two Python objects of one stored one have one record
@@ -154,19 +172,28 @@ class Transaction:
             If one of them does not end in time.
 
         """
-        seen = self._of(obj)
-        home = obj._home
-        if seen.locked or not home.realm.writable:
+        home, key = obj._home, (obj._home.key, obj._gid)
+        if key in self._locks or not home.realm.writable:
             return
-        lock = _engram.Lock(home.realm, True, obj._gid, "w", timeout)
-        lock.__enter__()
-        self._locks.append(lock)
-        seen.locked = not seen.loaded
+        if not local.kept or key not in local.kept:
+            lock = _engram.Lock(home.realm, True, obj._gid, "w", timeout)
+            lock.__enter__()
+            self._locks[key] = lock
+
+    def has_locked(self, key: tuple[Any, int]) -> bool:
+        """Tell whether it has the lock of an object."""
+        return key in self._locks
 
     def unlock(self) -> None:
-        """Let go of all locks."""
+        """Let go of all locks; in a batch when that has ended, as its changes are made then."""
+        if self._locks and _engram.in_batch():
+            if not local.kept:
+                local.kept = {}
+                _engram.when_ended(functools.partial(_let_go, local.kept))
+            local.kept |= self._locks
+            self._locks = {}
         while self._locks:
-            self._locks.pop().__exit__(None, None, None)
+            self._locks.popitem()[1].__exit__(None, None, None)
 
     def read(self, obj: Any, field: "Field") -> Any:
         """Give a field's value, as this transaction has it."""
@@ -179,22 +206,43 @@ class Transaction:
             return self._noted(value)
         loaded = seen.loaded.get(name)
         if loaded is None:
-            if field.array_first and not self.pre_copy:
-                array = self._first_view(obj, seen, name)
-                if array is not None:
-                    return array
-            loaded = seen.loaded[name] = field.load(obj)
+            return self._first_read(obj, seen, field)
         if loaded is MISSING:
             raise field.missing(obj)
-        if not loaded.member:
-            return self._noted(loaded.value)
-        try:
-            return self._array(obj, seen, name, loaded)
-        except NotFoundError:  # it was replaced since it was found
-            if name in seen.views:
-                raise
-            del seen.loaded[name]
-            return self.read(obj, field)
+        return self._array(obj, seen, name, loaded) if loaded.member else self._noted(loaded.value)
+
+    def _first_read(self, obj: Any, seen: Seen, field: "Field") -> Any:
+        """Read a field, together with those that were read before."""
+        if not seen.loaded:
+            seen.begin(self.known)
+            return self._found(obj, seen, field)
+        value = self._found(obj, seen, field)
+        if not seen.is_together():
+            self.torn = True
+            raise ConflictError(
+                f"{obj!r} was changed by another process while a method read its fields: call it "
+                "again; @activemethod(read_only=True) has that done by itself"
+            )
+        return value
+
+    def _found(self, obj: Any, seen: Seen, field: "Field") -> Any:
+        name = field.name
+        if field.array_first and not self.pre_copy:
+            array = self._first_view(obj, seen, name)
+            if array is not None:
+                return array
+        for left in range(MOST_TRIES, -1, -1):
+            loaded = seen.loaded[name] = field.load(obj)
+            if loaded is MISSING:
+                raise field.missing(obj)
+            if not loaded.member:
+                return self._noted(loaded.value)
+            try:
+                return self._array(obj, seen, name, loaded)
+            except (NotFoundError, BusyError):  # it was replaced since it was found
+                if not left:
+                    raise
+        raise AssertionError
 
     def _noted(self, value: Any) -> Any:
         """Note what an inner method gets, which it may change."""
@@ -205,12 +253,7 @@ class Transaction:
     def _first_view(self, obj: Any, seen: Seen, name: str) -> Any:
         """Give the array of a field, found and mapped at once; None where it takes more."""
         write = not self.read_only
-        try:
-            found = _engram.array_field(
-                obj._home.realm, obj._gid, name, SHARING, write and obj._may_write
-            )
-        except (NotFoundError, ReadOnlyError):  # it is gone, or moved; published, or protected
-            return None
+        found = found_view(obj, name, write=write)
         if found is None:
             return None
         fact, array = found
@@ -321,6 +364,16 @@ class Transaction:
                         ) from error
 
 
+def found_view(obj: Any, name: str, *, write: bool) -> Any:
+    """Give what a field's array is and the array, in one go; None where it takes more."""
+    try:
+        return _engram.array_field(
+            obj._home.realm, obj._gid, name, SHARING, write and obj._may_write
+        )
+    except (NotFoundError, ReadOnlyError):  # it is gone, or moved; published, or protected
+        return None
+
+
 def own_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> tuple[Loaded, Any]:
     """Give the array of a field, on the pool's memory, and where it lies.
 
@@ -369,19 +422,12 @@ def _changed(obj: Any, name: str, loaded: Loaded) -> bool:
         now = now.tobytes() if isinstance(now, np.ndarray) else now
         return bool(now != loaded.raw)
     if isinstance(loaded.raw, np.ndarray):  # a default, which is in no pool yet
-        return form.kind != "array" or not _alike(form.value, loaded.raw)
+        return form.kind != "array" or not alike(form.value, loaded.raw)
     if form.kind == "array":
         return True
     if isinstance(loaded.raw, bytes):
         return bool(form.value != loaded.raw)
     return bool(_engram.read_blob(obj._home.realm, loaded.raw) != form.value)
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        one, other = np.asarray(one), np.asarray(other)
-        return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
-    return bool(one == other)
 
 
 def _same(obj: Any, target: Any) -> Any:
@@ -400,8 +446,7 @@ def _place_of(obj: Any) -> "tuple[Home, Scope | None]":
 def _commit_plain(obj: Any, seen: Seen, changed: dict[str, Any]) -> bool:
     """Write one object's changes in the short way, if they can be."""
     obj._check_writable()
-    relies = not seen.locked and changed.keys() & seen.loaded.keys()
-    return not relies and obj._put_plain(changed)
+    return bool(obj._put_plain(changed, {n: seen.loaded[n] for n in changed if n in seen.loaded}))
 
 
 def _commit(
@@ -413,8 +458,7 @@ def _commit(
     with Storing(home, scope=scope) as storing:
         for obj, seen, changed in changes:
             obj._check_writable()
-            if not seen.locked:
-                _compare(obj, seen, changed)
+            _compare(obj, seen, changed)
             for name, value in changed.items():
                 if value is DELETED:
                     home.delete_field(obj._gid, name)
@@ -438,7 +482,7 @@ def _compare(obj: Any, seen: Seen, changed: dict[str, Any]) -> None:
             now = obj._field(name).load(obj)
         except NotFoundError:
             raise gone(type(obj).__qualname__, obj._gid) from None
-        if not _alike(now.raw, before.raw):
+        if not alike(now.raw, before.raw):
             raise ConflictError(
                 f"{obj._label(name)} of {obj!r} was changed by another process while a method was "
                 "about to change it: call it again; @activemethod(locks=True) keeps others out"

@@ -12,6 +12,8 @@ from engram import _engram
 from engram.errors import BusyError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engram.active.stored.home import Home
 
 _STATE: Final = ("_volatile", "_home", "_gid", "_same", "_ended", "_replica_of")
@@ -26,7 +28,12 @@ def note(*objects: Any) -> None:
         (obj, {name: obj.__dict__[name] for name in _STATE if name in obj.__dict__})
         for obj in objects
     ]
-    _engram.when_undone(lambda: _put_back(states))
+    if_undone(lambda: _put_back(states))
+
+
+def if_undone(work: "Callable[[], object]") -> None:
+    """Have something done if the batch that this thread runs, if it runs one, is undone."""
+    _engram.when_ended(lambda committed: None if committed else work())
 
 
 def _put_back(states: list[tuple[Any, dict[str, Any]]]) -> None:

@@ -28,6 +28,7 @@ from engram.active.errors import ClassChangedError, ClassUnknownError, Untrusted
 from engram.active.stored.home import Home
 from engram.active.stored.layout import CLASS, CLASSES
 from engram.active.stored.values import name_of
+from engram.active.undoing import if_undone
 from engram.errors import CorruptError, ExistsError, NotFoundError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def register(home: Home, cls: type["ActiveObject"], scope: str | None = None) ->
     known = _registered.get(key)
     if known is None or not _has(home, known):
         known = _registered[key] = _register(home, cls, scope)
-        _engram.when_undone(lambda: _registered.pop(key, None))
+        if_undone(lambda: _registered.pop(key, None))
     return known
 
 
@@ -110,7 +111,7 @@ def _has(home: Home, stored: str) -> bool:
     there = _engram.contains(home.realm, home.realm.root, path)
     if there:
         home.classes_seen.add(stored)
-        _engram.when_undone(lambda: home.classes_seen.discard(stored))
+        if_undone(lambda: home.classes_seen.discard(stored))
     return there
 
 
@@ -254,7 +255,7 @@ def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["Act
     if key not in _checked:
         _check(home, name, version, cls)
         _checked.add(key)
-        _engram.when_undone(lambda: _checked.discard(key))
+        if_undone(lambda: _checked.discard(key))
     return cls
 
 

@@ -6,6 +6,8 @@ the commit that makes the note, so that a move that fails has changed nothing. A
 keeps those out who collect what such moves have left.
 """
 
+import random
+import time
 from contextlib import suppress
 from typing import Any, Final
 
@@ -18,33 +20,59 @@ from engram.active.stored.home import Home
 from engram.active.stored.identity import ByIdentity
 from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, MOVED
 from engram.active.stored.meanwhile import again
+from engram.active.transaction import locked
 from engram.errors import BusyError, EngramError, NotFoundError
 
-_TRIES: Final = 20
+_TRIES: Final = 100
 _PATIENCE: Final = 60.0
 
 
-def move_away(obj: Any, target: Backend) -> None:
-    """Move an object to another home.
+def move(obj: Any, target: Backend) -> None:
+    """Move an object to another home, or its arrays to another device of the same.
 
     Raises
     ------
     AliasTakenError, PoolFullError
         If it cannot be there; it stays where it is.
-    ConflictError
-        If another process has moved it meanwhile.
+    BusyError
+        If others move it, too, again and again.
 
     """
-    undoing.refuse_batch(f"moving {obj!r} to another pool or namespace")
-    home, gid = obj._home, obj._gid
-    settle(home, gid)
     for _ in range(_TRIES):
-        there = again(lambda: _copy(obj, target))
-        if _hand_over(obj, target.home, there):
-            home.live.pop(gid, None)
-            obj._become(target.home, there)
-            return
-    raise BusyError(f"{obj!r} could not be moved: its copies were collected; try it again")
+        home, gid = obj._home, obj._gid
+        near = home.key == target.home.key
+        if not near:
+            undoing.refuse_batch(f"moving {obj!r} to another pool or namespace")
+        try:
+            with locked(obj, _PATIENCE):
+                if _is_here(home, gid) and (near or _move_away(obj, target)):
+                    if near:
+                        obj._move_arrays(target)
+                    return
+        except ConflictError:
+            pass
+        except NotFoundError:
+            raise gone(type(obj).__qualname__, gid) from None
+        time.sleep(random.random() * 0.001)  # noqa: S311 - so that two do not meet again
+        if (obj._home, obj._gid) == (home, gid):
+            obj._go_to(*end_of(home, gid))
+    raise BusyError(f"{obj!r} could not be moved: others move it, or collect copies; try it again")
+
+
+def _move_away(obj: Any, target: Backend) -> bool:
+    """Move an object that is here; tell whether it went."""
+    home, gid = obj._home, obj._gid
+    there = again(lambda: _copy(obj, target))
+    if not _hand_over(obj, target.home, there):
+        return False
+    home.live.pop(gid, None)
+    obj._become(target.home, there)
+    return True
+
+
+def _is_here(home: Home, gid: int) -> bool:
+    """Tell whether the object itself is here, not a note of it nor a copy that is to arrive."""
+    return home.notes(gid, CLASS) != "" and settle(home, gid)
 
 
 def _copy(obj: Any, target: Backend) -> int:
@@ -72,6 +100,8 @@ def _copy(obj: Any, target: Backend) -> int:
             if alias not in have:
                 _leave_no_alias(obj, home, alias)
                 home.add_alias(there, alias)
+        if not _is_here(obj._home, obj._gid):  # what was read may be of a note
+            raise ConflictError(f"{obj!r} was moved by another process meanwhile")
     return there
 
 

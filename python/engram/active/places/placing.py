@@ -197,11 +197,10 @@ class Placing:
             self._follow()  # type: ignore[attr-defined]
             return
         self._check_writable()
+        from engram.active.places.moving import move  # noqa: PLC0415 - it needs what this makes
+
         for each in self._reached() if recursive else [self]:
-            if each._home.key == target.home.key:
-                each._move_arrays(target)
-            else:
-                each._move_away(target)
+            move(each, target)
 
     def _move_arrays(self, target: Backend) -> None:
         """Move its arrays to a device of the same pool."""
@@ -220,12 +219,6 @@ class Placing:
                 self._before_replacing(name)
                 home.replace(self._gid, name, form, target.device)
             home.note(self._gid, DEVICE, target.device)
-
-    def _move_away(self, target: Backend) -> None:
-        """Move it to another pool or namespace: copied there, then a note is left here."""
-        from engram.active.places.moving import move_away  # noqa: PLC0415 - it needs what this makes
-
-        move_away(self, target)
 
     def new_replica(self, backend_id: Any = None, recursive: bool = True) -> Any:
         """Copy the object to another backend, with `recursive` also those that it refers to.

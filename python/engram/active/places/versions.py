@@ -28,7 +28,7 @@ from engram.active.stored.home import Home
 from engram.active.stored.identity import ByIdentity
 from engram.active.stored.layout import ALIASES_OF, CLASS, SHARING
 from engram.active.stored.meanwhile import again, unless_changed
-from engram.errors import NotFoundError
+from engram.errors import BusyError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -367,6 +367,8 @@ def _pass_on(home: Home, owner: int, name: str, heir: int) -> None:
     _note(home, heir, theirs)
     for other in others:
         has = _held(home, other)
+        if has.get("borrowed", {}).get(name) != owner:
+            raise BusyError(f"the active object {other:#x} was changed meanwhile")
         has["borrowed"][name] = heir
         _note(home, other, has)
 

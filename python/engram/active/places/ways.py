@@ -21,6 +21,8 @@ from engram.active.stored.layout import ARRIVING, CLASS, MOVED, OUTSIDE
 from engram.errors import AccessError, CorruptError, NotFoundError
 
 LEFT: Final = "__left__"
+MOST_TRIES: Final = 100
+"""How often it is looked again where somebody moves the object meanwhile."""
 
 
 def full(home: Home, gid: int) -> list[Any]:
@@ -63,13 +65,17 @@ def next_of(home: Home, gid: int) -> tuple[Home, int] | None:
         If it leads to a pool that is.
 
     """
-    try:
-        is_note = home.notes(gid, CLASS) == ""
-        if not is_note and has_arrived(home, gid):
-            return None
-        following = home.notes(gid, MOVED if is_note else ARRIVING)
-    except NotFoundError:
-        raise gone("active", gid) from None
+    following = None
+    for _ in range(MOST_TRIES):
+        try:
+            is_note = home.notes(gid, CLASS) == ""
+            if not is_note and has_arrived(home, gid):
+                return None
+            following = home.notes(gid, MOVED if is_note else ARRIVING)
+        except NotFoundError:
+            raise gone("active", gid) from None
+        if following is not None:  # else it has become the other one between two looks
+            break
     return place_of(home, following)
 
 

@@ -43,6 +43,7 @@ from engram.active.stored.layout import (
     OBJECTS,
     OUTSIDE,
 )
+from engram.active.undoing import if_undone
 from engram.errors import (
     ArgumentError,
     BusyError,
@@ -92,7 +93,7 @@ class Home(Aliases):
         if gid is None:
             gid = _engram.create_group(self.realm, self.realm.root, path, None, b"", True, scope)
             self._groups[path] = gid
-            _engram.when_undone(lambda: self._groups.pop(path, None))
+            if_undone(lambda: self._groups.pop(path, None))
         return gid
 
     def make_groups(self) -> None:
@@ -178,8 +179,10 @@ class Home(Aliases):
         packed = _engram.read_blob(realm, found[1])
         return Loaded(values.Decoder(label, refer).decode(packed), found[1])
 
-    def put_plain(self, gid: int, changed: dict[str, Any]) -> bool:
+    def put_plain(self, gid: int, changed: dict[str, Any], before: dict[str, Loaded]) -> bool:
         """Put fields whose values are plain and were, in one commit without a batch, if they are.
+
+        Those of `before` have to be that still; where they are not it puts nothing.
 
         Raises
         ------
@@ -192,7 +195,15 @@ class Home(Aliases):
         for name, value in changed.items():
             if type(value) not in NATIVE or not is_plain(value) or self.has_member(gid, name):
                 return False
-        _engram.attr_set(self.realm, True, gid, changed)
+        was = {name: loaded.raw for name, loaded in before.items()}
+        if not all(type(raw) in NATIVE and is_plain(raw) for raw in was.values()):
+            return False
+        try:
+            _engram.attr_set(self.realm, True, gid, changed, was or None)
+        except BusyError:  # changed; or of another type that is as good
+            if not was:
+                raise
+            return False
         return True
 
     def delete_field(self, gid: int, name: str) -> None:

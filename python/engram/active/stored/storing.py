@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 from engram import _engram
 from engram.active import undoing
 from engram.active.code.classes import register
-from engram.active.errors import ConflictError, UnsupportedFieldError, gone
+from engram.active.errors import (
+    ConflictError,
+    ObjectDeletedError,
+    UnsupportedFieldError,
+    gone,
+)
 from engram.active.places.placing import DEVICE
 from engram.active.stored.forms import Form, form_of
 from engram.active.stored.home import Home
@@ -104,7 +109,8 @@ class Storing:
         gid, home = obj._gid, self._home
         obj._check_writable()
         form = form_of(obj._label(name), value, self._refer)
-        try:
+
+        def replace() -> None:
             if form.kind != "attribute":
                 home.hold(gid)
             if obj._follow():
@@ -113,8 +119,13 @@ class Storing:
             obj._before_replacing(name)
             if form.refers:
                 self._touch(form, home.references_of(gid, name))
-            unless_changed(home, lambda: home.replace(gid, name, form, device), gid)
-        except NotFoundError:
+            home.replace(gid, name, form, device)
+
+        try:
+            unless_changed(home, replace, gid)
+        except ObjectDeletedError:
+            if _is_there(home, gid):  # what the value refers to is gone
+                raise
             raise gone(type(obj).__qualname__, gid) from None
 
     def _fill(self) -> None:
@@ -164,6 +175,14 @@ class Storing:
     def _is_here(self, gid: int) -> bool:
         """Tell whether an object is in the scope that this batch is in."""
         return self._home.scope_of(gid) == self._scope
+
+
+def _is_there(home: Home, gid: int) -> bool:
+    try:
+        _engram.group_info(home.realm, gid)
+    except NotFoundError:
+        return False
+    return True
 
 
 class _RefersError(Exception):

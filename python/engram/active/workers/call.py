@@ -2,6 +2,7 @@
 
 import contextlib
 import pickle
+import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,8 +35,11 @@ class Answered(Future[Any]):
         return super().exception(timeout)
 
     def _attend(self, timeout: float | None) -> None:
+        reader: Any = threading.current_thread()
         seat = self.seat
-        if seat is not None and (timeout is None or timeout > SHORT) and not self.done():
+        if hasattr(reader, "read_until") and not self.done():  # in a callback
+            reader.read_until(self, timeout)
+        elif seat is not None and (timeout is None or timeout > SHORT) and not self.done():
             seat.attend(self)
 
 

@@ -11,6 +11,7 @@ given to another one: its future gets `WorkerDiedError`.
 """
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -37,6 +38,9 @@ _MOST_TRIES: Final = 2
 
 _AWAKE: Final = 0.0002
 """Seconds for which who waits for a short call attends to it."""
+
+_GLANCE_MS: Final = 5
+"""Milliseconds after which who reads for others looks whether its own call is done."""
 
 _LET_ALONE: Final = 0.002
 """Seconds after that in which the seat's own thread does not look at what comes."""
@@ -197,6 +201,26 @@ class Seat(threading.Thread):
             if taken is None or self.call is not None:
                 self.look()
 
+    def read_until(self, future: Answered, timeout: float | None) -> None:
+        """Read answers until a call is done; for another call's callback, which runs here."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        waiting, wire = select.poll(), self.wire
+        if wire is None:
+            return
+        waiting.register(wire.fileno(), select.POLLIN)
+        try:
+            while not future.done() and time.monotonic() < until:
+                if not waiting.poll(_GLANCE_MS):
+                    continue
+                with self._reading:
+                    taken = self._take(wire) if wire.comes() else None
+                if taken is not None:
+                    settle(*taken)
+        except (EOFError, OSError):
+            call = self.call
+            if call is not None and call.future is future:
+                self._lose(call, "has ended")
+
     def look(self) -> None:
         """Have the seat's own thread look at what comes."""
         self._let_alone = 0.0
@@ -243,13 +267,16 @@ class Seat(threading.Thread):
             call.tries += 1
             crew.again(call)
         else:
-            died = WorkerDiedError(
-                f"the worker that ran {call.label} {how}: what the method had not committed never "
-                "happened; another worker takes its place"
-            )
-            with contextlib.suppress(InvalidStateError):  # who attended to it was interrupted
-                call.future.set_exception(died)
+            self._lose(call, how)
         return how
+
+    def _lose(self, call: Call, how: str) -> None:
+        died = WorkerDiedError(
+            f"the worker that ran {call.label} {how}: what the method had not committed never "
+            "happened; another worker takes its place"
+        )
+        with contextlib.suppress(InvalidStateError):  # who attended to it was interrupted
+            call.future.set_exception(died)
 
     def hang_up(self) -> None:
         """Tell the worker that nothing more comes."""

@@ -1,0 +1,270 @@
+"""Active objects that several processes change at once: nothing lost, nothing half."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import engram
+from engram import active
+from test_active_batches import Undone
+from test_active_moves import Sites, groups, sites
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["sites"]
+
+Work = Callable[[], object]
+
+
+class Pair(engram.ActiveObject):
+    """Two numbers that are the same, an array of that length, and another pair."""
+
+    left: int = 1
+    right: int = 1
+    data: np.ndarray = np.ones(1)
+    other: Pair | None = None
+
+    @engram.activemethod(timeout=0.05)
+    def add(self, between: Work | None = None) -> None:
+        before = self.left
+        if between is not None:
+            between()
+        self.left = self.right = before + 1
+
+    @engram.activemethod
+    def put(self, n: int) -> None:
+        self.data = np.full(n, n)
+        self.left = self.right = n
+
+    @engram.activemethod
+    def add_to_other(self) -> None:
+        assert self.other is not None
+        self.other.left += 1
+        self.other.right += 1
+
+    @engram.activemethod
+    def look(self, between: Work) -> tuple[int, int]:
+        return self.left, between() or self.right  # type: ignore[return-value]
+
+    @engram.activemethod(read_only=True)
+    def look_again(self, between: Work) -> tuple[int, int]:
+        return self.left, between() or self.right  # type: ignore[return-value]
+
+    @engram.activemethod(read_only=True)
+    def all_of_it(self) -> tuple[int, int, int]:
+        return len(self.data), self.left, self.right
+
+
+def elsewhere(*works: Work) -> None:
+    """Do things in processes of their own, at once."""
+    children = []
+    for work in works:
+        child = os.fork()
+        if not child:
+            try:
+                work()
+            except BaseException:  # noqa: BLE001 - the parent asks how it ended
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    ends = [os.waitpid(child, 0)[1] for child in children]
+    assert ends == [0] * len(works)
+
+
+@pytest.fixture
+def pair(pool: engram.Pool) -> Pair:
+    assert pool
+    made = Pair()
+    made.make_persistent("pair")
+    return made
+
+
+def once(work: Work) -> Work:
+    """Do something elsewhere, the first time."""
+    left = [work]
+    return lambda: elsewhere(left.pop()) if left else None
+
+
+# Changes
+
+
+def test_a_method_in_a_batch_keeps_others_out_until_that_has_ended(
+    pool: engram.Pool, pair: Pair
+) -> None:
+    def refused() -> None:
+        with pytest.raises(engram.BusyError):
+            pair.add()
+
+    with pool.batch():
+        pair.add()
+        pair.add()
+        elsewhere(refused)
+    elsewhere(pair.add)
+    with pytest.raises(Undone), pool.batch():
+        pair.add()
+        raise Undone
+    elsewhere(pair.add)
+    assert (pair.left, pair.right) == (5, 5)
+
+
+def test_a_batch_that_ends_in_a_fork_keeps_the_locks_of_its_own_process(
+    pool: engram.Pool, pair: Pair
+) -> None:
+    with pool.batch():
+        pair.add()
+        elsewhere(lambda: None)
+
+        def refused() -> None:
+            with pytest.raises(engram.BusyError):
+                pair.add()
+
+        elsewhere(refused)
+    elsewhere(pair.add)
+    assert pair.left == 3
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_what_others_assign_while_a_method_runs_is_not_lost(
+    pool: engram.Pool, pair: Pair, batched: bool
+) -> None:
+    def assign() -> None:
+        pair.left = 50
+
+    with pytest.raises(engram.BusyError, match="left"):
+        if not batched:
+            pair.add(once(assign))
+        with pool.batch():
+            pair.add(once(assign))
+    assert (pair.left, pair.right) == (50, 1)
+
+
+def test_what_another_objects_method_adds_meanwhile_is_not_lost(pair: Pair) -> None:
+    second = Pair(other=pair)
+    second.make_persistent("second")
+    with pytest.raises(active.ConflictError):
+        pair.add(once(second.add_to_other))
+    assert (pair.left, pair.right) == (2, 2)
+    pair.add()
+    assert (pair.left, pair.right) == (3, 3)
+
+
+def test_many_processes_add_in_batches_and_without(pool: engram.Pool, pair: Pair) -> None:
+    def until_done(batched: bool) -> None:
+        for _ in range(200):
+            while True:
+                with contextlib.suppress(engram.BusyError):
+                    with pool.batch() if batched else contextlib.nullcontext():
+                        pair.add()
+                    break
+
+    elsewhere(*(lambda batched=batched: until_done(batched) for batched in (True, True, False)))
+    assert (pair.left, pair.right) == (601, 601)
+
+
+# Looks
+
+
+def test_a_method_does_not_see_half_of_a_change(pair: Pair) -> None:
+    with pytest.raises(active.ConflictError, match="read_only=True"):
+        pair.look(once(pair.add))
+    assert pair.look(lambda: None) == (2, 2)
+    assert pair.look_again(once(pair.add)) == (3, 3)
+
+    def another() -> None:
+        pair.other = Pair()
+
+    assert pair.look(once(another)) == (3, 3)  # not of what it looks at
+
+
+def test_methods_beside_assignments_see_one_moment(pair: Pair) -> None:
+    def put() -> None:
+        for _ in range(500):
+            pair.put(random.choice([1, 10, 1000, 60_000]))  # noqa: S311
+
+    def look() -> None:
+        for _ in range(1500):
+            assert len(set(pair.all_of_it())) == 1
+            assert len(pair.data) in {1, 10, 1000, 60_000}
+
+    elsewhere(put, put, look)
+
+
+def test_versions_beside_assignments_raise_no_false_errors(pair: Pair) -> None:
+    def versions() -> None:
+        for number in range(2000):
+            version = pair.new_version()
+            if number % 2:
+                version.consolidate_version()
+            else:
+                version.delete()
+
+    def assign() -> None:
+        for number in range(1000):
+            with contextlib.suppress(active.ConflictError):
+                pair.put(number % 7 + 1)
+            pair.data = np.ones(number % 5 + 1)
+            assert len(pair.data) > 0
+
+    elsewhere(versions, assign)
+    assert active.gc().reachable == 1
+
+
+# Moves
+
+
+def test_processes_that_move_an_object_to_and_fro_do_not_lose_it(sites: Sites) -> None:
+    moved = Pair(data=np.arange(10))
+    moved.make_persistent("moved")
+    holder = Pair(other=moved)
+    holder.make_persistent("holder")
+
+    def move() -> None:
+        for _ in range(150):
+            Pair.get_by_alias("moved").move(random.choice(sites))  # noqa: S311
+            time.sleep(0.001)
+
+    def look() -> None:
+        for _ in range(500):
+            assert Pair.get_by_alias("moved").data.sum() == 45
+
+    elsewhere(move, move, look)
+    assert holder.other is not None
+    assert holder.other.data.tolist() == list(range(10))
+    assert Pair.get_by_alias("moved") is holder.other
+    for pool in sites:
+        active.gc(pool)
+    assert groups(sites.here) + groups(sites.there) <= 3
+
+
+def test_an_object_that_was_deleted_is_not_made_persistent_in_silence(pair: Pair) -> None:
+    pair.delete()
+    with pytest.raises(active.ObjectDeletedError):
+        pair.make_persistent()
+    holder = Pair()
+    holder.make_persistent()
+    with pytest.raises(active.ObjectDeletedError, match=str(pair).split()[1]):
+        holder.other = pair
+
+
+def test_a_move_within_a_method_of_the_object_does_not_wait_for_itself(
+    sites: Sites, tmp_path: Path
+) -> None:
+    assert tmp_path
+    moved = Pair()
+    moved.make_persistent("moved")
+    moved.add(lambda: moved.new_replica(sites.there))
+    with sites.here.batch():
+        moved.add()
+        moved.move(sites.here)
+    assert moved.left == 3
