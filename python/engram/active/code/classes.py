@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -23,7 +24,7 @@ import msgpack
 
 from engram import _engram, owners
 from engram.active.code.schema import Fact, differences
-from engram.active.code.source import run, source_of
+from engram.active.code.source import run, source_of, standing_in
 from engram.active.errors import ClassChangedError, ClassUnknownError, UntrustedCodeError
 from engram.active.stored.home import Home
 from engram.active.stored.layout import CLASS, CLASSES
@@ -129,6 +130,9 @@ def _register(home: Home, cls: type["ActiveObject"], scope: str | None) -> str:
         "source": source.text,
         "missing": list(source.missing),
     }
+    for base in cls.__mro__[1:]:  # whoever lacks its module needs that of its bases, too
+        if getattr(base, "_fields", None) and base.__module__ != cls.__module__:
+            register(home, base, scope)
     packed = msgpack.packb(content)
     path = f"{CLASSES}/{_quoted(name)}"
     while True:
@@ -297,7 +301,12 @@ def load_class(
     """
     from engram.active.using import home as used  # noqa: PLC0415 - it needs homes alone
 
-    home = used(pool)
+    return _load(used(pool), name, trust=trust, version=version)
+
+
+def _load(
+    home: Home, name: str, *, trust: bool, version: int | None = None
+) -> type["ActiveObject"]:
     stored = stored_class(home, name, version)
     if not stored.source:
         raise ClassUnknownError(
@@ -317,7 +326,13 @@ def load_class(
         *(stored.owner, digest, lacks),
     )
     try:
-        cls: type[ActiveObject] = run(name, stored.source, home.pool_path, stored.missing)
+        cls: type[ActiveObject] = run(
+            name,
+            stored.source,
+            home.pool_path,
+            stored.missing,
+            lambda module: _stand_in(home, module, trust=trust),
+        )
     except Exception as error:
         raise ClassUnknownError(
             f"the source of class {name!r} does not run here: {type(error).__name__}: {error}"
@@ -326,6 +341,14 @@ def load_class(
     _enter(name, cls)
     _registered[home.key, cls] = f"{name}@{stored.version}"
     return cls
+
+
+def _stand_in(home: Home, module: str, *, trust: bool) -> ModuleType | None:
+    """Make a module that a class's source imports, of the classes that the pool keeps of it."""
+    names = [name for name in stored_names(home) if name.rpartition(".")[0] == module]
+    made = {name: _ours.get(name) or _load(home, name, trust=trust) for name in names}
+    inner = [name for name in stored_names(home) if name.startswith(f"{module}.")]
+    return standing_in(module, made | dict.fromkeys(set(inner) - set(names)))
 
 
 def _others_may_write(home: Home) -> str | None:

@@ -18,7 +18,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -236,11 +236,44 @@ def _names_of_hint(hint: ast.expr) -> set[str]:
     return found
 
 
-def run(name: str, text: str, pool: str, missing: Iterable[str] = ()) -> Any:
+def standing_in(name: str, made: Mapping[str, Any]) -> types.ModuleType | None:
+    """Make a module that is not to be had here, of what is: known by their whole names."""
+    inside = {whole.removeprefix(f"{name}."): each for whole, each in made.items()}
+    module = types.ModuleType(name)
+    module.__path__ = []  # there may be others in it
+    vars(module).update({own: each for own, each in inside.items() if "." not in own})
+    return module if any(whole.startswith(f"{name}.") for whole in made) else None
+
+
+def run(
+    name: str,
+    text: str,
+    pool: str,
+    missing: Iterable[str] = (),
+    stand_in: Callable[[str], types.ModuleType | None] = lambda _: None,
+) -> Any:
     """Run a class's source in a module of its own; give the class.
 
     `name` is the class's with its module; the module is not entered among those of the program.
+    Modules that the source imports and that are not there are asked for of `stand_in`.
     """
+    added: list[str] = []
+    try:
+        while True:
+            try:
+                return _run(name, text, pool, missing)
+            except ModuleNotFoundError as error:
+                module = None if error.name is None else stand_in(error.name)
+                if error.name is None or module is None or error.name in added:
+                    raise
+                sys.modules[error.name] = module
+                added.append(error.name)
+    finally:
+        for each in added:
+            sys.modules.pop(each, None)
+
+
+def _run(name: str, text: str, pool: str, missing: Iterable[str]) -> Any:
     module_name, _, qualified = name.rpartition(".")
     module = types.ModuleType(module_name or "engram_loaded")
     module.__dict__["__engram_pool__"] = pool
@@ -266,4 +299,4 @@ def run(name: str, text: str, pool: str, missing: Iterable[str] = ()) -> Any:
     return made
 
 
-__all__ = ["Source", "module_of", "run", "source_of"]
+__all__ = ["Source", "module_of", "run", "source_of", "standing_in"]

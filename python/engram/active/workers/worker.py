@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from engram.active import using
 from engram.active.code import classes
-from engram.active.code.source import Source, made_of, run
+from engram.active.code.source import Source, made_of, run, standing_in
 from engram.active.errors import ClassUnknownError
 from engram.active.object import ActiveObject
 from engram.active.stored.home import Home, home_of
@@ -224,7 +224,8 @@ class Things:
 
     def _make(self, thing: Thing) -> Any:
         if thing.text and thing.module != MAIN:
-            return run(f"{thing.module}.{thing.name}", thing.text, "the program")
+            whole = f"{thing.module}.{thing.name}"
+            return run(whole, thing.text, "the program", (), self._stand_in)
         if thing.text:
             self._run(thing)
             module = sys.modules[MAIN]
@@ -234,6 +235,12 @@ class Things:
         for part in thing.name.split("."):
             found = getattr(found, part)
         return found
+
+    def _stand_in(self, module: str) -> types.ModuleType | None:
+        """Make a module that only the program has, of what it has told of it."""
+        told = {f"{key[0]}.{key[1]}": key for key in self._told}
+        here = {whole: self.get(key) for whole, key in told.items() if key[0] == module}
+        return standing_in(module, here | dict.fromkeys(told.keys() - here.keys()))
 
     def _imported(self, thing: Thing) -> types.ModuleType:
         module = importlib.import_module(thing.module)
