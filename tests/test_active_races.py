@@ -220,6 +220,26 @@ def test_versions_beside_assignments_raise_no_false_errors(pair: Pair) -> None:
     assert active.gc().reachable == 1
 
 
+def test_a_number_that_is_none_is_what_it_was(pool: engram.Pool) -> None:
+    class Reading(engram.ActiveObject):
+        value: float = float("nan")
+        notes: list[str] = []
+
+        @engram.activemethod
+        def set(self, value: float) -> float:
+            before = self.value
+            self.notes.append("set")
+            self.value = value
+            return before
+
+    assert pool
+    reading = Reading()
+    reading.make_persistent()
+    assert np.isnan(reading.set(float("nan")))
+    assert np.isnan(reading.set(2.0))
+    assert reading.get_properties() == {"value": 2.0, "notes": ["set", "set"]}
+
+
 # Moves
 
 

@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 import threading
+from contextlib import suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -26,7 +27,7 @@ from engram.active.stored.layout import ALIASES_OF, CLASS
 from engram.active.stored.meanwhile import again, unless_changed
 from engram.active.stored.records import GIDS
 from engram.active.stored.storing import Storing
-from engram.active.transaction import DELETED, field_view, local
+from engram.active.transaction import DELETED, MOST_TRIES, field_view, local
 from engram.errors import ArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class ActiveObject(Twins, Versions, Placing):
 
         """
         if isinstance(object_id, str):
-            home, gid = _home_and_gid(object_id, pool)
+            home, gid = ways.place_of_id(object_id, pool)
         elif isinstance(object_id, Integral) and int(object_id) in GIDS:
             home, gid = using.home(pool), int(object_id)
         else:
@@ -338,14 +339,25 @@ class ActiveObject(Twins, Versions, Placing):
         home.live.pop(self._gid, None)
 
     def get_properties(self) -> dict[str, Any]:
-        """Give all fields that have a value."""
-        found = {}
-        for name in self._fields:
-            try:
-                found[name] = getattr(self, name)
-            except AttributeError:
-                continue
+        """Give all fields that have a value: of a stored object, as one commit left them."""
+        found: dict[str, Any] = {}
+        for _ in range(MOST_TRIES):
+            before = self._last_modified()
+            found.clear()
+            for name in self._fields:
+                with suppress(AttributeError):
+                    found[name] = getattr(self, name)
+            if self._last_modified() == before:
+                break
         return found
+
+    def _last_modified(self) -> int:
+        if self._volatile is not None:
+            return 0
+        try:
+            return _engram.group_info(self._home.realm, self._gid).modified
+        except NotFoundError:
+            raise gone(type(self).__qualname__, self._gid) from None
 
     # What helps them
 
@@ -569,19 +581,6 @@ def _check_name(cls: type, name: str) -> None:
         raise ArgumentError(
             f"{cls.__qualname__} cannot have a field {name!r}: ActiveObject uses that name itself"
         )
-
-
-def _home_and_gid(object_id: str, pool: Any) -> tuple[Home, int]:
-    try:
-        uuid, namespace, number = object_id.split(":")
-        gid = int(number, 16)
-        if gid not in GIDS:
-            raise ValueError(gid)  # noqa: TRY301
-    except ValueError:
-        raise ArgumentError(
-            f"{object_id!r} is no id of an active object: get_id() gives one"
-        ) from None
-    return ways.home_again(uuid, namespace, None, pool), gid
 
 
 def _again(uuid: str, path: str, namespace: str, gid: int) -> ActiveObject:

@@ -74,5 +74,7 @@ def alike(one: Any, other: Any) -> bool:
     """Tell whether what was read of a field is the same as what was read before."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         one, other = np.asarray(one), np.asarray(other)
-        return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
-    return bool(one == other)
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return bool(same and one.tobytes() == other.tobytes())
+    neither_is_a_number = one != one and other != other  # noqa: PLR0124 - so NaN says
+    return bool(one == other or neither_is_a_number)

@@ -94,7 +94,7 @@ def _facts(home: Home, *, everything: bool) -> Iterator[dict[str, Any]]:
         try:
             kind = home.notes(gid, CLASS)
             if kind == "":
-                kind = f"moved to {home.notes(gid, MOVED)}"
+                kind = _where_to(home.notes(gid, MOVED))
             names = home.notes(gid, ALIASES_OF) or called.get(gid, [])
         except NotFoundError:  # deleted meanwhile
             continue
@@ -106,6 +106,15 @@ def _facts(home: Home, *, everything: bool) -> Iterator[dict[str, Any]]:
             "aliases": sorted(names),
             "nbytes": collect.nbytes_of(home, gid),
         }
+
+
+def _where_to(moved: Any) -> str:
+    """Say where an object has moved to."""
+    if not isinstance(moved, list):
+        return "moved" if moved is None else f"moved to {moved:x}"
+    _, path, namespace, gid = moved
+    where = path if namespace == "default" else f"{path}?{namespace}"
+    return f"moved to {gid:x} in {where}"
 
 
 @verbs.command(
@@ -176,7 +185,8 @@ def call(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ARG]...", help="Its arguments: JSON, else text; name=value by name."
+            metavar="ARG",
+            help="Its arguments: JSON, else text; name=value by name; -- before a negative number.",
         ),
     ] = None,
     *,

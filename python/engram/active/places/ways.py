@@ -18,7 +18,8 @@ from engram.active import using
 from engram.active.errors import gone
 from engram.active.stored.home import Home
 from engram.active.stored.layout import ARRIVING, CLASS, MOVED, OUTSIDE
-from engram.errors import AccessError, CorruptError, NotFoundError
+from engram.active.stored.records import GIDS
+from engram.errors import AccessError, ArgumentError, CorruptError, NotFoundError
 
 LEFT: Final = "__left__"
 MOST_TRIES: Final = 100
@@ -42,6 +43,27 @@ def home_again(uuid: str, namespace: str, path: str | None, pool: Any = None) ->
             return home
     where = f" at {path!r}" if path else ""
     raise NotFoundError(f"the pool {uuid}{where}, which the object is in, is not open: open it")
+
+
+def place_of_id(object_id: str, pool: Any = None) -> tuple[Home, int]:
+    """Give the home and the number that an object's id, as text, names.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none.
+
+    """
+    try:
+        uuid, namespace, number = object_id.split(":")
+        gid = int(number, 16)
+        if gid not in GIDS:
+            raise ValueError(gid)  # noqa: TRY301
+    except ValueError:
+        raise ArgumentError(
+            f"{object_id!r} is no id of an active object: get_id() gives one"
+        ) from None
+    return home_again(uuid, namespace, None, pool), gid
 
 
 def place_of(home: Home, reference: Any) -> tuple[Home, int]:

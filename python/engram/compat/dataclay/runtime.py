@@ -326,9 +326,10 @@ def _number(text: str) -> UUID | None:
 
 
 def _by_engrams_id(text: str) -> Any:
-    from engram.active.object import ActiveObject, _home_and_gid  # noqa: PLC0415 - as above
+    from engram.active.object import ActiveObject  # noqa: PLC0415 - as above
+    from engram.active.places.ways import place_of_id  # noqa: PLC0415 - as above
 
-    return handle(ActiveObject, *_home_and_gid(text, None))
+    return handle(ActiveObject, *place_of_id(text, None))
 
 
 def handle(cls: type["ActiveObject"], home: Home, gid: int) -> Any:
