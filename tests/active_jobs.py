@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,10 @@ class Job(engram.ActiveObject):
     @engram.activemethod
     def hold(self, fifo: str) -> str:
         return Path(fifo).read_text(encoding="utf-8")
+
+    @engram.activemethod
+    def hold_for(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     @engram.activemethod
     def say(self, fifo: str, word: str) -> None:

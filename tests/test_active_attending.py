@@ -138,6 +138,52 @@ def test_a_callback_in_a_workers_own_thread_may_wait_for_calls(
     assert got(job.echo.submit(4)) == 4
 
 
+def test_a_callback_runs_in_no_batch_and_no_lock_of_who_waits(job: Job, one: Executor) -> None:
+    assert one
+    lock = threading.Lock()
+    found: list[bool] = []
+
+    for _ in range(20):
+        ran = threading.Event()
+
+        def callback(_: object, ran: threading.Event = ran) -> None:
+            with lock:
+                found.append(threading.current_thread() is threading.main_thread())
+            ran.set()
+
+        with lock:
+            future = job.hold_for.submit(0.002)
+            future.add_done_callback(callback)
+            got(future)
+        assert ran.wait(PATIENCE)
+    assert found == [False] * 20
+
+
+def test_a_callback_that_waits_is_told_of_the_workers_death(
+    job: Job, one: Executor, fifo: Path
+) -> None:
+    holding, dying = job.hold.submit(str(fifo)), job.add_and_die.submit(0)
+    told: list[BaseException] = []
+    done = threading.Event()
+
+    def callback(_: object) -> None:
+        begin = time.monotonic()
+        try:
+            one.submit(job.total).result(PATIENCE)
+        except active.WorkerDiedError as error:
+            told.append(error)
+        assert time.monotonic() - begin < PATIENCE
+        done.set()
+
+    holding.add_done_callback(callback)
+    fifo.write_text("word")
+    assert done.wait(PATIENCE)
+    assert len(told) == 1
+    with pytest.raises(active.WorkerDiedError):
+        got(dying)
+    assert got(job.total.submit()) == 6.0
+
+
 def test_a_long_call_is_waited_for_as_long_as_asked(job: Job, one: Executor, fifo: Path) -> None:
     got(job.total.submit())
     holding = job.hold.submit(str(fifo))

@@ -15,9 +15,10 @@ def test_a_class_whose_base_is_of_another_module_is_loaded_with_it(home: Path) -
     (home / "family").mkdir()
     (home / "family" / "__init__.py").touch()
     (home / "family" / "base_of.py").write_text(
-        "import engram\n\n\n"
+        "import engram\nimport unknown_of\n\n\n"
         "class Base(engram.ActiveObject):\n    n: int = 2\n\n"
-        "    @engram.activemethod\n    def twice(self) -> int:\n        return 2 * self.n\n",
+        "    @engram.activemethod\n    def twice(self) -> int:\n        return 2 * self.n\n\n\n"
+        "class Other(engram.ActiveObject):\n    n: int = unknown_of.number\n",
         encoding="utf-8",
     )
     (home / "derived_of.py").write_text(
@@ -27,15 +28,18 @@ def test_a_class_whose_base_is_of_another_module_is_loaded_with_it(home: Path) -
         "    def both(self) -> int:\n        return self.twice() + self.m\n",
         encoding="utf-8",
     )
+    (home / "unknown_of.py").write_text("number = 4\n", encoding="utf-8")
     said(
         home,
-        "import sys, engram, derived_of\n"
+        "import sys, engram, derived_of, family.base_of\n"
         "with engram.create(sys.argv[1], size='16 MiB', force=True):\n"
-        "    derived_of.Derived().make_persistent('d')\n",
+        "    derived_of.Derived().make_persistent('d')\n"
+        "    family.base_of.Other().make_persistent('o')\n",
         home / "pool",
     )
     shutil.rmtree(home / "family")
     (home / "derived_of.py").unlink()
+    (home / "unknown_of.py").unlink()
     done = python(
         home,
         """

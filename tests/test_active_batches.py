@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,11 @@ def test_a_batch_that_others_were_faster_than_leaves_objects_as_they_were(
     obj.make_persistent("x")
 
 
-def test_a_batch_that_is_forgotten_leaves_objects_as_they_were(pool: engram.Pool) -> None:
+@pytest.mark.parametrize("look", ["is_persistent", "label", "make_persistent", "alias"])
+@pytest.mark.parametrize("where", ["here", "in another thread"])
+def test_a_batch_that_is_forgotten_leaves_objects_as_they_were(
+    pool: engram.Pool, look: str, where: str
+) -> None:
     obj = State(label="a")
 
     def forgetful() -> Any:
@@ -164,13 +169,24 @@ def test_a_batch_that_is_forgotten_leaves_objects_as_they_were(pool: engram.Pool
         obj.make_persistent("x")
         yield
 
-    generator = forgetful()
-    next(generator)
+    generators = [forgetful()]
+    next(generators[0])
     assert obj.is_persistent
-    del generator
-    with pytest.raises(active.AliasNotFoundError):
-        State.get_by_alias("x")
-    assert not obj.is_persistent
+    if where == "here":
+        generators.clear()
+    else:
+        thread = threading.Thread(target=generators.clear)
+        thread.start()
+        thread.join()
+    if look == "label":
+        assert obj.label == "a"
+    elif look == "make_persistent":
+        obj.make_persistent("x")
+        assert State.get_by_alias("x") is obj
+    elif look == "alias":
+        with pytest.raises(active.AliasNotFoundError):
+            State.get_by_alias("x")
+    assert obj.is_persistent == (look == "make_persistent")
 
 
 def test_a_child_leaves_its_parents_batch_to_it(pool: engram.Pool) -> None:

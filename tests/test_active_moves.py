@@ -111,7 +111,7 @@ def test_a_mover_killed_after_the_note_has_moved_the_object(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = block("named")
-    _killed_in(monkeypatch, "settle", lambda: made.move(sites.there), at=3)
+    _killed_in(monkeypatch, "settle", lambda: made.move(sites.there), at=1)
     found = Block.get_by_alias("named", pool=sites.there)
     assert made.get_location() == found.get_location() == str(sites.there.path)
     for pool in (sites.here, sites.there):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -275,6 +277,124 @@ def test_an_object_that_was_deleted_is_not_made_persistent_in_silence(pair: Pair
     holder.make_persistent()
     with pytest.raises(active.ObjectDeletedError, match=str(pair).split()[1]):
         holder.other = pair
+
+
+def test_a_version_that_is_consolidated_while_it_moves_leaves_the_original(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Pair(data=np.arange(3))
+    original.make_persistent("original")
+    version = original.new_version()
+    version.left = 5
+    copy_to = Pair._copy_to
+    consolidate = once(version.consolidate_version)
+
+    def copied(self: Pair, *args: object) -> int:
+        consolidate()
+        return copy_to(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Pair, "_copy_to", copied)
+    with contextlib.suppress(engram.BusyError):
+        version.move(sites.there)
+    assert Pair.get_by_alias("original").left == 5
+    assert Pair.get_by_alias("original").data.tolist() == [0, 1, 2]
+    for pool in sites:
+        active.gc(pool)
+
+
+def test_a_method_may_move_its_object_and_go_on_reading(sites: Sites) -> None:
+    class Mover(engram.ActiveObject):
+        data: np.ndarray
+        label: str = "a"
+        other: str = "b"
+
+        @engram.activemethod
+        def move_away(self, target: object) -> str:
+            total = self.data.sum()
+            self.move(target)
+            return f"{total:g}{self.label}{self.other}"
+
+    moved = Mover(np.ones(3))
+    moved.make_persistent("mover")
+    assert moved.move_away(sites.there) == "3ab"
+    assert moved.move_away(0) == "3ab"
+    assert moved.get_location() == f"{sites.there.path}#0"
+
+
+def test_an_object_made_in_a_batch_is_moved_within_its_pool_in_it(pool: engram.Pool) -> None:
+    made = Pair(data=np.ones(3))
+    with pool.batch():
+        made.make_persistent()
+        made.move(0)
+    assert made.get_location() == f"{pool.path}#0"
+    assert made.data.tolist() == [1, 1, 1]
+
+
+def test_what_a_method_deletes_its_versions_keep(pair: Pair) -> None:
+    class Wiper(engram.ActiveObject):
+        data: np.ndarray
+
+        @engram.activemethod
+        def wipe(self) -> None:
+            del self.data
+
+    wiper = Wiper(np.ones(3))
+    wiper.make_persistent()
+    version = wiper.new_version()
+    wiper.wipe()
+    assert version.data.tolist() == [1, 1, 1]
+    with pytest.raises(AttributeError, match="no value"):
+        _ = wiper.data
+    assert pair.left == 1
+
+
+def test_a_reference_into_a_pool_that_is_gone_is_an_error(sites: Sites) -> None:
+    far = Pair()
+    far.make_persistent(backend_id=sites.there)
+    near = Pair(other=far)
+    near.make_persistent("near")
+    del far
+    gc.collect()
+    sites.there.close()
+    engram.destroy(sites.there.path)
+    with pytest.raises(engram.NotFoundError):
+        _ = near.other
+    assert near.left == 1
+
+
+def test_a_replica_is_read_as_one_sync_left_it(sites: Sites) -> None:
+    class Both(engram.ActiveObject):
+        one: np.ndarray
+        two: np.ndarray
+
+        @engram.activemethod(read_only=True)
+        def look(self, between: Work) -> tuple[float, float]:
+            return float(self.one[0]), between() or float(self.two[0])  # type: ignore[return-value]
+
+    both = Both(np.zeros(1), np.zeros(1))
+    both.make_persistent("both")
+    replica = both.new_replica(sites.there)
+
+    def change() -> None:
+        both.one, both.two = np.ones(1), np.ones(1)
+        both.sync()
+
+    assert replica.look(once(change)) == (1, 1)
+
+
+def test_the_locks_of_a_batch_go_with_its_thread(pool: engram.Pool, pair: Pair) -> None:
+    def leave() -> None:
+        batch = pool.batch()
+        batch.__enter__()
+        pair.add()
+        assert pair.left == 2
+
+    thread = threading.Thread(target=leave)
+    thread.start()
+    thread.join()
+    gc.collect()
+    pair.add()
+    assert pair.left == 2
 
 
 def test_a_move_within_a_method_of_the_object_does_not_wait_for_itself(

@@ -47,7 +47,12 @@ class Field:
             return obj._volatile[self.name]
         if local.transaction is not None:
             return local.transaction.read(obj, self)
-        return self._read(obj)
+        try:
+            return self._read(obj)
+        except AttributeError:  # a batch that nobody could end any more was undone by the look
+            if obj._volatile is None:
+                raise
+            return self.__get__(obj, owner)
 
     def _read(self, obj: "ActiveObject") -> Any:
         """Read the value of a stored object, outside of a method."""
@@ -96,7 +101,7 @@ class Field:
             If the object is gone.
 
         """
-        before = None
+        before, left = None, MOST_TRIES
         while True:
             try:
                 loaded = self._find(obj, refer or obj._object_of)
@@ -108,6 +113,9 @@ class Field:
             except NotFoundError:  # deleted, or what was found is replaced meanwhile
                 if not _is_there(obj):
                     raise gone(type(obj).__qualname__, obj._gid) from None
+                if not left:  # what is missing is not here: the pool of what it refers to
+                    raise
+                left -= 1
                 continue
             if now == before:  # not about to change its form, when it is seen in neither
                 return self._defaulted(obj)

@@ -28,7 +28,7 @@ from engram.active.stored.meanwhile import again, unless_changed
 from engram.active.stored.records import GIDS
 from engram.active.stored.storing import Storing
 from engram.active.transaction import DELETED, MOST_TRIES, field_view, local
-from engram.errors import ArgumentError, NotFoundError
+from engram.errors import ArgumentError, BusyError, NotFoundError
 
 if TYPE_CHECKING:
     from engram.scope import Scope
@@ -171,6 +171,7 @@ class ActiveObject(Twins, Versions, Placing):
     @property
     def is_persistent(self) -> bool:
         """Whether it is in a pool."""
+        undoing.bury()
         return self._volatile is None
 
     def make_persistent(
@@ -208,6 +209,7 @@ class ActiveObject(Twins, Versions, Placing):
 
         """
         alias = alias or None
+        undoing.bury()
         if scope not in (None, "private", "shared"):
             raise ArgumentError(
                 f'scope {scope!r} is unknown: use "private" or "shared" (and publish what is '
@@ -348,8 +350,8 @@ class ActiveObject(Twins, Versions, Placing):
                 with suppress(AttributeError):
                     found[name] = getattr(self, name)
             if self._last_modified() == before:
-                break
-        return found
+                return found
+        raise BusyError(f"{self!r} is changed again and again while its fields are read")
 
     def _last_modified(self) -> int:
         if self._volatile is not None:

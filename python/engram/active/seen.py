@@ -33,7 +33,7 @@ class Viewed(NamedTuple):
 class Seen:
     """One object's fields, as a transaction sees them."""
 
-    __slots__ = ("_stamp", "copies", "loaded", "obj", "views", "written")
+    __slots__ = ("_before", "_stamp", "copies", "loaded", "obj", "views", "written")
 
     def __init__(self, obj: Any) -> None:
         self.obj = obj
@@ -41,6 +41,7 @@ class Seen:
         self.written: dict[str, Any] = {}
         self.views: dict[str, Viewed] = {}
         self.copies: dict[str, Any] = {}
+        self._before: frozenset[str] = frozenset()
 
     def begin(self, known: tuple[Any, int] | None) -> None:
         """Note which state of the object the first field is of; `known` may be one of it."""
@@ -49,13 +50,19 @@ class Seen:
         elif len(self.obj._fields) > 1:
             self._stamp = self._modified()
 
+    def begin_again(self) -> None:
+        """Take what was read so far as it is, after this thread has changed the object's life."""
+        self._before = frozenset(self.loaded)
+        if self.loaded:
+            self.begin(None)
+
     def is_together(self) -> bool:
         """Tell whether all that was read was so at one moment."""
         now = self._modified()
         for _ in range(_MOST_TRIES):
             if now == self._stamp:
                 return True
-            if not all(map(self._is_still, self.loaded)):
+            if not all(map(self._is_still, self.loaded.keys() - self._before)):
                 return False
             self._stamp, now = now, self._modified()
         return False

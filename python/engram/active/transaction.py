@@ -17,6 +17,7 @@ into arrays in place is there at once, and is not taken back.
 import functools
 import os
 import threading
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,7 @@ from engram.active.memento import Memento
 from engram.active.seen import Seen, Viewed, alike
 from engram.active.stored.forms import MISSING, Loaded, form_of
 from engram.active.stored.layout import SHARING
-from engram.active.stored.meanwhile import again
+from engram.active.stored.meanwhile import again, unless_changed
 from engram.errors import BusyError, NotFoundError, ReadOnlyError
 
 if TYPE_CHECKING:
@@ -51,9 +52,13 @@ _ABSENT: Final = object()
 """What stands for no assignment so far."""
 
 
+class _Kept(dict[tuple[Any, int], _engram.Lock]):
+    """Locks that stay until a batch ends; they go with their thread, who alone has this."""
+
+
 class _Local(threading.local):
     transaction: "Transaction | None" = None
-    kept: "dict[tuple[Any, int], _engram.Lock] | None" = None
+    kept: "_Kept | None" = None
     """The locks of methods that the batch of this thread has called, by their objects."""
 
 
@@ -82,9 +87,10 @@ def locked(obj: Any, timeout: float) -> "Iterator[None]":
         yield
 
 
-def _let_go(kept: "dict[tuple[Any, int], _engram.Lock]", committed: bool) -> None:
-    """Let go of the locks that a batch has kept."""
+def _let_go(known: "weakref.ref[_Kept]", committed: bool) -> None:
+    """Let go of the locks that a batch has kept, if its thread is there still."""
     del committed
+    kept = known()
     while kept:
         kept.popitem()[1].__exit__(None, None, None)
 
@@ -180,6 +186,10 @@ class Transaction:
             lock.__enter__()
             self._locks[key] = lock
 
+    def changes_life(self, obj: Any) -> None:
+        """Note that this thread itself has moved an object, or consolidated one: no conflict."""
+        self._of(obj).begin_again()
+
     def has_locked(self, key: tuple[Any, int]) -> bool:
         """Tell whether it has the lock of an object."""
         return key in self._locks
@@ -188,8 +198,8 @@ class Transaction:
         """Let go of all locks; in a batch when that has ended, as its changes are made then."""
         if self._locks and _engram.in_batch():
             if not local.kept:
-                local.kept = {}
-                _engram.when_ended(functools.partial(_let_go, local.kept))
+                local.kept = _Kept()
+                _engram.when_ended(functools.partial(_let_go, weakref.ref(local.kept)))
             local.kept |= self._locks
             self._locks = {}
         while self._locks:
@@ -461,7 +471,8 @@ def _commit(
             _compare(obj, seen, changed)
             for name, value in changed.items():
                 if value is DELETED:
-                    home.delete_field(obj._gid, name)
+                    work = functools.partial(obj._delete_field, home, name)
+                    unless_changed(home, work, obj._gid)
                 else:
                     storing.put(obj, name, value)
 

@@ -36,6 +36,11 @@ def if_undone(work: "Callable[[], object]") -> None:
     _engram.when_ended(lambda committed: None if committed else work())
 
 
+def bury() -> None:
+    """Undo a batch of this thread that nobody can end any more: what it did is not so."""
+    _engram.in_batch()
+
+
 def _put_back(states: list[tuple[Any, dict[str, Any]]]) -> None:
     for obj, state in states:
         _leave(obj)

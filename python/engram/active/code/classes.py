@@ -15,6 +15,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -346,7 +347,10 @@ def _load(
 def _stand_in(home: Home, module: str, *, trust: bool) -> ModuleType | None:
     """Make a module that a class's source imports, of the classes that the pool keeps of it."""
     names = [name for name in stored_names(home) if name.rpartition(".")[0] == module]
-    made = {name: _ours.get(name) or _load(home, name, trust=trust) for name in names}
+    made = {}
+    for name in names:
+        with suppress(ClassUnknownError):  # whoever needs that one misses it
+            made[name] = _ours.get(name) or _load(home, name, trust=trust)
     inner = [name for name in stored_names(home) if name.startswith(f"{module}.")]
     return standing_in(module, made | dict.fromkeys(set(inner) - set(names)))
 

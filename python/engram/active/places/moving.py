@@ -9,7 +9,7 @@ keeps those out who collect what such moves have left.
 import random
 import time
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from engram import _engram
 from engram.active import undoing
@@ -20,7 +20,7 @@ from engram.active.stored.home import Home
 from engram.active.stored.identity import ByIdentity
 from engram.active.stored.layout import ALIASES_OF, ARRIVING, CLASS, MOVED
 from engram.active.stored.meanwhile import again
-from engram.active.transaction import locked
+from engram.active.transaction import local, locked
 from engram.errors import BusyError, EngramError, NotFoundError
 
 _TRIES: Final = 100
@@ -47,7 +47,9 @@ def move(obj: Any, target: Backend) -> None:
             with locked(obj, _PATIENCE):
                 if _is_here(home, gid) and (near or _move_away(obj, target)):
                     if near:
-                        obj._move_arrays(target)
+                        again(lambda: obj._move_arrays(target))
+                    if local.transaction is not None:
+                        local.transaction.changes_life(obj)
                     return
         except ConflictError:
             pass
@@ -61,23 +63,40 @@ def move(obj: Any, target: Backend) -> None:
 
 def _move_away(obj: Any, target: Backend) -> bool:
     """Move an object that is here; tell whether it went."""
-    home, gid = obj._home, obj._gid
-    there = again(lambda: _copy(obj, target))
-    if not _hand_over(obj, target.home, there):
+    here = Here(obj, obj._home, obj._gid)
+    there = again(lambda: _copy(here, target))
+    if not _hand_over(here, target.home, there):
         return False
-    home.live.pop(gid, None)
+    here.home.live.pop(here.gid, None)
     obj._become(target.home, there)
     return True
 
 
 def _is_here(home: Home, gid: int) -> bool:
     """Tell whether the object itself is here, not a note of it nor a copy that is to arrive."""
-    return home.notes(gid, CLASS) != "" and settle(home, gid)
+    if home.notes(gid, CLASS) == "":
+        return False
+    return home.notes(gid, ARRIVING) is None or settle(home, gid)
 
 
-def _copy(obj: Any, target: Backend) -> int:
+class Here(NamedTuple):
+    """An object, and where it is moved from."""
+
+    obj: Any
+    home: Home
+    gid: int
+
+    def check(self) -> None:
+        """Refuse if it is there no more: what was read may be of a note, or of what it is now."""
+        is_same = (self.obj._home, self.obj._gid) == (self.home, self.gid)
+        if not is_same or not _is_here(self.home, self.gid):
+            raise ConflictError(f"{self.obj!r} was moved by another process meanwhile")
+
+
+def _copy(here: Here, target: Backend) -> int:
     """Copy the object, into the note that it has left there if there is one; give the copy's id."""
-    home, source = target.home, full(obj._home, obj._gid)
+    here.check()
+    obj, home, source = here.obj, target.home, full(here.home, here.gid)
     left = obj._noted(LEFT) or []
     aliases = obj._noted(ALIASES_OF) or []
     with home.batch():
@@ -100,8 +119,7 @@ def _copy(obj: Any, target: Backend) -> int:
             if alias not in have:
                 _leave_no_alias(obj, home, alias)
                 home.add_alias(there, alias)
-        if not _is_here(obj._home, obj._gid):  # what was read may be of a note
-            raise ConflictError(f"{obj!r} was moved by another process meanwhile")
+        here.check()
     return there
 
 
@@ -128,15 +146,14 @@ def _leave_no_alias(obj: Any, home: Home, alias: str) -> None:
             home.delete_alias(alias)
 
 
-def _hand_over(obj: Any, target: Home, there: int) -> bool:
+def _hand_over(here: Here, target: Home, there: int) -> bool:
     """Let the copy be the object, unless it is gone; tell whether it is."""
-    home, gid = obj._home, obj._gid
+    obj, home, gid = here
 
     def leave() -> None:
         with home.batch():
             home.hold(gid)
-            if home.notes(gid, CLASS) == "":
-                raise ConflictError(f"{obj!r} was moved by another process meanwhile")
+            here.check()
             obj._before_deletion()
             home.forward(gid, full(target, there))
 

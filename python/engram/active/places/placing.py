@@ -22,6 +22,7 @@ from engram.active.stored.forms import MISSING, form_of
 from engram.active.stored.home import Home, home_of
 from engram.active.stored.identity import ByIdentity
 from engram.active.stored.layout import ALIASES_OF, CLASS, OUTSIDE
+from engram.active.stored.meanwhile import again
 from engram.active.transaction import field_view
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
 
@@ -206,6 +207,7 @@ class Placing:
         """Move its arrays to a device of the same pool."""
         home = self._home
         with home.batch():
+            home.hold(self._gid)
             for name, loaded in self._loaded().items():
                 if target.device is None:
                     break
@@ -285,8 +287,12 @@ class Placing:
 
     def _push(self, replica: Any) -> None:
         """Write all fields into a replica."""
+        again(lambda: self._push_now(replica))
+
+    def _push_now(self, replica: Any) -> None:
         target = Backend(replica._home, replica._noted(DEVICE))
         with target.home.batch():
+            target.home.hold(replica._gid)
             twins: ByIdentity[int] = ByIdentity()
             for each in self._reached():
                 twin = each._replica_in(target)

@@ -28,6 +28,7 @@ from engram.active.stored.home import Home
 from engram.active.stored.identity import ByIdentity
 from engram.active.stored.layout import ALIASES_OF, CLASS, SHARING
 from engram.active.stored.meanwhile import again, unless_changed
+from engram.active.transaction import local
 from engram.errors import BusyError, NotFoundError
 
 if TYPE_CHECKING:
@@ -165,6 +166,10 @@ class Versions:
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
         undoing.note(original, *ending)
+        running = local.transaction
+        if running is not None:
+            running.changes_life(original)
+            running.changes_life(self)
         for version in ending:
             if version._home.key != original._home.key:
                 version._lead_to(original)

@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 import threading
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,33 +27,41 @@ class Answered(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """Give the result of the call; wait for it if need be."""
-        self._attend(timeout)
-        return super().result(timeout)
+        return super().result(self._attend(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Give the exception that the call has raised, or None; wait for it if need be."""
-        self._attend(timeout)
-        return super().exception(timeout)
+        return super().exception(self._attend(timeout))
 
-    def _attend(self, timeout: float | None) -> None:
+    def _attend(self, timeout: float | None) -> float | None:
+        """Read the answer oneself if need be; give what is left of the time."""
+        if self.done():
+            return timeout
+        begin = time.monotonic()
         reader: Any = threading.current_thread()
         seat = self.seat
-        if hasattr(reader, "read_until") and not self.done():  # in a callback
+        if hasattr(reader, "read_until"):  # in a callback
             reader.read_until(self, timeout)
-        elif seat is not None and (timeout is None or timeout > SHORT) and not self.done():
+        elif seat is None:
+            return timeout
+        elif self._done_callbacks:  # type: ignore[attr-defined]  # they run in the seat's thread
+            seat.look()
+        elif timeout is None or timeout > SHORT:
             seat.attend(self)
+        return None if timeout is None else max(0.0, timeout - (time.monotonic() - begin))
 
 
 class Call:
     """A call, from submission to its result."""
 
-    __slots__ = ("future", "method", "packed", "tries")
+    __slots__ = ("future", "method", "packed", "sent", "tries")
 
     def __init__(self, method: "BoundMethod[Any, Any]", packed: Packed) -> None:
         self.method = method
         self.packed = packed
         self.future = Answered()
         self.tries = 0
+        self.sent = False
 
     @property
     def label(self) -> str:

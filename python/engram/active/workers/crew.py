@@ -52,7 +52,7 @@ class Crew:
                 if self.idle:
                     seat = self.idle.pop()
                     call.future.set_running_or_notify_cancel()
-                    seat.call, seat.sent = call, False
+                    seat.call = call
                 else:
                     waiting = call.packed
                     call.packed = waiting._replace(buffers=kept(waiting.buffers))
@@ -92,7 +92,7 @@ class Crew:
             while self.queue:
                 call = self.queue.popleft()
                 if call.tries or call.future.set_running_or_notify_cancel():
-                    seat.call, seat.sent = call, False
+                    seat.call = call
                     return call
             seat.call = None
             self.idle.append(seat)
@@ -114,7 +114,7 @@ class Crew:
                 self.queue.appendleft(call)
                 return
             seat = self.idle.pop()
-            seat.call, seat.sent = call, False
+            seat.call = call
         seat.send(call)
 
     def give_up(self, seat: "Seat", why: str) -> None:

@@ -65,7 +65,6 @@ class Seat(threading.Thread):
         self.process: subprocess.Popen[bytes] | None = None
         self.wire: Wire | None = None
         self.call: Call | None = None
-        self.sent = False
 
     def run(self) -> None:
         """Have a worker, until there is nothing left to do."""
@@ -131,10 +130,7 @@ class Seat(threading.Thread):
         self._give(self._crew.next_for(self))
         while True:
             self._wait(wire)
-            with self._reading:
-                if self._torn:
-                    return
-                taken = self._take(wire) if wire.comes() else None
+            taken = self._next(wire)
             if taken is not None:
                 settle(*taken)
             del taken
@@ -154,6 +150,13 @@ class Seat(threading.Thread):
         waiting.register(wire.fileno(), select.POLLIN)
         waiting.poll()
 
+    def _next(self, wire: Wire) -> "tuple[Call, Message] | None":
+        """Take the next answer, if one is there that nobody else has read."""
+        with self._reading:
+            if self._torn:
+                raise EOFError
+            return self._take(wire) if wire.comes() else None
+
     def _take(self, wire: Wire) -> "tuple[Call, Message] | None":
         """Read an answer, and give the worker its next call; give what is to be settled.
 
@@ -166,40 +169,54 @@ class Seat(threading.Thread):
 
     def attend(self, future: Answered) -> None:
         """Read the answer to a call, if it comes soon; for who waits for it."""
-        if not self._brisk or not self._reading.acquire(blocking=False):
+        if not self._brisk:
             return
         taken = None
         try:
-            try:
-                call, wire = self.call, self.wire
-                if call is not None and call.future is future and wire is not None:
-                    self._brisk = self._torn = wire.comes(_AWAKE)
-                    if self._torn:
-                        taken = self._take(wire)
-                        self._torn = False
-            finally:
-                self._let_alone = time.monotonic() + _LET_ALONE
-                self._reading.release()
+            taken = self._take_for(future)
             if taken is not None:
                 settle(*taken)
         except (EOFError, OSError):  # it has died: the seat's own thread sees to it
             pass
         except BaseException:  # Ctrl-C in the midst of it: who knows how much was read
-            if self._torn:
-                with self._crew.lock:
-                    self._crew.no_longer_idle(self)
-                self.kill()
             if self._torn or taken is not None:
-                lost = WorkerDiedError(
-                    "the answer of the call was lost, as who waited for it was interrupted: "
-                    "whether it has committed is in the objects"
-                )
-                with contextlib.suppress(InvalidStateError):
-                    future.set_exception(lost)
+                self._give_up(future)
             raise
         finally:
             if taken is None or self.call is not None:
                 self.look()
+
+    def _take_for(self, future: Answered) -> "tuple[Call, Message] | None":
+        """Take the answer to a call, if nobody else reads and it comes soon."""
+        reads = False
+        try:
+            reads = self._reading.acquire(blocking=False)
+            call, wire = self.call, self.wire
+            if not reads or call is None or call.future is not future or wire is None:
+                return None
+            self._brisk = self._torn = wire.comes(_AWAKE)
+            if not self._torn:
+                return None
+            taken = self._take(wire)
+            self._torn = False
+            self._let_alone = time.monotonic() + _LET_ALONE
+            return taken
+        finally:
+            if reads:
+                self._reading.release()
+
+    def _give_up(self, future: Answered) -> None:
+        """End what was interrupted; the worker, too, if nobody knows how much of it was read."""
+        if self._torn:
+            with self._crew.lock:
+                self._crew.no_longer_idle(self)
+            self.kill()
+        lost = WorkerDiedError(
+            "the answer of the call was lost, as who waited for it was interrupted: whether it has "
+            "committed is in the objects"
+        )
+        with contextlib.suppress(InvalidStateError):
+            future.set_exception(lost)
 
     def read_until(self, future: Answered, timeout: float | None) -> None:
         """Read answers until a call is done; for another call's callback, which runs here."""
@@ -212,14 +229,18 @@ class Seat(threading.Thread):
             while not future.done() and time.monotonic() < until:
                 if not waiting.poll(_GLANCE_MS):
                     continue
-                with self._reading:
-                    taken = self._take(wire) if wire.comes() else None
+                taken = self._next(wire)
                 if taken is not None:
                     settle(*taken)
         except (EOFError, OSError):
             call = self.call
-            if call is not None and call.future is future:
+            if call is not None:
                 self._lose(call, "has ended")
+            if not future.done():
+                raise WorkerDiedError(
+                    "the worker has died whose answers this callback's thread reads: what it waits "
+                    "for may be done yet"
+                ) from None
 
     def look(self) -> None:
         """Have the seat's own thread look at what comes."""
@@ -239,7 +260,7 @@ class Seat(threading.Thread):
     def send(self, call: Call) -> None:
         """Send a call to the worker, unless it has died since."""
         with self._sending:
-            if self.call is not call or self.wire is None:
+            if self.call is not call or self.wire is None or call.sent:
                 return
             call.future.seat = self
             self._given = time.monotonic()
@@ -248,7 +269,7 @@ class Seat(threading.Thread):
                 self.wire.send(call.packed.message(news))
             except OSError:  # it has died: the thread that reads sees it, too
                 return
-            self._told, self.sent = told, True
+            self._told, call.sent = told, True
 
     def _end(self) -> str:
         """Clear away a worker that has ended; tell how it did."""
@@ -263,7 +284,7 @@ class Seat(threading.Thread):
             wire.close()
         if call is None:
             return how
-        if not self.sent and call.tries < _MOST_TRIES:
+        if not call.sent and call.tries < _MOST_TRIES:
             call.tries += 1
             crew.again(call)
         else:
