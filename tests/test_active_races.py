@@ -10,7 +10,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,9 +18,6 @@ import engram
 from engram import active
 from test_active_batches import Undone
 from test_active_moves import Sites, groups, sites
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["sites"]
 
@@ -330,6 +326,21 @@ def test_an_object_made_in_a_batch_is_moved_within_its_pool_in_it(pool: engram.P
     assert made.data.tolist() == [1, 1, 1]
 
 
+def test_a_move_that_misses_something_does_not_call_the_object_deleted(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = Pair()
+    moved.make_persistent("moved")
+
+    def missing(self: Pair, home: object) -> str:
+        raise engram.NotFoundError(f"no class for {self!r} in {home!r}")
+
+    monkeypatch.setattr(Pair, "_class_there", missing)
+    with pytest.raises(engram.NotFoundError, match="no class"):
+        moved.move(sites.there)
+    assert moved.get_location() == sites.here.path
+
+
 def test_what_a_method_deletes_its_versions_keep(pair: Pair) -> None:
     class Wiper(engram.ActiveObject):
         data: np.ndarray
@@ -397,13 +408,11 @@ def test_the_locks_of_a_batch_go_with_its_thread(pool: engram.Pool, pair: Pair) 
     assert pair.left == 2
 
 
-def test_a_move_within_a_method_of_the_object_does_not_wait_for_itself(
-    sites: Sites, tmp_path: Path
-) -> None:
-    assert tmp_path
+def test_a_move_where_this_thread_has_the_lock_does_not_wait_for_itself(sites: Sites) -> None:
     moved = Pair()
     moved.make_persistent("moved")
-    moved.add(lambda: moved.new_replica(sites.there))
+    moved.add(lambda: moved.move(sites.there))
+    moved.move(sites.here)
     with sites.here.batch():
         moved.add()
         moved.move(sites.here)

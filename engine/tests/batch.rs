@@ -341,3 +341,37 @@ fn batches_of_many_processes_are_applied_one_after_the_other() {
         sound(&fixture.path);
     });
 }
+
+/// Attributes are set if those named are what they were, in a batch and without; else none is.
+#[test]
+fn attributes_are_set_if_they_are_what_they_were() {
+    let fixture = Fixture::new(16 << 20);
+    let realm = fixture.realm();
+    group(&realm, "g");
+    let gid = Member::Group(lookup(&realm, "g").unwrap());
+    let text = |key: &str, value: &str| (key.to_owned(), Value::text(value));
+    let now = |key: &str| realm.attr(gid, key).unwrap();
+    realm.set_attrs(gid, &[text("a", "1"), text("b", "1")]).unwrap();
+    for batched in [false, true] {
+        let swap = |was: &[(String, Value)], to: &str| {
+            if batched {
+                realm.begin_batch().unwrap();
+            }
+            let done = realm.set_attrs_if(gid, was, &[text("a", to), text("c", to)]);
+            if batched {
+                realm.commit_batch().unwrap();
+            }
+            done
+        };
+        let refused =
+            [vec![text("a", "0")], vec![text("none", "1")], vec![text("a", "1"), text("b", "0")]];
+        for was in refused {
+            assert_eq!(swap(&was, "2").unwrap_err().kind(), Kind::Busy);
+            assert_eq!(now("a"), Some(Value::text("1")));
+        }
+        assert_eq!(now("c").is_some(), batched);
+        swap(&[text("a", "1"), text("b", "1")], "2").unwrap();
+        assert_eq!((now("a"), now("c")), (Some(Value::text("2")), Some(Value::text("2"))));
+        swap(&[], "1").unwrap();
+    }
+}

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
-from engram import _engram
 from engram.active.code.schema import is_array
 from engram.active.errors import ObjectDeletedError, gone
 from engram.active.stored.forms import MISSING, Loaded, form_of
@@ -69,7 +68,7 @@ class Field:
             try:
                 return field_view(obj, self.name, loaded, write=True)
             except (NotFoundError, BusyError):  # the array was replaced meanwhile
-                if not _is_there(obj):
+                if not obj._home.is_there(obj._gid):
                     raise gone(type(obj).__qualname__, obj._gid) from None
                 if not left:
                     raise
@@ -107,11 +106,11 @@ class Field:
                 loaded = self._find(obj, refer or obj._object_of)
                 if loaded is not MISSING:
                     return loaded
-                now = _engram.group_info(obj._home.realm, obj._gid).modified
+                now = obj._home.modified(obj._gid)
             except ObjectDeletedError:  # what it refers to is
                 raise
             except NotFoundError:  # deleted, or what was found is replaced meanwhile
-                if not _is_there(obj):
+                if not obj._home.is_there(obj._gid):
                     raise gone(type(obj).__qualname__, obj._gid) from None
                 if not left:  # what is missing is not here: the pool of what it refers to
                     raise
@@ -130,7 +129,7 @@ class Field:
 
     def _defaulted(self, obj: "ActiveObject") -> Loaded:
         """Give the class's default, for an object that was stored before there was the field."""
-        if self.default is NO_DEFAULT or not _is_there(obj):
+        if self.default is NO_DEFAULT or not obj._home.is_there(obj._gid):
             return MISSING
         value = copy.deepcopy(self.default)
         form = form_of(self.label, value, lambda _other: None)
@@ -147,7 +146,7 @@ class Field:
 
     def missing(self, obj: "ActiveObject") -> AttributeError:
         """Say that the object has no value for the field."""
-        if obj._volatile is None and not _is_there(obj):
+        if obj._volatile is None and not obj._home.is_there(obj._gid):
             raise gone(type(obj).__qualname__, obj._gid)
         return AttributeError(
             f"{self.label} has no value yet in this object: assign one", name=self.name, obj=None
@@ -155,11 +154,3 @@ class Field:
 
     def __repr__(self) -> str:
         return f"<field {self.label}>"
-
-
-def _is_there(obj: "ActiveObject") -> bool:
-    try:
-        _engram.group_info(obj._home.realm, obj._gid)
-    except NotFoundError:
-        return False
-    return True

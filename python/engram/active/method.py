@@ -18,7 +18,6 @@ from typing import (
 
 import numpy as np
 
-from engram import _engram
 from engram.active.analysis import Traits, traits_of
 from engram.active.errors import ConflictError, gone
 from engram.active.transaction import Transaction, local
@@ -250,8 +249,7 @@ def _run(
         if traits.changes:
             transaction.lock(obj, method.timeout)
         else:
-            info = _engram.group_info(obj._home.realm, obj._gid)
-            transaction.known = (obj, info.modified)
+            transaction.known = (obj, obj._home.modified(obj._gid))
     except NotFoundError:
         transaction.unlock()
         raise gone(type(obj).__qualname__, obj._gid) from None

@@ -357,7 +357,7 @@ class ActiveObject(Twins, Versions, Placing):
         if self._volatile is not None:
             return 0
         try:
-            return _engram.group_info(self._home.realm, self._gid).modified
+            return self._home.modified(self._gid)
         except NotFoundError:
             raise gone(type(self).__qualname__, self._gid) from None
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from engram import _engram
 from engram.active.errors import gone
 from engram.errors import NotFoundError
 
@@ -72,7 +71,7 @@ class Seen:
 
     def _modified(self) -> int:
         try:
-            return _engram.group_info(self.obj._home.realm, self.obj._gid).modified
+            return int(self.obj._home.modified(self.obj._gid))
         except NotFoundError:
             raise gone(type(self.obj).__qualname__, self.obj._gid) from None
 

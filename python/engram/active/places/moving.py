@@ -2,8 +2,9 @@
 
 First it is copied (`__arriving__`: no object yet), then a note takes its place, which is the move,
 then the copy is an object as any other (`ways.py`). What it shares with its versions it lets go in
-the commit that makes the note, so that a move that fails has changed nothing. A lock on the copy
-keeps those out who collect what such moves have left.
+the commit that makes the note, so that a move that fails has changed nothing. A lock on the object,
+from beginning to end, keeps others out who move it, or whose methods change it; one on the copy
+those who collect what such moves have left.
 """
 
 import random
@@ -54,6 +55,8 @@ def move(obj: Any, target: Backend) -> None:
         except ConflictError:
             pass
         except NotFoundError:
+            if home.is_there(gid):  # something else is missing
+                raise
             raise gone(type(obj).__qualname__, gid) from None
         time.sleep(random.random() * 0.001)  # noqa: S311 - so that two do not meet again
         if (obj._home, obj._gid) == (home, gid):

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from engram import _engram
 from engram.active.errors import ConflictError, gone
 from engram.errors import BusyError, ExistsError, NotFoundError
 
@@ -56,8 +55,6 @@ def unless_changed(home: "Home", work: Callable[[], T], *gids: int) -> T:
         if type(error) not in {NotFoundError, ExistsError}:
             raise
         for gid in gids:
-            try:
-                _engram.group_info(home.realm, gid)
-            except NotFoundError:
+            if not home.is_there(gid):
                 raise gone("active", gid) from None
         raise BusyError(f"active objects were changed meanwhile: {error}") from error

@@ -25,7 +25,7 @@ from engram.active.stored.layout import (
     OUTSIDE,
     SHARING,
 )
-from engram.errors import ArgumentError, CorruptError
+from engram.errors import ArgumentError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,6 +161,25 @@ class Records:
             packed = values.Encoder(name, _no_reference).encode(value)
             value = np.frombuffer(packed, np.uint8)
         _engram.attr_set(self.realm, True, gid, {name: value})
+
+    def modified(self, gid: int) -> int:
+        """Tell when an object was last changed: another moment after each change.
+
+        Raises
+        ------
+        NotFoundError
+            If it is gone.
+
+        """
+        return _engram.group_info(self.realm, gid).modified
+
+    def is_there(self, gid: int) -> bool:
+        """Tell whether an object is there."""
+        try:
+            self.modified(gid)
+        except NotFoundError:
+            return False
+        return True
 
     def scope_of(self, gid: int) -> "Scope | None":
         """Give the scope in which what belongs to an object is made: "private", or as it comes."""

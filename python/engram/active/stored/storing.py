@@ -124,7 +124,7 @@ class Storing:
         try:
             unless_changed(home, replace, gid)
         except ObjectDeletedError:
-            if _is_there(home, gid):  # what the value refers to is gone
+            if home.is_there(gid):  # what the value refers to is gone
                 raise
             raise gone(type(obj).__qualname__, gid) from None
 
@@ -175,14 +175,6 @@ class Storing:
     def _is_here(self, gid: int) -> bool:
         """Tell whether an object is in the scope that this batch is in."""
         return self._home.scope_of(gid) == self._scope
-
-
-def _is_there(home: Home, gid: int) -> bool:
-    try:
-        _engram.group_info(home.realm, gid)
-    except NotFoundError:
-        return False
-    return True
 
 
 class _RefersError(Exception):

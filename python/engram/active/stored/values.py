@@ -413,14 +413,9 @@ def _listed(payload: Any) -> list[Any]:
     return payload
 
 
-def _time_of(payload: Any) -> dt.time:
+def _time_of(payload: Any) -> Any:
     text, key, fold = payload
-    value = dt.time.fromisoformat(text).replace(fold=fold)
-    if key is None:
-        return value
-    import zoneinfo  # noqa: PLC0415 - as above
-
-    return value.replace(tzinfo=zoneinfo.ZoneInfo(key))
+    return _in_zone(dt.time.fromisoformat(text).replace(fold=fold), key)
 
 
 def _array_of(payload: Any) -> np.ndarray[Any, Any]:
@@ -436,12 +431,16 @@ def _filled(shape: tuple[int, ...], text: Any, raw: bytes) -> np.ndarray[Any, An
     return made
 
 
-def _datetime_of(payload: Any) -> dt.datetime:
+def _datetime_of(payload: Any) -> Any:
     text, key, fold = payload
-    value = dt.datetime.fromisoformat(text).replace(fold=fold)
+    return _in_zone(dt.datetime.fromisoformat(text).replace(fold=fold), key)
+
+
+def _in_zone(value: Any, key: str | None) -> Any:
+    """Put a time or a date into the named zone that it was of, if it was of one."""
     if key is None:
         return value
-    import zoneinfo  # noqa: PLC0415 - dates with named zones are rare
+    import zoneinfo  # noqa: PLC0415 - named zones are rare
 
     return value.replace(tzinfo=zoneinfo.ZoneInfo(key))
 

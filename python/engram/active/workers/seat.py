@@ -180,7 +180,7 @@ class Seat(threading.Thread):
             pass
         except BaseException:  # Ctrl-C in the midst of it: who knows how much was read
             if self._torn or taken is not None:
-                self._give_up(future)
+                self._abandon(future)
             raise
         finally:
             if taken is None or self.call is not None:
@@ -205,7 +205,7 @@ class Seat(threading.Thread):
             if reads:
                 self._reading.release()
 
-    def _give_up(self, future: Answered) -> None:
+    def _abandon(self, future: Answered) -> None:
         """End what was interrupted; the worker, too, if nobody knows how much of it was read."""
         if self._torn:
             with self._crew.lock:
