@@ -1,40 +1,42 @@
-# The only verbs: demo test test-pmem bench bench-mpi bench-active evaluate crash power corrupt fuzz
-# install lint fmt clean help.
+# The only verbs: demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate
+# crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
 BIN := .venv/bin
-RUST := Cargo.toml engine/Cargo.toml python/Cargo.toml \
-	$(shell find engine/src python/src -name '*.rs')
+RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
+	$(wildcard engine/Cargo.toml engine/*/Cargo.toml) \
+	$(shell find engine/src engine/*/src python/src -name '*.rs')
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 FUZZ := query_parser records rows segments pages
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
-# LMDB's C waits for its locks by our function (engine/src/catalog/lmdb/wait.rs). The compiler's
-# flags that a user sets, CFLAGS, are kept beside these.
-# Once, though tests run make under make: with other flags all would be built anew.
-ifeq (,$(findstring engram_mutex_lock,$(HOST_CFLAGS)))
-export HOST_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
-export TARGET_CFLAGS += -Dpthread_mutex_lock=engram_mutex_lock
-endif
 
 # $(call step,what it does,command): say it, do it, say how long it took.
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-pmem bench bench-mpi bench-active evaluate crash power corrupt fuzz \
-	install lint fmt clean
+.PHONY: help demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate \
+	crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
-test: $(BIN)/.built $(BIN)/.native ## All tests: the engine's, then the package's (a few minutes)
-	$(call step,Testing the engine,cargo test --quiet \
-		-p engram-engine -p engram-crash -p engram-capi --features engram-engine/faults)
-	$(call step,Testing the package,$(BIN)/python -m pytest -q tests)
+TESTED := $(BIN)/.built $(BIN)/.library $(BIN)/.native
+test: $(TESTED) ## All tests: the engine's, then the package's (10 minutes)
+	@$(MAKE) --silent test-engine
+	@$(MAKE) --silent test-package
+
+test-engine: $(BIN)/.installed ## Those of the Rust crates (ARGS="transfer_kill leases::": which)
+	$(call step,Testing the engine,$(BIN)/python tests/programs.py $(ARGS))
+
+test-package: $(TESTED) ## Those of the package (ARGS=tests/test_lock.py: which)
+	$(call step,Testing the package,$(BIN)/python -m pytest -q -n auto --dist worksteal \
+		$(or $(ARGS),tests))
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
@@ -56,10 +58,10 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 
 SEEDS ?= 4
 power: ## Power that fails at every point, system calls that fail at each (minutes; SEEDS=4)
-	$(call step,Failing the power,ENGRAM_POWER_SEEDS=$(SEEDS) cargo test --quiet -p engram-engine \
+	$(call step,Failing the power,ENGRAM_POWER_SEEDS=$(SEEDS) cargo test --quiet -p engram-store \
 		--features faults --test power)
 	$(call step,Failing every system call,ENGRAM_FAILPOINTS=all cargo test --quiet \
-		-p engram-engine --features faults --test failpoints)
+		-p engram-store --features faults --test failpoints)
 
 test-pmem: $(BIN)/.built ## Tests on persistent memory, in a virtual machine, and power cuts
 	$(call step,Testing on persistent memory; consoles in target/pmem/,\
@@ -70,14 +72,14 @@ crash: $(BIN)/.built ## Kill -9 anywhere, then look (5-10 minutes; KILLS=2000 SE
 	$(call step,Killing writers and readers,cargo run --quiet --profile test \
 		-p engram-crash -- $(KILLS))
 	$(call step,Killing who moves and publishes,ENGRAM_CRASH_ROUNDS=4 cargo test --quiet \
-		-p engram-engine --features faults --test transfer_kill)
+		-p engram-store --features faults --test moves transfer_kill::)
 	$(call step,Killing imports,ENGRAM_CRASH_ROUNDS=60 $(BIN)/python -m pytest -q -s \
 		tests/test_crash_import.py)
 
 CORRUPTIONS ?= 2000
 corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)
 	$(call step,Damaging a pool $(CORRUPTIONS) times,CORRUPTIONS=$(CORRUPTIONS) cargo test --quiet \
-		-p engram-engine --features faults --test corrupt -- --nocapture whatever)
+		-p engram-store --features faults --test damage -- --nocapture whatever)
 
 fuzz: ## Nonsense to what reads queries and media (FUZZ_SECONDS=60 for each; nightly Rust)
 	@if cargo +nightly --version >/dev/null 2>&1 || \
@@ -94,39 +96,81 @@ install: ## The C library, its headers, pkg-config and CMake files, into PREFIX 
 HEADERS := engram.h engram/base.hpp engram.hpp pmemcpy/types.hpp \
 	$(addprefix pmemcpy/,pmemcpy.hpp pmemcpy.h memcpy.h)
 STRICT := -Wall -Wextra -Wpedantic -Werror -fsyntax-only -x
-CBINDGEN := capi/tools/bin/cbindgen --quiet --config capi/cbindgen.toml --crate engram-capi
+HEADER := cargo run --quiet -p engram-header --
 
-lint: $(BIN)/.built capi/tools/bin/cbindgen ## Formatting, lints, types and house rules
+lint: $(BIN)/.checkers ## Formatting, lints, types, licences and house rules; no build
 	$(call step,Checking the format,cargo fmt --all --check && $(BIN)/ruff format --check .)
-	$(call step,Checking Rust,cargo clippy --quiet --workspace --all-targets -- -D warnings)
-	$(call step,Checking the C header,$(CBINDGEN) --verify --output capi/include/engram.h capi && \
+	$(call step,Checking the spelling,$(BIN)/typos)
+	$(call step,Checking Rust and dependencies that nothing uses,$(BIN)/python scripts/clippy.py)
+	$(call step,Checking licences and layers,$(BIN)/python scripts/licences.py && \
+		$(BIN)/python scripts/layers.py --check)
+	$(call step,Checking the C header,$(HEADER) --verify && \
 		cc -std=c11 $(STRICT) c capi/include/engram.h && for header in $(HEADERS); do \
 		c++ -std=c++20 $(STRICT) c++ -include capi/include/$$header /dev/null || exit 1; done)
-	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/stubtest engram._engram)
+	$(call step,Checking Python,$(BIN)/ruff check . && $(BIN)/mypy && \
+		PYTHONPATH=python $(BIN)/lint-imports --no-logo --no-cache)
 	$(call step,Checking the house rules,sh -n tests/pmem/init.sh && \
-		$(BIN)/python -m pytest -q tests/test_tidy.py)
+		$(BIN)/python -m pytest -q --noconftest tests/test_tidy.py)
 
-fmt: $(BIN)/.installed capi/tools/bin/cbindgen ## Format everything, and write the C header anew
-	$(call step,Writing the C header,$(CBINDGEN) --output capi/include/engram.h capi)
+layers: ## Draw the crates and their arrows into ARCHITECTURE.md
+	$(call step,Drawing the crates,$(PYTHON) scripts/layers.py)
+
+DENY := target/tools/bin/cargo-deny --workspace --locked
+supply: target/tools/bin/cargo-deny ## Dependencies (cargo-deny), and the public API's snapshot
+	$(call step,Checking what is depended upon,$(DENY) check bans licenses sources)
+	@if $(DENY) fetch db >/dev/null 2>&1; then $(DENY) check advisories; \
+	else echo "==> Advisories are left out: their database cannot be had here"; fi
+	@if cargo +nightly --version >/dev/null 2>&1 || \
+		rustup toolchain install nightly --profile minimal >/dev/null 2>&1; \
+	then $(MAKE) --silent .public-api; \
+	else echo "==> The public API is left out: nightly Rust cannot be installed here"; fi
+
+msrv: $(BIN)/.installed ## The workspace, with the oldest Rust that Cargo.toml names
+	@if cargo +$(MSRV) --version >/dev/null 2>&1 || \
+		rustup toolchain install $(MSRV) --profile minimal >/dev/null 2>&1; \
+	then $(MAKE) --silent .msrv; \
+	else echo "==> Skipped: it needs Rust $(MSRV), which rustup cannot install here"; fi
+
+aarch64: ## Unit tests on 64-bit ARM, by qemu-user
+	$(call step,Testing for aarch64,$(PYTHON) scripts/aarch64.py)
+
+fmt: $(BIN)/.installed ## Format everything, and write the C header anew
+	$(call step,Writing the C header,$(HEADER))
 	$(call step,Formatting,cargo fmt --all && $(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .)
 
 clean: ## Remove what the other verbs made, the demo's pool too
 	-@test ! -x $(BIN)/python || $(BIN)/python -m engram.demo --remove --out demo-out
-	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts capi/tools
+	rm -rf fuzz/target fuzz/tools fuzz/corpus fuzz/artifacts
 	rm -rf .venv target demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/.installed:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "$(PYTHON) is $$($(PYTHON) -V 2>&1); 3.11 or newer is needed: make PYTHON=..."; exit 1; }
-	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.85 or newer"; exit 1; }
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust $(MSRV) or newer"; exit 1; }
 	$(call step,Making .venv (half a minute),\
 		$(PYTHON) -m venv .venv && $(BIN)/pip install -q maturin ruff)
 	@touch $@
 
+$(BIN)/.checkers: $(BIN)/.installed pyproject.toml scripts/requirements.py
+	$(call step,Installing what checks and what has types (a minute),\
+		$(BIN)/pip install -q $$($(BIN)/python scripts/requirements.py))
+	@touch $@
+
 $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 	$(call step,Building engine and package (a few minutes the first time),\
-		$(BIN)/maturin develop --release --extras dev >.venv/build.log 2>&1 || \
+		$(BIN)/maturin develop --release --extras all,dev >.venv/build.log 2>&1 || \
 		{ cat .venv/build.log; exit 1; })
+	@touch $@
+
+.public-api:
+	$(call step,Comparing the public API,$(PYTHON) scripts/public_api.py)
+
+.msrv:
+	$(call step,Checking with Rust $(MSRV),cargo +$(MSRV) check --quiet --locked --workspace)
+
+# What tests install (`prefix` in tests/conftest.py).
+$(BIN)/.library: $(BIN)/.installed $(RUST) capi/Cargo.toml $(wildcard capi/src/*.rs)
+	$(call step,Building the C library (a minute or two),cargo build --quiet --release -p engram-capi)
 	@touch $@
 
 .fuzz-%: fuzz/tools/bin/cargo-fuzz
@@ -138,9 +182,9 @@ fuzz/tools/bin/cargo-fuzz:
 	$(call step,Installing cargo-fuzz (a minute),\
 		cargo install --quiet --locked --root fuzz/tools cargo-fuzz 2>/dev/null)
 
-capi/tools/bin/cbindgen:
-	$(call step,Installing cbindgen (a minute),\
-		cargo install --quiet --locked --root capi/tools --version 0.29.4 cbindgen 2>/dev/null)
+target/tools/bin/cargo-deny:
+	$(call step,Installing cargo-deny (minutes),\
+		cargo install --quiet --locked --root target/tools cargo-deny 2>/dev/null)
 
 $(BIN)/.native: $(BIN)/.installed tests/native.py
 	$(call step,Looking for MPI and Fortran and what else tests of the C library use,\

@@ -1,10 +1,11 @@
 """Where test pools live, and how they begin and end."""
 
+import fcntl
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -68,9 +69,32 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture(scope="session")
-def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def once(tmp_path_factory: pytest.TempPathFactory) -> native.Once:
+    """Give what makes a folder of this name, and lets all processes of these tests share it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+
+    def make(name: str, fill: Callable[[Path], None]) -> Path:
+        made, whole = folder / name, folder / f"{name}.whole"
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not whole.exists():
+                shutil.rmtree(made, ignore_errors=True)  # somebody failed half-way
+                made.mkdir()
+                fill(made)
+                whole.touch()
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def prefix(once: native.Once) -> Path:
     """Give a folder into which the C library is installed, with its headers."""
     native.need("cc", "c++")
-    folder = tmp_path_factory.mktemp("prefix")
-    native.run("make", "-C", native.ROOT, "install", f"PREFIX={folder}", patience=1200)
-    return folder
+
+    def install(folder: Path) -> None:
+        native.run("make", "-C", native.ROOT, "install", f"PREFIX={folder}", patience=1200)
+
+    return once("prefix", install)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,9 @@ PACKAGES = {
     "pkg-config": "pkg-config",
 }
 """Programs, and the packages of Debian that have them."""
+
+Once = Callable[[str, Callable[[Path], None]], Path]
+"""Makes a folder of this name, which is filled once for all processes of the tests."""
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

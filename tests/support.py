@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 TEXT = np.dtypes.StringDType()
+PATIENCE = 60
+"""Seconds after which what has not happened is not waited for any longer."""
 
 SCALARS = [
     *("?", "i1", "u1", "<i2", ">i2", "<u2", ">u2", "<i4", ">i4", "<u4", ">u4"),
@@ -86,6 +89,18 @@ def in_child(code: str, *arguments: object) -> str:
     )
     assert child.returncode == 0, child.stderr
     return child.stdout.strip()
+
+
+def moments(delays: Iterable[float], enough: Callable[[], bool]) -> Iterator[float]:
+    """Give these delays to kill after, and longer ones until enough is done on a busy machine."""
+    longer = 0.01
+    for delay in delays:
+        yield delay
+        longer = max(longer, delay)
+    while not enough():
+        longer *= 1.5
+        assert longer < PATIENCE, "nothing is ever done"
+        yield longer
 
 
 def said_without(module: str, home: Path, file: Path) -> str:

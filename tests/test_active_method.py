@@ -18,6 +18,7 @@ from active_models import Account, Block, Tally
 from engram import active
 from engram.active.analysis import traits_of
 from engram.active.memento import Memento
+from support import moments
 from test_active import child, python
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def test_processes_killed_at_any_moment_leave_whole_transactions(
 ) -> None:
     account = Account()
     account.make_persistent("a")
-    for delay in rng.uniform(0, 0.01, 40):
+    for delay in moments(rng.uniform(0, 0.01, 40), lambda: account.right > 0):
         pid = os.fork()
         if pid == 0:
             try:

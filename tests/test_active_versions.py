@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import engram
 from engram import active
+from support import moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -367,7 +368,7 @@ def test_a_process_killed_while_it_consolidates_leaves_the_one_or_the_other(
 ) -> None:
     original = state(size=200)
     original.fill("two", 0)
-    seen = set()
+    seen: set[str] = set()
 
     def work() -> None:
         number = float(ones(original)[0])
@@ -379,7 +380,7 @@ def test_a_process_killed_while_it_consolidates_leaves_the_one_or_the_other(
             version.label = f"{number}" + "x" * LARGE
             version.consolidate_version()
 
-    for delay in rng.uniform(0.001, 0.03, 60):
+    for delay in moments(rng.uniform(0.001, 0.03, 60), lambda: len(seen) > 5):
         pid = os.fork()
         if pid == 0:
             try:

@@ -25,7 +25,9 @@ def test_bytes_come_back_exactly(pool: engram.Pool, size: int, rng: np.random.Ge
 
 
 @pytest.mark.parametrize(
-    "data", [bytearray(b"123"), memoryview(b"123"), np.frombuffer(b"123", "u1"), b"123"], ids=str
+    "data",
+    [bytearray(b"123"), memoryview(b"123"), np.frombuffer(b"123", "u1"), b"123"],
+    ids=lambda data: type(data).__name__,
 )
 def test_anything_that_exports_bytes_makes_a_blob(pool: engram.Pool, data: Any) -> None:
     assert pool.create_blob("b", data, attrs={"a": 1})[...] == b"123"

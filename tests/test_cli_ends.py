@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,11 @@ def answered(path: Path, answer: bytes) -> int:
         seen = b""
         while b"[y/N]" not in seen:
             seen += os.read(leader, 1000)
-        os.write(leader, answer)
-        child.wait()
+        # A terminal drops what is typed while its modes change: then it is typed again.
+        while child.poll() is None:
+            os.write(leader, answer)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=5)
     os.close(leader)
     return child.returncode
 

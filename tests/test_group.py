@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import engram
+from engram import _engram
+from engram.member import NewMember
 from engram.scope import Scope
 
 BAD_NAMES = ["", ".", "..", "a/../b", "a/./b", "a//b", "a/", "x" * 256, "é" * 128, "nul\0", "//a"]
@@ -379,9 +381,40 @@ def test_a_group_has_one_name(pool: engram.Pool) -> None:
         pool["b"] = group
 
 
+def test_each_field_of_what_is_said_of_a_new_array_is_read_as_what_it_is(
+    pool: engram.Pool,
+) -> None:
+    new = NewMember(
+        shape=(4,),
+        dtype="<i2",
+        attrs={"units": "K"},
+        dims=("x",),
+        overwrite=True,
+        index_mode="none",
+        read_only=True,
+        scope="private",
+        chunks=(2,),
+        codec="lz4",
+        origin=b"{}",
+    )
+    pool.create_array("T", data=1, scope="private")
+    found = _engram.put_array(pool._namespace, pool._id, "T", None, new)
+    made = pool["T"]
+    assert found == (3, made.oid, np.dtype("<i2"), (4,))
+    assert (made.shape, made.dtype, dict(made.attrs)) == ((4,), np.dtype("<i2"), {"units": "K"})
+    assert (made.dims, made.index, made.read_only) == (("x",), "none", True)
+    assert (made.scope, made.chunks, made.codec, made._origin) == ("private", (2,), "lz4", b"{}")
+    with pytest.raises(engram.ArgumentError, match="device 99 is none"):
+        _engram.put_array(pool._namespace, pool._id, "U", 1, NewMember(device=99))
+    with pytest.raises(engram.ArgumentError, match="NewMember"):
+        _engram.put_array(pool._namespace, pool._id, "U", 1, new[:3])  # type: ignore[arg-type]
+
+
 def test_what_an_import_keeps_is_kept(pool: engram.Pool) -> None:
-    group = pool.create_group("g", _origin=b'{"format": "NETCDF4"}')
-    array = group.create_array("x", data=1, _origin=b"{}")
+    _engram.create_group(pool._namespace, pool._id, "g", None, b'{"format": "NETCDF4"}', False)
+    group = pool["g"]
+    _engram.put_array(group._namespace, group._id, "x", 1, NewMember(origin=b"{}"))
+    array = group["x"]
     assert group._origin == b'{"format": "NETCDF4"}'
     assert array._origin == b"{}"
     assert pool._origin == b""

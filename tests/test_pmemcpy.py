@@ -16,6 +16,8 @@ from native import PATIENCE, PROGRAMS, SANITIZERS, STRICT, compiled, need, ranks
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from native import Once
+
 CPP = ("-std=c++17", *STRICT)
 # Open MPI's own header for C++, which nobody uses any more, is not free of warnings.
 MPI = (*CPP, "-DOMPI_SKIP_MPICXX")
@@ -28,15 +30,17 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def programs(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def programs(prefix: Path, once: Once) -> dict[str, Path]:
     """Give the programs of MPI, compiled; the published ones as they are published."""
     need("mpicxx", "mpirun")
-    folder = tmp_path_factory.mktemp("ranks")
     options = {"published": (), "older": (), "ranks": MPI}
-    return {
-        name: compiled("mpicxx", PROGRAMS / f"{name}.cpp", prefix, folder / name, options[name])
-        for name in options
-    }
+
+    def compile_all(folder: Path) -> None:
+        for name, given in options.items():
+            compiled("mpicxx", PROGRAMS / f"{name}.cpp", prefix, folder / name, given)
+
+    folder = once("ranks", compile_all)
+    return {name: folder / name for name in options}
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

@@ -353,7 +353,7 @@ class Refusing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.pool, name)
 
-    def realm(self, name: str) -> Any:
+    def namespace(self, name: str) -> Any:
         raise engram.AccessError(f"namespace {name!r} is <another's>")
 
 

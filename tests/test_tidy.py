@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import warnings
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
@@ -17,21 +18,23 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = 100
-FILE_LINES = 600
+FILE_LINES = 600  # a file of two nouns is cut between them, one of a single noun may be longer
 FUNCTION_LINES = 70
+ARCHITECTURE_LINES = 300
 
 # The ratchet: what is longer than the rule allows, and how long it may be. Numbers only go down.
-LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 
 # P11: `unsafe` stands here alone; each folder and file with what it is that needs it.
 UNSAFE = {
-    "engine/src/media/": "mapping, flushing, copying to media",
-    "engine/src/lease": "what other processes read in a lease file",
-    "engine/src/process.rs": "the fork handlers",
-    "engine/src/catalog/lmdb": "the LMDB wrapper",
-    "engine/src/chunked/work.rs": "a caller's buffer, filled by several threads",
-    "engine/src/catalog/growth.rs": "the mapped growth page",
+    "engine/base/src/user.rs": "the kernel's users",
+    "engine/media/": "mapping, flushing, copying to media",
+    "engine/space/src/lease": "what other processes read in a lease file",
+    "engine/realm/src/fork.rs": "the state of a realm, held still across a fork",
+    "engine/realm/src/process.rs": "signals, held back while a thread is begun",
+    "engine/catalog/src/catalog/lmdb": "the LMDB wrapper",
+    "engine/catalog/src/catalog/growth.rs": "the mapped growth page",
+    "engine/records/src/chunked/work.rs": "a caller's buffer, filled by several threads",
     "python/src/view": "numpy arrays on the pool's memory",
     "capi/src/": "what C gives and is given; exported names",
     "crash/src/": "a harness of tests: forks, signals, memory that outlives its writer",
@@ -94,7 +97,7 @@ def matches(pattern: str, names: list[str]) -> list[str]:
 
 def shipped(name: str) -> str:
     """Give a Rust file's text without its tests, which stand last; a file of tests has none."""
-    return "" if "/tests" in name else text(name).split("\n#[cfg(test)]\nmod tests", 1)[0]
+    return "" if "/tests" in name else text(name).split("\n#[cfg(test)]\nmod tests {", 1)[0]
 
 
 def rust_functions(source: str) -> Iterator[tuple[str, int]]:
@@ -127,26 +130,37 @@ def test_lines_fit() -> None:
     assert not matches(rf"^(?!.*  # noqa|//! \|).{{{COLUMNS + 1},}}", names)
 
 
-def test_files_keep_to_the_ratchet() -> None:
-    lengths = {name: len(text(name).splitlines()) for name in sources(".rs", ".py", ".pyi")}
-    assert not {n: size for n, size in lengths.items() if size > LONG_FILES.get(n, FILE_LINES)}
+@pytest.mark.filterwarnings("default")  # shown, where pyproject.toml makes errors of warnings
+def test_long_files_are_shown() -> None:
+    for name in sources(".rs", ".py", ".pyi"):
+        if (size := len(text(name).splitlines())) > FILE_LINES:
+            warnings.warn(f"{name} has {size} lines: does it hold two nouns?", stacklevel=1)
 
 
-def test_functions_keep_to_the_ratchet() -> None:
-    lengths = {
+def test_the_page_of_the_architecture_stays_one() -> None:
+    assert len(text("ARCHITECTURE.md").splitlines()) <= ARCHITECTURE_LINES
+
+
+def function_lengths() -> dict[str, int]:
+    """Return how many lines each function has."""
+    return {
         f"{name}:{function}": size
         for name in sources(".rs", ".py")
         for function, size in (
             rust_functions(text(name)) if name.endswith(".rs") else python_functions(text(name))
         )
     }
+
+
+def test_functions_keep_to_the_ratchet() -> None:
+    lengths = function_lengths()
     long = {n: s for n, s in lengths.items() if s > LONG_FUNCTIONS.get(n, FUNCTION_LINES)}
     assert not long
 
 
 def test_the_ratchet_names_only_what_is_still_long() -> None:
-    lengths = {name: len(text(name).splitlines()) for name in sources(".rs", ".py", ".pyi")}
-    assert not [name for name in LONG_FILES if lengths.get(name, 0) <= FILE_LINES]
+    lengths = function_lengths()
+    assert not [name for name in LONG_FUNCTIONS if lengths.get(name, 0) <= FUNCTION_LINES]
 
 
 def test_unsafe_stands_only_where_it_may() -> None:
@@ -170,6 +184,23 @@ def test_each_unsafe_block_says_why_it_is_sound() -> None:
                 if "SAFETY:" not in before and "# Safety" not in before:
                     silent.append(f"{name}:{place + 1}")
     assert not silent
+
+
+def test_rows_are_written_in_one_place() -> None:
+    begins = re.compile(r"\.write\([Hh]eadroom\b")
+    found = {
+        name
+        for name in sources(".rs")
+        if name.startswith("engine/") and begins.search(shipped(name))
+    }
+    assert found == {
+        "engine/realm/src/realm/commit.rs",
+        "engine/catalog/src/catalog.rs",  # a closed catalog is marked as such
+        "engine/catalog/src/catalog/fill.rs",  # a new catalog that nobody knows
+        "engine/pool/src/namespace/make.rs",  # likewise
+        "engine/tools/src/rewrite/backup.rs",  # the writer lock alone, for one moment of several
+        "engine/tools/src/verify/catalog.rs",  # the same
+    }
 
 
 def test_nothing_names_a_machine_or_a_registry() -> None:
@@ -210,14 +241,85 @@ def test_each_path_named_in_the_docs_exists(document: str) -> None:
     assert not missing
 
 
+@cache
+def words_of_code() -> frozenset[str]:
+    """Every word of every source file."""
+    found: set[str] = set()
+    for name in sources(*CODE_SUFFIXES):
+        found.update(re.findall(r"\w+", text(name)))
+    return frozenset(found)
+
+
 @pytest.mark.parametrize("document", [n for n in tracked() if n.endswith(".md")])
 def test_each_symbol_named_in_the_docs_exists(document: str) -> None:
     if not document.startswith(DOCS):
         pytest.skip("not documentation")
-    code = sources(*CODE_SUFFIXES)
-    words = set(re.findall(r"\w+", "\n".join(text(n) for n in code)))
+    words = words_of_code()
     missing = []
     for name in quoted(document):
         if re.fullmatch(r"\w+(::\w+)+(\(\))?", name) or re.fullmatch(r"test_\w+", name):
             missing += [part for part in re.findall(r"\w+", name) if part not in words]
     assert not missing
+
+
+GLOSSARY = "docs/glossary.md"
+# Words of a former dialect, with what stands in their place: `docs/glossary.md` has the new ones.
+RETIRED = {
+    "_?turn|Turn": "pool lock, publish lock",
+    "bury\\w*|burying": "reap, undo_abandoned, mark_dead",
+    "thin": "delete batch",
+    "still|Still|check_still": "snapshot, same",
+    "births?|BIRTHS|NO_BIRTH": "id prefix",
+    "[Ee]xpects|expecting|check_expected": "precondition",
+    "land|land_\\w+|landed|depart": "copy in, remove",
+    "tend|tend_\\w+": "maintain",
+}
+
+
+def glossary() -> dict[str, list[tuple[str, str]]]:
+    """Give the sections of the glossary: each term, and what it says of it."""
+    sections = re.split(r"^## ", text(GLOSSARY), flags=re.MULTILINE)[1:]
+    entry = re.compile(r"^- \*\*(.+?)\*\*((?:.|\n  )+)", re.MULTILINE)
+    return {section.split("\n", 1)[0]: entry.findall(section) for section in sections}
+
+
+def test_the_glossary_has_each_word_once() -> None:
+    sections = glossary()
+    terms = [term for entries in sections.values() for term, _ in entries]
+    bullets = sum(line.startswith("- ") for line in text(GLOSSARY).splitlines())
+    assert len(terms) == len(set(terms)) == bullets
+    unsorted = [
+        name
+        for name, entries in sections.items()
+        if [term for term, _ in entries] != sorted((term for term, _ in entries), key=str.casefold)
+    ]
+    assert not unsorted
+    types = set(
+        re.findall(
+            r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)",
+            "\n".join(text(name) for name in sources(".rs") if re.match(r"engine/.*src/", name)),
+            flags=re.MULTILINE,
+        )
+    )
+    named = [
+        word
+        for entries in sections.values()
+        for _, says in entries
+        for word in re.findall(r"`([A-Z]\w+)`", says)
+    ]
+    assert named
+    assert not [word for word in named if word not in types]
+
+
+def test_retired_words_name_nothing() -> None:
+    """Comments and strings are prose, and no identifiers."""
+    prose = re.compile(
+        r"""//[^\n]*|/\*.*?\*/|'(?:\\[^\n]+?|[^\\'\n])'|\br(\#*)".*?"\1|"(?:\\.|[^"\\])*\"""",
+        re.DOTALL,
+    )
+    retired = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
+    names = [name for name in sources(".rs") if re.match(r"engine/(\w+/)?src/", name)]
+    found = {
+        f"{name}: {word}" for name in names for word in retired.findall(prose.sub("", text(name)))
+    }
+    assert not found

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use engram_engine::{DType as EngineDType, Error, Kind, Result, Value};
+use engram::{DType as EngineDType, Error, Kind, Result, Value};
 
 use crate::dtype::DType;
 use crate::error::{Status, c_string, guard};

@@ -1,6 +1,6 @@
 //! Batches: many operations, one commit.
 
-use engram_engine::Batch as Engine;
+use engram::Batch as Engine;
 
 use crate::error::{Status, guard};
 use crate::group::Group;

@@ -5,8 +5,8 @@
 
 use std::ffi::{CString, c_char, c_int};
 
-use engram_engine::DType as Engine;
-use engram_engine::dtype::Field;
+use engram::DType as Engine;
+use engram::dtype::Field;
 
 use crate::error::{Status, c_string, guard};
 use crate::raw::{self, argument};

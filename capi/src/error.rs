@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use engram_engine::{Error, Kind, Result};
+use engram::{Error, Kind, Result};
 
 /// What a call came to: 0, or the number of the kind of its error, by what the caller can do.
 ///
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn engram_string_free(string: *mut c_char) {
 mod tests {
     use std::ffi::{CStr, CString};
 
-    use engram_engine::{Error, Kind};
+    use engram::{Error, Kind};
 
     use super::{Status, engram_last_error, engram_status_name, guard};
 

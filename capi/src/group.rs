@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use engram_engine::{Error, Found, Gid, Kind, Member, Namespace, Result};
+use engram::{Error, Found, Gid, Kind, Member, Namespace, Result};
 
 use crate::error::{Status, c_string, guard};
 use crate::list::{List, MemberKind};

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char};
 
-use engram_engine::{Class, Error, Kind as ErrorKind, Result};
+use engram::{Class, Error, Kind as ErrorKind, Result};
 
 use crate::error::{Status, c_string, guard};
 use crate::raw::{self, argument};

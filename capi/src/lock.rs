@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::thread;
 use std::time::Duration;
 
-use engram_engine::{Lock as Engine, LockMode};
+use engram::{Lock as Engine, LockMode};
 
 use crate::error::{Status, guard};
 use crate::group::Group;

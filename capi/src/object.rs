@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char, c_void};
 use std::{ptr, thread};
 
-use engram_engine::dtype::shape_text;
-use engram_engine::{
+use engram::dtype::shape_text;
+use engram::{
     Class, DType as EngineDType, Error, Found, Kind, Layout, LockMode, Member, Namespace,
     NewObject, ObjectInfo, Oid, Result,
 };
@@ -74,7 +74,7 @@ pub(crate) struct Request<'a> {
 
 impl Request<'_> {
     /// How it is placed.
-    pub(crate) fn placement(&self) -> engram_engine::Placement {
+    pub(crate) fn placement(&self) -> engram::Placement {
         self.options.map(|options| options.placement).unwrap_or_default()
     }
 
@@ -94,7 +94,7 @@ impl Request<'_> {
         let chunked = self.new.layout != Layout::Contiguous;
         if self.options.is_some_and(|options| options.unset) && !chunked {
             let nbytes = self.nbytes()?;
-            if nbytes > engram_engine::INLINE_BYTES_MAX {
+            if nbytes > engram::INLINE_BYTES_MAX {
                 return namespace.allocate(*gid, self.path, &self.new, nbytes, place)?.publish();
             }
         }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
 
-use engram_engine::{Codec, CreateOptions, Durability, IndexMode, Layout, Placement, chunks_for};
+use engram::{Codec, CreateOptions, Durability, IndexMode, Layout, Placement, chunks_for};
 
 use crate::error::{Status, guard};
 use crate::raw::{self, argument};

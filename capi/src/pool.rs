@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
-use engram_engine::{CreateOptions, Durability, Mode, Pool as Engine};
+use engram::{CreateOptions, Durability, Mode, Pool as Engine};
 
 use crate::error::{Status, c_string, guard};
 use crate::list::List;
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn engram_pool_verify(
 ) -> Status {
     guard(|| {
         let out = raw::out("problems", problems)?;
-        let report = Engine::verify(raw::path("path", path)?)?;
+        let report = engram::verify(raw::path("path", path)?)?;
         out.set(raw::give(List::of_texts(report.problems)));
         Ok(())
     })

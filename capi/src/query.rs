@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use engram_engine::QueryOptions;
-use engram_engine::query::parse;
+use engram::QueryOptions;
+use engram::query::parse;
 
 use crate::error::{Status, guard};
 use crate::group::Group;

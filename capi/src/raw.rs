@@ -9,7 +9,7 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use engram_engine::{Error, Kind, NDIM_MAX, Result};
+use engram::{Error, Kind, NDIM_MAX, Result};
 
 /// A refusal of an argument.
 pub(crate) fn argument(message: impl Into<String>) -> Error {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use engram_engine::Flush as Engine;
+use engram::Flush as Engine;
 
 use crate::error::{Status, guard};
 use crate::list::MemberKind;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use engram_engine::{Allocation as Engine, Namespace, Payload, View as EngineView};
+use engram::{Allocation as Engine, Namespace, Payload, View as EngineView};
 
 use crate::dtype::DType;
 use crate::error::{Status, guard};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use engram_engine::faults::ALL;
+use engram::faults::ALL;
 
 use crate::board::{STEPS, Trap, WRITERS};
 use crate::crew::{Crew, Fault};
@@ -25,7 +25,7 @@ const QUEUE_MILLIS: u64 = 3;
 const GIVE_UP: u64 = 4;
 
 /// Protocols that no worker runs: those who do are killed at each of their steps by tests of their
-/// own, `engine/tests/backup.rs`, `compact.rs` and `slab.rs`.
+/// own, `engine/tests/pools/backup.rs`, `space/compact.rs` and `store/slab.rs`.
 const ELSEWHERE: [&str; 3] = ["backup.", "compact.", "slab."];
 
 /// Whether workers come to a step.
@@ -204,7 +204,7 @@ impl Campaign {
             chosen.push(living.swap_remove(self.random.below(living.len() as u64) as usize));
         }
         self.crew.kill(&chosen)?;
-        let kills = self.crew.bury()?;
+        let kills = self.crew.reap()?;
         if chosen.len() > 1 {
             self.together += kills;
         } else {
@@ -229,7 +229,7 @@ impl Campaign {
         let child = parent + WRITERS;
         if name.starts_with("fork.") && self.crew.living().contains(&child) {
             self.crew.kill(&[child])?;
-            self.alone += self.crew.bury()?;
+            self.alone += self.crew.reap()?;
         }
         let slot = if matches!(name, "fork.adopted" | "fork.opened") { child } else { parent };
         self.crew.slot(parent).urge.store(Urge::towards(name) as u32, SeqCst);
@@ -263,7 +263,7 @@ impl Campaign {
         let (slot, parent) = self.lead(step)?;
         let other = (parent + 1) % WRITERS;
         if ALL[step].starts_with("dead.") {
-            // Another dies with space reserved, and is not yet buried.
+            // Another dies with space reserved, and is not yet reaped.
             let pinned = ALL.iter().position(|name| *name == "reserve.pinned").expect("a step");
             self.crew.slot(other).urge.store(Urge::Large as u32, SeqCst);
             self.crew.slot(other).arm(pinned, 0, Trap::Die);
@@ -300,7 +300,7 @@ impl Campaign {
         }
         self.at_step[step] += died;
         self.missed[step] += u64::from(died == 0);
-        self.crew.bury().map(drop)
+        self.crew.reap().map(drop)
     }
 
     /// Lets a worker stand still at a step, with all its locks; others come to wait for it; then it
@@ -325,7 +325,7 @@ impl Campaign {
         self.crew.kill(&dying)?;
         self.crew.slot(parent).disarm();
         self.held[step] += 1;
-        self.together += self.crew.bury()?.saturating_sub(1);
+        self.together += self.crew.reap()?.saturating_sub(1);
         Ok(())
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use engram_engine::catalog::{self, Catalog, Table};
-use engram_engine::{
-    Found, IndexMode, Layout, Member, Mode, Namespace, ObjectInfo, Oid, Payload, Pool, Realm, Scope,
+use engram::catalog::{self, Catalog, Table};
+use engram::{
+    Found, IndexMode, Layout, Member, Mode, Namespace, ObjectInfo, Oid, Payload, Realm, Scope,
 };
 
 use crate::board::WRITING;
@@ -18,7 +18,7 @@ use crate::pool::{ask, group, number_of, open, view, with_words};
 use crate::{grids, locks, roam, travel};
 
 /// Values up to this lie in the catalog.
-const INLINE: u64 = engram_engine::INLINE_BYTES_MAX;
+const INLINE: u64 = engram::INLINE_BYTES_MAX;
 
 /// A worker that is gone, what it had acknowledged, and what it was about to do.
 pub struct Gone {
@@ -236,7 +236,7 @@ pub fn at_rest(path: &Path, all: &[Gone], alive: usize, findings: &Findings) {
         assert_eq!(reserved, 0, "bytes of {realm} are reserved, and nobody is in an operation");
         used += chunks(path, realm);
     }
-    let report = Pool::verify(path).expect("a walk");
+    let report = engram::verify(path).expect("a walk");
     assert_eq!(report.problems, Vec::<String>::new());
     assert_eq!(report.used, used, "the account, and what the objects by name take");
     assert_eq!(report.used + report.pending + report.free, report.arena);
@@ -337,7 +337,7 @@ pub fn nothing_leaks(path: &Path, findings: &Findings) {
     for (name, _) in namespace.list(root, None, usize::MAX).expect("a listing") {
         namespace.delete(root, &name).expect("deleting");
     }
-    while namespace.tend().expect("maintenance") > 0 {}
+    while namespace.maintain().expect("maintenance") > 0 {}
     namespace.drain_queue(u64::MAX).expect("draining");
     for scope in [Scope::Private, Scope::Shared] {
         let Some(realm) = namespace.realm_of(scope, false).expect("a realm") else { continue };
@@ -348,7 +348,7 @@ pub fn nothing_leaks(path: &Path, findings: &Findings) {
     }
     let realms = namespace.scopes().expect("realms").len() as u64;
     pool.close();
-    let report = Pool::verify(path).expect("a walk");
+    let report = engram::verify(path).expect("a walk");
     assert_eq!(report.problems, Vec::<String>::new());
     // Beside them, the namespace that every pool has.
     assert_eq!((report.used, report.objects, report.groups), (0, 0, realms + 1));

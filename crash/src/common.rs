@@ -3,7 +3,7 @@
 //! Each value says whose it is. Pairs and sets are written in batches alone: whoever lists them in
 //! one look finds all of one batch.
 
-use engram_engine::{Found, Oid, Payload, Realm, Result, View};
+use engram::{Found, Oid, Payload, Realm, Result, View};
 
 use crate::data::{Random, filled};
 use crate::operation::index_mode;

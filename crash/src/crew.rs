@@ -171,7 +171,7 @@ impl Crew {
 
     /// Whoever has died since: looks at what they have left, and begins their slots anew. How many
     /// of them were killed.
-    pub fn bury(&mut self) -> Result<u64, Fault> {
+    pub fn reap(&mut self) -> Result<u64, Fault> {
         let dead: Vec<usize> = (0..SLOTS).filter(|slot| self.has_died(*slot, 0)).collect();
         if dead.is_empty() {
             return Ok(0);
@@ -312,7 +312,7 @@ impl Crew {
     fn while_parked(&mut self) -> Result<(), Fault> {
         let until = Instant::now() + PATIENCE;
         loop {
-            self.bury()?;
+            self.reap()?;
             let living = self.living();
             let parked = |slot: &usize| self.slot(*slot).parked.load(SeqCst) != 0;
             if living.iter().all(parked) && living == self.living() {

@@ -1,6 +1,6 @@
 //! Random numbers that follow from a seed, and values of which every word can be checked.
 
-use engram_engine::View;
+use engram::View;
 
 use crate::machine::word;
 

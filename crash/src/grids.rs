@@ -4,7 +4,7 @@
 //! in chunks that are another's as well, who writes there at the same time; a box within one chunk
 //! is there wholly or not at all.
 
-use engram_engine::{Error, Flush, Kind, Layout, Member, Namespace, NewObject, Oid, Realm, Result};
+use engram::{Error, Flush, Kind, Layout, Member, Namespace, NewObject, Oid, Realm, Result};
 
 use crate::board::WRITING;
 use crate::data::{Random, Words, word_of};

@@ -11,7 +11,7 @@
 //! | `travel` | what goes from scope to scope, and what must hold of it |
 //! | `grids` | chunked arrays that are appended to, cut, and written by all at once |
 //! | `roam` | a group that everybody moves, and in which everybody writes |
-//! | `still` | snapshots that are held |
+//! | `snapshot` | snapshots that are held |
 //! | `locks` | locks of objects |
 //! | `worker`, `reader` | who writes, and who reads |
 //! | `check` | what a death has left, looked at in a process of its own |
@@ -35,7 +35,7 @@ pub mod operation;
 pub mod pool;
 pub mod reader;
 pub mod roam;
-pub mod still;
+pub mod snapshot;
 pub mod table;
 pub mod travel;
 pub mod worker;

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use engram_engine::{Kind, Lock, LockMode, Member, Namespace, Realm};
+use engram::{Kind, Lock, LockMode, Member, Namespace, Realm};
 
 use crate::board::{Board, LOCKS};
 use crate::data::Random;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use engram_engine::View;
+use engram::View;
 
 /// Memory shared by this process and all that it forks.
 pub struct Shared<T> {

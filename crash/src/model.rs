@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engram_engine::IndexMode;
+use engram::IndexMode;
 
 use crate::data::{Words, word_of};
 use crate::grids::Gridded;
@@ -112,7 +112,7 @@ impl Model {
             | O::Grow
             | O::Common { .. }
             | O::Query { .. }
-            | O::Tend
+            | O::Maintain
             | O::Drain
             | O::Hold { .. }
             | O::Fork

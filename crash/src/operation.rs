@@ -1,6 +1,6 @@
 //! What workers do: operations, how they are chosen, and how they are written down.
 
-use engram_engine::{IndexMode, Kind};
+use engram::{IndexMode, Kind};
 
 use crate::data::Random;
 use crate::travel;
@@ -68,7 +68,7 @@ pub enum Operation {
     /// Asks for what it has.
     Query { seed: u64 },
     /// Does maintenance.
-    Tend,
+    Maintain,
     /// Indexes what is queued.
     Drain,
     /// Takes a view of something that others may delete, and keeps it.
@@ -115,7 +115,7 @@ impl Outcome {
     /// # Panics
     ///
     /// On an error that this operation must not end with.
-    pub fn of(done: Result<(), engram_engine::Error>, operation: &Operation) -> Self {
+    pub fn of(done: Result<(), engram::Error>, operation: &Operation) -> Self {
         match done.map_err(|error| (error.kind(), error)) {
             Ok(()) => Outcome::Done,
             Err((Kind::NotFound | Kind::Exists, _)) => Outcome::Refused,
@@ -250,7 +250,7 @@ impl Choice {
             70..72 => Operation::Scratch { words: self.large() },
             72..80 => Operation::Common { seed: self.random.any(), version },
             80..84 => Operation::Query { seed: self.random.any() },
-            84..86 => Operation::Tend,
+            84..86 => Operation::Maintain,
             86..88 => Operation::Drain,
             88..94 => Operation::Hold { seed: self.random.any() },
             94..96 => Operation::Fork,
@@ -313,7 +313,7 @@ impl Choice {
             Urge::Queue => Operation::Put { name, version, words: 9, index: 7 },
             // By turns the worker's segments become many and few.
             Urge::Index => match (self.random.below(6), version / 64 % 2) {
-                (0, _) => Operation::Tend,
+                (0, _) => Operation::Maintain,
                 (1, _) => Operation::Query { seed: self.random.any() },
                 (2 | 3, 1) => Operation::DeleteGroup { group: name.group() },
                 (_, 1) => Operation::Delete { name },
@@ -380,7 +380,7 @@ impl Operation {
             O::Grow => [15, 0, 0, 0],
             O::Common { seed, version } => [16, 0, *version, *seed],
             O::Query { seed } => [17, 0, 0, *seed],
-            O::Tend => [18, 0, 0, 0],
+            O::Maintain => [18, 0, 0, 0],
             O::Drain => [19, 0, 0, 0],
             O::Hold { seed } => [20, 0, 0, *seed],
             O::Fork => [21, 0, 0, 0],
@@ -423,7 +423,7 @@ impl Operation {
             15 => O::Grow,
             16 => O::Common { seed, version },
             17 => O::Query { seed },
-            18 => O::Tend,
+            18 => O::Maintain,
             19 => O::Drain,
             20 => O::Hold { seed },
             21 => O::Fork,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use engram_engine::query::parse;
-use engram_engine::{
+use engram::query::parse;
+use engram::{
     Class, CreateOptions, DType, Gid, IndexMode, IndexSettings, Member, Mode, Namespace, NewObject,
     Oid, Payload, Placement, Pool, QueryOptions, Realm, Result, Value,
 };
@@ -90,7 +90,7 @@ pub fn array(words: usize, attrs: Vec<(String, Value)>) -> NewObject {
         dims: None,
         attrs,
         origin: Vec::new(),
-        layout: engram_engine::Layout::default(),
+        layout: engram::Layout::default(),
     }
 }
 

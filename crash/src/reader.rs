@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use engram_engine::{Kind, Mode, Pool, Scope};
+use engram::{Kind, Mode, Pool, Scope};
 
 use crate::board::{STRANGER, WRITING};
 use crate::common::{Held, check_together, check_values};
 use crate::data::Random;
 use crate::machine::{become_stranger, is_root, leave, rest};
 use crate::pool::{open, view};
-use crate::still::Still;
+use crate::snapshot::Snapshot;
 use crate::travel;
 use crate::worker::Place;
 
@@ -28,7 +28,7 @@ pub fn live(place: &Place) -> ! {
     let own = place.own();
     let (pool, realm) = open(&place.path, Mode::Read);
     let namespace = view(&pool);
-    let mut still: Option<Still> = None;
+    let mut snapshot: Option<Snapshot> = None;
     let mut random = Random(own.seed.load(SeqCst));
     let mut held: Vec<Held> = Vec::new();
     while !place.is_over() {
@@ -46,15 +46,19 @@ pub fn live(place: &Place) -> ! {
         let slot = random.below(WRITING as u64) as usize;
         let (checks, _) = travel::check_run(&namespace, slot);
         if random.percent(SNAPSHOT_PERCENT) {
-            still = if still.is_some() { None } else { Some(Still::take(&namespace, slot, false)) };
+            snapshot = if snapshot.is_some() {
+                None
+            } else {
+                Some(Snapshot::take(&namespace, slot, false))
+            };
         }
-        still = still.filter(Still::check);
+        snapshot = snapshot.filter(Snapshot::check);
         own.checks.fetch_add(3 + checks, Relaxed);
         // Writers are to have most of the machine.
         rest(Duration::from_micros(300));
     }
     held.iter().for_each(Held::check);
-    drop((held, still));
+    drop((held, snapshot));
     pool.close();
     own.ended.store(1, SeqCst);
     leave(0);

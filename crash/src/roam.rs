@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use engram_engine::{Error, Found, Kind, Member, Namespace, Oid, Realm, Result, Scope};
+use engram::{Error, Found, Kind, Member, Namespace, Oid, Realm, Result, Scope};
 
 use crate::data::{Random, filled};
 use crate::operation::{Outcome, index_mode};
@@ -128,13 +128,13 @@ impl Roaming {
     }
 }
 
-/// Compares what a worker has there with its model; how many things were compared. With `still`,
+/// Compares what a worker has there with its model; how many things were compared. With `at_rest`,
 /// nobody moves anything meanwhile: then each is in one realm.
 pub(crate) fn compare(
     at: &Namespace,
     slot: usize,
     model: &Roaming,
-    still: bool,
+    at_rest: bool,
 ) -> std::result::Result<u64, String> {
     let told = |error: Error| error.to_string();
     let group = group_of(at).map_err(told)?;
@@ -153,7 +153,7 @@ pub(crate) fn compare(
             (None, None) => {}
             (Some(oid), Some(thing)) => {
                 check_thing(at, slot, oid, thing).map_err(|why| format!("{path}: {why}"))?;
-                if still {
+                if at_rest {
                     in_one(at, oid).map_err(|why| format!("{path}: {why}"))?;
                 }
             }

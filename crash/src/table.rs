@@ -1,6 +1,6 @@
 //! The table at the end of a campaign.
 
-use engram_engine::faults::ALL;
+use engram::faults::ALL;
 
 use crate::campaign::{Outcome, Plan, is_ours};
 

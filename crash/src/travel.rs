@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engram_engine::query::parse;
-use engram_engine::{
+use engram::query::parse;
+use engram::{
     Error, Found, Gid, Kind, Member, Namespace, Oid, Payload, QueryOptions, Realm, Result, Scope,
 };
 
@@ -183,7 +183,7 @@ fn item(version: u64, words: u32) -> Item {
 }
 
 /// What somebody sees of a group, by the names in it.
-fn listed(namespace: &Namespace, gid: Gid) -> Result<Vec<engram_engine::ObjectInfo>> {
+fn listed(namespace: &Namespace, gid: Gid) -> Result<Vec<engram::ObjectInfo>> {
     let all = namespace.list_found(gid, None, 100)?;
     let objects = all.into_iter().map(|(name, found)| match found {
         Found::Object(info) => info,

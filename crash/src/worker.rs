@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use engram_engine::faults::{ALL, on_step};
-use engram_engine::query::parse;
-use engram_engine::{
+use engram::faults::{ALL, on_step};
+use engram::query::parse;
+use engram::{
     Error, Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Realm, Result, View,
 };
 
@@ -19,7 +19,7 @@ use crate::locks::Locked;
 use crate::machine::{die, fork, leave, me, rest, set_word};
 use crate::operation::{Choice, Name, Operation, Outcome, Urge, batch, index_mode};
 use crate::pool::{array, ask, group, member, number, object, open, over, view};
-use crate::still::Still;
+use crate::snapshot::Snapshot;
 use crate::{grids, roam, travel};
 
 /// How many views a worker keeps.
@@ -133,7 +133,7 @@ pub struct Worker {
     realm: Realm,
     namespace: Namespace,
     held: Vec<Held>,
-    still: Option<(Still, u32)>,
+    snapshot: Option<(Snapshot, u32)>,
     locked: Option<Locked>,
     choice: Choice,
 }
@@ -149,8 +149,8 @@ impl Worker {
 
     fn new(place: Place, pool: Pool, realm: Realm, namespace: Namespace) -> Self {
         let choice = choice_of(&place);
-        let (still, locked) = (None, None);
-        Worker { place, pool, realm, namespace, held: Vec::new(), still, locked, choice }
+        let (snapshot, locked) = (None, None);
+        Worker { place, pool, realm, namespace, held: Vec::new(), snapshot, locked, choice }
     }
 
     fn run(mut self) -> ! {
@@ -200,7 +200,7 @@ impl Worker {
         if let Some(locked) = self.locked.take() {
             locked.is_over();
         }
-        self.still = None;
+        self.snapshot = None;
     }
 
     fn path(&self, name: Name) -> String {
@@ -220,7 +220,7 @@ impl Worker {
                 Ok(())
             }
             O::Query { seed } => self.query(&mut Random(*seed)),
-            O::Tend => self.realm.tend().map(drop),
+            O::Maintain => self.realm.maintain().map(drop),
             O::Drain => self.realm.drain_queue(100).map(drop),
             O::Hold { seed } => {
                 if self.held.len() == HELD_MAX {
@@ -308,7 +308,7 @@ impl Worker {
         }
     }
 
-    fn attrs(&self, version: u64) -> Vec<(String, engram_engine::Value)> {
+    fn attrs(&self, version: u64) -> Vec<(String, engram::Value)> {
         let slot = self.place.slot as u64;
         let mut attrs = [("v", version), ("w", slot), ("s", version % 7)]
             .map(|(key, value)| (key.to_owned(), number(value)))
@@ -332,7 +332,7 @@ impl Worker {
         version: u64,
         words: u32,
         index: u8,
-    ) -> Result<engram_engine::Allocation> {
+    ) -> Result<engram::RealmAllocation> {
         let new = array(words as usize, self.attrs(version));
         let (root, path) = (self.realm.root(), self.path(name));
         let placement = over(index_mode(index));
@@ -363,8 +363,7 @@ impl Worker {
     fn pad(&self, member: Member) -> Result<()> {
         let most = self.realm.space()?.catalog.min(PAD_MAX);
         let text = "p".repeat(most as usize);
-        let padded =
-            self.realm.set_attrs(member, &[("pad".into(), engram_engine::Value::text(&text))]);
+        let padded = self.realm.set_attrs(member, &[("pad".into(), engram::Value::text(&text))]);
         padded?;
         self.realm.delete_attr(member, "pad")
     }
@@ -409,11 +408,11 @@ impl Worker {
 
     /// Takes a snapshot, or looks at the one that is held.
     fn snap(&mut self) {
-        self.still = match self.still.take() {
-            None => Some((Still::take(&self.namespace, self.place.slot, true), SNAPSHOT_LOOKS)),
-            Some((still, looks)) => {
-                let looks = if still.check() { looks - 1 } else { 0 };
-                (looks > 0).then_some((still, looks))
+        self.snapshot = match self.snapshot.take() {
+            None => Some((Snapshot::take(&self.namespace, self.place.slot, true), SNAPSHOT_LOOKS)),
+            Some((snapshot, looks)) => {
+                let looks = if snapshot.check() { looks - 1 } else { 0 };
+                (looks > 0).then_some((snapshot, looks))
             }
         };
         self.place.own().checks.fetch_add(1, Relaxed);
@@ -445,8 +444,8 @@ impl Worker {
             if let Some(locked) = self.locked.take() {
                 locked.is_over();
             }
-            if let Some((still, _)) = self.still.take() {
-                still.forget();
+            if let Some((snapshot, _)) = self.snapshot.take() {
+                snapshot.forget();
             }
             let (pool, realm) = (self.pool.clone(), self.realm.clone());
             let mut child = Worker::new(place, pool, realm, self.namespace.clone());

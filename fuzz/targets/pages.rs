@@ -1,7 +1,7 @@
 //! Any bytes are a page of a catalog, or are refused.
 #![no_main]
 
-use engram_engine::decode;
+use engram::decode;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

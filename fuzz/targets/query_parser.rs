@@ -1,7 +1,7 @@
 //! Any text is a query or is refused with a place; a query is written so that it is read back.
 #![no_main]
 
-use engram_engine::{Kind, query::parse};
+use engram::{Kind, query::parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! Any bytes are a record, or a dtype, that can be looked at and written again, or are refused.
 #![no_main]
 
-use engram_engine::decode;
+use engram::decode;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! Any key and value are a row of some table, or are refused; so is any text of a pool's files.
 #![no_main]
 
-use engram_engine::decode;
+use engram::decode;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|row: (&[u8], &[u8])| {

@@ -1,7 +1,7 @@
 //! Any bytes are a segment and its columns, or a run and its blocks, or are refused.
 #![no_main]
 
-use engram_engine::decode;
+use engram::decode;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|parts: (&[u8], &[u8])| {

@@ -16,7 +16,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from engram import _starting  # noqa: F401 - first: it looks after Ctrl-C
+from engram import (
+    _starting,  # noqa: F401 - first: it looks after Ctrl-C
+    later,
+)
 from engram._engram import DeviceInfo, NamespaceInfo, Space
 from engram.array import Allocation, Array
 from engram.attrs import Attributes
@@ -144,30 +147,13 @@ __all__ = [
 ]
 
 
-_FILES = {
-    *("Entry", "ExportReport", "FilesProgress", "ImportFailure", "ImportReport", "Progress"),
-    *("export_file", "import_file", "import_files"),
-}
-"""What reads and writes files, and their reports."""
-
-_ACTIVE = {"ActiveObject", "active", "activemethod"}
-"""What active objects need; `import engram` does not load it."""
-
-
 def __getattr__(name: str) -> Any:
     """Import what is not always used only where it is: libraries for files take a second."""
-    if name in _FILES:
-        from engram import formats  # noqa: PLC0415 - as above
-
-        return getattr(formats, name)
-    if name in _ACTIVE:
-        import importlib  # noqa: PLC0415 - as above
-
-        active = importlib.import_module("engram.active")
-        return active if name == "active" else getattr(active, name)
+    if name in later.PUBLIC:
+        return later.load(name)
     raise AttributeError(f"module 'engram' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """List also what is not imported yet, for those who complete names."""
-    return sorted({*globals(), *__all__})
+    """List the public names, those too that are not imported yet; modules are no part of them."""
+    return sorted(__all__)

@@ -14,7 +14,7 @@ from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
 
 if TYPE_CHECKING:
-    from engram._engram import Realm
+    from engram._engram import _New
     from engram.index import IndexMode
 
 # How often a write in place that has begun is tried again, every millisecond, while it is busy.
@@ -36,9 +36,9 @@ class Array(Handle):
     _kind = 1
 
     def __init__(
-        self, realm: "Realm", oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+        self, namespace: _engram.Namespace, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
     ) -> None:
-        self._realm = realm
+        self._namespace = namespace
         self._id = oid
         self._dtype = dtype
         self._shape = shape
@@ -51,7 +51,7 @@ class Array(Handle):
     @property
     def index(self) -> "IndexMode":
         """When its attributes come into the index: "sync", "async" or "none"."""
-        return _engram.object_info(self._realm, self._id).index
+        return _engram.object_info(self._namespace, self._id).index
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -77,7 +77,7 @@ class Array(Handle):
     def nbytes(self) -> int:
         """Bytes of the value; with strings of variable length, as they are kept."""
         if self._dtype.kind == "T":
-            return _engram.object_info(self._realm, self._id).nbytes
+            return _engram.object_info(self._namespace, self._id).nbytes
         return self._dtype.itemsize * self.size
 
     @property
@@ -93,12 +93,12 @@ class Array(Handle):
     @property
     def stored_nbytes(self) -> int:
         """Bytes that the value takes in the pool, as it is encoded and laid out."""
-        return _engram.stored_nbytes(self._realm, self._id)
+        return _engram.stored_nbytes(self._namespace, self._id)
 
     @property
     def dims(self) -> tuple[str, ...] | None:
         """The dimensions' names, if they were given any."""
-        dims = _engram.object_info(self._realm, self._id).dims
+        dims = _engram.object_info(self._namespace, self._id).dims
         return None if dims is None else tuple(dims)
 
     def __getitem__(self, key: Any) -> Any:
@@ -113,10 +113,10 @@ class Array(Handle):
 
         """
         if key is Ellipsis:
-            return _engram.read(self._realm, self._id, self._dtype, self._shape)
+            return _engram.read(self._namespace, self._id, self._dtype, self._shape)
         if self._dtype.kind == "T":
-            return _engram.read(self._realm, self._id, self._dtype, self._shape)[key]
-        whole = _engram.view(self._realm, self._id, self._dtype, self._shape, False)
+            return _engram.read(self._namespace, self._id, self._dtype, self._shape)[key]
+        whole = _engram.view(self._namespace, self._id, self._dtype, self._shape, False)
         part = whole[key]
         if isinstance(part, np.void) or (
             isinstance(part, np.ndarray) and np.may_share_memory(part, whole)
@@ -159,7 +159,7 @@ class Array(Handle):
         """Open the value to be written, again every millisecond while it is busy."""
         while True:
             try:
-                return _engram.open_for_write(self._realm, self._id, self._dtype, self._shape)
+                return _engram.open_for_write(self._namespace, self._id, self._dtype, self._shape)
             except BusyError:
                 if not patience:
                     raise
@@ -209,7 +209,7 @@ class Array(Handle):
         """
         if mode not in {"r", "r+"}:
             raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
-        return _engram.view(self._realm, self._id, self._dtype, self._shape, mode == "r+")
+        return _engram.view(self._namespace, self._id, self._dtype, self._shape, mode == "r+")
 
     def resize(self, shape: int | Sequence[int]) -> None:
         """Refuse: an array in one piece keeps its shape; a chunked one (`chunks=`) need not.
@@ -249,12 +249,12 @@ class Array(Handle):
             If the array was deleted or replaced meanwhile.
 
         """
-        _engram.flush(self._realm, self._id)
+        _engram.flush(self._namespace, self._id)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Without a copy, where that can be: read-only, on the pool's own memory."""
         text = self._dtype.kind == "T"
-        if copy is False and (text or _engram.object_info(self._realm, self._id).inline):
+        if copy is False and (text or _engram.object_info(self._namespace, self._id).inline):
             raise ArgumentError(
                 "this array lies in the catalog and cannot be had without a copy: leave copy=False "
                 'out, or use view("r+"), which moves it'
@@ -321,16 +321,17 @@ class Allocation:
     inside the block stays writable, as a view of mode "r+" is.)
     """
 
-    __slots__ = ("_arguments", "_native")
+    __slots__ = ("_native", "_new", "_target")
 
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self._arguments = arguments
+    def __init__(self, namespace: _engram.Namespace, group: int, path: str, new: "_New") -> None:
+        self._target = (namespace, group, path)
+        self._new = new
         self._native: _engram.Allocation | None = None
 
     def __enter__(self) -> NDArray[Any]:
         if self._native is not None:
             raise ArgumentError("this allocation is in use: call allocate() once for each block")
-        self._native = _engram.allocate(*self._arguments)
+        self._native = _engram.allocate(*self._target, self._new)
         return self._native.array
 
     def __exit__(
@@ -342,13 +343,13 @@ class Allocation:
         native, self._native = self._native, None
         if native is None:
             return
-        realm: Realm = self._arguments[0]
-        if kind is None and realm.is_open:
+        namespace, _, path = self._target
+        if kind is None and namespace.is_open:
             native.publish()
             return
         native.abandon()
         if kind is None:
             raise ArgumentError(
-                f"{self._arguments[2]!r} was not published: the pool {str(realm.pool_path)!r} was "
-                "closed inside the block; close it after"
+                f"{path!r} was not published: the pool {str(namespace.pool_path)!r} was closed "
+                "inside the block; close it after"
             )

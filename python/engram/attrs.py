@@ -6,13 +6,10 @@ order comes back as one, since numpy has no such scalars.
 """
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from engram import _engram
+from engram import _engram, later
 from engram.errors import EngramError, NotFoundError
-
-if TYPE_CHECKING:
-    from engram._engram import Realm
 
 
 class _Keyed(Protocol):
@@ -43,15 +40,15 @@ class Attributes(MutableMapping[str, Any]):
 
     """
 
-    __slots__ = ("_id", "_is_group", "_realm")
+    __slots__ = ("_id", "_is_group", "_namespace")
 
-    def __init__(self, realm: "Realm", is_group: bool, member: int) -> None:
-        self._realm = realm
+    def __init__(self, namespace: _engram.Namespace, is_group: bool, member: int) -> None:
+        self._namespace = namespace
         self._is_group = is_group
         self._id = member
 
     def __getitem__(self, name: str) -> Any:
-        found = _engram.attr_get(self._realm, self._is_group, self._id, name)
+        found = _engram.attr_get(self._namespace, self._is_group, self._id, name)
         if found is None:
             names = ", ".join(repr(n) for n in list(self)[:8])
             there = f"it has {names}" if names else "it has none"
@@ -59,21 +56,21 @@ class Attributes(MutableMapping[str, Any]):
         return found
 
     def __setitem__(self, name: str, value: Any) -> None:
-        _engram.attr_set(self._realm, self._is_group, self._id, {name: value})
+        _engram.attr_set(self._namespace, self._is_group, self._id, {name: value})
 
     def __delitem__(self, name: str) -> None:
-        _engram.attr_delete(self._realm, self._is_group, self._id, name)
+        _engram.attr_delete(self._namespace, self._is_group, self._id, name)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        return _engram.attr_get(self._realm, self._is_group, self._id, name) is not None
+        return _engram.attr_get(self._namespace, self._is_group, self._id, name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_engram.attr_names(self._realm, self._is_group, self._id))
+        return iter(_engram.attr_names(self._namespace, self._is_group, self._id))
 
     def __len__(self) -> int:
-        return len(_engram.attr_names(self._realm, self._is_group, self._id))
+        return len(_engram.attr_names(self._namespace, self._is_group, self._id))
 
     def items(self) -> ItemsView[str, Any]:
         """Names and values as they are at one moment."""
@@ -87,7 +84,7 @@ class Attributes(MutableMapping[str, Any]):
         """Set many attributes in one commit: all of them, or none."""
         given: dict[str, Any] = dict(other, **more)
         if given:
-            _engram.attr_set(self._realm, self._is_group, self._id, given)
+            _engram.attr_set(self._namespace, self._is_group, self._id, given)
 
     def __eq__(self, other: object) -> bool:
         """Compare like dicts of scalars; compare arrays with numpy instead."""
@@ -98,16 +95,14 @@ class Attributes(MutableMapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
     def __repr__(self) -> str:
         try:
             return repr(self._snapshot())
         except EngramError:
-            state = "something gone" if self._realm.is_open else "a closed pool"
+            state = "something gone" if self._namespace.is_open else "a closed pool"
             return f"<attributes of {state}>"
 
     def _snapshot(self) -> dict[str, Any]:
-        return dict(_engram.attr_items(self._realm, self._is_group, self._id))
+        return dict(_engram.attr_items(self._namespace, self._is_group, self._id))

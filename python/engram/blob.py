@@ -11,7 +11,6 @@ from engram.errors import ArgumentError
 from engram.handle import Handle, makers
 
 if TYPE_CHECKING:
-    from engram._engram import Realm
     from engram.index import IndexMode
 
 
@@ -23,10 +22,14 @@ class Blob(Handle):
     _kind = 2
 
     def __init__(
-        self, realm: "Realm", oid: int, dtype: np.dtype[Any] | None, shape: tuple[int, ...]
+        self,
+        namespace: _engram.Namespace,
+        oid: int,
+        dtype: np.dtype[Any] | None,
+        shape: tuple[int, ...],
     ) -> None:
         del dtype  # always uint8
-        self._realm = realm
+        self._namespace = namespace
         self._id = oid
         self._nbytes = shape[0]
 
@@ -38,7 +41,7 @@ class Blob(Handle):
     @property
     def index(self) -> "IndexMode":
         """When its attributes come into the index: "sync", "async" or "none"."""
-        return _engram.object_info(self._realm, self._id).index
+        return _engram.object_info(self._namespace, self._id).index
 
     @property
     def nbytes(self) -> int:
@@ -54,7 +57,7 @@ class Blob(Handle):
         return self._nbytes
 
     def __bytes__(self) -> bytes:
-        return _engram.read_blob(self._realm, self._id)
+        return _engram.read_blob(self._namespace, self._id)
 
     def __getitem__(self, key: Any) -> Any:
         """Copy out bytes: `b[...]`, `b[10:20]`; `b[3]` is one byte's value, as with `bytes`.
@@ -68,12 +71,12 @@ class Blob(Handle):
 
         """
         if key is Ellipsis or key == ():
-            return _engram.read_blob(self._realm, self._id)
+            return _engram.read_blob(self._namespace, self._id)
         if isinstance(key, slice):
             start, stop, step = key.indices(self._nbytes)
             if step == 1:
-                return _engram.read_blob(self._realm, self._id, start, max(start, stop))
-            return _engram.read_blob(self._realm, self._id)[key]
+                return _engram.read_blob(self._namespace, self._id, start, max(start, stop))
+            return _engram.read_blob(self._namespace, self._id)[key]
         if isinstance(key, int | np.integer):
             return int(self._as_array()[key])
         raise ArgumentError(f"a blob cannot be indexed by {key!r}: use an integer, a slice or ...")
@@ -109,14 +112,14 @@ class Blob(Handle):
 
     def flush(self) -> None:
         """Make all in-place writes so far as durable as the pool is."""
-        _engram.flush(self._realm, self._id)
+        _engram.flush(self._namespace, self._id)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """As uint8, without a copy where that can be: read-only."""
         return self._as_array().__array__(dtype, copy)
 
     def _as_array(self) -> Array:
-        return Array(self._realm, self._id, np.dtype(np.uint8), (self._nbytes,))
+        return Array(self._namespace, self._id, np.dtype(np.uint8), (self._nbytes,))
 
     def __repr__(self) -> str:
         return self._shown(f"{self._nbytes} bytes")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -15,10 +15,6 @@ from engram.arguments import several, whole_number
 from engram.array import Array, check_basic
 from engram.errors import ArgumentError, BusyError, EngramError, NotFoundError
 from engram.handle import makers
-
-if TYPE_CHECKING:
-    from engram._engram import Realm
-
 
 # How often what met another shape than it began with is tried again.
 TRIES = 1000
@@ -47,7 +43,7 @@ class ChunkedArray(Array):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape, as it is now."""
-        return _engram.object_info(self._realm, self._id).shape
+        return _engram.object_info(self._namespace, self._id).shape
 
     @property
     def ndim(self) -> int:
@@ -62,13 +58,13 @@ class ChunkedArray(Array):
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of a chunk."""
-        chunks = _engram.object_info(self._realm, self._id).chunks
+        chunks = _engram.object_info(self._namespace, self._id).chunks
         return () if chunks is None else chunks
 
     @property
     def codec(self) -> str:
         """How each chunk is encoded, such as "none", "lz4", "zstd:9" or "shuffle+lz4"."""
-        return _engram.object_info(self._realm, self._id).codec or "none"
+        return _engram.object_info(self._namespace, self._id).codec or "none"
 
     def resize(self, shape: int | Sequence[int]) -> None:
         """Give the array another shape of as many dimensions, at once for all.
@@ -86,7 +82,7 @@ class ChunkedArray(Array):
         one = isinstance(shape, int | np.integer)
         lengths = [shape] if one else several("shape", shape)
         shape = tuple(whole_number("shape", length) for length in lengths)
-        _engram.reshape(self._realm, self._id, shape)
+        _engram.reshape(self._namespace, self._id, shape)
 
     def append(self, data: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `data` along a dimension, at once for all; give the shape that the array has then.
@@ -111,7 +107,7 @@ class ChunkedArray(Array):
             raise ArgumentError(
                 f"data cannot be appended to an array of dtype {self._dtype}: {error}"
             ) from error
-        return _engram.append(self._realm, self._id, axis % ndim, array)
+        return _engram.append(self._namespace, self._id, axis % ndim, array)
 
     def __getitem__(self, key: Any) -> Any:
         """Copy out what `key` selects: any index that numpy takes.
@@ -229,12 +225,12 @@ class ChunkedArray(Array):
         self._store((0,) * len(shape), shape, data, mask.reshape(-1))
 
     def _sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        about = _engram.object_info(self._realm, self._id)
+        about = _engram.object_info(self._namespace, self._id)
         return about.shape, about.chunks or about.shape
 
     def _load(self, offsets: tuple[int, ...], counts: tuple[int, ...]) -> NDArray[Any]:
         try:
-            return _engram.load_box(self._realm, self._id, self._dtype, offsets, counts)
+            return _engram.load_box(self._namespace, self._id, self._dtype, offsets, counts)
         except ArgumentError as error:  # the box was within the shape that the array had
             raise _ReshapedError(str(error)) from error
 
@@ -246,7 +242,7 @@ class ChunkedArray(Array):
         mask: NDArray[Any] | None = None,
     ) -> None:
         try:
-            _engram.store_box(self._realm, self._id, offsets, counts, data, mask)
+            _engram.store_box(self._namespace, self._id, offsets, counts, data, mask)
         except ArgumentError as error:  # as above
             raise _ReshapedError(str(error)) from error
 
@@ -286,8 +282,10 @@ class ChunkedArray(Array):
         return self._shown(f"{shape} {self._dtype}")
 
 
-def _make(realm: "Realm", oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ChunkedArray:
-    return ChunkedArray(realm, oid, dtype, shape)
+def _make(
+    namespace: _engram.Namespace, oid: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> ChunkedArray:
+    return ChunkedArray(namespace, oid, dtype, shape)
 
 
 makers[3] = _make

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from engram import later
 from engram.plain import printable
 from engram.size import human
 
@@ -132,9 +133,7 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
 
 def _counted(number: int, what: str) -> str:

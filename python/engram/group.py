@@ -24,13 +24,13 @@ from engram.chunked import ChunkedArray, refuse_other_layout
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
+from engram.member import REPLACING
 from engram.members import Items, Values, delete_all, missing
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
 from engram.tree import Tree
 
 if TYPE_CHECKING:
-    from engram._engram import Realm
     from engram.expression import Expression, Field
     from engram.index import IndexMode
     from engram.scope import Scope
@@ -67,39 +67,39 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
     _is_group = True
 
     def __init__(
-        self, realm: "Realm", gid: int, dtype: object = None, shape: object = None
+        self, namespace: _engram.Namespace, gid: int, dtype: object = None, shape: object = None
     ) -> None:
         del dtype, shape  # of arrays only
-        self._realm = realm
+        self._namespace = namespace
         self._id = gid
 
     # Reading
 
     def __getitem__(self, path: str) -> Any:
-        found = _engram.find(self._realm, self._id, path)
+        found = _engram.find(self._namespace, self._id, path)
         if found is None:
             raise NotFoundError(missing(self, path))
         kind, member, dtype, shape = found
         if kind == 1:
-            return Array(self._realm, member, dtype, shape)  # type: ignore[arg-type]  # it has both
-        return make(self._realm, found)
+            return Array(self._namespace, member, dtype, shape)  # type: ignore[arg-type]  # both
+        return make(self._namespace, found)
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and _engram.contains(self._realm, self._id, path)
+        return isinstance(path, str) and _engram.contains(self._namespace, self._id, path)
 
     def __iter__(self) -> Iterator[str]:
         after = None
-        while names := _engram.names(self._realm, self._id, after, _PAGE):
+        while names := _engram.names(self._namespace, self._id, after, _PAGE):
             yield from names
             after = names[-1]
 
     def __len__(self) -> int:
-        return _engram.count(self._realm, self._id)
+        return _engram.count(self._namespace, self._id)
 
     def get(self, path: str, default: Any = None) -> Any:
         """Give the member at `path`, or `default` if there is none."""
-        found = _engram.find(self._realm, self._id, path)
-        return default if found is None else make(self._realm, found)
+        found = _engram.find(self._namespace, self._id, path)
+        return default if found is None else make(self._namespace, found)
 
     def items(self) -> ItemsView[str, Any]:
         """Names and members, read a page at a time."""
@@ -148,7 +148,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         attrs: Mapping[str, Any] | None = None,
         read_only: bool = False,
         scope: "Scope | None" = None,
-        _origin: bytes = b"",
         **index: Unpack[IndexSettings],
     ) -> "Group":
         """Create a group, and the groups above it.
@@ -167,16 +166,16 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
         """
         settings, read_only = check_settings(index), truth("read_only", read_only)
-        asked = (self._realm, self._id, name, attrs, _origin, False, scope)
+        asked = (self._namespace, self._id, name, attrs, b"", False, scope)
         if not settings and not read_only:
-            return Group(self._realm, _engram.create_group(*asked))
-        with Batch(self._realm):
+            return Group(self._namespace, _engram.create_group(*asked))
+        with Batch(self._namespace):
             gid = _engram.create_group(*asked)
             if settings:
-                _engram.set_index_settings(self._realm, gid, settings)
+                _engram.set_index_settings(self._namespace, gid, settings)
             if read_only:
-                _engram.set_read_only(self._realm, True, gid, True)
-        return Group(self._realm, gid)
+                _engram.set_read_only(self._namespace, True, gid, True)
+        return Group(self._namespace, gid)
 
     def require_group(
         self, name: str, *, scope: "Scope | None" = None, **index: Unpack[IndexSettings]
@@ -200,8 +199,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             except ExistsError:  # made by another meanwhile
                 pass
         check_settings(index)
-        asked = (self._realm, self._id, name, None, b"", True, scope)
-        return Group(self._realm, _engram.create_group(*asked))
+        asked = (self._namespace, self._id, name, None, b"", True, scope)
+        return Group(self._namespace, _engram.create_group(*asked))
 
     def create_array(
         self,
@@ -219,7 +218,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         scope: "Scope | None" = None,
         chunks: "ShapeLike | bool | None" = None,
         codec: str | None = None,
-        _origin: bytes = b"",
     ) -> Array:
         """Create an array of `data`; without data, of zeros, of `shape` and `dtype`.
 
@@ -247,12 +245,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If there is no room; nothing is changed, and deleting makes room.
 
         """
-        realm = self._realm
-        oid, dtype, shape = _engram.put_array(
-            realm,
-            self._id,
-            name,
-            data,
+        new = (  # a `NewMember`, spelt out, as making one takes long
             shape,
             dtype,
             attrs,
@@ -262,12 +255,12 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             index,
             read_only,
             scope,
-            _origin,
             chunks,
             codec,
+            b"",  # origin
         )
-        made = Array if chunks is None or chunks is False else ChunkedArray
-        return made(realm, oid, dtype, shape)
+        kind, oid, dtype, shape = _engram.put_array(self._namespace, self._id, name, data, new)
+        return (Array if kind == 1 else ChunkedArray)(self._namespace, oid, dtype, shape)
 
     def allocate(
         self,
@@ -282,7 +275,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         index: "IndexMode | None" = None,
         read_only: bool = False,
         scope: "Scope | None" = None,
-        _origin: bytes = b"",
     ) -> Allocation:
         """Reserve space for an array, to be filled in place by a with-block.
 
@@ -301,23 +293,21 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             else took the name meanwhile.
 
         """
-        return Allocation(
-            (
-                self._realm,
-                self._id,
-                name,
-                shape,
-                dtype,
-                attrs,
-                dims,
-                overwrite,
-                device,
-                index,
-                read_only,
-                scope,
-                _origin,
-            )
+        new = (  # a `NewMember`, spelt out, as making one takes long
+            shape,
+            dtype,
+            attrs,
+            dims,
+            overwrite,
+            device,
+            index,
+            read_only,
+            scope,
+            None,  # chunks
+            None,  # codec
+            b"",  # origin
         )
+        return Allocation(self._namespace, self._id, name, new)
 
     def require_array(
         self,
@@ -374,7 +364,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         index: "IndexMode | None" = None,
         read_only: bool = False,
         scope: "Scope | None" = None,
-        _origin: bytes = b"",
     ) -> Blob:
         """Create a blob of bytes.
 
@@ -384,11 +373,22 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             As `create_array`.
 
         """
-        realm = self._realm
-        oid, nbytes = _engram.put_blob(
-            realm, self._id, name, data, attrs, overwrite, device, index, read_only, scope, _origin
+        new = (  # a `NewMember`, spelt out, as making one takes long
+            None,  # shape
+            None,  # dtype
+            attrs,
+            None,  # dims
+            overwrite,
+            device,
+            index,
+            read_only,
+            scope,
+            None,  # chunks
+            None,  # codec
+            b"",  # origin
         )
-        return Blob(realm, oid, None, (nbytes,))
+        oid, nbytes = _engram.put_blob(self._namespace, self._id, name, data, new)
+        return Blob(self._namespace, oid, None, (nbytes,))
 
     def __setitem__(self, path: str, value: Any) -> None:
         if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
@@ -405,8 +405,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
                 f"{path!r} cannot be a second name of a group: move it with move(old, new)"
             )
         else:
-            realm, place = self._realm, (True, None, None, False, None)
-            _engram.put_array(realm, self._id, path, value, None, None, None, None, *place, b"")
+            _engram.put_array(self._namespace, self._id, path, value, REPLACING)
 
     def setdefault(self, path: str, default: Any = None) -> Any:
         """Give the member at `path`; if there is none, put `default` there first."""
@@ -417,7 +416,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
     # Changing
 
     def __delitem__(self, path: str) -> None:
-        _engram.delete(self._realm, self._id, path)
+        _engram.delete(self._namespace, self._id, path)
 
     def clear(self) -> None:
         """Delete all members, or none of them: what one refuses is told before another is gone.
@@ -437,7 +436,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If a group would be moved into itself.
 
         """
-        _engram.rename(self._realm, self._id, old, new)
+        _engram.rename(self._namespace, self._id, old, new)
 
     def query(
         self,
@@ -490,7 +489,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
         """
         asked = Asked(order_by, limit, consistency, threads, merge)
-        result = ask(self._realm, self._id, expr, asked)
+        result = ask(self._namespace, self._id, expr, asked)
         if split_on is not None or split_threshold is not None:
             self._hint({"split_on": split_on, "split_threshold": split_threshold})
         return result
@@ -500,7 +499,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
     @property
     def index_settings(self) -> IndexSettings:
         """The settings that this group has itself; what it lacks, the group above decides."""
-        return cast("IndexSettings", _engram.index_settings(self._realm, self._id))
+        return cast("IndexSettings", _engram.index_settings(self._namespace, self._id))
 
     def set_index(self, *, reset: bool = False, **index: Unpack[IndexSettings]) -> None:
         """Change how objects that are stored below this group from now on are indexed.
@@ -520,16 +519,16 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
         """
         settings = check_settings(index)
-        kept = {} if reset else _engram.index_settings(self._realm, self._id)
-        _engram.set_index_settings(self._realm, self._id, kept | settings)
+        kept = {} if reset else _engram.index_settings(self._namespace, self._id)
+        _engram.set_index_settings(self._namespace, self._id, kept | settings)
 
     def index_stats(self) -> IndexStats:
         """Tell what the index is made of: attribute groups, sharing frequencies, segments, bytes.
 
         All figures but `groups` are of the whole namespace.
         """
-        path = _engram.path_of(self._realm, True, self._id)
-        return stats_of(_engram.index_stats(self._realm), path)
+        path = _engram.path_of(self._namespace, True, self._id)
+        return stats_of(_engram.index_stats(self._namespace), path)
 
     def reindex(self, group: str | None = None, *, index: "IndexMode" = "sync") -> int:
         """Index all objects below this group, or the one named, anew; give how many it were.
@@ -546,27 +545,27 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         target = self if group is None else self[group]
         if not isinstance(target, Group):
             raise ArgumentError(f"{group!r} is no group: name one, or none for all below this one")
-        return _engram.reindex(self._realm, target._id, check_mode(index))
+        return _engram.reindex(self._namespace, target._id, check_mode(index))
 
     # What helps them
 
     def _hint(self, hints: dict[str, Any]) -> None:
         """Keep what a query says of the index's layout, unless it is so already."""
         given = check_settings({name: h for name, h in hints.items() if h is not None})
-        kept = _engram.index_settings(self._realm, self._id)
-        if self._realm.writable and not given.items() <= kept.items():
-            _engram.set_index_settings(self._realm, self._id, kept | given)
+        kept = _engram.index_settings(self._namespace, self._id)
+        if self._namespace.writable and not given.items() <= kept.items():
+            _engram.set_index_settings(self._namespace, self._id, kept | given)
 
     def _set_origin(self, origin: bytes) -> None:
         """Replace what an import keeps beside it: JSON, or nothing."""
-        _engram.set_origin(self._realm, self._id, origin)
+        _engram.set_origin(self._namespace, self._id, origin)
 
     def _members(self) -> Iterator[tuple[str, Any]]:
         after = None
         while True:
-            found, after = _engram.members(self._realm, self._id, after, _PAGE)
+            found, after = _engram.members(self._namespace, self._id, after, _PAGE)
             for name, facts in found:
-                yield name, make(self._realm, facts)
+                yield name, make(self._namespace, facts)
             if after is None:
                 return
 
@@ -586,7 +585,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
 def _put_blob(group: Group, path: str, data: Any) -> None:
     """Put a blob, replacing what was there."""
-    _engram.put_blob(group._realm, group._id, path, data, None, True, None, None, False, None, b"")
+    _engram.put_blob(group._namespace, group._id, path, data, REPLACING)
 
 
 makers[0] = Group

@@ -1,4 +1,4 @@
-"""What groups, arrays and blobs have in common: a handle is a realm and an id.
+"""What groups, arrays and blobs have in common: a handle is a namespace and an id.
 
 A handle holds no memory and no lock. It stays what it is when its object is renamed or moved, and
 answers `NotFoundError` when that object is deleted or replaced; the pool's closing ends it.
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from engram import _engram, owners
+from engram import _engram, later, owners
 from engram.arguments import truth
 from engram.attrs import Attributes
 from engram.errors import ArgumentError, EngramError
@@ -16,32 +16,32 @@ from engram.lock import Lock
 from engram.plain import printable
 
 if TYPE_CHECKING:
-    from engram._engram import GroupInfo, ObjectInfo, Realm, _Found
+    from engram._engram import GroupInfo, ObjectInfo, _Found
     from engram.group import Group
     from engram.scope import Scope
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-makers: dict[int, Callable[["Realm", int, Any, Any], Any]] = {}
+makers: dict[int, Callable[[_engram.Namespace, int, Any, Any], Any]] = {}
 """How to make a handle of what the natives find; each class enters itself."""
 
-reopen: list[Callable[[str, str, str], "Realm"]] = []
-"""How an unpickled handle gets its realm: from the pool's path, a mode and a namespace's name."""
+reopen: list[Callable[[str, str, str], _engram.Namespace]] = []
+"""How an unpickled handle gets its namespace: by the pool's path, a mode and its name."""
 
 
-def make(realm: "Realm", found: "_Found") -> Any:
+def make(namespace: _engram.Namespace, found: "_Found") -> Any:
     """Make the handle of what a native found."""
     kind, member, dtype, shape = found
-    return makers[kind](realm, member, dtype, shape)
+    return makers[kind](namespace, member, dtype, shape)
 
 
 def unpickle(path: str, mode: str, namespace: str, kind: int, member: int) -> Any:
     """Make a handle in this process of one that was pickled in another."""
-    realm = reopen[0](path, mode, namespace)
+    opened = reopen[0](path, mode, namespace)
     if kind == 0:
-        return makers[0](realm, member, None, None)
-    info = _engram.object_info(realm, member)
-    return makers[kind](realm, member, info.dtype, info.shape)
+        return makers[0](opened, member, None, None)
+    info = _engram.object_info(opened, member)
+    return makers[kind](opened, member, info.dtype, info.shape)
 
 
 class Handle:
@@ -51,18 +51,18 @@ class Handle:
     pool, namespace, OID), and are true while their pool is open.
     """
 
-    __slots__ = ("__weakref__", "_id", "_realm")
+    __slots__ = ("__weakref__", "_id", "_namespace")
 
     _kind: ClassVar[int]
     _is_group: ClassVar[bool] = False
 
     _id: int
-    _realm: "Realm"
+    _namespace: _engram.Namespace
 
     @property
     def path(self) -> str:
         """The path from the namespace's root, without a leading slash; "" at the root."""
-        return _engram.path_of(self._realm, self._is_group, self._id)
+        return _engram.path_of(self._namespace, self._is_group, self._id)
 
     @property
     def name(self) -> str:
@@ -72,12 +72,12 @@ class Handle:
     @property
     def namespace(self) -> str:
         """The namespace's name."""
-        return self._realm.namespace
+        return self._namespace.name
 
     @property
     def parent(self) -> "Group":
         """The group that this is in; at the root, itself."""
-        group: Group = makers[0](self._realm, self._info().parent, None, None)
+        group: Group = makers[0](self._namespace, self._info().parent, None, None)
         return group
 
     @property
@@ -111,16 +111,16 @@ class Handle:
         renamed or annotated, and nothing is made there: that is `ReadOnlyError`. It can only be
         taken back where it was set. It keeps nobody out who may write in the namespace.
         """
-        return _engram.is_read_only(self._realm, self._is_group, self._id)
+        return _engram.is_read_only(self._namespace, self._is_group, self._id)
 
     @read_only.setter
     def read_only(self, on: bool) -> None:
-        _engram.set_read_only(self._realm, self._is_group, self._id, truth("read_only", on))
+        _engram.set_read_only(self._namespace, self._is_group, self._id, truth("read_only", on))
 
     @property
     def attrs(self) -> Attributes:
         """The attributes: a mapping of names to values."""
-        return Attributes(self._realm, self._is_group, self._id)
+        return Attributes(self._namespace, self._is_group, self._id)
 
     @property
     def _origin(self) -> bytes:
@@ -151,15 +151,15 @@ class Handle:
             For "w", if the pool was opened with mode "r", or it is published.
 
         """
-        return Lock(self._realm, self._is_group, self._id, mode, timeout)
+        return Lock(self._namespace, self._is_group, self._id, mode, timeout)
 
     def _info(self) -> "GroupInfo | ObjectInfo":
         if self._is_group:
-            return _engram.group_info(self._realm, self._id)
-        return _engram.object_info(self._realm, self._id)
+            return _engram.group_info(self._namespace, self._id)
+        return _engram.object_info(self._namespace, self._id)
 
     def __bool__(self) -> bool:
-        return self._realm.is_open
+        return self._namespace.is_open
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Handle):
@@ -167,11 +167,11 @@ class Handle:
         return (
             self._id == other._id
             and self._is_group == other._is_group
-            and self._realm.same_pool(other._realm)
+            and self._namespace.same_pool(other._namespace)
         )
 
     def __hash__(self) -> int:
-        return hash((self._realm.uuid, self._id))
+        return hash((self._namespace.uuid, self._id))
 
     def __copy__(self) -> Self:
         return self
@@ -180,19 +180,17 @@ class Handle:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        realm = self._realm
-        if realm.is_snapshot:
+        namespace = self._namespace
+        if namespace.is_snapshot:
             raise ArgumentError(
                 f"{self.path!r} is of a snapshot, which is of this process alone and cannot be "
                 "pickled: pickle it as it is in the pool"
             )
-        mode = "r+" if realm.writable else "r"
-        return unpickle, (str(realm.pool_path), mode, realm.namespace, self._kind, self._id)
+        mode = "r+" if namespace.writable else "r"
+        return unpickle, (str(namespace.pool_path), mode, namespace.name, self._kind, self._id)
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
     def _shown(self, facts: str) -> str:
         """One line: class, path and `facts`; what has become of it, if it is gone."""
@@ -200,5 +198,5 @@ class Handle:
         try:
             return f"<{title} '{printable(self.path)}' {facts}>"
         except EngramError:
-            state = "gone" if self._realm.is_open else "closed"
+            state = "gone" if self._namespace.is_open else "closed"
             return f"<{title} {self._id:#x} ({state}) {facts}>"

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
+from engram import later
 from engram.errors import ArgumentError
 from engram.expression import text_of
 from engram.plain import printable
@@ -207,9 +208,7 @@ class IndexStats(Mapping[str, Any]):
         return f"<engram.IndexStats\n{self}>"
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
 
 def row_of(group: AttributeGroup) -> tuple[str, ...]:

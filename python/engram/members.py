@@ -37,9 +37,9 @@ class Values(ValuesView[Any]):
 def delete_all(group: "Group") -> None:
     """Delete all members, or none if one of them cannot be deleted."""
     names = list(group)
-    at_once = _engram.check_deletable(group._realm, group._id, names)
+    at_once = _engram.check_deletable(group._namespace, group._id, names)
     try:
-        with Batch(group._realm) if at_once else nullcontext():
+        with Batch(group._namespace) if at_once else nullcontext():
             _delete_each(group, names)
     except PoolFullError:  # one by one needs little room, and makes some
         _delete_each(group, names)
@@ -59,11 +59,11 @@ def missing(group: "Group", path: str) -> str:
         inner = group.get(head)
         if inner is not None and inner._is_group:
             return missing(inner, path[len(head) + 1 :])
-    at = _engram.path_of(group._realm, True, group._id)
+    at = _engram.path_of(group._namespace, True, group._id)
     where = f"group {at!r}" if at else f"namespace {group.namespace!r}"
-    first = _engram.names(group._realm, group._id, None, _FEW)
+    first = _engram.names(group._namespace, group._id, None, _FEW)
     start = path.strip("/").split("/")[0][:-2] or None  # names that begin alike come next
-    alike = _engram.names(group._realm, group._id, start, _FEW) if start else []
+    alike = _engram.names(group._namespace, group._id, start, _FEW) if start else []
     near = get_close_matches(path, {*first, *alike}, n=3)
     hint = f"it has {', '.join(map(repr, near or first[:5]))}" if first else "it is empty"
     more = ", ..." if len(first) > len(near or first[:5]) else ""

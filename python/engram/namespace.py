@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from numpy.typing import DTypeLike, NDArray
 
-from engram import _engram, size
+from engram import _engram, later, size
 from engram.arguments import whole_number
 from engram.batch import Batch
 from engram.errors import EngramError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from engram._engram import NamespaceInfo, Realm, Space
+    from engram._engram import NamespaceInfo, Space
     from engram.housekeeping import Stats
     from engram.snapshot import Snapshot
 
@@ -25,28 +25,28 @@ class Namespace(Group):
 
     __slots__ = ()
 
-    def __init__(self, realm: "Realm") -> None:
-        super().__init__(realm, realm.root)
+    def __init__(self, namespace: _engram.Namespace) -> None:
+        super().__init__(namespace, namespace.root)
 
     @property
     def name(self) -> str:
         """The namespace's name."""
-        return self._realm.namespace
+        return self._namespace.name
 
     @property
     def size(self) -> int:
         """The bound on the bytes of its arrays and blobs (small ones in the catalog apart)."""
-        return self._realm.space().size
+        return self._namespace.space().size
 
     @property
     def used(self) -> int:
         """Bytes of memory that its arrays and blobs have."""
-        return self._realm.space().used
+        return self._namespace.space().used
 
     @property
     def space(self) -> "Space":
         """All about its space, in bytes: size, arena, used, free, pending, catalog; also pids."""
-        return self._realm.space()
+        return self._namespace.space()
 
     def stats(self) -> "Stats":
         """Tell who holds what: processes with their views and reservations, readers, the catalog.
@@ -56,7 +56,7 @@ class Namespace(Group):
             for lease in pool.stats()["leases"]:
                 print(lease["pid"], lease["views"], lease["reserved"], lease["held"])
         """
-        return _engram.holders(self._realm)
+        return _engram.holders(self._namespace)
 
     def __repr__(self) -> str:
         if not self:
@@ -79,11 +79,11 @@ class Namespace(Group):
             If it is no size, or less than what is allocated.
 
         """
-        self._realm.resize(size.parse(size_))
+        self._namespace.resize(size.parse(size_))
 
     def batch(self) -> Batch:
         """Begin a with-block of operations that happen all at once, or not at all."""
-        return Batch(self._realm)
+        return Batch(self._namespace)
 
     def snapshot(self, *, max_growth: "str | SupportsIndex | None" = None) -> "Snapshot":
         """Give the namespace as it is now, to be looked at for longer: a with-block.
@@ -106,7 +106,7 @@ class Namespace(Group):
         from engram.snapshot import Snapshot  # noqa: PLC0415 - it is a namespace itself
 
         bound = None if max_growth is None else size.parse(max_growth)
-        return Snapshot(self._realm.snapshot(bound))
+        return Snapshot(self._namespace.snapshot(bound))
 
     def drain_index(self, most: int | None = None) -> int:
         """Index what waits in the queue of async indexing, at most so many; give how many it were.
@@ -124,9 +124,9 @@ class Namespace(Group):
 
         """
         bound = 2**63 - 1 if most is None else whole_number("most", most)
-        done = _engram.drain_queue(self._realm, bound)
+        done = _engram.drain_queue(self._namespace, bound)
         if done < bound:
-            _engram.tend(self._realm)
+            _engram.maintain(self._namespace)
         return done
 
     def scratch(
@@ -146,7 +146,7 @@ class Namespace(Group):
             If there is no room.
 
         """
-        return _engram.scratch(self._realm, shape, dtype, device)
+        return _engram.scratch(self._namespace, shape, dtype, device)
 
 
 class Namespaces(Mapping[str, Namespace]):
@@ -158,7 +158,7 @@ class Namespaces(Mapping[str, Namespace]):
         self._pool = pool
 
     def __getitem__(self, name: str) -> Namespace:
-        return Namespace(self._pool.realm(name))
+        return Namespace(self._pool.namespace(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(info.name for info in self._pool.namespaces()))
@@ -171,13 +171,11 @@ class Namespaces(Mapping[str, Namespace]):
         for info in self._pool.namespaces():
             if info.name == name:
                 return info
-        self._pool.realm(name)  # raises, and tells why
+        self._pool.namespace(name)  # raises, and tells why
         raise KeyError(name)
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
     def __repr__(self) -> str:
         try:

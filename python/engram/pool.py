@@ -47,13 +47,13 @@ class Pool(Namespace):
     def __init__(self, pool: _engram.Pool) -> None:
         self._pool = pool
         with contextlib.suppress(AccessError):  # a pool whose default namespace is another's
-            super().__init__(pool.realm("default"))
+            super().__init__(pool.namespace("default"))
         _open_here[_key(pool.path, self.mode)] = pool
 
     def __getattr__(self, name: str) -> Any:
         """Tell why there is no default namespace, wherever one is asked for."""
-        if name in {"_realm", "_id"}:
-            self._pool.realm("default")
+        if name in {"_namespace", "_id"}:
+            self._pool.namespace("default")
         raise AttributeError(name)
 
     @property
@@ -331,12 +331,12 @@ def create(  # noqa: PLR0917 - as the contract has it
 
     """
     others = [absolute(device) for device in several("devices", devices or ())]
-    nbytes, who = _parse_size(size), (_mode_bits(mode), _group_number(group))
+    how: dict[str, Any] = {"size": _parse_size(size), "devices": others, "prefault": prefault}
+    how |= {"mode": _mode_bits(mode), "group": _group_number(group), "force": force}
     _check_words(durability, emulate)
     settings, full = check_settings(index), absolute(path)
-    how = (durability, prefault, force, checksums, emulate is not None)
-    made = _engram.Pool.create(full, nbytes, others, *how, who)
-    pool = _handle(made)
+    how |= {"durability": durability, "checksums": checksums, "emulated": emulate is not None}
+    pool = _handle(_engram.Pool.create(full, **how))
     try:
         _set_index(pool, settings)
     except EngramError:
@@ -361,7 +361,7 @@ def _check_words(durability: object, emulate: object) -> None:
 
 def _set_index(root: Namespace, settings: dict[str, Any]) -> None:
     if settings:
-        _engram.set_index_settings(root._realm, root._id, settings)
+        _engram.set_index_settings(root._namespace, root._id, settings)
 
 
 def open(path: str | os.PathLike[str], mode: str = "r+", force: bool = False) -> Pool:
@@ -457,8 +457,8 @@ def _reopen_pool(path: str, mode: str) -> Pool:
     return Pool(_shared_opening(path, mode))
 
 
-def _reopen_realm(path: str, mode: str, namespace: str) -> _engram.Realm:
-    return _shared_opening(path, mode).realm(namespace)
+def _reopen_namespace(path: str, mode: str, namespace: str) -> _engram.Namespace:
+    return _shared_opening(path, mode).namespace(namespace)
 
 
-reopen.append(_reopen_realm)
+reopen.append(_reopen_namespace)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from engram import _engram
+from engram import _engram, later
 from engram.arguments import whole_number
 from engram.errors import ArgumentError, NotFoundError
 from engram.explanation import Explanation
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from engram._engram import Realm
     from engram.array import Array
     from engram.blob import Blob
 
@@ -53,7 +52,7 @@ class Asked(NamedTuple):
     brute_force: bool = False
 
 
-def ask(realm: "Realm", group: int, expr: Any, asked: Asked) -> "QueryResult":
+def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "QueryResult":
     """Make the result of a query on what lies below a group; it is looked up when it is used."""
     if asked.consistency not in _CONSISTENCIES:
         raise ArgumentError(
@@ -68,7 +67,7 @@ def ask(realm: "Realm", group: int, expr: Any, asked: Asked) -> "QueryResult":
         asked.merge,
         asked.brute_force,
     )
-    return QueryResult(realm, group, query)
+    return QueryResult(namespace, group, query)
 
 
 def _text(expr: Any) -> str:
@@ -111,16 +110,16 @@ class QueryResult:
 
     """
 
-    __slots__ = ("_found", "_group", "_query", "_realm")
+    __slots__ = ("_found", "_group", "_namespace", "_query")
 
     def __init__(
         self,
-        realm: "Realm",
+        namespace: _engram.Namespace,
         group: int,
         query: _engram.Query,
         found: NDArray[np.uint64] | None = None,
     ) -> None:
-        self._realm = realm
+        self._namespace = namespace
         self._group = group
         self._query = query
         self._found = found
@@ -136,7 +135,7 @@ class QueryResult:
         That is the order of `order_by`, and of their ids where none was given.
         """
         if self._found is None:
-            self._found = self._query.oids(self._realm, self._group)
+            self._found = self._query.oids(self._namespace, self._group)
             self._found.flags.writeable = False
         return self._found
 
@@ -147,26 +146,26 @@ class QueryResult:
         """Count the objects; a result that was not used yet does so without listing them."""
         if self._found is not None:
             return len(self._found)
-        return self._query.count(self._realm, self._group)
+        return self._query.count(self._namespace, self._group)
 
     def count_attributes(self) -> int:
         """Count the attributes of all the objects."""
         if self._found is not None:
             return sum(self.attribute_keys().values())
-        return self._query.count_attributes(self._realm, self._group)
+        return self._query.count_attributes(self._namespace, self._group)
 
     def attribute_keys(self) -> dict[str, int]:
         """Give the keys of the objects' attributes in byte order, each with how many have it."""
         if self._found is not None:
-            return dict(_engram.attribute_keys_of(self._realm, self._found))
-        return dict(self._query.attribute_keys(self._realm, self._group))
+            return dict(_engram.attribute_keys_of(self._namespace, self._found))
+        return dict(self._query.attribute_keys(self._namespace, self._group))
 
     def __iter__(self) -> Iterator["Array | Blob"]:
         oids = self.oids()
         for start in range(0, len(oids), _PAGE):
-            for found in _engram.handles(self._realm, oids[start : start + _PAGE]):
+            for found in _engram.handles(self._namespace, oids[start : start + _PAGE]):
                 if found is not None:
-                    yield make(self._realm, found)
+                    yield make(self._namespace, found)
 
     @overload
     def __getitem__(self, key: int) -> "Array | Blob": ...
@@ -185,27 +184,27 @@ class QueryResult:
         """
         oids = self.oids()
         if isinstance(key, slice):
-            return QueryResult(self._realm, self._group, self._query, oids[key])
+            return QueryResult(self._namespace, self._group, self._query, oids[key])
         if not isinstance(key, int | np.integer):
             raise ArgumentError(f"a result cannot be indexed by {key!r}: use an integer or a slice")
         if not -len(oids) <= key < len(oids):
             raise IndexError(f"[{key}] of a result of {len(oids)} objects")
         place = int(key) % len(oids)
-        (found,) = _engram.handles(self._realm, oids[place : place + 1])
+        (found,) = _engram.handles(self._namespace, oids[place : place + 1])
         if found is None:
             raise NotFoundError(
                 f"object {int(oids[place]):#x}, which {self._shortly()} found, was deleted or "
                 "replaced since: ask again"
             )
-        return make(self._realm, found)
+        return make(self._namespace, found)
 
     def names(self) -> list[str]:
         """Give the objects' names, without those of objects that are gone."""
-        return [n for n in _engram.names_of(self._realm, self.oids()) if n is not None]
+        return [n for n in _engram.names_of(self._namespace, self.oids()) if n is not None]
 
     def paths(self) -> list[str]:
         """Give the objects' paths in the namespace, without those of objects that are gone."""
-        return [p for p in _engram.paths_of(self._realm, self.oids()) if p is not None]
+        return [p for p in _engram.paths_of(self._namespace, self.oids()) if p is not None]
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> "pd.DataFrame":
         """Make a table: one row for each object, one column for each field.
@@ -229,7 +228,7 @@ class QueryResult:
         """
         from engram.table import pandas_of  # noqa: PLC0415 - only those who have pandas need it
 
-        return pandas_of(self._realm, self.oids(), columns)
+        return pandas_of(self._namespace, self.oids(), columns)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> "pa.Table":
         """Make a table as `to_pandas` does, for Arrow; what is missing is null.
@@ -247,30 +246,30 @@ class QueryResult:
         """
         from engram.table import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
 
-        return arrow_of(self._realm, self.oids(), columns)
+        return arrow_of(self._namespace, self.oids(), columns)
 
     def share(self) -> Moved:
         """Share those of the objects that are private, all or nothing (see `Group.share`)."""
-        return move_all(self._realm, self.oids(), "share")
+        return move_all(self._namespace, self.oids(), "share")
 
     def unshare(self) -> Moved:
         """Make those of the objects private that are shared, all or nothing."""
-        return move_all(self._realm, self.oids(), "unshare")
+        return move_all(self._namespace, self.oids(), "unshare")
 
     def publish(self) -> Moved:
         """Publish those of the objects that are not yet, all or nothing."""
-        return move_all(self._realm, self.oids(), "publish")
+        return move_all(self._namespace, self.oids(), "publish")
 
     def unpublish(self) -> Moved:
         """Withdraw those of the objects that are published: they are shared again."""
-        return move_all(self._realm, self.oids(), "unpublish")
+        return move_all(self._namespace, self.oids(), "unpublish")
 
     def explain(self) -> Explanation:
         """Tell how the query is answered: what of the index is read, by whom, and why.
 
         It is asked anew for that.
         """
-        return Explanation(self.query, self._query.explain(self._realm, self._group))
+        return Explanation(self.query, self._query.explain(self._namespace, self._group))
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ArgumentError(
@@ -283,9 +282,7 @@ class QueryResult:
         return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
     def __repr__(self) -> str:
         if self._found is not None:

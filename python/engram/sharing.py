@@ -4,15 +4,12 @@ A scope is a realm of the namespace, and the kernel keeps out whom it does not c
 stays itself: the same object, with the same attributes, under the same path.
 """
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engram import _engram
-
-if TYPE_CHECKING:
-    from engram._engram import Realm
 
 Way: TypeAlias = Literal["share", "unshare", "publish", "unpublish"]
 """The four ways in which members move between scopes."""
@@ -36,16 +33,16 @@ class Moved(NamedTuple):
     """How many bytes the objects' values have."""
 
 
-def move(realm: "Realm", group: int, path: str, way: Way) -> Moved:
+def move(namespace: _engram.Namespace, group: int, path: str, way: Way) -> Moved:
     """Move a member of a group, a group with all that is below it, to another scope."""
     sources, target = _WAYS[way]
-    return Moved(*_engram.transfer(realm, group, path, sources, target))
+    return Moved(*_engram.transfer(namespace, group, path, sources, target))
 
 
-def move_all(realm: "Realm", oids: NDArray[np.uint64], way: Way) -> Moved:
+def move_all(namespace: _engram.Namespace, oids: NDArray[np.uint64], way: Way) -> Moved:
     """Move objects to another scope: those that are where this way begins."""
     sources, target = _WAYS[way]
-    return Moved(*_engram.transfer_all(realm, oids, sources, target))
+    return Moved(*_engram.transfer_all(namespace, oids, sources, target))
 
 
 class Sharing:
@@ -75,21 +72,21 @@ class Sharing:
 
     __slots__ = ()
 
-    _realm: "Realm"
+    _namespace: _engram.Namespace
     _id: int
 
     def share(self, name: str) -> Moved:
         """Let the namespace's owner and group see what is private; they may change it, too."""
-        return move(self._realm, self._id, name, "share")
+        return move(self._namespace, self._id, name, "share")
 
     def unshare(self, name: str) -> Moved:
         """Keep what is shared to yourself: it becomes private."""
-        return move(self._realm, self._id, name, "unshare")
+        return move(self._namespace, self._id, name, "unshare")
 
     def publish(self, name: str) -> Moved:
         """Let all read it whom the namespace's mode admits; nobody changes it any more."""
-        return move(self._realm, self._id, name, "publish")
+        return move(self._namespace, self._id, name, "publish")
 
     def unpublish(self, name: str) -> Moved:
         """Withdraw what is published: it is shared again, and may be changed."""
-        return move(self._realm, self._id, name, "unpublish")
+        return move(self._namespace, self._id, name, "unpublish")

@@ -24,7 +24,7 @@ class Snapshot(Namespace):
 
     def close(self) -> None:
         """End it. Ending twice is no error."""
-        self._realm.end_snapshot()
+        self._namespace.end_snapshot()
 
     def __enter__(self) -> Self:
         return self

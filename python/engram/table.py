@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from engram import _engram, owners
 from engram.errors import ArgumentError, NotFoundError, UnsupportedError
+from engram.extras import library
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from engram._engram import ObjectInfo, Realm
+    from engram._engram import ObjectInfo
 
     Oids = NDArray[np.uint64]
     Parts = list[tuple[NDArray[np.uint32], Any]]
@@ -43,47 +44,50 @@ class _Column(NamedTuple):
     kind: str = ""
 
 
-def pandas_of(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> "pd.DataFrame":
+def pandas_of(
+    namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str] | None
+) -> "pd.DataFrame":
     """Make a DataFrame of the objects."""
-    try:
-        import pandas as pd  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise _lacking("pandas") from error
-    found = _columns(realm, oids, columns)
+    pd = _library("pandas")
+    found = _columns(namespace, oids, columns)
     series = {name: _series(pd, column) for name, column in found.items()}
     return pd.DataFrame(series)
 
 
-def arrow_of(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> "pa.Table":
+def arrow_of(
+    namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str] | None
+) -> "pa.Table":
     """Make a table of Arrow's of the objects."""
-    try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise _lacking("pyarrow") from error
-    found = _columns(realm, oids, columns)
+    pa = _library("pyarrow")
+    found = _columns(namespace, oids, columns)
     arrays = [_arrow(pa, column) for column in found.values()]
     return pa.Table.from_arrays(arrays, names=list(found))
 
 
-def _lacking(library: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{library} is not installed: `pip install 'engram[{library}]'` brings it; r.paths(), "
-        "r.names() and r.oids() need no library"
-    )
+def _library(name: str) -> Any:
+    """Import a library that makes tables."""
+    try:
+        return library(name, name, "a table")
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f"{error}; r.paths(), r.names() and r.oids() need no library"
+        ) from None
 
 
-def _columns(realm: "Realm", oids: "Oids", columns: Sequence[str] | None) -> dict[str, _Column]:
+def _columns(
+    namespace: _engram.Namespace, oids: "Oids", columns: Sequence[str] | None
+) -> dict[str, _Column]:
     """Read the fields of all objects that are there still."""
     wanted = None if columns is None else _wanted(columns)
     keys = None if wanted is None else [key for kind, key in wanted if kind == "attr"]
-    found, gone = _engram.columns(realm, oids, keys)
-    infos = _engram.object_infos(realm, oids)
-    paths = _engram.paths_of(realm, oids)
+    found, gone = _engram.columns(namespace, oids, keys)
+    infos = _engram.object_infos(namespace, oids)
+    paths = _engram.paths_of(namespace, oids)
     keep = np.array(
         [i is not None and p is not None for i, p in zip(infos, paths, strict=True)], bool
     )
     keep[gone] = False
-    rows = _Rows(realm, [i for i, k in zip(infos, keep, strict=True) if k and i is not None])
+    rows = _Rows(namespace, [i for i, k in zip(infos, keep, strict=True) if k and i is not None])
     rows.paths = [p for p, k in zip(paths, keep, strict=True) if k and p is not None]
     attributes = {key: _kept(_merged(parts, len(oids)), keep) for key, parts in found}
     if wanted is None or columns is None:
@@ -148,10 +152,10 @@ _TIMES = ("created", "modified")
 class _Rows:
     """The objects of a table: what is built in, and what their groups say."""
 
-    def __init__(self, realm: "Realm", infos: "list[ObjectInfo]") -> None:
+    def __init__(self, namespace: _engram.Namespace, infos: "list[ObjectInfo]") -> None:
         self.infos = infos
         self.paths: list[str] = []
-        self._realm = realm
+        self._namespace = namespace
 
     def builtin(self, name: str) -> _Column:
         """Give a built-in field of each."""
@@ -174,9 +178,9 @@ class _Rows:
     def _of_group(self, group: int, key: str, known: dict[int, Any]) -> Any:
         if group not in known:
             try:
-                found = _engram.attr_get(self._realm, True, group, key)
-                if found is None and group != self._realm.root:
-                    above = _engram.group_info(self._realm, group).parent
+                found = _engram.attr_get(self._namespace, True, group, key)
+                if found is None and group != self._namespace.root:
+                    above = _engram.group_info(self._namespace, group).parent
                     found = self._of_group(above, key, known)
             except NotFoundError:  # deleted meanwhile
                 found = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from engram import _engram
+from engram import _engram, later
 from engram.arguments import whole_number
 from engram.array import Array
 from engram.blob import Blob
@@ -122,9 +122,7 @@ class Tree:
         return "\n".join(_lines(self.root, "", ""))
 
     def _repr_html_(self) -> str:
-        from engram.notebook import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
     def __repr__(self) -> str:
         groups, objects = self.counts
@@ -139,7 +137,7 @@ def members(group: "Group") -> str:
 
 def count(group: "Group", after: str | None = None) -> str:
     """Count a group's members, those after a name: "12,345", or "more than 100,000"."""
-    found = len(_engram.names(group._realm, group._id, after, _COUNTED + 1))
+    found = len(_engram.names(group._namespace, group._id, after, _COUNTED + 1))
     return f"{found:,}" if found <= _COUNTED else f"more than {_COUNTED:,}"
 
 

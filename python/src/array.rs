@@ -6,18 +6,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use engram_engine::dtype::DType;
-use engram_engine::{
-    Class, Error, InPlace, Kind, Layout, Namespace, NewObject, Oid, Payload, Placement,
-};
+use engram::dtype::DType;
+use engram::{Class, Error, InPlace, Kind, Layout, NewObject, Oid, Payload, Placement};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::{Result, argument, corrupt};
-use crate::realm::{Realm, scope_of};
-use crate::value::{self, Name, Source, Truth};
+use crate::group::{Found, kind_of};
+use crate::member::NewMember;
+use crate::namespace::Namespace;
+use crate::value::{self, Name, Source};
 use crate::view::{self, View};
 use crate::{chunks, dtype, index, strings};
 
@@ -25,70 +25,62 @@ use crate::{chunks, dtype, index, strings};
 /// way of a contiguous copy and a single commit.
 const STRAIGHT_BYTES: usize = 64 << 10;
 
-/// What a new array's handle knows: its OID, dtype and shape.
-type Made<'py> = (Oid, Bound<'py, PyArrayDescr>, Bound<'py, PyTuple>);
-
-/// What creating an array needs beside its data, as it comes from Python.
+/// An array that is to be made: where, and what is said of it beside its data.
 struct Request<'a, 'py> {
-    realm: &'a Realm,
+    namespace: &'a Namespace,
     parent: u64,
     path: &'a str,
-    attrs: Option<&'a Bound<'py, PyAny>>,
-    dims: Option<&'a Bound<'py, PyAny>>,
-    origin: &'a [u8],
+    new: NewMember<'a, 'py>,
     place: Placement,
-    /// What `chunks=` and `codec=` say.
-    layout: (Option<&'a Bound<'py, PyAny>>, Option<&'a str>),
 }
 
-impl Request<'_, '_> {
+impl<'a, 'py> Request<'a, 'py> {
+    fn of(
+        namespace: &'a Namespace,
+        parent: u64,
+        path: Name<'a>,
+        new: &'a Bound<'py, PyTuple>,
+    ) -> Result<Self> {
+        let new = NewMember::of(new)?;
+        let place = new.placement(namespace)?;
+        Ok(Request { namespace, parent, path: path.0, new, place })
+    }
+
     fn object(&self, class: Class, dtype: DType, shape: &[u64]) -> Result<NewObject> {
-        let layout = chunks::layout_of(self.layout, shape, dtype.itemsize())?;
+        let layout = chunks::layout_of(self.new.layout, shape, dtype.itemsize())?;
         Ok(NewObject {
             class,
             dtype,
             shape: shape.to_vec(),
-            dims: value::dims_of(self.dims, shape.len())?,
-            attrs: value::attributes_of(self.attrs)?,
-            origin: self.origin.to_vec(),
+            dims: value::dims_of(self.new.dims, shape.len())?,
+            attrs: value::attributes_of(self.new.attrs)?,
+            origin: self.new.origin.to_vec(),
             layout,
         })
     }
+
+    fn dtype(&self) -> Result<Option<Bound<'py, PyArrayDescr>>> {
+        self.new.dtype.map(dtype::parse).transpose()
+    }
+
+    fn target(&self) -> (&engram::Namespace, u64, &str, Placement) {
+        (self.namespace.engine(), self.parent, self.path, self.place)
+    }
 }
 
-/// Creates an array of `data`; of zeros where `data` is None. Returns its OID, dtype and shape.
+/// Creates an array of `data`; of zeros where `data` is None. Returns what its handle is made of.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, data, shape, dtype, attrs, dims, overwrite, device,
-                    index, read_only, scope, origin, chunks = None, codec = None))]
-#[allow(clippy::too_many_arguments)] // one crossing for one array
 pub fn put_array<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     parent: u64,
     path: Name<'_>,
     data: Option<&Bound<'py, PyAny>>,
-    shape: Option<&Bound<'py, PyAny>>,
-    dtype: Option<&Bound<'py, PyAny>>,
-    attrs: Option<&Bound<'py, PyAny>>,
-    dims: Option<&Bound<'py, PyAny>>,
-    overwrite: Truth,
-    device: Option<&Bound<'py, PyAny>>,
-    index: Option<&Bound<'py, PyAny>>,
-    read_only: Truth,
-    scope: Option<&Bound<'py, PyAny>>,
-    origin: &[u8],
-    chunks: Option<&Bound<'py, PyAny>>,
-    codec: Option<&str>,
-) -> Result<Made<'py>> {
-    let place = Placement {
-        read_only: read_only.0,
-        scope: scope_of(scope)?,
-        ..realm.placement(overwrite.0, device, index)?
-    };
-    let layout = (chunks, codec);
-    let request = Request { realm, parent, path: path.0, attrs, dims, origin, place, layout };
-    let descr = dtype.map(dtype::parse).transpose()?;
-    let shape = shape.map(value::shape_of).transpose()?;
+    new: &Bound<'py, PyTuple>,
+) -> Result<Found<'py>> {
+    let request = Request::of(namespace, parent, path, new)?;
+    let descr = request.dtype()?;
+    let shape = request.new.shape.map(value::shape_of).transpose()?;
     let Some(data) = data else {
         let Some(shape) = shape else {
             return Err(argument("an array needs data=, or shape= (and dtype=) for one of zeros"));
@@ -121,22 +113,22 @@ fn agree(found: &[u64], asked: Option<Vec<u64>>) -> Result<()> {
 
 fn put_text<'py>(
     py: Python<'py>,
-    request: &Request<'_, 'py>,
+    request: &Request<'_, '_>,
     payload: &[u8],
     shape: &[u64],
-) -> Result<Made<'py>> {
+) -> Result<Found<'py>> {
     let new = request.object(Class::Strings, DType::Text, shape)?;
     let oid = put(py, request, &new, payload)?;
-    Ok((oid, dtype::decode(py, &DType::Text)?, PyTuple::new(py, shape)?))
+    made(py, oid, &new.layout, dtype::decode(py, &DType::Text)?, shape)
 }
 
 fn put_plain<'py>(
     py: Python<'py>,
-    request: &Request<'_, 'py>,
+    request: &Request<'_, '_>,
     array: &Bound<'py, PyUntypedArray>,
     encoded: DType,
     shape: &[u64],
-) -> Result<Made<'py>> {
+) -> Result<Found<'py>> {
     let descr = dtype::shared(&array.dtype(), &encoded)?;
     let nbytes = view::nbytes_of(descr.itemsize(), shape)?;
     let new = request.object(Class::Array, encoded, shape)?;
@@ -153,7 +145,17 @@ fn put_plain<'py>(
         view::copy_into(&view::array_over(py, &target, &array.dtype(), shape)?, array)?;
         py.detach(|| reserved.publish())?
     };
-    Ok((oid, descr, PyTuple::new(py, shape)?))
+    made(py, oid, &new.layout, descr, shape)
+}
+
+fn made<'py>(
+    py: Python<'py>,
+    oid: Oid,
+    layout: &Layout,
+    descr: Bound<'py, PyArrayDescr>,
+    shape: &[u64],
+) -> Result<Found<'py>> {
+    Ok((kind_of(layout), oid, Some(descr), Some(PyTuple::new(py, shape)?)))
 }
 
 fn put(py: Python<'_>, request: &Request<'_, '_>, new: &NewObject, data: &[u8]) -> Result<Oid> {
@@ -166,15 +168,9 @@ fn reserve(
     request: &Request<'_, '_>,
     new: &NewObject,
     nbytes: u64,
-) -> Result<engram_engine::Allocation> {
+) -> Result<engram::Allocation> {
     let (engine, parent, path, place) = request.target();
     Ok(py.detach(|| engine.allocate(parent, path, new, nbytes, place))?)
-}
-
-impl Request<'_, '_> {
-    fn target(&self) -> (&engram_engine::Namespace, u64, &str, Placement) {
-        (self.realm.engine(), self.parent, self.path, self.place)
-    }
 }
 
 /// A dtype and shape of nothing yet, as numpy takes them: no dtype is `float64`, a sub-array's
@@ -203,10 +199,10 @@ fn blank<'py>(
 
 fn zeros<'py>(
     py: Python<'py>,
-    request: &Request<'_, 'py>,
+    request: &Request<'_, '_>,
     descr: Option<Bound<'py, PyArrayDescr>>,
     shape: Vec<u64>,
-) -> Result<Made<'py>> {
+) -> Result<Found<'py>> {
     let (descr, encoded, shape) = blank(py, descr, shape)?;
     if encoded.is_text() {
         return put_text(py, request, &strings::empty(&shape)?, &shape);
@@ -214,13 +210,13 @@ fn zeros<'py>(
     let new = request.object(Class::Array, encoded, &shape)?;
     let (engine, parent, path, place) = request.target();
     let oid = py.detach(|| engine.create_zeroed(parent, path, &new, place))?;
-    Ok((oid, descr, PyTuple::new(py, &shape)?))
+    made(py, oid, &new.layout, descr, &shape)
 }
 
 /// Space reserved for an array that is being filled: published whole, or given back.
 #[pyclass(frozen, module = "engram._engram")]
 pub struct Allocation {
-    reserved: Mutex<Option<engram_engine::Allocation>>,
+    reserved: Mutex<Option<engram::Allocation>>,
     view: Py<View>,
     /// The array to fill.
     #[pyo3(get)]
@@ -249,7 +245,7 @@ impl Allocation {
 }
 
 impl Allocation {
-    fn take(&self) -> Option<engram_engine::Allocation> {
+    fn take(&self) -> Option<engram::Allocation> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -264,42 +260,23 @@ impl Allocation {
 
 /// Reserves space for an array, to be filled in place and then published.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, shape, dtype, attrs, dims, overwrite, device, index,
-                    read_only, scope, origin))]
-#[allow(clippy::too_many_arguments)] // one crossing for one array
-pub fn allocate<'py>(
-    py: Python<'py>,
-    realm: &Realm,
+pub fn allocate(
+    py: Python<'_>,
+    namespace: &Namespace,
     parent: u64,
     path: Name<'_>,
-    shape: &Bound<'py, PyAny>,
-    dtype: Option<&Bound<'py, PyAny>>,
-    attrs: Option<&Bound<'py, PyAny>>,
-    dims: Option<&Bound<'py, PyAny>>,
-    overwrite: Truth,
-    device: Option<&Bound<'py, PyAny>>,
-    index: Option<&Bound<'py, PyAny>>,
-    read_only: Truth,
-    scope: Option<&Bound<'py, PyAny>>,
-    origin: &[u8],
+    new: &Bound<'_, PyTuple>,
 ) -> Result<Allocation> {
-    let place = Placement {
-        read_only: read_only.0,
-        scope: scope_of(scope)?,
-        ..realm.placement(overwrite.0, device, index)?
-    };
-    let request =
-        Request { realm, parent, path: path.0, attrs, dims, origin, place, layout: (None, None) };
-    let descr = dtype.map(dtype::parse).transpose()?;
-    let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
+    let request = Request::of(namespace, parent, path, new)?;
+    let (descr, encoded, shape) = blank(py, request.dtype()?, wanted_shape(&request.new)?)?;
     if encoded.is_text() {
         return Err(argument(
             "strings of variable length cannot be filled in place: create the array with data=",
         ));
     }
     let nbytes = view::nbytes_of(descr.itemsize(), &shape)? as u64;
-    let new = request.object(Class::Array, encoded, &shape)?;
-    let reserved = reserve(py, &request, &new, nbytes)?;
+    let object = request.object(Class::Array, encoded, &shape)?;
+    let reserved = reserve(py, &request, &object, nbytes)?;
     let view = Py::new(py, View::claimed(reserved.view()))?;
     let array = view::array_over(py, &view, &descr, &shape)?.unbind();
     Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
@@ -308,49 +285,48 @@ pub fn allocate<'py>(
 /// Reserves space for an array of strings whose payload, as `strings` has it, has so many bytes: to
 /// be filled in place, as bytes, and then published. It is checked whenever it is read.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, shape, nbytes, attrs, dims, overwrite, index, origin))]
-#[allow(clippy::too_many_arguments)] // as above
-pub fn allocate_text<'py>(
-    py: Python<'py>,
-    realm: &Realm,
+pub fn allocate_text(
+    py: Python<'_>,
+    namespace: &Namespace,
     parent: u64,
     path: Name<'_>,
-    shape: &Bound<'py, PyAny>,
     nbytes: u64,
-    attrs: Option<&Bound<'py, PyAny>>,
-    dims: Option<&Bound<'py, PyAny>>,
-    overwrite: bool,
-    index: Option<&Bound<'py, PyAny>>,
-    origin: &[u8],
+    new: &Bound<'_, PyTuple>,
 ) -> Result<Allocation> {
-    let place = realm.placement(overwrite, None, index)?;
-    let request =
-        Request { realm, parent, path: path.0, attrs, dims, origin, place, layout: (None, None) };
-    let shape = value::shape_of(shape)?;
-    let new = request.object(Class::Strings, DType::Text, &shape)?;
-    let reserved = reserve(py, &request, &new, nbytes)?;
+    let request = Request::of(namespace, parent, path, new)?;
+    let shape = wanted_shape(&request.new)?;
+    let object = request.object(Class::Strings, DType::Text, &shape)?;
+    let reserved = reserve(py, &request, &object, nbytes)?;
     let view = Py::new(py, View::claimed(reserved.view()))?;
     let array = view::array_over(py, &view, &numpy::dtype::<u8>(py), &[nbytes])?.unbind();
     Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
+}
+
+/// The shape of what is to be filled in place, which nothing else can tell.
+fn wanted_shape(new: &NewMember<'_, '_>) -> Result<Vec<u64>> {
+    match new.shape {
+        Some(shape) => value::shape_of(shape),
+        None => Err(argument("space that is to be filled in place needs shape=")),
+    }
 }
 
 /// An unnamed array in the pool, gone with its process.
 #[pyfunction]
 pub fn scratch<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     shape: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> Result<Bound<'py, PyUntypedArray>> {
-    let device = realm.device(device)?;
+    let device = namespace.device(device)?;
     let descr = dtype.map(dtype::parse).transpose()?;
     let (descr, encoded, shape) = blank(py, descr, value::shape_of(shape)?)?;
     if encoded.is_text() {
         return Err(argument("strings of variable length have no space of their own: use 'U16'"));
     }
     let nbytes = view::nbytes_of(descr.itemsize(), &shape)? as u64;
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let claim = py.detach(|| engine.scratch(nbytes, device))?;
     view::array_over(py, &Py::new(py, View::claimed(claim))?, &descr, &shape)
 }
@@ -394,7 +370,7 @@ pub struct ObjectInfo {
 
 impl ObjectInfo {
     /// As Python has it.
-    pub fn new(py: Python<'_>, info: engram_engine::ObjectInfo) -> Result<Self> {
+    pub fn new(py: Python<'_>, info: engram::ObjectInfo) -> Result<Self> {
         let shape = if info.class == Class::Blob { vec![info.nbytes] } else { info.shape };
         let (chunks, codec) = match &info.layout {
             Layout::Contiguous => (None, None),
@@ -432,21 +408,21 @@ impl ObjectInfo {
 
 /// All that is known of an object.
 #[pyfunction]
-pub fn object_info(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
-    ObjectInfo::new(py, realm.engine().object(oid)?)
+pub fn object_info(py: Python<'_>, namespace: &Namespace, oid: Oid) -> Result<ObjectInfo> {
+    ObjectInfo::new(py, namespace.engine().object(oid)?)
 }
 
 /// A copy of the whole value.
 #[pyfunction]
 pub fn read<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &Bound<'py, PyTuple>,
 ) -> Result<Bound<'py, PyAny>> {
     let shape: Vec<u64> = shape.extract()?;
-    let (payload, _) = realm.engine().payload(oid)?;
+    let (payload, _) = namespace.engine().payload(oid)?;
     copy_of(py, &payload, dtype, &shape)
 }
 
@@ -478,7 +454,7 @@ fn copy_of<'py>(
 #[pyo3(name = "view")]
 pub fn view_of<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &Bound<'py, PyTuple>,
@@ -491,7 +467,7 @@ pub fn view_of<'py>(
         ));
     }
     let shape: Vec<u64> = shape.extract()?;
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let payload = if write {
         py.detach(|| engine.view(oid, true)).map_err(gone)?
     } else {
@@ -519,21 +495,21 @@ pub fn over<'py>(
 #[pyfunction]
 pub fn open_for_write<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &Bound<'py, PyTuple>,
 ) -> Result<(Bound<'py, PyAny>, Written)> {
     let shape: Vec<u64> = shape.extract()?;
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let (payload, generation) = engine.payload(oid).map_err(gone)?;
     if dtype::is_text(dtype) || matches!(payload, Payload::Inline(_)) {
-        let written = Written { realm: engine.clone(), oid, of: Of::Copy(generation) };
+        let written = Written { engine: engine.clone(), oid, of: Of::Copy(generation) };
         return Ok((copy_of(py, &payload, dtype, &shape)?, written));
     }
     drop(payload);
     let (payload, place) = py.detach(|| engine.view_in_place(oid)).map_err(gone)?;
-    let written = Written { realm: engine.clone(), oid, of: Of::Place(place) };
+    let written = Written { engine: engine.clone(), oid, of: Of::Place(place) };
     Ok((over(py, payload, dtype, &shape)?, written))
 }
 
@@ -548,7 +524,7 @@ enum Of {
 /// An array that was opened to be written, once it has been.
 #[pyclass(frozen, module = "engram._engram")]
 pub struct Written {
-    realm: Namespace,
+    engine: engram::Namespace,
     oid: Oid,
     of: Of,
 }
@@ -563,7 +539,7 @@ impl Written {
             Of::Copy(generation) => *generation,
         };
         let replace = |bytes: &[u8]| {
-            py.detach(|| self.realm.replace_payload(self.oid, generation, bytes)).map_err(gone)
+            py.detach(|| self.engine.replace_payload(self.oid, generation, bytes)).map_err(gone)
         };
         if dtype::is_text(&array.dtype()) {
             let (payload, _) = strings::encode("the array", array.as_any())?;
@@ -578,8 +554,8 @@ impl Written {
 
 /// Makes in-place writes as durable as the pool is.
 #[pyfunction]
-pub fn flush(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<()> {
-    let engine = realm.engine();
+pub fn flush(py: Python<'_>, namespace: &Namespace, oid: Oid) -> Result<()> {
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.flush(oid)).map_err(gone)?)
 }
 

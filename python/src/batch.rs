@@ -9,7 +9,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use crate::error::Result;
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 
 /// A with-block whose operations happen all at once when it ends, or not at all if it raises.
 ///
@@ -22,20 +22,20 @@ use crate::realm::Realm;
 /// a coroutine waiting inside the block.
 #[pyclass(frozen, module = "engram")]
 pub struct Batch {
-    realm: engram_engine::Namespace,
+    engine: engram::Namespace,
     /// Those that were begun and not ended, innermost last.
-    begun: Mutex<Vec<engram_engine::Batch>>,
+    begun: Mutex<Vec<engram::Batch>>,
 }
 
 #[pymethods]
 impl Batch {
     #[new]
-    fn new(realm: &Realm) -> Self {
-        Batch { realm: realm.engine().clone(), begun: Mutex::default() }
+    fn new(namespace: &Namespace) -> Self {
+        Batch { engine: namespace.engine().clone(), begun: Mutex::default() }
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Result<Bound<'_, Self>> {
-        let batch = slf.get().realm.batch()?;
+        let batch = slf.get().engine.batch()?;
         slf.get().begun.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
         Ok(slf)
     }
@@ -60,21 +60,21 @@ impl Batch {
     fn __repr__(&self) -> String {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).len();
         let state = if begun > 0 { "running" } else { "not running" };
-        format!("<engram.Batch of {:?}, {state}>", self.realm.namespace())
+        format!("<engram.Batch of {:?}, {state}>", self.engine.namespace())
     }
 }
 
 /// Whether this thread runs a batch.
 #[pyfunction]
 pub fn in_batch() -> bool {
-    engram_engine::in_batch()
+    engram::in_batch()
 }
 
 /// Has `hook` called when the batch that this thread runs has ended, if it runs one, with whether
 /// it is committed. A hook that raises is called once more, as a signal may have come between.
 #[pyfunction]
 pub fn when_ended(hook: Py<PyAny>) {
-    engram_engine::when_ended(move |committed| {
+    engram::when_ended(move |committed| {
         // Without an interpreter there is nobody to see what it would do.
         let _ = Python::try_attach(|py| run(py, &hook, committed));
     });

@@ -1,41 +1,30 @@
 //! Blobs: bytes under a name.
 
-use engram_engine::dtype::DType;
-use engram_engine::{Class, NewObject, Oid, Payload, Placement};
+use engram::dtype::DType;
+use engram::{Class, NewObject, Oid, Payload};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::error::{Result, argument, corrupt, refused};
-use crate::realm::{Realm, scope_of};
-use crate::value::{self, Name, Truth};
+use crate::member::NewMember;
+use crate::namespace::Namespace;
+use crate::value::{self, Name};
 use crate::view;
 
 /// Creates a blob of any object that exports contiguous bytes. Returns its OID and size.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, data, attrs, overwrite, device, index, read_only,
-                    scope, origin))]
-#[allow(clippy::too_many_arguments)] // one crossing for one blob
 pub fn put_blob(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     parent: u64,
     path: Name<'_>,
     data: &Bound<'_, PyAny>,
-    attrs: Option<&Bound<'_, PyAny>>,
-    overwrite: Truth,
-    device: Option<&Bound<'_, PyAny>>,
-    index: Option<&Bound<'_, PyAny>>,
-    read_only: Truth,
-    scope: Option<&Bound<'_, PyAny>>,
-    origin: &[u8],
+    new: &Bound<'_, PyTuple>,
 ) -> Result<(Oid, usize)> {
-    let place = Placement {
-        read_only: read_only.0,
-        scope: scope_of(scope)?,
-        ..realm.placement(overwrite.0, device, index)?
-    };
-    let attrs = value::attributes_of(attrs)?;
+    let new = NewMember::of(new)?;
+    let place = new.placement(namespace)?;
+    let attrs = value::attributes_of(new.attrs)?;
     let buffer;
     let bytes = if let Ok(bytes) = data.cast::<PyBytes>() {
         bytes.as_bytes()
@@ -43,17 +32,17 @@ pub fn put_blob(
         buffer = exported(py, data)?;
         view::bytes_of(&buffer).unwrap_or_default()
     };
-    let new = NewObject {
+    let object = NewObject {
         class: Class::Blob,
         dtype: DType::bytes(),
         shape: Vec::new(),
         dims: None,
         attrs,
-        origin: origin.to_vec(),
-        layout: engram_engine::Layout::default(),
+        origin: new.origin.to_vec(),
+        layout: engram::Layout::default(),
     };
-    let engine = realm.engine();
-    let oid = py.detach(|| engine.put(parent, path.0, &new, bytes, place))?;
+    let engine = namespace.engine();
+    let oid = py.detach(|| engine.put(parent, path.0, &object, bytes, place))?;
     Ok((oid, bytes.len()))
 }
 
@@ -73,15 +62,15 @@ fn exported<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> Result<Bound<'py,
 
 /// Bytes `start..stop` of a blob, copied out; to its end where `stop` is None.
 #[pyfunction]
-#[pyo3(signature = (realm, oid, start = 0, stop = None))]
+#[pyo3(signature = (namespace, oid, start = 0, stop = None))]
 pub fn read_blob<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     start: usize,
     stop: Option<usize>,
 ) -> Result<Bound<'py, PyBytes>> {
-    let (payload, _) = realm.engine().payload(oid)?;
+    let (payload, _) = namespace.engine().payload(oid)?;
     let len = match &payload {
         Payload::Inline(bytes) => bytes.len(),
         Payload::Extent(claim) => claim.len(),

@@ -3,7 +3,7 @@
 //! Chunks are decoded straight into the new array's memory, and encoded straight out of the given
 //! one's, on a few threads, while the interpreter is let go of.
 
-use engram_engine::{Codec, Layout, Oid, chunks_for};
+use engram::{Codec, Layout, Oid, chunks_for};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyTuple};
 
 use crate::array::gone;
 use crate::error::{Result, argument};
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 use crate::{value, view};
 
 /// How an array is to lie, by what `chunks=` and `codec=` say.
@@ -49,34 +49,34 @@ pub fn layout_of(
 #[expect(clippy::needless_pass_by_value, reason = "tuples from Python come as vectors")]
 pub fn load_box<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     dtype: &Bound<'py, PyArrayDescr>,
     offsets: Vec<u64>,
     counts: Vec<u64>,
 ) -> Result<Bound<'py, PyUntypedArray>> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     view::array_filled(py, dtype, &counts, |bytes| engine.load_slab(oid, &offsets, &counts, bytes))
 }
 
 /// Writes a box of the value; with a mask, of as many bytes, only those bytes where that is not
 /// zero. Both lie in C order.
 #[pyfunction]
-#[pyo3(signature = (realm, oid, offsets, counts, array, mask = None))]
+#[pyo3(signature = (namespace, oid, offsets, counts, array, mask = None))]
 #[expect(clippy::needless_pass_by_value, reason = "as above")]
 pub fn store_box(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     offsets: Vec<u64>,
     counts: Vec<u64>,
     array: &Bound<'_, PyUntypedArray>,
     mask: Option<&Bound<'_, PyUntypedArray>>,
 ) -> Result<()> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let bytes = in_c_order(array)?;
     let Some(mask) = mask else {
-        let flush = engram_engine::Flush::Once;
+        let flush = engram::Flush::Once;
         let stored = py.detach(|| engine.store_slab(oid, &offsets, &counts, bytes, flush));
         return Ok(stored.map_err(gone)?);
     };
@@ -90,9 +90,14 @@ fn in_c_order<'a>(array: &'a Bound<'_, PyUntypedArray>) -> Result<&'a [u8]> {
 
 /// Gives a chunked array another shape.
 #[pyfunction]
-pub fn reshape(py: Python<'_>, realm: &Realm, oid: Oid, shape: &Bound<'_, PyAny>) -> Result<()> {
+pub fn reshape(
+    py: Python<'_>,
+    namespace: &Namespace,
+    oid: Oid,
+    shape: &Bound<'_, PyAny>,
+) -> Result<()> {
     let shape = value::shape_of(shape)?;
-    let engine = realm.engine();
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.reshape(oid, &shape)).map_err(gone)?)
 }
 
@@ -100,12 +105,12 @@ pub fn reshape(py: Python<'_>, realm: &Realm, oid: Oid, shape: &Bound<'_, PyAny>
 #[pyfunction]
 pub fn append<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oid: Oid,
     axis: usize,
     array: &Bound<'py, PyUntypedArray>,
 ) -> Result<Bound<'py, PyTuple>> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let counts: Vec<u64> = array.shape().iter().map(|&length| length as u64).collect();
     let bytes = in_c_order(array)?;
     let shape = py.detach(|| engine.append(oid, axis, &counts, bytes)).map_err(gone)?;
@@ -120,7 +125,7 @@ pub fn codec_name(codec: &str) -> Result<String> {
 
 /// The bytes that a value takes.
 #[pyfunction]
-pub fn stored_nbytes(py: Python<'_>, realm: &Realm, oid: Oid) -> Result<u64> {
-    let engine = realm.engine();
+pub fn stored_nbytes(py: Python<'_>, namespace: &Namespace, oid: Oid) -> Result<u64> {
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.stored_nbytes(oid))?)
 }

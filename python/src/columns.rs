@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use engram_engine::dtype::DType;
-use engram_engine::{IndexMode, Member, Value};
+use engram::dtype::DType;
+use engram::{IndexMode, Member, Value};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::error::Result;
+use crate::namespace::Namespace;
 use crate::query::each;
-use crate::realm::Realm;
 use crate::{dtype, value};
 
 /// The values of one dtype.
@@ -38,13 +38,13 @@ type Told<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyAny>);
 #[allow(clippy::type_complexity)] // as the stubs tell it
 pub fn columns<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
     keys: Option<Vec<String>>,
 ) -> Result<(Vec<(String, Vec<Told<'py>>)>, Vec<usize>)> {
     let mut found: BTreeMap<String, Parts<'py>> = BTreeMap::new();
     let mut gone = Vec::new();
-    let all = each(&oids, |oid| realm.engine().attrs(Member::Object(oid)))?;
+    let all = each(&oids, |oid| namespace.engine().attrs(Member::Object(oid)))?;
     for (row, attrs) in all.into_iter().enumerate() {
         let Some(attrs) = attrs else {
             gone.push(row);
@@ -104,11 +104,11 @@ impl<'py> Part<'py> {
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn attribute_keys_of(
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
 ) -> Result<Vec<(String, u64)>> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let seen = each(&oids, |oid| match engine.object(oid)?.index {
         IndexMode::None => Ok(Vec::new()), // to a query it has none
         _ => engine.attrs(Member::Object(oid)),

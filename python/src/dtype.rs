@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use engram_engine::dtype::{DType, Field, MAX_DEPTH, Unit};
+use engram::dtype::{DType, Field, MAX_DEPTH, Unit};
 use numpy::PyArrayDescr;
 use numpy::prelude::*;
 use pyo3::prelude::*;

@@ -3,7 +3,7 @@
 //! The classes are `engram.errors`'; they are looked up once, by the name that the engine's table
 //! of kinds gives. `kinds` hands that table to Python: exit codes and errnos have one source.
 
-use engram_engine::{Error, Kind};
+use engram::{Error, Kind};
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -23,8 +23,8 @@ pub struct Explanation {
     records: Vec<(&'static str, u64)>,
 }
 
-impl From<engram_engine::Explanation> for Explanation {
-    fn from(found: engram_engine::Explanation) -> Self {
+impl From<engram::Explanation> for Explanation {
+    fn from(found: engram::Explanation) -> Self {
         let records = found.records;
         Explanation {
             snapshot: found.snapshot,

@@ -1,13 +1,13 @@
 //! A field of an active object: the array of a group's member, found and mapped in one crossing.
 
-use engram_engine::{Class, Error, Gid, Kind, Layout, Member};
+use engram::{Class, Error, Gid, Kind, Layout, Member};
 use pyo3::prelude::*;
 
 use crate::array;
 use crate::dtype;
 use crate::error::Result;
 use crate::group::{Found, facts};
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 use crate::value::Name;
 
 /// How often it is found again, where somebody replaces it between the two looks.
@@ -24,18 +24,18 @@ type Field<'py> = (Found<'py>, Bound<'py, PyAny>);
 #[pyfunction]
 pub fn array_field<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
     name: Name<'_>,
     sharing: &str,
     write: bool,
 ) -> Result<Option<Field<'py>>> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     if write && engine.attr(Member::Group(group), sharing)?.is_some() {
         return Ok(None);
     }
     for _ in 0..AGAIN_MAX {
-        let Some(engram_engine::Found::Object(info)) = engine.find(group, name.0)? else {
+        let Some(engram::Found::Object(info)) = engine.find(group, name.0)? else {
             return Ok(None);
         };
         let plain = info.class == Class::Array && info.layout == Layout::Contiguous;
@@ -53,7 +53,7 @@ pub fn array_field<'py>(
         }
         let (payload, descr, shape) =
             (payload?, dtype::decode(py, &info.dtype)?, info.shape.clone());
-        let found = facts(py, engram_engine::Found::Object(info))?;
+        let found = facts(py, engram::Found::Object(info))?;
         return Ok(Some((found, array::over(py, payload, &descr, &shape)?)));
     }
     Err(Error::new(Kind::Busy, format!("{:?} is replaced again and again", name.0)).into())

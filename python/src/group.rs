@@ -1,13 +1,13 @@
 //! Groups: finding, listing, creating, deleting and moving members.
 
-use engram_engine::{Class, Gid, Layout, Member};
+use engram::{Class, Gid, Layout, Member};
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::dtype;
 use crate::error::Result;
-use crate::realm::{Realm, scope_of};
+use crate::namespace::{Namespace, scope_of};
 use crate::value::{self, Name};
 
 /// What a handle is made of: 0 and a GID for a group; 1, an OID, dtype and shape for an array; 2,
@@ -19,50 +19,54 @@ pub type Found<'py> = (u8, u64, Option<Bound<'py, PyArrayDescr>>, Option<Bound<'
 type Named<'py> = (String, Found<'py>);
 
 /// What a handle is made of.
-pub fn facts(py: Python<'_>, found: engram_engine::Found) -> Result<Found<'_>> {
+pub fn facts(py: Python<'_>, found: engram::Found) -> Result<Found<'_>> {
     let info = match found {
-        engram_engine::Found::Group(gid) => return Ok((0, gid, None, None)),
-        engram_engine::Found::Object(info) => info,
+        engram::Found::Group(gid) => return Ok((0, gid, None, None)),
+        engram::Found::Object(info) => info,
     };
     let descr = dtype::decode(py, &info.dtype)?;
     if info.class == Class::Blob {
         return Ok((2, info.oid, Some(descr), Some(PyTuple::new(py, [info.nbytes])?)));
     }
-    let kind = if info.layout == Layout::Contiguous { 1 } else { 3 };
-    Ok((kind, info.oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
+    Ok((kind_of(&info.layout), info.oid, Some(descr), Some(PyTuple::new(py, &info.shape)?)))
+}
+
+/// The first part of what an array's handle is made of.
+pub fn kind_of(layout: &Layout) -> u8 {
+    if *layout == Layout::Contiguous { 1 } else { 3 }
 }
 
 /// The member at `path` under a group, or None; at "/" the root itself.
 #[pyfunction]
 pub fn find<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     parent: Gid,
     path: Name<'_>,
 ) -> Result<Option<Found<'py>>> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     if path.0 == "/" {
-        return facts(py, engram_engine::Found::Group(engine.root())).map(Some);
+        return facts(py, engram::Found::Group(engine.root())).map(Some);
     }
     engine.find(parent, path.0)?.map(|found| facts(py, found)).transpose()
 }
 
 /// Whether there is a member at `path` under a group.
 #[pyfunction]
-pub fn contains(realm: &Realm, parent: Gid, path: Name<'_>) -> Result<bool> {
-    Ok(path.0 == "/" || realm.engine().lookup(parent, path.0)?.is_some())
+pub fn contains(namespace: &Namespace, parent: Gid, path: Name<'_>) -> Result<bool> {
+    Ok(path.0 == "/" || namespace.engine().lookup(parent, path.0)?.is_some())
 }
 
 /// Up to `limit` names of members after `after`, in byte order.
 #[pyfunction]
 pub fn names(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<String>> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let listed = py.detach(|| engine.list(group, after, limit))?;
     Ok(listed.into_iter().map(|(name, _)| name).collect())
 }
@@ -72,12 +76,12 @@ pub fn names(
 #[pyfunction]
 pub fn members<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
     after: Option<&str>,
     limit: usize,
 ) -> Result<(Vec<Named<'py>>, Option<String>)> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     let listed = py.detach(|| engine.list_found(group, after, limit))?;
     let last = (listed.len() == limit).then(|| listed.last().map(|(n, _)| n.clone())).flatten();
     let named = listed.into_iter().map(|(name, found)| Ok((name, facts(py, found)?)));
@@ -86,17 +90,17 @@ pub fn members<'py>(
 
 /// How many members a group has.
 #[pyfunction]
-pub fn count(realm: &Realm, group: Gid) -> Result<u64> {
-    Ok(realm.engine().count(group)?)
+pub fn count(namespace: &Namespace, group: Gid) -> Result<u64> {
+    Ok(namespace.engine().count(group)?)
 }
 
 /// Creates a group, and the groups above it; the GID.
 #[pyfunction]
-#[pyo3(signature = (realm, parent, path, attrs, origin, exist_ok, scope = None))]
+#[pyo3(signature = (namespace, parent, path, attrs, origin, exist_ok, scope = None))]
 #[expect(clippy::too_many_arguments, reason = "the arguments of the Python call")]
 pub fn create_group(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     parent: Gid,
     path: Name<'_>,
     attrs: Option<&Bound<'_, PyAny>>,
@@ -106,15 +110,15 @@ pub fn create_group(
 ) -> Result<Gid> {
     let scope = scope_of(scope)?;
     let attrs = value::attributes_of(attrs)?;
-    let engine = realm.engine();
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.create_group(parent, path.0, &attrs, origin, exist_ok, scope))?)
 }
 
 /// Replaces what an import keeps beside a group.
 #[pyfunction]
-pub fn set_origin(py: Python<'_>, realm: &Realm, group: Gid, origin: &[u8]) -> Result<()> {
+pub fn set_origin(py: Python<'_>, namespace: &Namespace, group: Gid, origin: &[u8]) -> Result<()> {
     let origin = origin.to_vec();
-    let engine = realm.engine();
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.set_origin(group, &origin))?)
 }
 
@@ -139,8 +143,8 @@ pub struct GroupInfo {
 
 /// All that is known of a group.
 #[pyfunction]
-pub fn group_info(realm: &Realm, group: Gid) -> Result<GroupInfo> {
-    let info = realm.engine().group(group)?;
+pub fn group_info(namespace: &Namespace, group: Gid) -> Result<GroupInfo> {
+    let info = namespace.engine().group(group)?;
     Ok(GroupInfo {
         parent: info.parent,
         name: info.name,
@@ -154,14 +158,14 @@ pub fn group_info(realm: &Realm, group: Gid) -> Result<GroupInfo> {
 
 /// The path of a group or an object from its namespace's root.
 #[pyfunction]
-pub fn path_of(realm: &Realm, is_group: bool, member: u64) -> Result<String> {
-    Ok(realm.engine().path_of(of(is_group, member))?)
+pub fn path_of(namespace: &Namespace, is_group: bool, member: u64) -> Result<String> {
+    Ok(namespace.engine().path_of(of(is_group, member))?)
 }
 
 /// Deletes a member; a group with all that is in it.
 #[pyfunction]
-pub fn delete(py: Python<'_>, realm: &Realm, parent: Gid, path: Name<'_>) -> Result<()> {
-    let engine = realm.engine();
+pub fn delete(py: Python<'_>, namespace: &Namespace, parent: Gid, path: Name<'_>) -> Result<()> {
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.delete(parent, path.0))?)
 }
 
@@ -170,11 +174,11 @@ pub fn delete(py: Python<'_>, realm: &Realm, parent: Gid, path: Name<'_>) -> Res
 #[expect(clippy::needless_pass_by_value, reason = "a list from Python comes as one")]
 pub fn check_deletable(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     parent: Gid,
     names: Vec<String>,
 ) -> Result<bool> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.check_deletable(parent, &names))?)
 }
 
@@ -182,31 +186,31 @@ pub fn check_deletable(
 #[pyfunction]
 pub fn set_read_only(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     is_group: bool,
     member: u64,
     on: bool,
 ) -> Result<()> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.set_read_only(of(is_group, member), on))?)
 }
 
 /// Whether changes of a group or an object are refused.
 #[pyfunction]
-pub fn is_read_only(realm: &Realm, is_group: bool, member: u64) -> Result<bool> {
-    Ok(realm.engine().is_read_only(of(is_group, member))?)
+pub fn is_read_only(namespace: &Namespace, is_group: bool, member: u64) -> Result<bool> {
+    Ok(namespace.engine().is_read_only(of(is_group, member))?)
 }
 
 /// Moves a member to another path under the same group.
 #[pyfunction]
 pub fn rename(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     parent: Gid,
     old: Name<'_>,
     new: Name<'_>,
 ) -> Result<()> {
-    let engine = realm.engine();
+    let engine = namespace.engine();
     Ok(py.detach(|| engine.rename(parent, old.0, parent, new.0))?)
 }
 

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{Result, of_pool};
+use crate::namespace::Namespace;
 use crate::pool::Pool;
-use crate::realm::Realm;
 use crate::value::Truth;
 
 /// What a backup has copied: where, realms, objects, bytes, what was left out.
@@ -19,8 +19,8 @@ type Compacted = (u64, [u64; 2], [u64; 2], Vec<String>);
 
 /// Who holds what in a namespace, as plain values.
 #[pyfunction]
-pub fn holders<'py>(py: Python<'py>, realm: &Realm) -> Result<Bound<'py, PyDict>> {
-    let engine = realm.engine();
+pub fn holders<'py>(py: Python<'py>, namespace: &Namespace) -> Result<Bound<'py, PyDict>> {
+    let engine = namespace.engine();
     let holders = py.detach(|| engine.holders())?;
     let told = PyDict::new(py);
     told.set_item("commits", holders.commits)?;
@@ -72,14 +72,13 @@ pub fn holders<'py>(py: Python<'py>, realm: &Realm) -> Result<Bound<'py, PyDict>
 #[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
 pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: Truth) -> Result<Copied> {
     let engine = pool.engine();
-    let report = py.detach(|| engine.backup(&dest, force.0))?;
+    let report = py.detach(|| engram::backup(engine, &dest, force.0))?;
     Ok((report.path, report.realms, report.objects, report.bytes, report.skipped))
 }
 
 /// Gives back what a pool that nobody has open does not need.
 #[pyfunction]
 pub fn compact(py: Python<'_>, path: PathBuf) -> Result<Compacted> {
-    let report =
-        py.detach(move || engram_engine::Pool::compact(&path)).map_err(|e| of_pool(py, e))?;
+    let report = py.detach(move || engram::compact(&path)).map_err(|e| of_pool(py, e))?;
     Ok((report.realms, report.catalog, report.arena, report.skipped))
 }

@@ -1,12 +1,12 @@
 //! The index: modes and settings as Python gives them, figures, maintenance.
 
-use engram_engine::query::ast::Literal;
-use engram_engine::{Gid, IndexMode, IndexSettings, Policy};
+use engram::query::ast::Literal;
+use engram::{Gid, IndexMode, IndexSettings, Policy};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::{Result, argument};
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 
 /// A mode, as Python has it.
 pub fn mode_name(mode: IndexMode) -> &'static str {
@@ -116,22 +116,22 @@ fn literal(value: &Bound<'_, PyAny>) -> Result<Literal> {
 #[pyfunction]
 pub fn set_index_settings(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
     settings: &Bound<'_, PyDict>,
 ) -> Result<()> {
     let settings = settings_of(settings)?;
-    Ok(py.detach(|| realm.engine().set_index_settings(group, &settings))?)
+    Ok(py.detach(|| namespace.engine().set_index_settings(group, &settings))?)
 }
 
 /// The settings that a group has itself, as `set_index_settings` takes them.
 #[pyfunction]
 pub fn index_settings<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
 ) -> Result<Bound<'py, PyDict>> {
-    let found = realm.engine().index_settings(group)?;
+    let found = namespace.engine().index_settings(group)?;
     let told = PyDict::new(py);
     if let Some(mode) = found.mode {
         told.set_item("index", mode_name(mode))?;
@@ -175,8 +175,8 @@ type Stats = (Vec<Group>, Vec<(&'static str, u64)>, Vec<(&'static str, u64)>);
 
 /// What the index is made of.
 #[pyfunction]
-pub fn index_stats(py: Python<'_>, realm: &Realm) -> Result<Stats> {
-    let found = py.detach(|| realm.engine().index_stats())?;
+pub fn index_stats(py: Python<'_>, namespace: &Namespace) -> Result<Stats> {
+    let found = py.detach(|| namespace.engine().index_stats())?;
     let groups = found.groups.into_iter().map(|g| {
         let keys = g.keys.into_iter().map(|key| (key.key, key.sf)).collect();
         (g.family, g.group, g.tag, g.runs, keys, g.objects, g.blocks, g.bytes, g.bounds)
@@ -200,14 +200,14 @@ pub fn index_stats(py: Python<'_>, realm: &Realm) -> Result<Stats> {
 
 /// Indexes up to so many objects of the queue; how many it were.
 #[pyfunction]
-pub fn drain_queue(py: Python<'_>, realm: &Realm, most: u64) -> Result<u64> {
-    Ok(py.detach(|| realm.engine().drain_queue(most))?)
+pub fn drain_queue(py: Python<'_>, namespace: &Namespace, most: u64) -> Result<u64> {
+    Ok(py.detach(|| namespace.engine().drain_queue(most))?)
 }
 
 /// Does all maintenance of the index that is due; how many steps that took.
 #[pyfunction]
-pub fn tend(py: Python<'_>, realm: &Realm) -> Result<u64> {
-    Ok(py.detach(|| realm.engine().tend())?)
+pub fn maintain(py: Python<'_>, namespace: &Namespace) -> Result<u64> {
+    Ok(py.detach(|| namespace.engine().maintain())?)
 }
 
 /// Indexes the objects below a group anew; with a mode, they have it from then on. Gives how many
@@ -215,10 +215,10 @@ pub fn tend(py: Python<'_>, realm: &Realm) -> Result<u64> {
 #[pyfunction]
 pub fn reindex(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
     mode: Option<&Bound<'_, PyAny>>,
 ) -> Result<u64> {
     let mode = mode_of(mode)?;
-    Ok(py.detach(|| realm.engine().reindex(group, mode))?)
+    Ok(py.detach(|| namespace.engine().reindex(group, mode))?)
 }

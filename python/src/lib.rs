@@ -1,9 +1,9 @@
 //! The module `engram._engram`: the engine as Python sees it, one file per noun.
 //!
 //! These are natives for the package in `python/engram`, not an interface of their own: they take
-//! a realm and an id, validate, turn numpy's dtypes and arrays into the engine's and back, and let
-//! go of the interpreter while the engine copies much or may wait. All handles, names and defaults
-//! that users see are the package's. `unsafe` stands in `view.rs` alone.
+//! a namespace and an id, validate, turn numpy's dtypes and arrays into the engine's and back, and
+//! let go of the interpreter while the engine copies much or may wait. All handles, names and
+//! defaults that users see are the package's. `unsafe` stands in `view.rs` alone.
 
 mod array;
 mod attrs;
@@ -20,9 +20,10 @@ mod housekeeping;
 mod index;
 mod lock;
 mod machine;
+mod member;
+mod namespace;
 mod pool;
 mod query;
-mod realm;
 mod salvage;
 mod sharing;
 mod strings;
@@ -63,18 +64,18 @@ mod _engram {
     use crate::housekeeping::{backup, compact, holders};
     #[pymodule_export]
     use crate::index::{
-        drain_queue, index_settings, index_stats, reindex, set_index_settings, tend,
+        drain_queue, index_settings, index_stats, maintain, reindex, set_index_settings,
     };
     #[pymodule_export]
     use crate::lock::Lock;
     #[pymodule_export]
     use crate::machine::{Standing, memory_limits, standing};
     #[pymodule_export]
+    use crate::namespace::{Namespace, Space};
+    #[pymodule_export]
     use crate::pool::{DeviceInfo, NamespaceInfo, Pool, adopt, destroy, verify};
     #[pymodule_export]
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
-    #[pymodule_export]
-    use crate::realm::{Realm, Space};
     #[pymodule_export]
     use crate::salvage::Salvage;
     #[pymodule_export]

@@ -7,13 +7,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use engram_engine::{LockMode, Member};
+use engram::{LockMode, Member};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::error::{Failure, Result, argument};
 use crate::group::of;
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 
 /// A with-block during which a group, an array or a blob is locked.
 ///
@@ -23,12 +23,12 @@ use crate::realm::Realm;
 /// with the process, however that ends. A forked child has no part in it.
 #[pyclass(frozen, module = "engram")]
 pub struct Lock {
-    realm: engram_engine::Namespace,
+    engine: engram::Namespace,
     member: Member,
     mode: LockMode,
     within: Option<Duration>,
     /// Those that were taken and not let go of, innermost last.
-    taken: Mutex<Vec<engram_engine::Lock>>,
+    taken: Mutex<Vec<engram::Lock>>,
 }
 
 /// How long to wait; `None` is for ever.
@@ -47,7 +47,7 @@ fn wait_of(timeout: &Bound<'_, PyAny>) -> Result<Option<Duration>> {
 impl Lock {
     #[new]
     fn new(
-        realm: &Realm,
+        namespace: &Namespace,
         is_group: bool,
         member: u64,
         mode: &Bound<'_, PyAny>,
@@ -63,8 +63,8 @@ impl Lock {
             }
         };
         let within = timeout.map(wait_of).transpose()?.flatten();
-        let (realm, member) = (realm.engine().clone(), of(is_group, member));
-        Ok(Lock { realm, member, mode, within, taken: Mutex::default() })
+        let (engine, member) = (namespace.engine().clone(), of(is_group, member));
+        Ok(Lock { engine, member, mode, within, taken: Mutex::default() })
     }
 
     #[allow(clippy::redundant_closure_for_method_calls)] // a method is of one lifetime
@@ -75,10 +75,10 @@ impl Lock {
             std::thread::sleep(time);
             Python::attach(|py| py.check_signals()).map_err(|error| {
                 signal = Some(error);
-                engram_engine::Error::new(engram_engine::Kind::Os, "waiting was interrupted")
+                engram::Error::new(engram::Kind::Os, "waiting was interrupted")
             })
         };
-        let taken = py.detach(|| own.realm.lock(own.member, own.mode, own.within, &mut pause));
+        let taken = py.detach(|| own.engine.lock(own.member, own.mode, own.within, &mut pause));
         match (taken, signal) {
             (Ok(lock), _) => {
                 own.taken.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
@@ -101,7 +101,7 @@ impl Lock {
     fn __repr__(&self) -> String {
         let mode = if self.mode == LockMode::Write { "w" } else { "r" };
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = taken.last().is_some_and(engram_engine::Lock::is_held);
+        let held = taken.last().is_some_and(engram::Lock::is_held);
         let state = if held { "held" } else { "not held" };
         format!("<engram.Lock {mode:?} of {:#x}, {state}>", self.member.id())
     }

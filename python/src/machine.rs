@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engram_engine::media::{cgroup, devdax, filesystem};
+use engram::media::{cgroup, devdax, filesystem};
 use pyo3::prelude::*;
 
 use crate::error::Result;
@@ -41,7 +41,7 @@ pub fn standing(py: Python<'_>, path: PathBuf) -> Result<Standing> {
             free: facts.len.saturating_sub(devdax::LABEL_LEN),
         });
     }
-    let (found, free) = py.detach(move || -> engram_engine::Result<_> {
+    let (found, free) = py.detach(move || -> engram::Result<_> {
         Ok((filesystem::look(&path)?, filesystem::free_bytes(&path)?))
     })?;
     let (verdict, reason) = match found.verdict {

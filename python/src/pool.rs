@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use engram_engine::{CreateOptions, Durability, Mode};
+use engram::{CreateOptions, Durability, Mode};
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument, of_pool};
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 use crate::value::{Name, Truth};
 
 /// One opening of a pool.
 #[pyclass(frozen, weakref, module = "engram._engram")]
 pub struct Pool {
-    engine: engram_engine::Pool,
+    engine: engram::Pool,
 }
 
 /// A device of a pool.
@@ -77,7 +77,9 @@ impl NamespaceInfo {
 impl Pool {
     /// Creates a pool. `durability` is "auto", "process" or "system".
     #[staticmethod]
-    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // as Python has them
+    #[pyo3(signature = (path, *, size, devices, durability, prefault, force, checksums, emulated,
+                        mode, group))]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)] // each is named
     fn create(
         py: Python<'_>,
         path: PathBuf,
@@ -88,7 +90,8 @@ impl Pool {
         force: Truth,
         checksums: Truth,
         emulated: bool,
-        who: (Option<u32>, Option<u32>),
+        mode: Option<u32>,
+        group: Option<u32>,
     ) -> Result<Self> {
         let durability = match durability {
             "auto" => None,
@@ -100,7 +103,6 @@ impl Pool {
                 )));
             }
         };
-        let (mode, group) = who;
         let (prefault, force, checksums) = (prefault.0, force.0, checksums.0);
         let options = CreateOptions {
             size,
@@ -113,9 +115,8 @@ impl Pool {
             mode,
             group,
         };
-        let engine = py
-            .detach(move || engram_engine::Pool::create(&path, &options))
-            .map_err(|e| of_pool(py, e))?;
+        let engine =
+            py.detach(move || engram::Pool::create(&path, &options)).map_err(|e| of_pool(py, e))?;
         Ok(Pool { engine })
     }
 
@@ -124,7 +125,7 @@ impl Pool {
     fn open(py: Python<'_>, path: PathBuf, write: bool, force: Truth) -> Result<Self> {
         let mode = if write { Mode::ReadWrite } else { Mode::Read };
         let engine = py
-            .detach(move || engram_engine::Pool::open(&path, mode, force.0))
+            .detach(move || engram::Pool::open(&path, mode, force.0))
             .map_err(|e| of_pool(py, e))?;
         Ok(Pool { engine })
     }
@@ -180,7 +181,7 @@ impl Pool {
     fn devices(&self, py: Python<'_>) -> Result<Vec<DeviceInfo>> {
         self.check_open()?;
         let devices = py.detach(|| self.engine.devices())?;
-        let info = |d: engram_engine::DeviceInfo| DeviceInfo {
+        let info = |d: engram::DeviceInfo| DeviceInfo {
             index: d.index,
             path: d.path,
             filesystem: d.filesystem,
@@ -197,9 +198,9 @@ impl Pool {
     }
 
     /// A namespace, as this user sees it.
-    fn realm(&self, py: Python<'_>, namespace: Name<'_>) -> Result<Realm> {
-        let realm = py.detach(|| self.engine.namespace(namespace.0))?;
-        Ok(Realm::new(self.engine.clone(), realm))
+    fn namespace(&self, py: Python<'_>, name: Name<'_>) -> Result<Namespace> {
+        let engine = py.detach(|| self.engine.namespace(name.0))?;
+        Ok(Namespace::new(self.engine.clone(), engine))
     }
 
     /// Creates a namespace.
@@ -210,19 +211,19 @@ impl Pool {
         mode: u32,
         group: Option<u32>,
         size: Option<u64>,
-    ) -> Result<Realm> {
-        let realm = py.detach(|| {
+    ) -> Result<Namespace> {
+        let engine = py.detach(|| {
             self.engine.create_namespace(name.0, mode, group, size)?;
             self.engine.namespace(name.0)
         })?;
-        Ok(Realm::new(self.engine.clone(), realm))
+        Ok(Namespace::new(self.engine.clone(), engine))
     }
 
     /// The pool's namespaces.
     fn namespaces(&self, py: Python<'_>) -> Result<Vec<NamespaceInfo>> {
         self.check_open()?;
         let namespaces = py.detach(|| self.engine.namespaces())?;
-        let info = |n: engram_engine::NamespaceInfo| NamespaceInfo {
+        let info = |n: engram::NamespaceInfo| NamespaceInfo {
             name: n.name,
             owner: n.owner,
             group: n.group,
@@ -244,7 +245,7 @@ impl Pool {
 
 impl Pool {
     /// The engine's.
-    pub fn engine(&self) -> &engram_engine::Pool {
+    pub fn engine(&self) -> &engram::Pool {
         &self.engine
     }
 
@@ -273,9 +274,8 @@ pub fn pulse() {
 /// Walks a pool; a damaged catalog may kill the process. Returns what it found.
 #[pyfunction]
 pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
-    let report = py
-        .detach(move || engram_engine::Pool::verify_with(&path, &mut pulse))
-        .map_err(|e| of_pool(py, e))?;
+    let report =
+        py.detach(move || engram::verify_with(&path, &mut pulse)).map_err(|e| of_pool(py, e))?;
     let counts = vec![
         ("namespaces", report.namespaces),
         ("groups", report.groups),
@@ -296,12 +296,12 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
 /// Destroys a pool that nobody has open; with `force` also without some of its devices.
 #[pyfunction]
 pub fn destroy(py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
-    let (gone, path) = py.detach(move || (engram_engine::Pool::destroy_with(&path, force), path));
+    let (gone, path) = py.detach(move || (engram::Pool::destroy_with(&path, force), path));
     gone.map_err(|e| if path.exists() { e.into() } else { of_pool(py, e) })
 }
 
 /// Says that this pool is the one that its devices belong to.
 #[pyfunction]
 pub fn adopt(py: Python<'_>, path: PathBuf) -> Result<()> {
-    py.detach(move || engram_engine::Pool::adopt(&path)).map_err(|e| of_pool(py, e))
+    py.detach(move || engram::Pool::adopt(&path)).map_err(|e| of_pool(py, e))
 }

@@ -1,9 +1,9 @@
-//! Queries: parsed once, asked of a realm, with the interpreter let go; and what their results are
-//! told from, many objects at a time.
+//! Queries: parsed once, asked of a namespace, with the interpreter let go; and what their results
+//! are told from, many objects at a time.
 
-use engram_engine::query::ast::{Expr, Field};
-use engram_engine::query::{ast, parse};
-use engram_engine::{Consistency, Gid, Kind, Oid, QueryOptions};
+use engram::query::ast::{Expr, Field};
+use engram::query::{ast, parse};
+use engram::{Consistency, Gid, Kind, Oid, QueryOptions};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -12,7 +12,7 @@ use crate::array::ObjectInfo;
 use crate::error::{Result, argument};
 use crate::explanation::Explanation;
 use crate::group::{Found, facts};
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 
 /// A query, and how it is to be answered.
 #[pyclass(frozen, module = "engram._engram")]
@@ -69,23 +69,23 @@ impl Query {
     fn oids<'py>(
         &self,
         py: Python<'py>,
-        realm: &Realm,
+        namespace: &Namespace,
         group: Gid,
     ) -> Result<Bound<'py, PyArray1<u64>>> {
-        let (engine, options) = (realm.engine(), self.below(realm, group));
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
         let answer = py.detach(|| engine.query(&self.query, &options))?;
         Ok(PyArray1::from_vec(py, answer.oids))
     }
 
     /// How many objects it finds.
-    fn count(&self, py: Python<'_>, realm: &Realm, group: Gid) -> Result<u64> {
-        let (engine, options) = (realm.engine(), self.below(realm, group));
+    fn count(&self, py: Python<'_>, namespace: &Namespace, group: Gid) -> Result<u64> {
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
         Ok(py.detach(|| engine.query_count(&self.query, &options))?)
     }
 
     /// How many attributes they have in all.
-    fn count_attributes(&self, py: Python<'_>, realm: &Realm, group: Gid) -> Result<u64> {
-        let (engine, options) = (realm.engine(), self.below(realm, group));
+    fn count_attributes(&self, py: Python<'_>, namespace: &Namespace, group: Gid) -> Result<u64> {
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
         Ok(py.detach(|| engine.query_count_attributes(&self.query, &options))?)
     }
 
@@ -93,16 +93,16 @@ impl Query {
     fn attribute_keys(
         &self,
         py: Python<'_>,
-        realm: &Realm,
+        namespace: &Namespace,
         group: Gid,
     ) -> Result<Vec<(String, u64)>> {
-        let (engine, options) = (realm.engine(), self.below(realm, group));
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
         Ok(py.detach(|| engine.query_attribute_keys(&self.query, &options))?)
     }
 
     /// How it is answered.
-    fn explain(&self, py: Python<'_>, realm: &Realm, group: Gid) -> Result<Explanation> {
-        let (engine, options) = (realm.engine(), self.below(realm, group));
+    fn explain(&self, py: Python<'_>, namespace: &Namespace, group: Gid) -> Result<Explanation> {
+        let (engine, options) = (namespace.engine(), self.below(namespace, group));
         Ok(py.detach(|| engine.explain(&self.query, &options))?.into())
     }
 
@@ -112,15 +112,15 @@ impl Query {
 }
 
 impl Query {
-    fn below(&self, realm: &Realm, group: Gid) -> QueryOptions {
-        let root = (group != realm.root_gid()).then_some(group);
+    fn below(&self, namespace: &Namespace, group: Gid) -> QueryOptions {
+        let root = (group != namespace.root_gid()).then_some(group);
         QueryOptions { root, ..self.options.clone() }
     }
 }
 
 fn plain<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str> {
     text.to_str().map_err(|_| {
-        engram_engine::Error::new(
+        engram::Error::new(
             Kind::Query,
             format!("the query {text:?} has no UTF-8: leave the lone surrogates out"),
         )
@@ -162,12 +162,12 @@ fn fields_of(expr: &Expr, found: &mut Vec<(u8, String)>) {
 #[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn handles<'py>(
     py: Python<'py>,
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
 ) -> Result<Vec<Option<Found<'py>>>> {
-    each(&oids, |oid| realm.engine().object(oid))?
+    each(&oids, |oid| namespace.engine().object(oid))?
         .into_iter()
-        .map(|info| info.map(|i| facts(py, engram_engine::Found::Object(i))).transpose())
+        .map(|info| info.map(|i| facts(py, engram::Found::Object(i))).transpose())
         .collect()
 }
 
@@ -176,10 +176,10 @@ pub fn handles<'py>(
 #[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn object_infos(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
 ) -> Result<Vec<Option<ObjectInfo>>> {
-    each(&oids, |oid| realm.engine().object(oid))?
+    each(&oids, |oid| namespace.engine().object(oid))?
         .into_iter()
         .map(|info| info.map(|i| ObjectInfo::new(py, i)).transpose())
         .collect()
@@ -190,10 +190,10 @@ pub fn object_infos(
 #[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn names_of(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
 ) -> Result<Vec<Option<String>>> {
-    let (engine, oids) = (realm.engine(), oids.as_array().to_vec());
+    let (engine, oids) = (namespace.engine(), oids.as_array().to_vec());
     Ok(py.detach(|| engine.names_of(&oids))?)
 }
 
@@ -202,17 +202,17 @@ pub fn names_of(
 #[allow(clippy::needless_pass_by_value)] // as PyO3 hands it over
 pub fn paths_of(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
 ) -> Result<Vec<Option<String>>> {
-    let (engine, oids) = (realm.engine(), oids.as_array().to_vec());
+    let (engine, oids) = (namespace.engine(), oids.as_array().to_vec());
     Ok(py.detach(|| engine.paths_of(&oids))?)
 }
 
 /// What `look` finds of each object; None where it is gone.
 pub fn each<T>(
     oids: &PyReadonlyArray1<'_, u64>,
-    look: impl Fn(Oid) -> engram_engine::Result<T>,
+    look: impl Fn(Oid) -> engram::Result<T>,
 ) -> Result<Vec<Option<T>>> {
     let oids = oids.as_array();
     let found = oids.iter().map(|oid| match look(*oid) {

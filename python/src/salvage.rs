@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use engram_engine::{Loss, Witness};
+use engram::{Loss, Witness};
 use pyo3::prelude::*;
 
 use crate::error::{Result, of_pool};
@@ -15,7 +15,7 @@ type Lost = (String, String, String);
 /// A damaged pool, read without trust.
 #[pyclass(frozen, module = "engram._engram")]
 pub struct Salvage {
-    engine: engram_engine::Salvage,
+    engine: engram::Salvage,
 }
 
 /// Tells Python of each member; what that raises ends the copy.
@@ -57,7 +57,7 @@ impl Salvage {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
     fn new(py: Python<'_>, path: PathBuf) -> Result<Self> {
-        let opened = py.detach(|| engram_engine::Salvage::open(&path, &mut crate::pool::pulse));
+        let opened = py.detach(|| engram::Salvage::open(&path, &mut crate::pool::pulse));
         Ok(Salvage { engine: opened.map_err(|e| of_pool(py, e))? })
     }
 

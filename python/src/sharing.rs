@@ -1,11 +1,11 @@
 //! Sharing: members move from one scope of a namespace to another.
 
-use engram_engine::{Gid, Moved, Scope};
+use engram::{Gid, Moved, Scope};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument};
-use crate::realm::Realm;
+use crate::namespace::Namespace;
 use crate::value::Name;
 
 /// How many objects and groups have moved, and how many bytes.
@@ -29,14 +29,14 @@ fn counts(moved: Moved) -> Counts {
 #[expect(clippy::needless_pass_by_value, reason = "a list from Python comes as one")]
 pub fn transfer(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     group: Gid,
     path: Name<'_>,
     sources: Vec<String>,
     target: &str,
 ) -> Result<Counts> {
     let (sources, target) = (scopes(&sources)?, scope(target)?);
-    let namespace = realm.engine();
+    let namespace = namespace.engine();
     Ok(counts(py.detach(|| namespace.transfer(group, path.0, &sources, target))?))
 }
 
@@ -45,13 +45,13 @@ pub fn transfer(
 #[expect(clippy::needless_pass_by_value, reason = "arrays and lists from Python come so")]
 pub fn transfer_all(
     py: Python<'_>,
-    realm: &Realm,
+    namespace: &Namespace,
     oids: PyReadonlyArray1<'_, u64>,
     sources: Vec<String>,
     target: &str,
 ) -> Result<Counts> {
     let (sources, target) = (scopes(&sources)?, scope(target)?);
     let oids: Vec<u64> = oids.as_array().iter().copied().collect();
-    let namespace = realm.engine();
+    let namespace = namespace.engine();
     Ok(counts(py.detach(|| namespace.transfer_all(&oids, &sources, target))?))
 }

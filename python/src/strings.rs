@@ -72,7 +72,7 @@ const PIECE: usize = 1 << 14;
 /// The array of `StringDType` that a payload holds.
 pub fn decode<'py>(py: Python<'py>, payload: &[u8], shape: &[u64]) -> Result<Bound<'py, PyAny>> {
     let numpy = py.import("numpy")?;
-    let dtype = crate::dtype::decode(py, &engram_engine::dtype::DType::Text)?;
+    let dtype = crate::dtype::decode(py, &engram::dtype::DType::Text)?;
     if shape.is_empty() {
         return Ok(numpy.call_method1("array", (one(payload)?, dtype))?);
     }

@@ -6,8 +6,8 @@
 //! scalar; an array as an array. A 0-d value that no scalar can carry exactly (numpy's scalars are
 //! of native byte order) comes back as the 0-d array that it was.
 
-use engram_engine::Value;
-use engram_engine::dtype::DType;
+use engram::Value;
+use engram::dtype::DType;
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyTypeError;
@@ -36,8 +36,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Name<'a> {
             return Err(argument(message).into());
         }
         object.extract::<&'a str>().map(Name).map_err(|_| {
-            let error = engram_engine::Error::new(
-                engram_engine::Kind::InvalidName,
+            let error = engram::Error::new(
+                engram::Kind::InvalidName,
                 format!("the name {:?} has no UTF-8: leave the lone surrogates out", &*object),
             );
             Failure::Engine(error).into()

@@ -19,7 +19,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engram_engine::View as Claim;
+use engram::View as Claim;
 use numpy::npyffi::flags::{NPY_ARRAY_CARRAY, NPY_ARRAY_CARRAY_RO};
 use numpy::npyffi::{NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::prelude::*;
@@ -232,7 +232,7 @@ pub fn array_filled<'py>(
     py: Python<'py>,
     descr: &Bound<'py, PyArrayDescr>,
     shape: &[u64],
-    fill: impl FnOnce(&mut [u8]) -> engram_engine::Result<()> + Send,
+    fill: impl FnOnce(&mut [u8]) -> engram::Result<()> + Send,
 ) -> Result<Bound<'py, PyUntypedArray>> {
     plain(descr)?;
     let len = nbytes_of(descr.itemsize(), shape)?;

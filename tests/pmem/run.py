@@ -27,7 +27,8 @@ DEVDAX = "/dev/dax1.0"
 MIB = 1 << 20
 SIZES = (768 * MIB, 256 * MIB)
 
-ENGINE_TESTS = ("pmem", "devdax", "store", "inplace", "batch")
+ENGINE_TESTS = {"space": ("pmem::", "devdax::"), "store": ("store::", "inplace::", "batch::")}
+"""Programs, and the modules of each whose tests run here."""
 PACKAGE_TESTS = ("tests/test_array.py", "tests/test_view.py", "tests/test_batch.py")
 
 BOOT_SECONDS = 300
@@ -48,7 +49,7 @@ def say(text: str) -> None:
 
 def build() -> dict[str, Path]:
     """Build the engine's tests; where each program is."""
-    command = ["cargo", "test", "--no-run", "-p", "engram-engine", "--features", "faults"]
+    command = ["cargo", "test", "--no-run", "-p", "engram-store", "--features", "faults"]
     for name in ENGINE_TESTS:
         command += ["--test", name]
     done = subprocess.run(
@@ -85,7 +86,8 @@ def tests_task(programs: dict[str, Path], package: list[str]) -> str:
     for name, program in programs.items():
         # One at a time: a node is one, and the machine's processors are slow.
         lines.append(f"echo '== engine: {name}'")
-        lines.append(f"{shlex.quote(str(program))} --test-threads=1 --nocapture 2>&1 || failed=1")
+        run = shlex.join([str(program), *ENGINE_TESTS[name]])
+        lines.append(f"{run} --test-threads=1 --nocapture 2>&1 || failed=1")
     if package:
         lines.append("echo '== package'")
         lines.append(
@@ -167,7 +169,7 @@ def listen(machine: Machine, told: list[int], steps: int) -> None:
 
 def cut_task(program: Path, said: str) -> str:
     """Return the script of a machine whose power will be cut."""
-    test = "everything_acknowledged_survives_a_power_cut"
+    test = "pmem::everything_acknowledged_survives_a_power_cut"
     return "\n".join(
         [
             environment(ENGRAM_POWER_CUT=said),
@@ -231,7 +233,7 @@ def main() -> int:
         if not options.no_tests:
             run_tests(programs, [] if options.no_package else list(PACKAGE_TESTS))
         say(f"    power cuts with --seed={seed}")
-        run_cuts(programs["pmem"], options.cuts, random.Random(seed))  # noqa: S311 - moments
+        run_cuts(programs["space"], options.cuts, random.Random(seed))  # noqa: S311 - moments
     except GuestError as error:
         say(f"    failed: {error}; the consoles are in {CACHE}")
         return 1

@@ -1,6 +1,6 @@
 //! Random numbers with a seed that is printed, and arrays of which every word can be checked.
 
-use engram_engine::View;
+use engram::View;
 
 /// A small generator (splitmix64); the seed is all of it.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! Chunked arrays of 8-byte items, and naive copies of them.
 
-use engram_engine::{Flush, Layout, Namespace, NewObject, Oid, Slab};
+use engram::{Flush, Layout, Namespace, NewObject, Oid, Slab};
 
 use super::{KEEP, Random, floats};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engram_engine::{
+use engram::{
     Kind, Member, Mode, Namespace, NewObject, Oid, Payload, Pool, QueryOptions, Scope, Value, query,
 };
 
@@ -101,7 +101,7 @@ pub fn die_at(path: &Path, (from, to): (Scope, Scope), step: &'static str) -> bo
     use std::sync::atomic::{AtomicBool, Ordering};
     static MOVING: AtomicBool = AtomicBool::new(false);
     let mut mover = fork(|_| {
-        engram_engine::faults::on_step(move |at| {
+        engram::faults::on_step(move |at| {
             if at == step && MOVING.load(Ordering::SeqCst) {
                 // SAFETY: ends this process, and never returns.
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -122,7 +122,7 @@ pub fn die_at(path: &Path, (from, to): (Scope, Scope), step: &'static str) -> bo
 #[cfg(feature = "faults")]
 pub fn steps() -> impl Iterator<Item = &'static str> {
     let moves = ["transfer.", "publish.", "unpublish."];
-    let all = engram_engine::faults::ALL.iter().copied();
+    let all = engram::faults::ALL.iter().copied();
     all.filter(move |step| moves.iter().any(|of| step.starts_with(of)))
 }
 

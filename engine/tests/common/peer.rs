@@ -217,6 +217,15 @@ fn this_program(test: &str) -> Command {
     command
 }
 
+/// The test's name as its program lists it, with its modules: its thread is called so.
+fn listed(test: &str) -> String {
+    let thread = std::thread::current();
+    let name = thread.name().expect("a test's thread has a name");
+    let modules = name.strip_suffix(test).expect("the test that runs is named");
+    assert!(modules.is_empty() || modules.ends_with("::"), "{name} is not {test}");
+    name.to_owned()
+}
+
 /// Runs a test in a process of its own, so that its forks copy nobody else's pools.
 pub fn alone(test: &str, work: impl FnOnce()) {
     alone_with(test, work, |_| panic!("this test spawns nothing"));
@@ -246,7 +255,7 @@ pub fn alone_with(test: &str, work: impl FnOnce(), spawned: impl FnOnce(&Line)) 
     }
     let output = tempfile::tempfile().expect("a file for what the test says");
     let to = || Stdio::from(output.try_clone().expect("a descriptor"));
-    let mut command = this_program(test);
+    let mut command = this_program(&listed(test));
     command.stdin(Stdio::null()).stdout(to()).stderr(to());
     let child = command.spawn().expect("this program starts");
     let (line, _) = Line::pair();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engram_engine::catalog::{self, Catalog};
-use engram_engine::{
+use engram::catalog::{self, Catalog};
+use engram::{
     Class, CreateOptions, DType, Kind, Mode, NewObject, Oid, Payload, Placement, Pool, Realm,
     Report, View,
 };
@@ -61,7 +61,7 @@ pub fn attach(path: &Path, mode: Mode) -> (Pool, Realm) {
 
 /// What verify says of the pool.
 pub fn report_of(path: &Path) -> Report {
-    Pool::verify(path).expect("a walk")
+    engram::verify(path).expect("a walk")
 }
 
 /// Verifies that nothing is wrong.
@@ -79,7 +79,7 @@ pub fn floats(shape: &[u64]) -> NewObject {
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
-        layout: engram_engine::Layout::default(),
+        layout: engram::Layout::default(),
     }
 }
 
@@ -98,12 +98,12 @@ pub fn put(realm: &Realm, path: &str, data: &[u8]) -> Oid {
 }
 
 /// Puts an array of 8-byte items under a new name.
-pub fn put_new(realm: &Realm, path: &str, data: &[u8]) -> engram_engine::Result<Oid> {
+pub fn put_new(realm: &Realm, path: &str, data: &[u8]) -> engram::Result<Oid> {
     realm.put(realm.root(), path, &floats(&[data.len() as u64 / 8]), data, KEEP)
 }
 
 pub fn lookup(realm: &Realm, path: &str) -> Option<Oid> {
-    realm.lookup(realm.root(), path).expect("a look-up").map(engram_engine::Member::id)
+    realm.lookup(realm.root(), path).expect("a look-up").map(engram::Member::id)
 }
 
 /// A copy of the value at a path.
@@ -142,11 +142,11 @@ pub fn map_of(realm: &Realm, below: &str) -> BTreeMap<String, Option<Vec<u8>>> {
             let path = format!("{prefix}{name}");
             assert_eq!(realm.path_of(member).expect("a path"), path);
             match member {
-                engram_engine::Member::Group(inner) => {
+                engram::Member::Group(inner) => {
                     groups.push((inner, format!("{path}/")));
                     found.insert(path, None);
                 }
-                engram_engine::Member::Object(_) => {
+                engram::Member::Object(_) => {
                     let bytes = read(realm, &path);
                     found.insert(path, Some(bytes));
                 }

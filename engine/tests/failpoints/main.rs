@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{OVER, filled, floats, lookup, map_of};
-use engram_engine::{Error, Kind, Member, Mode, Pool, Result};
+use engram::{Error, Kind, Member, Mode, Pool, Result};
 use operations::{IN_PARTS, OPERATIONS, Operation, Place, options};
 use syscalls::{Call, Hook};
 
@@ -315,7 +315,7 @@ fn afterwards(place: &mut Place) -> Verdict {
         pool.close();
     }
     for _ in 0..2 {
-        let report = Pool::verify(&place.path).map_err(said("verify"))?;
+        let report = engram::verify(&place.path).map_err(said("verify"))?;
         if !report.problems.is_empty() {
             return Err(format!("verify: {}", report.problems.join("; ")));
         }

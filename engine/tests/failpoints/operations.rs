@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use engram_engine::{
+use engram::{
     CreateOptions, Error, IndexSettings, Kind, Member, Mode, Payload, Pool, Result, Value,
 };
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engram_engine::query::parse;
-use engram_engine::{CreateOptions, Kind, Mode, Pool, QueryOptions};
+use engram::query::parse;
+use engram::{CreateOptions, Kind, Mode, Pool, QueryOptions};
 
 use super::work::{Nature, Shown, Step, shown, work_on};
 
@@ -133,12 +133,12 @@ pub fn check(path: &Path, expected: &Expected<'_>, work: bool) -> Verdict {
     };
     pool.close();
     worked?;
-    let report = Pool::verify(path).map_err(|error| format!("verify: {error}"))?;
+    let report = engram::verify(path).map_err(|error| format!("verify: {error}"))?;
     if report.problems.is_empty() { Ok(()) } else { Err(report.problems.join("; ")) }
 }
 
 /// No pool was there yet: what there is can be cleared away, and a pool be made.
-fn start_again(path: &Path, error: &engram_engine::Error) -> Verdict {
+fn start_again(path: &Path, error: &engram::Error) -> Verdict {
     if !matches!(error.kind(), Kind::NotFound | Kind::Format) {
         return Err(format!("what is half made does not say so: {error}"));
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use campaign::{Plan, Recorded};
 use common::Random;
-use engram_engine::faults::Flush;
+use engram::faults::Flush;
 use record::{Informer, RECORDER, Recorder};
 use replay::Blind;
 use work::Worker;
@@ -91,8 +91,8 @@ fn row(what: &str, points: usize, images: u64, failures: usize, started: Instant
 fn main() {
     syscalls::pretend_disk(true);
     syscalls::hook(Informer);
-    engram_engine::faults::on_step(|name| record::with(|recorder| recorder.point(name)));
-    engram_engine::faults::on_flush(|what| {
+    engram::faults::on_step(|name| record::with(|recorder| recorder.point(name)));
+    engram::faults::on_flush(|what| {
         record::with(|recorder| match what {
             Flush::Lines(at, len) => recorder.write_back(at, len),
             Flush::Fence => recorder.fence(),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engram_engine::query::ast::Literal;
-use engram_engine::{
+use engram::query::ast::Literal;
+use engram::{
     CreateOptions, DType, Durability, Flush, IndexMode, IndexSettings, Kind, Layout, Member, Mode,
     NewObject, Payload, Placement, Pool, Realm, Value,
 };
@@ -361,7 +361,7 @@ impl<'p> Worker<'p> {
             w.pool = None;
             w.pool = Some(Pool::open(w.path, Mode::ReadWrite, false).expect("opened"));
         });
-        self.whole("tend", |w| while w.realm().tend().expect("tended") > 0 {});
+        self.whole("maintain", |w| while w.realm().maintain().expect("maintained") > 0 {});
         self.whole("remove the namespace", |w| {
             w.pool().remove_namespace("other").expect("removed");
         });
@@ -400,7 +400,7 @@ impl<'p> Worker<'p> {
 }
 
 /// Works in a pool that has been through a failure: it must be as good as any.
-pub fn work_on(pool: &Pool) -> engram_engine::Result<()> {
+pub fn work_on(pool: &Pool) -> engram::Result<()> {
     let realm = pool.realm("default")?;
     let root = realm.root();
     for (name, words) in [("again/large", 3_000), ("again/small", 9), ("again/large", 2_000)] {
@@ -408,7 +408,7 @@ pub fn work_on(pool: &Pool) -> engram_engine::Result<()> {
         realm.put(root, name, &floats(&[words as u64]), &data, OVER)?;
         if super::common::read(&realm, name) != data {
             let what = format!("{name} is not what was put");
-            return Err(engram_engine::Error::new(Kind::Corrupt, what));
+            return Err(engram::Error::new(Kind::Corrupt, what));
         }
     }
     realm.delete(root, "again")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from engram import _engram
+from engram import _engram, later
 from engram.active import undoing, using
 from engram.active.asynchronous import Twins
 from engram.active.code import classes, schema
@@ -29,6 +29,7 @@ from engram.active.stored.records import GIDS
 from engram.active.stored.storing import Storing
 from engram.active.transaction import DELETED, MOST_TRIES, field_view, local
 from engram.errors import ArgumentError, BusyError, NotFoundError
+from engram.extras import library
 
 if TYPE_CHECKING:
     from engram.scope import Scope
@@ -78,6 +79,7 @@ class ActiveObject(Twins, Versions, Placing):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make fields of what the class annotates."""
         super().__init_subclass__(**kwargs)
+        library("msgpack", "active", f"{cls.__qualname__}: storing active objects")
         fields = cls._declared()
         for name, field in fields.items():
             _check_name(cls, name)
@@ -171,7 +173,7 @@ class ActiveObject(Twins, Versions, Placing):
     @property
     def is_persistent(self) -> bool:
         """Whether it is in a pool."""
-        undoing.bury()
+        undoing.undo_abandoned()
         return self._volatile is None
 
     def make_persistent(
@@ -209,7 +211,7 @@ class ActiveObject(Twins, Versions, Placing):
 
         """
         alias = alias or None
-        undoing.bury()
+        undoing.undo_abandoned()
         if scope not in (None, "private", "shared"):
             raise ArgumentError(
                 f'scope {scope!r} is unknown: use "private" or "shared" (and publish what is '
@@ -467,7 +469,7 @@ class ActiveObject(Twins, Versions, Placing):
             return False
         same = own.ctypes.data == value.ctypes.data and own.strides == value.strides
         if same and self._home.careful:
-            _engram.flush(self._home.realm, loaded.raw)
+            _engram.flush(self._home.namespace, loaded.raw)
         return bool(same)
 
     def _become(self, home: Home, gid: int) -> None:
@@ -558,9 +560,7 @@ class ActiveObject(Twins, Versions, Placing):
         return self
 
     def _repr_html_(self) -> str:
-        from engram.notebook.active import card  # noqa: PLC0415 - only notebooks need it
-
-        return card(self)
+        return later.card(self)
 
     def __repr__(self) -> str:
         name = type(self).__qualname__

@@ -82,7 +82,7 @@ def locked(obj: Any, timeout: float) -> "Iterator[None]":
     if (running is not None and running.has_locked(key)) or (local.kept and key in local.kept):
         yield
         return
-    lock = _engram.Lock(obj._home.realm, True, obj._gid, "w", timeout)
+    lock = _engram.Lock(obj._home.namespace, True, obj._gid, "w", timeout)
     with lock:
         yield
 
@@ -179,10 +179,10 @@ class Transaction:
 
         """
         home, key = obj._home, (obj._home.key, obj._gid)
-        if key in self._locks or not home.realm.writable:
+        if key in self._locks or not home.namespace.writable:
             return
         if not local.kept or key not in local.kept:
-            lock = _engram.Lock(home.realm, True, obj._gid, "w", timeout)
+            lock = _engram.Lock(home.namespace, True, obj._gid, "w", timeout)
             lock.__enter__()
             self._locks[key] = lock
 
@@ -275,7 +275,7 @@ class Transaction:
         if self.pre_copy:
             copied = seen.copies.get(name)
             if copied is None:
-                copied = seen.copies[name] = _engram.read(obj._home.realm, *loaded.value[1:])
+                copied = seen.copies[name] = _engram.read(obj._home.namespace, *loaded.value[1:])
             return copied
         write = not self.read_only
         have = seen.views.get(name)
@@ -365,7 +365,7 @@ class Transaction:
                 if not view.array.flags.writeable:
                     continue
                 try:
-                    _engram.flush(obj._home.realm, view.oid)
+                    _engram.flush(obj._home.namespace, view.oid)
                 except (BusyError, NotFoundError) as error:
                     if self.checks_views:
                         raise ConflictError(
@@ -378,7 +378,7 @@ def found_view(obj: Any, name: str, *, write: bool) -> Any:
     """Give what a field's array is and the array, in one go; None where it takes more."""
     try:
         return _engram.array_field(
-            obj._home.realm, obj._gid, name, SHARING, write and obj._may_write
+            obj._home.namespace, obj._gid, name, SHARING, write and obj._may_write
         )
     except (NotFoundError, ReadOnlyError):  # it is gone, or moved; published, or protected
         return None
@@ -406,8 +406,8 @@ def field_view(obj: Any, name: str, loaded: Loaded, *, write: bool) -> Any:
 def _view(obj: Any, loaded: Loaded, *, write: bool) -> Any:
     _, oid, dtype, shape = loaded.value
     if dtype.kind == "T":
-        return _engram.read(obj._home.realm, oid, dtype, shape)
-    made = _engram.view(obj._home.realm, oid, dtype, shape, write)
+        return _engram.read(obj._home.namespace, oid, dtype, shape)
+    made = _engram.view(obj._home.namespace, oid, dtype, shape, write)
     if write and not made.nbytes:  # which is on no memory, and never writable
         return np.empty(shape, dtype)
     return made
@@ -437,7 +437,7 @@ def _changed(obj: Any, name: str, loaded: Loaded) -> bool:
         return True
     if isinstance(loaded.raw, bytes):
         return bool(form.value != loaded.raw)
-    return bool(_engram.read_blob(obj._home.realm, loaded.raw) != form.value)
+    return bool(_engram.read_blob(obj._home.namespace, loaded.raw) != form.value)
 
 
 def _same(obj: Any, target: Any) -> Any:

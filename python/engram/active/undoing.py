@@ -36,7 +36,7 @@ def if_undone(work: "Callable[[], object]") -> None:
     _engram.when_ended(lambda committed: None if committed else work())
 
 
-def bury() -> None:
+def undo_abandoned() -> None:
     """Undo a batch of this thread that nobody can end any more: what it did is not so."""
     _engram.in_batch()
 

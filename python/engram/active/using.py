@@ -119,7 +119,7 @@ def all_homes(pool: Any = None) -> list[Home]:
 
 def _has_default(pool: Any) -> bool:
     try:
-        return bool(pool._realm.is_open)
+        return bool(pool._namespace.is_open)
     except EngramError:  # its default namespace is another user's
         return False
 
@@ -128,7 +128,7 @@ def other_namespace(home: Home, namespace: str) -> Home:
     """Give another namespace of a home's pool."""
     if home.key[1] == namespace:
         return home
-    return opened(home.pool_path, namespace, writable=home.realm.writable)
+    return opened(home.pool_path, namespace, writable=home.namespace.writable)
 
 
 def at_path(path: str, namespace: str) -> Home:
@@ -177,7 +177,7 @@ def followed(path: str, namespace: str) -> Home:
 
 def devices(home: Home) -> list[Any]:
     """Give the devices of a home's pool."""
-    mode = "r+" if home.realm.writable else "r"
+    mode = "r+" if home.namespace.writable else "r"
     return list(_shared_opening(home.pool_path, mode).devices())
 
 

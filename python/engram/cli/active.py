@@ -209,7 +209,7 @@ def call(
         if module is not None:
             _import(module)
         home, gid = ways.end_of(home, _named(home, alias))
-        place = Namespace(home.realm)
+        place = Namespace(home.namespace)
         if module is None:
             name, version = stored.parts(str(home.notes(gid, CLASS)))
             active.load_class(name, place, trust=trust, version=version)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import engram
+from engram.extras import library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -196,7 +197,7 @@ def days(array: engram.Array) -> tuple[float, float] | None:
     """
     if " since " not in text(array, "units") or array.dtype.kind not in "iuf" or not array.size:
         return None
-    import cftime  # noqa: PLC0415 - only times need it
+    cftime = library("cftime", "cli", "telling times of CF calendars")
 
     units, calendar = text(array, "units"), text(array, "calendar") or "standard"
     known = decoded(array, np.asarray(array).reshape(-1)[:_FIRST_FEW])
@@ -224,7 +225,7 @@ def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:
     units = text(array, "units")
     if " since " not in units or raw.dtype.kind not in "iuf":
         return None
-    import cftime  # noqa: PLC0415 - only times need it
+    cftime = library("cftime", "cli", "telling times of CF calendars")
 
     calendar = text(array, "calendar") or "standard"
     values = np.ma.masked_invalid(decoded(array, raw).ravel())

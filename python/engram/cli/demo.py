@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from engram.cli.app import app, examples
-from engram.formats.registry import library
+from engram.demo import run
 
 
 @app.command(epilog=examples("engram demo", "engram demo --out results --file sst.nc"))
@@ -26,9 +26,5 @@ def demo(
     It leaves its pool, whose path it prints with the `engram destroy` that removes it, and the
     folder of results, demo-out if no other is named: rm -r demo-out removes that.
     """
-    for module in ("matplotlib", "netCDF4"):
-        library(module, "demo", "engram demo")
-    from engram.demo import run  # noqa: PLC0415 - it imports them
-
     if not run(out, file=file):
         raise typer.Exit(1)

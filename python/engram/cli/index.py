@@ -101,7 +101,7 @@ def _drained(root: Namespace | Pool) -> int:
         while part := root.drain_index(_PART):
             done += part
             bar.update(done)
-        _engram.tend(root._realm)
+        _engram.maintain(root._namespace)
     return done
 
 

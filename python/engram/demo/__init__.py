@@ -6,6 +6,30 @@ beside them; one writer is killed half-way and another takes over. Every claim i
 `python -m engram.demo` and `engram demo` run it; `job.run` reads top to bottom.
 """
 
-from engram.demo.job import run
+from pathlib import Path
+from typing import Any
 
-__all__ = ["run"]
+from engram.extras import library
+
+__all__ = ["check_libraries", "run"]
+
+
+def check_libraries() -> None:
+    """Refuse to begin where a library that the job needs is missing.
+
+    Raises
+    ------
+    UnsupportedError
+        With the library, and the extra that brings it.
+
+    """
+    for module in ("h5py", "matplotlib", "netCDF4", "rich"):
+        library(module, "demo", "the demo")
+
+
+def run(out: Path, **how: Any) -> bool:
+    """Run the main job; `job.run` tells of its arguments, and of what it gives."""
+    check_libraries()
+    from engram.demo import job  # noqa: PLC0415 - it imports them
+
+    return job.run(out, **how)

@@ -4,12 +4,20 @@ import argparse
 import sys
 from pathlib import Path
 
-from engram.demo.job import STEPS, run
-from engram.demo.place import remove_earlier
+from engram.demo import check_libraries
+from engram.errors import UnsupportedError
 
 
 def main() -> int:
     """Run the main job as the arguments say."""
+    try:
+        check_libraries()
+    except UnsupportedError as error:
+        sys.stderr.write(f"engram: {error}\n")
+        return error.exit_code
+    from engram.demo.job import STEPS, run  # noqa: PLC0415 - it imports them
+    from engram.demo.place import remove_earlier  # noqa: PLC0415 - likewise
+
     parser = argparse.ArgumentParser(prog="python -m engram.demo", description=run.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--out", type=Path, default=Path("demo-out"), help="folder for results")

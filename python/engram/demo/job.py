@@ -233,7 +233,9 @@ class Job:
         try:
             picture.draw(pool, self.steps, (VICTIM, self.died_at), path)
         except ModuleNotFoundError as missing:
-            self.teller.claim(False, f"the picture needs {missing.name}: pip install engram[demo]")
+            self.teller.claim(
+                False, f"the picture needs {missing.name}: pip install 'engram[demo]'"
+            )
         else:
             self.teller.claim(path.stat().st_size > 0, f"a new look at the pool gave {path}")
 

@@ -176,7 +176,7 @@ def _path_of(member: Handle) -> str:
 
 def _same_pool(one: Handle, other: Handle) -> bool:
     """Whether two handles are of the same pool."""
-    return one._realm.same_pool(other._realm)
+    return one._namespace.same_pool(other._namespace)
 
 
 def _below(group: Group, prefix: str = "") -> Iterator[tuple[str, _Listed]]:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from engram import _engram
+from engram.array import Allocation
 from engram.batch import Batch
 from engram.blob import Blob
 from engram.errors import (
@@ -36,6 +38,8 @@ from engram.formats.report import Entry, ImportReport, Progress
 from engram.formats.select import Selection
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Node, TextNode
 from engram.group import Group
+from engram.handle import make
+from engram.member import NewMember
 from engram.pool import Pool
 
 if TYPE_CHECKING:
@@ -134,7 +138,7 @@ class Loader:
         source, began = self._source, time.monotonic()
         before = source.state()
         self._check_names()
-        with Batch(self._group._realm):
+        with Batch(self._group._namespace):
             for node in self._nodes:
                 self._make(node)
             if source.state() != before:
@@ -216,7 +220,10 @@ class Loader:
             return
         if there is not None:
             del above[name]  # only with overwrite: the names have been checked
-        made = above.create_group(name, attrs=attrs, _origin=origin.encode(facts))
+        namespace, told = above._namespace, origin.encode(facts)
+        made = Group(
+            namespace, _engram.create_group(namespace, above._id, name, attrs, told, False)
+        )
         self._made[node.path] = made
         self._count.groups += 1
 
@@ -252,8 +259,8 @@ class Loader:
             "attrs": attrs,
             "dims": self._dims(node),
             "overwrite": self._overwrite,
-            "index": self._index,
-            "_origin": origin.encode(facts),
+            "index_mode": self._index,
+            "origin": origin.encode(facts),
         }
         self._count.arrays += 1
         if stream.streams(node, wanted):
@@ -261,11 +268,17 @@ class Loader:
                 self._count.nbytes += stream.pour(node, wanted, above, name, _reading, **common)
                 return
         value = _reading(node.load, wanted)
-        above.create_array(name, data=value, **common)
+        self._put(above, name, value, NewMember(**common))
         if value.dtype == text.string_dtype():
             self._count.nbytes += sum(len(v.encode()) for v in value.flat)
         else:
             self._count.nbytes += value.nbytes
+
+    @staticmethod
+    def _put(above: Group, name: str, value: Any, new: NewMember) -> Any:
+        """Make an array, with what `create_array` has no argument for, too."""
+        namespace = above._namespace
+        return make(namespace, _engram.put_array(namespace, above._id, name, value, new))
 
     def _make_array(self, node: ArrayNode) -> None:
         """Make an array of a fixed dtype: in the pool's memory if it is large."""
@@ -274,24 +287,27 @@ class Loader:
             "attrs": attrs,
             "dims": self._dims(node),
             "overwrite": self._overwrite,
-            "index": self._index,
-            "_origin": origin.encode(facts),
+            "index_mode": self._index,
+            "origin": origin.encode(facts),
         }
         above, name = self._place(node.path)
         wanted = self._wanted[node.path]
         shape = region_shape(wanted)
         nbytes = node.dtype.itemsize * math.prod(shape)
+        whole: dict[str, Any] = {"shape": shape, "dtype": node.dtype}
         chunks = self._chunks(node, shape)
         if chunks is not None:
-            common |= {"chunks": chunks, "codec": self._layout[1]}
-            made = above.create_array(name, shape=shape, dtype=node.dtype, **common)
+            new = NewMember(**common, **whole, chunks=chunks, codec=self._layout[1])
+            made = self._put(above, name, None, new)
             self._fill_chunks(node, wanted, made)
         elif nbytes < IN_PLACE_BYTES:
             value = np.zeros(shape, node.dtype)
             self._fill(node, wanted, value)
-            above.create_array(name, data=value, **common)
+            self._put(above, name, value, NewMember(**common))
         else:
-            with above.allocate(name, shape=shape, dtype=node.dtype, **common) as memory:
+            with Allocation(
+                above._namespace, above._id, name, NewMember(**common, **whole)
+            ) as memory:
                 self._fill(node, wanted, memory)
         self._count.arrays += 1
         self._count.nbytes += nbytes

@@ -54,7 +54,7 @@ def import_one(
 ) -> Outcome:
     """Import one file into a group below `group`, which is made in the same batch."""
     try:
-        with open_source(path) as source, Batch(group._realm):
+        with open_source(path) as source, Batch(group._namespace):
             return load(source, receiver(group, where, path), options, progress)
     except EngramError as error:
         return ImportFailure(str(path), place_of(group, where), error)
@@ -84,8 +84,10 @@ def import_many(
     if workers < 1:
         message = f"workers={workers}: give at least 1"
         raise ArgumentError(message)
-    if not group._realm.writable:
-        message = f"the pool {str(group._realm.pool_path)!r} is open read-only: open it with 'r+'"
+    if not group._namespace.writable:
+        message = (
+            f"the pool {str(group._namespace.pool_path)!r} is open read-only: open it with 'r+'"
+        )
         raise ReadOnlyError(message)
     Selection(options.select, options.slices)  # what is wrong with these is no file's fault
     tasks = [(path, where) for path, where in zip(files, places(files), strict=True)]
@@ -252,7 +254,7 @@ class _Crew:
                     worker = next(w for w in workers if w.line is line)
                     if not self._listen(worker):
                         workers.remove(worker)
-                        self._bury(worker)
+                        self._reap(worker)
                         if self._waiting:
                             workers.append(self._hire())
         finally:
@@ -291,7 +293,7 @@ class _Crew:
                 self._feed(worker)
         return True
 
-    def _bury(self, worker: _Worker) -> None:
+    def _reap(self, worker: _Worker) -> None:
         """Note the file that a dead worker was reading as failed, and take back the others."""
         worker.end()
         code = worker.process.returncode

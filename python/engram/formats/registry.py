@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import stat
 import warnings
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engram.errors import AccessError, EngramError, FormatError, NotFoundError, UnsupportedError
+from engram.errors import AccessError, EngramError, FormatError, NotFoundError
 from engram.formats.source import HEAD_BYTES, READ_ERRORS, Declined
 from engram.formats.target import WritableFormat
 
@@ -90,34 +89,6 @@ def open_source(path: Path) -> Source:
 def writable() -> tuple[WritableFormat, ...]:
     """Return the formats that can write, in the order in which they are asked."""
     return tuple(f for f in formats() if isinstance(f, WritableFormat))
-
-
-def library(module: str, extra: str, purpose: str) -> Any:
-    """Import a library that comes as an extra.
-
-    Parameters
-    ----------
-    module
-        The library's module, such as ``"astropy.io.fits"``.
-    extra
-        The extra that installs it.
-    purpose
-        What it is needed for, such as ``"sky.fits: reading FITS"``.
-
-    Raises
-    ------
-    UnsupportedError
-        It is not installed, or cannot be loaded.
-
-    """
-    try:
-        return importlib.import_module(module)
-    except (ImportError, OSError, RuntimeError) as error:  # the last: eccodes without its library
-        top = module.partition(".")[0]
-        missing = isinstance(error, ModuleNotFoundError) and error.name == top
-        why = "which is not installed" if missing else f"which cannot be loaded ({error})"
-        message = f"{purpose} needs {top}, {why}: pip install 'engram[{extra}]'"
-        raise UnsupportedError(message) from None
 
 
 def matching(path: Path) -> list[Format]:

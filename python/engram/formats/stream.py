@@ -16,6 +16,7 @@ import numpy as np
 from engram import _engram
 from engram.errors import BusyError
 from engram.formats.blocks import BLOCK_BYTES, pieces, region_shape
+from engram.member import NewMember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,6 +51,8 @@ def pour(
 ) -> int:
     """Make an array of strings, and return the bytes of their UTF-8.
 
+    What else is said of it is given as `NewMember` has it.
+
     Raises
     ------
     NotText
@@ -62,18 +65,9 @@ def pour(
     count, total = math.prod(shape), 0
     for block in _blocks(node, wanted, reading):
         total += sum(map(len, block))
-    allocation = _engram.allocate_text(
-        above._realm,
-        above._id,
-        name,
-        shape,
-        8 * (count + 1) + total,
-        more["attrs"],
-        more["dims"],
-        more["overwrite"],
-        more["index"],
-        more["_origin"],
-    )
+    new = NewMember(shape=shape, **more)
+    nbytes = 8 * (count + 1) + total
+    allocation = _engram.allocate_text(above._namespace, above._id, name, nbytes, new)
     try:
         _fill(_blocks(node, wanted, reading), allocation.array, count)
     except BaseException:

@@ -7,7 +7,6 @@ from engram import _engram
 from engram.active.stored.forms import MISSING
 from engram.active.stored.values import name_of
 from engram.notebook import parts
-from engram.notebook.cards import guarded
 from engram.size import human
 
 if TYPE_CHECKING:
@@ -23,12 +22,8 @@ _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 80
 
 
-def card(obj: "ActiveObject") -> str:
-    """Show an active object: HTML."""
-    return guarded(obj, _body)
-
-
-def _body(obj: "ActiveObject") -> str:
+def body(obj: "ActiveObject") -> str:
+    """Show an active object: what its card has in it."""
     cls = type(obj)
     state = "persistent" if obj.is_persistent else "volatile"
     made = parts.head("Active object", name_of(cls), state)
@@ -50,9 +45,9 @@ def _value(obj: "ActiveObject", name: str) -> str:
     """Show a field's value, shortly; a large one is not read."""
     if obj._volatile is not None:
         return _shown(obj._volatile[name]) if name in obj._volatile else "-"
-    found = _engram.find(obj._home.realm, obj._gid, name)
+    found = _engram.find(obj._home.namespace, obj._gid, name)
     if found is not None and found[0] != 1:
-        nbytes = _engram.object_info(obj._home.realm, found[1]).nbytes
+        nbytes = _engram.object_info(obj._home.namespace, found[1]).nbytes
         if nbytes > _LARGE:
             return f"{human(nbytes)} encoded"
     loaded = obj._field(name).load(obj)

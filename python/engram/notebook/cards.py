@@ -40,15 +40,14 @@ _SURVIVES = {
 
 
 def card(thing: Any) -> str:
-    """Show a thing of a pool, a tree, a query's result or the index's figures: HTML, one line."""
-    return guarded(thing, _body)
+    """Show a thing of a pool as HTML, one line; one that cannot be shown, by its `repr`.
 
-
-def guarded(thing: Any, body: Callable[[Any], str]) -> str:
-    """Make a card of what `body` shows; of a thing that cannot be shown, its `repr`."""
+    That is a handle, attributes, a tree, a query's result or explanation, the index's figures, or
+    an active object.
+    """
     try:
         with np.errstate(all="ignore"):  # values are anything, signalling NaN too
-            return parts.whole(body(thing))
+            return parts.whole(_body(thing))
     except Exception:  # noqa: BLE001 - a cell's output is never worth a traceback
         return f"<code>{parts.text(repr(thing))}</code>"
 
@@ -57,7 +56,9 @@ def _body(thing: Any) -> str:
     for kind, make in _KINDS:
         if isinstance(thing, kind):
             return make(thing)
-    raise TypeError(thing)
+    from engram.notebook import active  # noqa: PLC0415 - nothing else needs active objects
+
+    return active.body(thing)
 
 
 def _array(array: Array) -> str:

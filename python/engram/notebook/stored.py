@@ -35,7 +35,7 @@ def _where(handle: Array | Blob) -> str:
     if isinstance(handle, Array) and handle.chunks is not None:
         chunks = " x ".join(map(str, handle.chunks))
         return f"in chunks of {chunks}, {handle.codec}: {human(handle.stored_nbytes)}"
-    inline = _engram.object_info(handle._realm, handle._id).inline
+    inline = _engram.object_info(handle._namespace, handle._id).inline
     return "in the catalog, with its record" if inline else "in memory of its own (an extent)"
 
 

@@ -35,7 +35,7 @@ def shown(array: Array) -> tuple[str, str]:
     if array.size == 0:
         return "no values: a dimension is of length 0", ""
     if array.dtype.kind == "T":
-        nbytes = _engram.object_info(array._realm, array._id).nbytes
+        nbytes = _engram.object_info(array._namespace, array._id).nbytes
         if nbytes > _STRINGS:
             return f"{human(nbytes)} of strings, not read for this", ""
     elif array.dtype.itemsize > ITEM:

@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 mod engram_miqs {
     use std::path::PathBuf;
 
-    use engram_engine::query::parse;
+    use engram::query::parse;
     use pyo3::exceptions::PyValueError;
     use pyo3::prelude::*;
     use pyo3::types::PyDict;

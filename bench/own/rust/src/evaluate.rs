@@ -9,9 +9,9 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engram_engine::query::ast::Query;
-use engram_engine::query::parse;
-use engram_engine::{Durability, IndexMode, Policy, QueryOptions};
+use engram::query::ast::Query;
+use engram::query::parse;
+use engram::{Durability, IndexMode, Policy, QueryOptions};
 
 use crate::corpus::Corpus;
 use crate::miqs::Miqs;

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use engram_engine::query::ast::{Builtin, Comparison, Expr, Field, Literal, Test};
+use engram::query::ast::{Builtin, Comparison, Expr, Field, Literal, Test};
 
 use crate::corpus::Item;
 use crate::radix::Radix;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use engram_engine::{Class, CreateOptions, DType, Gid, IndexMode, Mode, NewObject};
-use engram_engine::{Placement, Pool, Realm, Value};
+use engram::{Class, CreateOptions, DType, Gid, IndexMode, Mode, NewObject};
+use engram::{Placement, Pool, Realm, Value};
 
 use crate::store::{VALUE_BYTES, name, timed};
 use crate::{Result, json};
@@ -71,7 +71,7 @@ fn beside<T>(realm: &Realm, work: impl FnOnce() -> Result<T>) -> Result<T> {
                     std::thread::sleep(PAUSE);
                 }
             }
-            Ok::<(), engram_engine::Error>(())
+            Ok::<(), engram::Error>(())
         });
         let done = work();
         stop.store(true, Relaxed);
@@ -103,7 +103,7 @@ fn put(realm: &Realm, group: Gid, index: IndexMode, from: u64, count: u64) -> Re
         dims: None,
         attrs: Vec::new(),
         origin: Vec::new(),
-        layout: engram_engine::Layout::default(),
+        layout: engram::Layout::default(),
     };
     for number in from..from + count {
         new.attrs = attributes(number);

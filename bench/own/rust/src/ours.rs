@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use engram_engine::catalog::{Catalog, Options, Table};
-use engram_engine::{Class, CreateOptions, DType, Durability, Gid, IndexMode, IndexSettings};
-use engram_engine::{NewObject, Placement, Policy, Pool, Realm, Value};
+use engram::catalog::{Catalog, Options, Table};
+use engram::{Class, CreateOptions, DType, Durability, Gid, IndexMode, IndexSettings};
+use engram::{NewObject, Placement, Policy, Pool, Realm, Value};
 
 use crate::Result;
 use crate::corpus::{Corpus, Item};
@@ -50,7 +50,7 @@ impl Ours {
     }
 
     pub fn open(path: &Path) -> Result<Self> {
-        let pool = Pool::open(path, engram_engine::Mode::ReadWrite, false)?;
+        let pool = Pool::open(path, engram::Mode::ReadWrite, false)?;
         let realm = pool.realm("default")?;
         Ok(Ours { path: path.to_owned(), pool, realm })
     }
@@ -65,7 +65,7 @@ impl Ours {
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
-            layout: engram_engine::Layout::default(),
+            layout: engram::Layout::default(),
         };
         let placement = Placement { index: Some(plan.mode), ..Default::default() };
         let batch = plan.batch;

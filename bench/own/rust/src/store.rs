@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use engram_engine::{Class, CreateOptions, DType, Gid, Member, Namespace, NewObject, Oid, Payload};
-use engram_engine::{Placement, Pool, Realm};
+use engram::{Class, CreateOptions, DType, Gid, Member, Namespace, NewObject, Oid, Payload};
+use engram::{Placement, Pool, Realm};
 
 use crate::Result;
 
@@ -60,7 +60,7 @@ impl Store {
             dims: None,
             attrs: Vec::new(),
             origin: Vec::new(),
-            layout: engram_engine::Layout::default(),
+            layout: engram::Layout::default(),
         };
         Ok(Store { path: path.to_owned(), pool, door, group, new, count: 0 })
     }

@@ -21,17 +21,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-import msgpack
-
 from engram import _engram, owners
 from engram.active.code.schema import Fact, differences
 from engram.active.code.source import run, source_of, standing_in
 from engram.active.errors import ClassChangedError, ClassUnknownError, UntrustedCodeError
 from engram.active.stored.home import Home
 from engram.active.stored.layout import CLASS, CLASSES
-from engram.active.stored.values import name_of
+from engram.active.stored.values import msgpack, name_of
 from engram.active.undoing import if_undone
 from engram.errors import CorruptError, ExistsError, NotFoundError
+from engram.member import NewMember
 
 if TYPE_CHECKING:
     from engram.active.object import ActiveObject
@@ -110,7 +109,7 @@ def _has(home: Home, stored: str) -> bool:
         return True
     name, _, version = stored.rpartition("@")
     path = f"{CLASSES}/{_quoted(name)}/{version}"
-    there = _engram.contains(home.realm, home.realm.root, path)
+    there = _engram.contains(home.namespace, home.namespace.root, path)
     if there:
         home.classes_seen.add(stored)
         if_undone(lambda: home.classes_seen.discard(stored))
@@ -140,30 +139,27 @@ def _register(home: Home, cls: type["ActiveObject"], scope: str | None) -> str:
         last = _last_version(home, path)
         if last and _read(home, f"{path}/{last}") == packed:
             return f"{name}@{last}"
-        place = (None, None, "none", False, scope, b"")
-        target = f"{path}/{last + 1}"
+        target, new = f"{path}/{last + 1}", NewMember(index_mode="none", scope=scope)
         try:
-            _engram.put_blob(
-                home.realm, home.realm.root, target, packed, None, False, None, *place[2:]
-            )
+            _engram.put_blob(home.namespace, home.namespace.root, target, packed, new)
         except ExistsError:  # somebody else was faster
             continue
         return f"{name}@{last + 1}"
 
 
 def _last_version(home: Home, path: str) -> int:
-    found = _engram.find(home.realm, home.realm.root, path)
+    found = _engram.find(home.namespace, home.namespace.root, path)
     if found is None or found[0] != 0:
         return 0
-    names = _engram.names(home.realm, found[1], None, 1_000_000)
+    names = _engram.names(home.namespace, found[1], None, 1_000_000)
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 def _read(home: Home, path: str) -> bytes | None:
-    found = _engram.find(home.realm, home.realm.root, path)
+    found = _engram.find(home.namespace, home.namespace.root, path)
     if found is None or found[0] in {0, 1}:
         return None
-    return _engram.read_blob(home.realm, found[1])
+    return _engram.read_blob(home.namespace, found[1])
 
 
 def stored_class(home: Home, name: str, version: int | None = None) -> StoredClass:
@@ -182,10 +178,10 @@ def stored_class(home: Home, name: str, version: int | None = None) -> StoredCla
     if packed is None:
         have = ", ".join(stored_names(home)) or "none"
         raise ClassUnknownError(f"{home.pool_path!r} keeps no class {name!r}; it keeps: {have}")
-    found = _engram.find(home.realm, home.realm.root, f"{path}/{version}")
+    found = _engram.find(home.namespace, home.namespace.root, f"{path}/{version}")
     if found is None:
         raise NotFoundError(f"the class {name!r} was deleted meanwhile")
-    info = _engram.object_info(home.realm, found[1])
+    info = _engram.object_info(home.namespace, found[1])
     try:
         content = msgpack.unpackb(packed)
         fields = {field: Fact(*fact) for field, fact in content["fields"].items()}
@@ -231,7 +227,7 @@ def stored_names(home: Home) -> list[str]:
     group = home.group_if_there(CLASSES)
     if group is None:
         return []
-    return [unquote(name) for name in _engram.names(home.realm, group, None, 1_000_000)]
+    return [unquote(name) for name in _engram.names(home.namespace, group, None, 1_000_000)]
 
 
 def class_of(home: Home, stored: str, wanted: type["ActiveObject"]) -> type["ActiveObject"]:
@@ -357,7 +353,7 @@ def _stand_in(home: Home, module: str, *, trust: bool) -> ModuleType | None:
 
 def _others_may_write(home: Home) -> str | None:
     """Tell who else may have written into a namespace, or None if nobody can have."""
-    folder = os.path.join(home.pool_path, "ns", home.realm.namespace, "shared")  # noqa: PTH118
+    folder = os.path.join(home.pool_path, "ns", home.namespace.name, "shared")  # noqa: PTH118
     for path in (home.pool_path, os.path.dirname(folder), folder):  # noqa: PTH120
         try:
             facts = os.stat(path)  # noqa: PTH116 - three names, not worth three objects

@@ -160,7 +160,7 @@ def _hand_over(here: Here, target: Home, there: int) -> bool:
             obj._before_deletion()
             home.forward(gid, full(target, there))
 
-    lock = _engram.Lock(target.realm, True, there, "w", _PATIENCE)
+    lock = _engram.Lock(target.namespace, True, there, "w", _PATIENCE)
     try:
         lock.__enter__()
     except NotFoundError:

@@ -62,7 +62,7 @@ def backend_of(named: Any, current: Home | None = None) -> Backend:
         return Backend(current or using.home())
     if isinstance(named, Backend):
         return named
-    if hasattr(named, "_realm"):
+    if hasattr(named, "_namespace"):
         return Backend(home_of(named))
     if isinstance(named, int) and not isinstance(named, bool):
         home = current or using.home()
@@ -135,7 +135,7 @@ class Placing:
 
     @property
     def _may_write(self) -> bool:
-        return self._home.realm.writable and self._replica_of is None
+        return self._home.namespace.writable and self._replica_of is None
 
     def _check_writable(self) -> None:
         if self._replica_of is not None:
@@ -280,8 +280,8 @@ class Placing:
             self._at(home, self._replica_of)._push(self)
             return
         for loaded in self._loaded().values():
-            if loaded.member and home.realm.writable:
-                _engram.flush(home.realm, loaded.raw)
+            if loaded.member and home.namespace.writable:
+                _engram.flush(home.namespace, loaded.raw)
         for replica in self._replicas():
             self._push(replica)
 

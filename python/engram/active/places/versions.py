@@ -101,7 +101,7 @@ class Versions:
     def _share(self) -> int:
         """Make a version in the same home, which borrows the arrays."""
         home, gid = self._home, self._gid
-        info = _engram.group_info(home.realm, gid)
+        info = _engram.group_info(home.namespace, gid)
         if info.scope != "published":
             home.hold(gid)
         scope = "private" if info.scope == "private" else None
@@ -221,7 +221,7 @@ class Versions:
         """Move all values to the original, of the same home; in a batch."""
         home, gid, target = self._home, self._gid, original._gid
         for name in self._fields:
-            value = _engram.attr_get(home.realm, True, gid, name)
+            value = _engram.attr_get(home.namespace, True, gid, name)
             owner = gid
             if value is None and not home.has_member(gid, name):
                 owner = self._owner(name)
@@ -230,7 +230,7 @@ class Versions:
             original._before_replacing(name)
             home.delete_field(target, name)
             if value is not None:
-                _engram.attr_set(home.realm, True, target, {name: value})
+                _engram.attr_set(home.namespace, True, target, {name: value})
             elif owner in ending and home.has_member(owner, name):
                 _pass_on(home, owner, name, target)
             elif owner != gid:
@@ -267,7 +267,7 @@ class Versions:
         borrowed = _sharing(self._home, self._gid).get("borrowed", {})
         if name not in borrowed:
             return MISSING
-        found = _engram.find(self._home.realm, borrowed[name], name)
+        found = _engram.find(self._home.namespace, borrowed[name], name)
         return MISSING if found is None else Loaded(found, found[1], member=True)
 
     def _own(self, name: str, loaded: Loaded) -> Loaded:
@@ -304,11 +304,11 @@ class Versions:
         if not loaded.member:
             return loaded.value
         _, oid, dtype, shape = loaded.value
-        realm = self._home.realm
+        namespace = self._home.namespace
         if dtype.kind == "T":
-            return _engram.read(realm, oid, dtype, shape)
+            return _engram.read(namespace, oid, dtype, shape)
         del name
-        return np.asarray(_engram.view(realm, oid, dtype, shape, False))
+        return np.asarray(_engram.view(namespace, oid, dtype, shape, False))
 
     # Of the other parts of an active object
 
@@ -435,7 +435,7 @@ def _give_aliases(home: Home, gid: int, target: int) -> None:
     home.hold(gid)
     aliases = home.notes(gid, ALIASES_OF) or []
     for alias in aliases:
-        _engram.delete(home.realm, home.realm.root, alias_path(alias))
+        _engram.delete(home.namespace, home.namespace.root, alias_path(alias))
         home.add_alias(target, alias)
     if aliases:
         home.note(gid, ALIASES_OF, None)

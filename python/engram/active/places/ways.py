@@ -173,7 +173,7 @@ def settle_end(home: Home, gid: int) -> bool:
             return True
     except NotFoundError:
         return True
-    return there.realm.writable and settle(there, number)
+    return there.namespace.writable and settle(there, number)
 
 
 def leads_to_nothing(home: Home, gid: int) -> bool:

@@ -14,6 +14,7 @@ from engram.active.errors import AliasNotFoundError, AliasTakenError
 from engram.active.stored.layout import ALIASES, ALIASES_OF
 from engram.active.stored.records import Records
 from engram.errors import CorruptError, ExistsError, InvalidNameError, NotFoundError
+from engram.member import NewMember
 
 _LONGEST_ALIAS: Final = 255
 _SAFE: Final = " !#$&'()*+,-:;<=>?@[]^_`{|}~"
@@ -55,12 +56,10 @@ class Aliases(Records):
 
         """
         path = alias_path(alias)
-        place = (False, None, "none", False, self.scope_of(gid), b"")
+        target = np.uint64(gid)
+        new = NewMember(index_mode="none", scope=self.scope_of(gid))
         try:
-            target = np.uint64(gid)
-            _engram.put_array(
-                self.realm, self.realm.root, path, target, None, None, None, None, *place
-            )
+            _engram.put_array(self.namespace, self.namespace.root, path, target, new)
         except ExistsError:
             raise AliasTakenError(
                 f"the alias {alias!r} is taken: choose another, or delete_alias({alias!r}) first"
@@ -80,7 +79,7 @@ class Aliases(Records):
             If what stands there is no object's id.
 
         """
-        found = _engram.find(self.realm, self.realm.root, alias_path(alias))
+        found = _engram.find(self.namespace, self.namespace.root, alias_path(alias))
         if found is None or found[0] != 1:
             raise AliasNotFoundError(
                 f"no object has the alias {alias!r} in {self.pool_path!r}: "
@@ -102,14 +101,14 @@ class Aliases(Records):
         _, oid, dtype, shape = found
         if np.dtype(dtype) != np.uint64 or tuple(shape):
             return None
-        return int(_engram.read(self.realm, oid, dtype, shape))
+        return int(_engram.read(self.namespace, oid, dtype, shape))
 
     def delete_alias(self, alias: str) -> None:
         """Take an alias away from its object; in a batch."""
         gid = None
         with suppress(CorruptError):
             gid = self.by_alias(alias)
-        _engram.delete(self.realm, self.realm.root, alias_path(alias))
+        _engram.delete(self.namespace, self.namespace.root, alias_path(alias))
         if gid is None:  # it was no object's
             return
         try:
@@ -125,7 +124,7 @@ class Aliases(Records):
         found: dict[str, int | None] = {}
         after = None
         while group is not None:
-            members, after = _engram.members(self.realm, group, after, 1024)
+            members, after = _engram.members(self.namespace, group, after, 1024)
             for name, row in members:
                 if row[0] == 1:
                     found[unquote(name)] = self._target(row)

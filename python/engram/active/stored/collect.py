@@ -102,7 +102,7 @@ def gc(
 
     """
     home = using.home(pool)
-    if not dry_run and not home.realm.writable:
+    if not dry_run and not home.namespace.writable:
         raise ReadOnlyError(
             f'the pool {home.pool_path} is open read-only: open it with mode "r+" to collect, or '
             "give dry_run=True"
@@ -141,11 +141,11 @@ def unreachable(pool: "Namespace | None" = None) -> "list[Unreachable]":
 @contextmanager
 def _as_it_is(home: Home) -> "Iterator[Home]":
     """Give a home as one commit has left it."""
-    realm = home.realm.snapshot(None)
+    namespace = home.namespace.snapshot(None)
     try:
-        yield Home(realm)
+        yield Home(namespace)
     finally:
-        realm.end_snapshot()
+        namespace.end_snapshot()
 
 
 def objects(home: Home) -> "Iterator[int]":
@@ -153,7 +153,7 @@ def objects(home: Home) -> "Iterator[int]":
     group = home.group_if_there(OBJECTS)
     after = None
     while group is not None:
-        members, after = _engram.members(home.realm, group, after, 1024)
+        members, after = _engram.members(home.namespace, group, after, 1024)
         for _, found in members:
             if found[0] == 0:
                 yield found[1]
@@ -165,7 +165,7 @@ def _noticed(home: Home) -> "Iterator[tuple[int, Any, int]]":
     """Give all objects, what was noted when each was touched, and when it was changed last."""
     for gid in objects(home):
         try:
-            yield gid, _noted(home, gid, LINKS), _engram.group_info(home.realm, gid).modified
+            yield gid, _noted(home, gid, LINKS), _engram.group_info(home.namespace, gid).modified
         except NotFoundError:  # deleted meanwhile
             continue
 
@@ -204,7 +204,7 @@ def _is_readable(home: Home, gid: int) -> bool:
 def _is_wanted(home: Home, gid: int) -> bool:
     """Tell whether an object is referred to from elsewhere, or published."""
     try:
-        if _engram.group_info(home.realm, gid).scope == "published":
+        if _engram.group_info(home.namespace, gid).scope == "published":
             return True
         if home.notes(gid, OUTSIDE) is None:
             return home.notes(gid, ARRIVING) is not None and ways.has_arrived(home, gid)
@@ -229,7 +229,7 @@ def references(home: Home, gid: int, unread: "list[CorruptError] | None" = None)
     found: set[int] = set()
     unread = [] if unread is None else unread
     try:
-        for name, value in _engram.attr_items(home.realm, True, gid):
+        for name, value in _engram.attr_items(home.namespace, True, gid):
             if isinstance(value, np.ndarray) and name not in _NO_REFERENCES:
                 with _noting(unread):
                     found.update(_near(values.references(value.tobytes())))
@@ -242,7 +242,7 @@ def references(home: Home, gid: int, unread: "list[CorruptError] | None" = None)
         for _, (kind, oid, _, _) in _members(home, gid):
             if kind not in {0, 1}:
                 with _noting(unread):
-                    found.update(_near(values.references(_engram.read_blob(home.realm, oid))))
+                    found.update(_near(values.references(_engram.read_blob(home.namespace, oid))))
     except NotFoundError:  # it refers to what was deleted, or was deleted itself
         pass
     return found
@@ -253,7 +253,7 @@ def _near(found: "Iterable[Any]") -> "Iterator[int]":
 
 
 def _members(home: Home, gid: int) -> "list[tuple[str, Any]]":
-    found, _ = _engram.members(home.realm, gid, None, 1_000_000)
+    found, _ = _engram.members(home.namespace, gid, None, 1_000_000)
     return found
 
 
@@ -268,7 +268,7 @@ def nbytes_of(home: Home, gid: int) -> int:
     """Give how many bytes an object's arrays and large values have."""
     try:
         return sum(
-            _engram.object_info(home.realm, oid).nbytes
+            _engram.object_info(home.namespace, oid).nbytes
             for _, (kind, oid, _, _) in _members(home, gid)
             if kind != 0
         )
@@ -315,7 +315,7 @@ def _let_be(home: Home, piece: "Iterable[int]") -> "Iterator[None]":
     with ExitStack() as locks:
         for gid in piece:
             if home.notes(gid, ARRIVING) is not None:
-                locks.enter_context(_engram.Lock(home.realm, True, gid, "w", 0.0))
+                locks.enter_context(_engram.Lock(home.namespace, True, gid, "w", 0.0))
                 if ways.has_arrived(home, gid):
                     raise BusyError
             elif not ways.settle_end(home, gid):

@@ -23,7 +23,7 @@ import itertools
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -50,11 +50,9 @@ from engram.errors import (
     NotFoundError,
 )
 from engram.handle import reopen
+from engram.member import REPLACING, NewMember
 from engram.namespace import Namespace
 from engram.pool import _open_here
-
-if TYPE_CHECKING:
-    from engram._engram import Realm
 
 _tokens = itertools.count()
 _token_prefix = ("", 0)
@@ -71,9 +69,9 @@ def new_token() -> str:
 class Home(Aliases):
     """A namespace of an open pool, as the home of active objects."""
 
-    def __init__(self, realm: "Realm") -> None:
-        super().__init__(realm)
-        self.key = (realm.uuid, realm.namespace)
+    def __init__(self, namespace: _engram.Namespace) -> None:
+        super().__init__(namespace)
+        self.key = (namespace.uuid, namespace.name)
         self.live: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._groups: dict[str, int] = {}
         self.classes_seen: set[str] = set()
@@ -82,8 +80,8 @@ class Home(Aliases):
         """Whether what is written in place has to be flushed: for the medium or for checksums."""
 
     def __reduce__(self) -> Any:
-        mode = "r+" if self.realm.writable else "r"
-        return _home_again, (self.pool_path, mode, self.realm.namespace)
+        mode = "r+" if self.namespace.writable else "r"
+        return _home_again, (self.pool_path, mode, self.namespace.name)
 
     # Groups
 
@@ -91,7 +89,8 @@ class Home(Aliases):
         """Give the group at one of the fixed paths, made if it is not there."""
         gid = self._groups.get(path)
         if gid is None:
-            gid = _engram.create_group(self.realm, self.realm.root, path, None, b"", True, scope)
+            place = (self.namespace, self.namespace.root, path)
+            gid = _engram.create_group(*place, None, b"", True, scope)
             self._groups[path] = gid
             if_undone(lambda: self._groups.pop(path, None))
         return gid
@@ -106,9 +105,8 @@ class Home(Aliases):
         for again in (True, False):
             parent = self.group(OBJECTS, scope)
             try:
-                return _engram.create_group(
-                    self.realm, parent, new_token(), attributes, b"", False, scope
-                )
+                place = (self.namespace, parent, new_token())
+                return _engram.create_group(*place, attributes, b"", False, scope)
             except NotFoundError:  # somebody deleted the whole of it
                 self._groups.clear()
                 if not again:
@@ -119,40 +117,37 @@ class Home(Aliases):
 
     def store(self, gid: int, name: str, form: Form, device: Any = None) -> None:
         """Put a field whose attribute, if it has one, is put elsewhere; in a batch."""
-        realm = self.realm
+        new = REPLACING if device is None else NewMember(overwrite=True, device=device)
         if form.kind == "array":
-            place = (True, device, None, False, None, b"")
-            _engram.put_array(realm, gid, name, form.value, None, None, None, None, *place)
+            _engram.put_array(self.namespace, gid, name, form.value, new)
         elif form.kind == "blob":
-            _engram.put_blob(
-                realm, gid, name, form.value, None, True, device, None, False, None, b""
-            )
+            _engram.put_blob(self.namespace, gid, name, form.value, new)
 
     def references_of(self, gid: int, name: str) -> list[Any]:
         """Give the references that a field holds now, as they are kept."""
-        value = _engram.attr_get(self.realm, True, gid, name)
+        value = _engram.attr_get(self.namespace, True, gid, name)
         if isinstance(value, np.ndarray):
             return values.references(value.tobytes())
-        found = _engram.find(self.realm, gid, name) if value is None else None
+        found = _engram.find(self.namespace, gid, name) if value is None else None
         if found is None or found[0] == 1:
             return []
-        return values.references(_engram.read_blob(self.realm, found[1]))
+        return values.references(_engram.read_blob(self.namespace, found[1]))
 
     def replace(self, gid: int, name: str, form: Form, device: Any = None) -> None:
         """Put a field, whatever form it had before; in a batch."""
-        realm = self.realm
+        namespace = self.namespace
         if form.kind == "attribute":
-            if _engram.contains(realm, gid, name):
-                _engram.delete(realm, gid, name)
-            _engram.attr_set(realm, True, gid, {name: form.value})
+            if _engram.contains(namespace, gid, name):
+                _engram.delete(namespace, gid, name)
+            _engram.attr_set(namespace, True, gid, {name: form.value})
             return
-        if _engram.attr_get(realm, True, gid, name) is not None:
-            _engram.attr_delete(realm, True, gid, name)
+        if _engram.attr_get(namespace, True, gid, name) is not None:
+            _engram.attr_delete(namespace, True, gid, name)
         self.store(gid, name, form, device)
 
     def has_member(self, gid: int, name: str) -> bool:
         """Tell whether a field is kept as an array or a blob."""
-        return _engram.contains(self.realm, gid, name)
+        return _engram.contains(self.namespace, gid, name)
 
     def load(self, gid: int, name: str, label: str, refer: Any, *, array_first: bool) -> Loaded:
         """Read a field, but for an array's contents: its value is then the found member.
@@ -163,20 +158,20 @@ class Home(Aliases):
             If the object is gone.
 
         """
-        realm = self.realm
+        namespace = self.namespace
         if array_first:
-            found = _engram.find(realm, gid, name)
+            found = _engram.find(namespace, gid, name)
             if found is not None and found[0] == 1:
                 return Loaded(found, found[1], member=True)
-        value = _engram.attr_get(realm, True, gid, name)
+        value = _engram.attr_get(namespace, True, gid, name)
         if value is not None:
             return loaded_attribute(value, label, refer)
-        found = _engram.find(realm, gid, name)
+        found = _engram.find(namespace, gid, name)
         if found is None:
             return MISSING
         if found[0] == 1:
             return Loaded(found, found[1], member=True)
-        packed = _engram.read_blob(realm, found[1])
+        packed = _engram.read_blob(namespace, found[1])
         return Loaded(values.Decoder(label, refer).decode(packed), found[1])
 
     def put_plain(self, gid: int, changed: dict[str, Any], before: dict[str, Loaded]) -> bool:
@@ -199,7 +194,7 @@ class Home(Aliases):
         if not all(type(raw) in NATIVE and is_plain(raw) for raw in was.values()):
             return False
         try:
-            _engram.attr_set(self.realm, True, gid, changed, was or None)
+            _engram.attr_set(self.namespace, True, gid, changed, was or None)
         except BusyError:  # changed; or of another type that is as good
             if not was:
                 raise
@@ -208,10 +203,10 @@ class Home(Aliases):
 
     def delete_field(self, gid: int, name: str) -> None:
         """Delete a field, whatever form it has; in a batch."""
-        if _engram.attr_get(self.realm, True, gid, name) is not None:
-            _engram.attr_delete(self.realm, True, gid, name)
-        if _engram.contains(self.realm, gid, name):
-            _engram.delete(self.realm, gid, name)
+        if _engram.attr_get(self.namespace, True, gid, name) is not None:
+            _engram.attr_delete(self.namespace, True, gid, name)
+        if _engram.contains(self.namespace, gid, name):
+            _engram.delete(self.namespace, gid, name)
 
     def keep_for_others(self, gid: int) -> None:
         """Note that something of another pool, namespace or scope refers to an object, for ever.
@@ -219,9 +214,9 @@ class Home(Aliases):
         Who collects what is unreachable here cannot see that it is reached from there. It is a
         commit of its own, in a thread of its own, since this one may be in a batch elsewhere.
         """
-        if not self.realm.writable or self.notes(gid, OUTSIDE) is not None:
+        if not self.namespace.writable or self.notes(gid, OUTSIDE) is not None:
             return
-        if _engram.group_info(self.realm, gid).scope == "published":
+        if _engram.group_info(self.namespace, gid).scope == "published":
             return  # nobody collects it
         with ThreadPoolExecutor(1) as other:
             other.submit(self.note, gid, OUTSIDE, 1).result()
@@ -235,27 +230,27 @@ class Home(Aliases):
             If it is not.
 
         """
-        if _engram.group_info(self.realm, gid).scope == "published":
+        if _engram.group_info(self.namespace, gid).scope == "published":
             return  # nobody collects it
         try:
-            _engram.attr_set(self.realm, True, gid, {LINKS: time.time_ns()})
+            _engram.attr_set(self.namespace, True, gid, {LINKS: time.time_ns()})
         except BusyError:  # it is in another scope than what this batch is on
             self.keep_for_others(gid)
 
     def rename_member(self, gid: int, name: str, target: int) -> None:
         """Give an object's array or blob, which stays what it is, to another object; in a batch."""
-        path = _engram.path_of(self.realm, True, target)
-        _engram.rename(self.realm, gid, name, f"/{path}/{name}")
+        path = _engram.path_of(self.namespace, True, target)
+        _engram.rename(self.namespace, gid, name, f"/{path}/{name}")
 
     def forward(self, gid: int, target: Any) -> None:
         """Make of an object a note of where it is now; in a batch."""
-        for name in _engram.names(self.realm, gid, None, 1_000_000):
-            _engram.delete(self.realm, gid, name)
+        for name in _engram.names(self.namespace, gid, None, 1_000_000):
+            _engram.delete(self.namespace, gid, name)
         if self.notes(gid, ARRIVING) is not None:
             self.note(gid, OUTSIDE, 1)  # what it came from refers to it
-        for name in _engram.attr_names(self.realm, True, gid):
+        for name in _engram.attr_names(self.namespace, True, gid):
             if name not in {CLASS, ALIASES_OF, LINKS, OUTSIDE}:
-                _engram.attr_delete(self.realm, True, gid, name)
+                _engram.attr_delete(self.namespace, True, gid, name)
         self.note(gid, CLASS, "")
         self.note(gid, MOVED, target)
 
@@ -264,10 +259,10 @@ class Home(Aliases):
         self.hold(gid)
         for alias in self.notes(gid, ALIASES_OF) or []:
             path = alias_path(alias)
-            if _engram.contains(self.realm, self.realm.root, path):
-                _engram.delete(self.realm, self.realm.root, path)
-        info = _engram.group_info(self.realm, gid)
-        _engram.delete(self.realm, info.parent, info.name)
+            if _engram.contains(self.namespace, self.namespace.root, path):
+                _engram.delete(self.namespace, self.namespace.root, path)
+        info = _engram.group_info(self.namespace, gid)
+        _engram.delete(self.namespace, info.parent, info.name)
 
 
 _homes: WeakValueDictionary[tuple[str, str], Home] = WeakValueDictionary()
@@ -283,25 +278,25 @@ def home_of(pool: Any) -> Home:
         If it is neither, or closed.
 
     """
-    realm = getattr(pool, "_realm", None)
-    if realm is None:
+    namespace = getattr(pool, "_namespace", None)
+    if namespace is None:
         raise ArgumentError(f"{pool!r} is no pool and no namespace of one: open one, and give that")
-    if not realm.is_open:
+    if not namespace.is_open:
         raise ArgumentError("the pool is closed: open it again with engram.open")
-    key = (realm.uuid, realm.namespace)
+    key = (namespace.uuid, namespace.name)
     there = _homes.get(key)
-    if there is not None and there.is_open and there.realm.writable >= realm.writable:
+    if there is not None and there.is_open and there.namespace.writable >= namespace.writable:
         return there
-    made = Home(realm)
-    made.careful = _is_careful(pool, realm)
+    made = Home(namespace)
+    made.careful = _is_careful(pool, namespace)
     _homes[key] = made
     return made
 
 
-def _is_careful(pool: Any, realm: "Realm") -> bool:
+def _is_careful(pool: Any, namespace: _engram.Namespace) -> bool:
     durability = getattr(pool, "durability", None)
     if durability is None:
-        opening = _open_here.get((str(realm.pool_path), "r+" if realm.writable else "r"))
+        opening = _open_here.get((str(namespace.pool_path), "r+" if namespace.writable else "r"))
         return opening is None or opening.durability == "system" or opening.checksums
     return bool(durability == "system" or pool.checksums)
 

@@ -30,7 +30,6 @@ from engram.errors import ArgumentError, CorruptError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engram._engram import Realm
     from engram.scope import Scope
 
 _held = itertools.count()
@@ -91,26 +90,26 @@ _FIT: Final[dict[str, "Callable[[Any], bool]"]] = {
 class Records:
     """The records of a namespace's objects."""
 
-    def __init__(self, realm: "Realm") -> None:
-        self.realm = realm
+    def __init__(self, namespace: _engram.Namespace) -> None:
+        self.namespace = namespace
 
     @property
     def is_open(self) -> bool:
         """Whether its pool is open still."""
-        return self.realm.is_open
+        return self.namespace.is_open
 
     @property
     def pool_path(self) -> str:
         """The pool's path."""
-        return str(self.realm.pool_path)
+        return str(self.namespace.pool_path)
 
     def batch(self) -> _engram.Batch:
         """Begin a batch."""
-        return _engram.Batch(self.realm)
+        return _engram.Batch(self.namespace)
 
     def group_if_there(self, path: str) -> int | None:
         """Give the group at one of the fixed paths, if it is there."""
-        found = _engram.find(self.realm, self.realm.root, path)
+        found = _engram.find(self.namespace, self.namespace.root, path)
         return found[1] if found is not None and found[0] == 0 else None
 
     def hold(self, gid: int) -> None:
@@ -122,7 +121,7 @@ class Records:
             If it is not there.
 
         """
-        _engram.attr_set(self.realm, True, gid, {HELD: next(_held)})
+        _engram.attr_set(self.namespace, True, gid, {HELD: next(_held)})
 
     # What an object is called
 
@@ -135,7 +134,7 @@ class Records:
             If it is nothing that is written there.
 
         """
-        value = _engram.attr_get(self.realm, True, gid, name)
+        value = _engram.attr_get(self.namespace, True, gid, name)
         if value is None:
             return None
         if isinstance(value, np.ndarray):
@@ -154,13 +153,13 @@ class Records:
     def note(self, gid: int, name: str, value: Any) -> None:
         """Write one of the attributes that are no fields; None deletes it."""
         if value is None:
-            if _engram.attr_get(self.realm, True, gid, name) is not None:
-                _engram.attr_delete(self.realm, True, gid, name)
+            if _engram.attr_get(self.namespace, True, gid, name) is not None:
+                _engram.attr_delete(self.namespace, True, gid, name)
             return
         if type(value) not in NATIVE:
             packed = values.Encoder(name, _no_reference).encode(value)
             value = np.frombuffer(packed, np.uint8)
-        _engram.attr_set(self.realm, True, gid, {name: value})
+        _engram.attr_set(self.namespace, True, gid, {name: value})
 
     def modified(self, gid: int) -> int:
         """Tell when an object was last changed: another moment after each change.
@@ -171,7 +170,7 @@ class Records:
             If it is gone.
 
         """
-        return _engram.group_info(self.realm, gid).modified
+        return _engram.group_info(self.namespace, gid).modified
 
     def is_there(self, gid: int) -> bool:
         """Tell whether an object is there."""
@@ -183,7 +182,7 @@ class Records:
 
     def scope_of(self, gid: int) -> "Scope | None":
         """Give the scope in which what belongs to an object is made: "private", or as it comes."""
-        return "private" if _engram.group_info(self.realm, gid).scope == "private" else None
+        return "private" if _engram.group_info(self.namespace, gid).scope == "private" else None
 
 
 def _no_reference(target: Any) -> Any:

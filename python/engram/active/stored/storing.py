@@ -142,7 +142,7 @@ class Storing:
                 else:
                     self._home.store(gid, name, form, self._device)
             if attributes:
-                _engram.attr_set(self._home.realm, True, gid, attributes)
+                _engram.attr_set(self._home.namespace, True, gid, attributes)
 
     def _refer(self, target: "ActiveObject") -> Any:
         """Give what a reference is kept as."""

@@ -23,11 +23,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-import msgpack
 import numpy as np
 
 from engram.active.errors import UnsupportedFieldError
 from engram.errors import ArgumentError, CorruptError, EngramError
+from engram.extras import Library
+
+msgpack: Any = Library("msgpack", "active", "storing active objects")
 
 MOST_NESTED: Final = 100
 """How deep containers may be nested."""
@@ -123,7 +125,7 @@ class Encoder:
             raise self._refused(value, f"cannot be stored: {error}") from error
         return packed
 
-    def _ext(self, code: int, payload: Any) -> msgpack.ExtType:
+    def _ext(self, code: int, payload: Any) -> Any:
         self._depth += 1
         if self._depth >= MOST_NESTED:
             raise self._refused(payload, f"cannot be stored: it is nested over {MOST_NESTED} deep")

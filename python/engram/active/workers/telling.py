@@ -180,10 +180,10 @@ class Teller:
         if number is None:
             self._number += 1
             number = self._homes[home] = self._number
-            realm = home.realm
-            mode = "r+" if realm.writable else "r"
+            namespace = home.namespace
+            mode = "r+" if namespace.writable else "r"
             path = os.path.realpath(home.pool_path)
-            self._places[number] = Place(number, realm.uuid, path, mode, realm.namespace)
+            self._places[number] = Place(number, namespace.uuid, path, mode, namespace.name)
         return number
 
     # News

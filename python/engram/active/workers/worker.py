@@ -114,8 +114,7 @@ class Worker:
                 opening = _shared_opening(place.path, place.mode)
             if opening.uuid != place.uuid:
                 raise NotFoundError(f"the pool {place.uuid} is not at {place.path!r} any more")
-            realm = opening.realm(place.namespace)
-            namespace = Namespace(realm)
+            namespace = Namespace(opening.namespace(place.namespace))
             found = self._open[number] = (home_of(namespace), namespace)
         return found
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from engram.cli.conventions import Role
 from engram.cli.terminal import plain
-from engram.errors import ArgumentError, EngramError, UnsupportedError
+from engram.errors import ArgumentError, EngramError
+from engram.extras import library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,13 +72,10 @@ def draw(choice: Choice, file: BinaryIO, form: str, dpi: int) -> None:
         If it cannot draw these values.
 
     """
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - an extra
-        from matplotlib.figure import Figure  # noqa: PLC0415
-        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
-    except ImportError:
-        message = "drawing needs matplotlib, which is not installed: pip install 'engram[plot]'"
-        raise UnsupportedError(message) from None
+    mpl = library("matplotlib", "plot", "drawing")
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - likewise
+
     choice = _in_reach(choice)
     with mpl.rc_context(_STYLE), _as_one_error(choice):
         room = ConstrainedLayoutEngine(compress=True, w_pad=_PAD, h_pad=_PAD)

@@ -72,8 +72,8 @@ class StorageObject(DataClayObject):
             return
         home, gid = self._home, self._gid
         try:
-            names = set(_engram.attr_names(home.realm, True, gid))
-            names.update(_engram.names(home.realm, gid, None, 1_000_000))
+            names = set(_engram.attr_names(home.namespace, True, gid))
+            names.update(_engram.names(home.namespace, gid, None, 1_000_000))
             names.update((home.notes(gid, SHARING) or {}).get("borrowed", ()))
         except NotFoundError:
             return

@@ -96,7 +96,7 @@ def _store_born(obj: Any) -> None:
     """Store the objects that a method has made or was given, and that nothing has stored yet."""
     born, _local.born = _local.born, []
     alive = [each for ref in born if (each := ref()) is not None and each._volatile is not None]
-    if alive and obj._home.realm.writable:
+    if alive and obj._home.namespace.writable:
         with Storing(obj._home) as storing:
             for each in alive:
                 storing.make(each)

@@ -197,7 +197,7 @@ class Runtime:
     def get_num_objects(self) -> int:
         """Tell how many objects there are in the client's dataset."""
         group = self.home.group_if_there(OBJECTS)
-        return 0 if group is None else len(_engram.names(self.home.realm, group, None, 1 << 40))
+        return 0 if group is None else len(_engram.names(self.home.namespace, group, None, 1 << 40))
 
 
 _current: list[Runtime] = []
@@ -251,11 +251,11 @@ def dataset_home(near: Home, dataset: str | None, *, make: bool) -> Home:
 
     """
     name = "default" if dataset in OWN_NAMES else str(dataset)
-    pool = Pool(_shared_opening(near.pool_path, "r+" if near.realm.writable else "r"))
+    pool = Pool(_shared_opening(near.pool_path, "r+" if near.namespace.writable else "r"))
     try:
         if make and name not in pool.namespaces:
             pool.create_namespace(name)
-        return home_of(pool if name == "default" else Namespace(pool.namespaces[name]._realm))
+        return home_of(pool if name == "default" else Namespace(pool.namespaces[name]._namespace))
     except EngramError as error:
         raise DatasetIsNotAccessibleError(str(dataset), None) from error
 

@@ -42,5 +42,5 @@ class _Used:
     """The namespace in use, for `load_class`."""
 
     @property
-    def _realm(self) -> Any:
-        return home().realm
+    def _namespace(self) -> Any:
+        return home().namespace

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
+from engram.extras import library
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -28,8 +30,6 @@ class FITSFormat:
 
     def open(self, path: Path) -> Source:
         """Open and walk the file."""
-        from engram.formats.registry import library  # noqa: PLC0415 - registry loads formats
-
         library("astropy.io.fits", "fits", f"{path}: reading FITS")
         from engram.formats.fits import read  # noqa: PLC0415 - astropy is loaded for files alone
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engram.extras import library
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -31,8 +33,6 @@ class GRIBFormat:
 
     def open(self, path: Path) -> Source:
         """Open and walk the file."""
-        from engram.formats.registry import library  # noqa: PLC0415 - registry loads formats
-
         library("cfgrib", "grib", f"{path}: reading GRIB")
         from engram.formats.grib import read  # noqa: PLC0415 - eccodes is loaded for files alone
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engram.extras import library
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -44,12 +46,14 @@ class HDF5Format:
 
     def open(self, path: Path) -> Source:
         """Open and walk the file."""
+        library("h5py", "hdf5", f"{path}: reading HDF5")
         from engram.formats.hdf5 import read  # noqa: PLC0415 - h5py is loaded for files alone
 
         return read.open_hdf5(path)
 
     def problems(self, tree: Tree, kind: str) -> list[Problem]:
         """Return what of the tree HDF5 cannot hold."""
+        library("h5py", "hdf5", f"/{tree.name}: writing HDF5")
         from engram.formats.hdf5 import write  # noqa: PLC0415 - as above
 
         del kind  # there is one

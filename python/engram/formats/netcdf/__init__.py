@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engram.extras import library
 from engram.formats.hdf5 import has_signature
 from engram.formats.netcdf import classic
 from engram.formats.netcdf.kinds import KINDS
@@ -39,6 +40,7 @@ class NetCDFFormat:
             from engram.formats.netcdf.read3 import ClassicSource  # noqa: PLC0415 - for files alone
 
             return ClassicSource(path)
+        library("h5py", "hdf5", f"{path}: reading netCDF-4")
         from engram.formats.netcdf.read4 import open_netcdf4  # noqa: PLC0415 - as above
 
         return open_netcdf4(path)

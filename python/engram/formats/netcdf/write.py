@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engram.extras import library
 from engram.formats.netcdf.kinds import BY_MODEL, KINDS
 from engram.formats.netcdf.plan import Plan
 from engram.formats.netcdf.write3 import too_far, write3
@@ -38,6 +39,8 @@ def planned(tree: Tree, kind: str) -> Plan:
 
 def _plan(tree: Tree, word: str) -> Plan:
     """Return the plan of a tree as one kind of file, with where its values would begin checked."""
+    if KINDS[word].is_hdf5:
+        library("h5py", "hdf5", f"/{tree.name}: writing netCDF-4")
     plan = Plan(tree, KINDS[word])
     if not plan.problems:
         plan.problems += too_far(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from typing import TYPE_CHECKING
 
-from engram.formats.registry import library
+from engram.extras import library
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,218 @@
+//! Steps: named places in the protocols, where tests let a process die.
+//!
+//! `step!` is nothing at all in a build without the feature `faults`. With it, it
+//! calls what [`on_step`] was given, which may kill the process, wait, or count. A name is
+//! `<protocol>.<what has just happened>`; [`ALL`] has every one, in the order of the essays, so a
+//! campaign can visit each, and a test compares the list with the source.
+
+/// Marks a step of a protocol.
+///
+/// It expands to a call, not to a `cfg` of its own: that would be looked up in the crate that uses
+/// the macro, and the steps of every crate without such a feature would be lost without a word.
+#[macro_export]
+macro_rules! step {
+    ($name:literal) => {
+        $crate::faults::reached($name);
+    };
+}
+pub use step;
+
+/// Nothing: this build has no steps.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub fn reached(_name: &'static str) {}
+
+#[cfg(feature = "faults")]
+pub use enabled::{ALL, Flush, flushed, on_flush, on_step, reached};
+
+#[cfg(feature = "faults")]
+mod enabled {
+    use std::sync::OnceLock;
+
+    /// Every step's name.
+    pub const ALL: &[&str] = &[
+        // Opening, and its lease (P3).
+        "lease.made",
+        "lease.locked",
+        "lease.named",
+        "spare.fresh",
+        "spare.linked",
+        "spare.made",
+        "open.catalog",
+        "open.announced",
+        "open.made",
+        "open.ready",
+        // What the dead left.
+        "dead.locked",
+        "dead.ended",
+        "dead.committed",
+        "dead.reaped",
+        // The commit, and the catalog's growth (P5).
+        "commit.begun",
+        "commit.changed",
+        "commit.committed",
+        "commit.short",
+        "catalog.locked",
+        "catalog.allocated",
+        "catalog.marked",
+        "ids.committed",
+        "keys.committed",
+        // Space: reserving and growing (P2).
+        "reclaim.taken",
+        "reserve.reclaimed",
+        "reserve.taken",
+        "reserve.committed",
+        "reserve.pinned",
+        "grow.locked",
+        "grow.made",
+        "grow.committed",
+        "grow.reached",
+        "give_back.ended",
+        "give_back.committed",
+        // Values and their rows (P1, P8).
+        "put.copied",
+        "put.zeroed",
+        "put.flushed",
+        "link.recorded",
+        "put.linked",
+        "replace.copied",
+        "replace.flushed",
+        "replace.recorded",
+        "inplace.promoted",
+        "inplace.flushed",
+        "chunks.pinned",
+        "chunks.encoded",
+        "chunks.reserved",
+        "chunks.copied",
+        "chunks.flushed",
+        "chunks.recorded",
+        "chunks.cut",
+        "chunks.reshaped",
+        "slab.flushed",
+        "view.sought",
+        "view.pinned",
+        "view.looked",
+        "delete.unnamed",
+        "delete.emptied",
+        "rename.recorded",
+        "write.committed",
+        "batch.closed",
+        "batch.rows",
+        "batch.indexed",
+        "batch.adopted",
+        "batch.committed",
+        // Moves between realms (T0 to T5), and published versions.
+        "transfer.marked",
+        "transfer.reserved",
+        "transfer.copied",
+        "transfer.arrived",
+        "transfer.gone",
+        "transfer.receipt-cleared",
+        "transfer.forgotten",
+        "publish.begun",
+        "publish.spans-made",
+        "publish.copied-in",
+        "publish.settled",
+        "publish.copied",
+        "publish.synced",
+        "publish.renamed",
+        "publish.told",
+        "publish.cleared",
+        "publish.arrived",
+        "publish.gone",
+        "publish.forgotten",
+        "unpublish.arrived",
+        "unpublish.removed",
+        "unpublish.withdrawn",
+        "unpublish.settled",
+        // The index.
+        "queue.taken",
+        "queue.drained",
+        "index.tail-taken",
+        "index.segment-put",
+        "index.sealed",
+        "index.segments-taken",
+        "index.rewritten",
+        "index.dropped",
+        "index.families-dropped",
+        "index.regrouped",
+        "index.taken-back",
+        "index.split",
+        "index.runs-taken",
+        "index.runs-merged",
+        "index.stepped",
+        // Forking (P4).
+        "fork.leased",
+        "fork.announced",
+        "fork.parted",
+        "fork.adopted",
+        "fork.opened",
+        // Closing.
+        "close.given-back",
+        "close.marked",
+        "close.catalog",
+        "lease.linked-as-spare",
+        "close.lease",
+        // A copy of the pool, and the realm made small.
+        "backup.begun",
+        "backup.rows",
+        "backup.values",
+        "backup.namespace",
+        "backup.synced",
+        "backup.named",
+        "compact.locked",
+        "compact.rows",
+        "compact.filled",
+        "compact.exchanged",
+        "compact.cleared",
+        "compact.swept",
+    ];
+
+    type Hook = Box<dyn Fn(&'static str) + Send + Sync>;
+    static HOOK: OnceLock<Hook> = OnceLock::new();
+
+    /// Calls `hook` at every step from now on. Once for each process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
+    pub fn on_step(hook: impl Fn(&'static str) + Send + Sync + 'static) {
+        assert!(HOOK.set(Box::new(hook)).is_ok(), "steps have a hook already");
+    }
+
+    /// What has happened to memory that is itself the medium.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Flush {
+        /// So many bytes from this address on are on their way, as they were then.
+        Lines(usize, usize),
+        /// What was on its way has arrived.
+        Fence,
+    }
+
+    type FlushHook = Box<dyn Fn(Flush) + Send + Sync>;
+    static FLUSH_HOOK: OnceLock<FlushHook> = OnceLock::new();
+
+    /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
+    /// process.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
+    pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
+        assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
+    }
+
+    /// Tells what [`on_flush`] was given of a flush.
+    pub fn flushed(what: Flush) {
+        if let Some(hook) = FLUSH_HOOK.get() {
+            hook(what);
+        }
+    }
+
+    /// Tells what [`on_step`] was given of a step that is reached.
+    pub fn reached(name: &'static str) {
+        if let Some(hook) = HOOK.get() {
+            hook(name);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Sees to it that LMDB's C is built to wait for its locks by our function
+//! (`catalog/lmdb/wait.rs`), or, where that is asked for, without it.
+
+use std::env;
+
+const FLAG: &str = "-Dpthread_mutex_lock=engram_mutex_lock";
+const PLAIN: &str = "ENGRAM_PLAIN_LMDB";
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(lmdb_waits)");
+    println!("cargo::rerun-if-env-changed={PLAIN}");
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let (host, target) = (variable("HOST"), variable("TARGET"));
+    let own = if host == target { "HOST_CFLAGS" } else { "TARGET_CFLAGS" };
+    // The variables of which the `cc` crate adds up a compiler's flags.
+    let underscored = format!("CFLAGS_{}", target.replace(['-', '.'], "_"));
+    let names = [own, "CFLAGS", &format!("CFLAGS_{target}"), &underscored];
+    for name in names {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    if names.iter().any(|name| variable(name).split_whitespace().any(|flag| flag == FLAG)) {
+        println!("cargo::rustc-cfg=lmdb_waits");
+    } else if variable(PLAIN) != "1" {
+        println!(
+            "cargo::error=LMDB would be built to wait for its locks without end: a process could \
+             sleep beside a free lock when another is killed. Add {FLAG} to {own} (this \
+             repository's .cargo/config.toml sets it where {own} is not set; a crate that depends \
+             on this one does the same in its own), or set {PLAIN}=1 to build without it"
+        );
+    }
+}

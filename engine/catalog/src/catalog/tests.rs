@@ -1,0 +1,422 @@
+//! What the catalog promises, one claim a test.
+
+mod bound;
+pub(crate) mod fork;
+mod full;
+mod kill;
+mod seal;
+#[cfg(lmdb_waits)]
+mod wait;
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::{Catalog, Headroom, Options, Table};
+use engram_base::error::{Kind, Result};
+
+/// An empty directory: where `ENGRAM_TEST_DIRECTORY` says, or on a tmpfs with room, or anywhere.
+fn directory() -> TempDir {
+    if let Some(path) = std::env::var_os("ENGRAM_TEST_DIRECTORY") {
+        return tempfile::tempdir_in(path).expect("a directory");
+    }
+    let shm = Path::new("/dev/shm");
+    let made =
+        if free_bytes(shm) > 1 << 30 { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("a directory")
+}
+
+fn free_bytes(path: &Path) -> u64 {
+    let path = CString::new(path.as_os_str().as_bytes()).expect("no NUL");
+    let mut about = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the path ends with NUL; `about` is a valid place, and zeros are a valid value.
+    let about = unsafe {
+        libc::statvfs(path.as_ptr(), about.as_mut_ptr());
+        about.assume_init()
+    };
+    about.f_bavail * about.f_frsize
+}
+
+/// A new catalog with these options.
+fn made(options: &Options) -> (TempDir, Catalog) {
+    let dir = directory();
+    Catalog::create(dir.path(), options).expect("a new catalog");
+    let catalog = Catalog::open(dir.path(), options).expect("the new catalog");
+    (dir, catalog)
+}
+
+/// A generator of numbers; a seed gives the same ones always (splitmix64).
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// Commits what `rows` does, growing as often as needed: what a realm's commit does.
+fn commit(
+    catalog: &Catalog,
+    headroom: Headroom,
+    mut rows: impl FnMut(&mut super::WriteTxn<'_>) -> Result<()>,
+) -> Result<u64> {
+    loop {
+        let mut txn = catalog.write(headroom)?;
+        match rows(&mut txn) {
+            Ok(()) => return txn.commit(),
+            Err(error) => match txn.short_of() {
+                Some(pages) => {
+                    drop(txn);
+                    catalog.extend(pages)?;
+                }
+                None => return Err(error),
+            },
+        }
+    }
+}
+
+fn kind<T>(result: Result<T>) -> Kind {
+    match result {
+        Ok(_) => panic!("no error"),
+        Err(error) => error.kind(),
+    }
+}
+
+#[test]
+fn rows_are_found_again_after_reopening() {
+    let (dir, catalog) = made(&Options::default());
+    let id = commit(&catalog, Headroom::Normal, |txn| {
+        for number in 0..100_u32 {
+            txn.put(Table::Objects, &number.to_be_bytes(), b"record")?;
+        }
+        txn.put(Table::Meta, b"empty", b"")
+    })
+    .expect("room");
+    drop(catalog);
+    let catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+    let read = catalog.read().expect("a slot");
+    assert_eq!(read.id(), id);
+    assert_eq!(read.get(Table::Objects, &7_u32.to_be_bytes()), Ok(Some(&b"record"[..])));
+    assert_eq!(read.get(Table::Meta, b"empty"), Ok(Some(&b""[..])));
+    assert_eq!(read.get(Table::Groups, b"none"), Ok(None));
+    let mut rows = read.seek(Table::Objects, &98_u32.to_be_bytes()).expect("a cursor");
+    assert_eq!(rows.next(), Ok(Some((&98_u32.to_be_bytes()[..], &b"record"[..]))));
+    assert_eq!(rows.next(), Ok(Some((&99_u32.to_be_bytes()[..], &b"record"[..]))));
+    assert_eq!(rows.next(), Ok(None));
+    assert_eq!(rows.next(), Ok(None));
+    let last = read.last(Table::Objects).expect("a row").expect("a row");
+    assert_eq!(last, (&99_u32.to_be_bytes()[..], &b"record"[..]));
+    assert_eq!(read.last(Table::Groups), Ok(None));
+}
+
+#[test]
+fn a_cursor_finds_what_a_look_up_finds() {
+    let (_dir, catalog) = made(&Options::default());
+    commit(&catalog, Headroom::Normal, |txn| {
+        // Every third number, over several pages.
+        for number in (0..3000_u32).step_by(3) {
+            txn.put(Table::Objects, &number.to_be_bytes(), &number.to_le_bytes())?;
+        }
+        Ok(())
+    })
+    .expect("room");
+    let read = catalog.read().expect("a slot");
+    let mut rows = read.seek(Table::Objects, &[]).expect("a cursor");
+    let scattered = (0..3000).map(|place| place * 1999 % 3001);
+    for number in (0..3010_u32).chain((0..3010).rev()).chain(scattered) {
+        let key = number.to_be_bytes();
+        assert_eq!(rows.find(&key), read.get(Table::Objects, &key), "{number}");
+    }
+    assert_eq!(rows.find(&6_u32.to_be_bytes()), Ok(Some(&6_u32.to_le_bytes()[..])));
+    assert_eq!(rows.next(), Ok(Some((&9_u32.to_be_bytes()[..], &9_u32.to_le_bytes()[..]))));
+    assert_eq!(rows.find(&7_u32.to_be_bytes()), Ok(None));
+    assert_eq!(rows.next(), Ok(None));
+    let mut none = read.seek(Table::Groups, &[]).expect("a cursor");
+    assert_eq!(none.find(b"any"), Ok(None));
+}
+
+#[test]
+fn a_cursor_from_nowhere_starts_at_the_first_row() {
+    let (_dir, catalog) = made(&Options::default());
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"b", b"1")).expect("room");
+    let read = catalog.read().expect("a slot");
+    assert_eq!(
+        read.seek(Table::Names, b"").expect("a cursor").next(),
+        Ok(Some((&b"b"[..], &b"1"[..])))
+    );
+    assert_eq!(read.seek(Table::Names, b"c").expect("a cursor").next(), Ok(None));
+}
+
+#[test]
+fn a_writer_sees_its_own_rows_and_a_reader_does_not_until_they_are_committed() {
+    let (_dir, catalog) = made(&Options::default());
+    let before = catalog.read().expect("a slot");
+    let mut txn = catalog.write(Headroom::Normal).expect("the lock");
+    txn.put(Table::Names, b"a", b"1").expect("room");
+    txn.put(Table::Names, b"b", b"2").expect("room");
+    assert_eq!(txn.get(Table::Names, b"a"), Ok(Some(&b"1"[..])));
+    assert_eq!(txn.delete(Table::Names, b"a"), Ok(true));
+    assert_eq!(txn.delete(Table::Names, b"a"), Ok(false));
+    assert_eq!(
+        txn.seek(Table::Names, b"a").expect("a cursor").next(),
+        Ok(Some((&b"b"[..], &b"2"[..])))
+    );
+    assert_eq!(txn.last(Table::Names), Ok(Some((&b"b"[..], &b"2"[..]))));
+    assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"b"), Ok(None));
+    txn.commit().expect("a commit");
+    assert_eq!(before.get(Table::Names, b"b"), Ok(None));
+    assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"b"), Ok(Some(&b"2"[..])));
+}
+
+#[test]
+fn a_dropped_transaction_leaves_nothing() {
+    let (_dir, catalog) = made(&Options::default());
+    let mut txn = catalog.write(Headroom::Normal).expect("the lock");
+    let id = txn.id();
+    txn.put(Table::Names, b"a", b"1").expect("room");
+    drop(txn);
+    let txn = catalog.write(Headroom::Normal).expect("the lock");
+    assert_eq!(txn.get(Table::Names, b"a"), Ok(None));
+    assert_eq!(txn.id(), id);
+}
+
+#[test]
+fn keys_are_1_to_511_bytes() {
+    let (_dir, catalog) = made(&Options::default());
+    for length in [0, 512] {
+        let key = vec![b'k'; length];
+        let mut txn = catalog.write(Headroom::Normal).expect("the lock");
+        assert_eq!(kind(txn.put(Table::Names, &key, b"")), Kind::Argument);
+        assert_eq!(kind(txn.delete(Table::Names, &key)), Kind::Argument);
+        assert_eq!(kind(txn.get(Table::Names, &key)), Kind::Argument);
+        assert_eq!(txn.short_of(), None);
+    }
+    let key = [b'k'; 511];
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, &key, b"v")).expect("room");
+    assert_eq!(catalog.read().expect("a slot").get(Table::Names, &key), Ok(Some(&b"v"[..])));
+}
+
+#[test]
+fn files_get_their_mode_and_their_blocks_before_they_are_used() {
+    let options = Options { file_mode: 0o660, ..Options::default() };
+    let (dir, catalog) = made(&options);
+    for name in ["data.mdb", "lock.mdb", "growth"] {
+        let about = fs::metadata(dir.path().join(name)).expect("the file");
+        assert_eq!(about.permissions().mode() & 0o7777, 0o660, "{name}");
+        let bytes = match name {
+            "data.mdb" => catalog.growth().allocated_pages() * catalog.env.page_bytes(),
+            _ => about.len(),
+        };
+        assert!(about.blocks() * 512 >= bytes, "{name}");
+    }
+    assert_eq!(fs::metadata(dir.path().join("data.mdb")).expect("it").len(), options.map_size);
+}
+
+#[test]
+fn creating_is_all_or_nothing_and_touches_no_other_file() {
+    let dir = directory();
+    fs::write(dir.path().join("growth"), b"mine").expect("a file");
+    assert_eq!(kind(Catalog::create(dir.path(), &Options::default())), Kind::Exists);
+    assert_eq!(names(dir.path()), ["growth"]);
+    assert_eq!(fs::read(dir.path().join("growth")).expect("it"), b"mine");
+    fs::remove_file(dir.path().join("growth")).expect("it");
+    for map_size in [1 << 20, (1 << 30) + 1] {
+        let options = Options { map_size, ..Options::default() };
+        assert_eq!(kind(Catalog::create(dir.path(), &options)), Kind::Argument);
+    }
+    assert_eq!(names(dir.path()), [""; 0]);
+    Catalog::create(dir.path(), &Options::default()).expect("a new catalog");
+    assert_eq!(kind(Catalog::create(dir.path(), &Options::default())), Kind::Exists);
+    Catalog::open(dir.path(), &Options::default()).expect("the catalog, whole");
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("the directory");
+    entries.map(|entry| entry.expect("it").file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn opening_makes_no_file_and_refuses_what_does_not_fit() {
+    let dir = directory();
+    assert_eq!(kind(Catalog::open(dir.path(), &Options::default())), Kind::NotFound);
+    assert_eq!(names(dir.path()), [""; 0]);
+    Catalog::create(dir.path(), &Options::default()).expect("a new catalog");
+    let smaller = Options { map_size: 1 << 30, ..Options::default() };
+    assert_eq!(kind(Catalog::open(dir.path(), &smaller)), Kind::Corrupt);
+    let lock = dir.path().join("lock.mdb");
+    let kept = dir.path().join("kept");
+    fs::rename(&lock, &kept).expect("it");
+    assert_eq!(kind(Catalog::open(dir.path(), &Options::default())), Kind::NotFound);
+    assert!(!lock.exists());
+    fs::rename(&kept, &lock).expect("it");
+    let growth = dir.path().join("growth");
+    let bytes = fs::read(&growth).expect("it");
+    for (at, expected) in [(0, Kind::Corrupt), (8, Kind::Format), (16, Kind::Format)] {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x40;
+        fs::write(&growth, changed).expect("it");
+        assert_eq!(kind(Catalog::open(dir.path(), &Options::default())), expected, "byte {at}");
+    }
+    fs::write(&growth, &bytes[..100]).expect("it");
+    assert_eq!(kind(Catalog::open(dir.path(), &Options::default())), Kind::Corrupt);
+    fs::write(&growth, bytes).expect("it");
+    Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+}
+
+#[test]
+fn a_copy_with_holes_gets_its_blocks_at_open() {
+    let (dir, catalog) = made(&Options::default());
+    let bytes = catalog.growth().allocated_pages() * catalog.env.page_bytes();
+    drop(catalog);
+    let path = dir.path().join("data.mdb");
+    let (file, _) = super::growth::open_file(&path).expect("it");
+    let hole = super::Extent { from: bytes / 2, to: bytes, keep_size: true };
+    super::growth::release(&file, hole);
+    assert!(file.metadata().expect("it").blocks() * 512 < bytes);
+    let _catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+    assert!(file.metadata().expect("it").blocks() * 512 >= bytes);
+}
+
+#[test]
+fn a_poisoned_catalog_is_read_but_not_written_by_any_process_until_cleared() {
+    let (dir, catalog) = made(&Options::default());
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"a", b"1")).expect("room");
+    catalog.poison();
+    assert_eq!(kind(catalog.write(Headroom::Relief)), Kind::Corrupt);
+    drop(catalog);
+    let catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+    assert!(catalog.poisoned());
+    assert_eq!(kind(catalog.write(Headroom::Normal)), Kind::Corrupt);
+    assert_eq!(catalog.read().expect("a slot").get(Table::Names, b"a"), Ok(Some(&b"1"[..])));
+    catalog.clear_poison();
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"a", b"2")).expect("room");
+}
+
+#[test]
+fn the_synced_close_mark_goes_with_the_next_commit() {
+    let (_dir, catalog) = made(&Options::default());
+    assert!(!catalog.growth().clean());
+    let mut flushed = false;
+    let flush = || {
+        flushed = true;
+        Ok(())
+    };
+    catalog.close_clean(flush).expect("a sync");
+    assert!(flushed && catalog.growth().clean());
+    drop(catalog.write(Headroom::Normal).expect("the lock"));
+    assert!(catalog.growth().clean());
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"a", b"1")).expect("room");
+    assert!(!catalog.growth().clean());
+}
+
+#[test]
+fn a_durable_catalog_commits_from_many_threads() {
+    let (_dir, catalog) = made(&Options { durable: true, ..Options::default() });
+    std::thread::scope(|threads| {
+        for thread in 0..4_u8 {
+            let catalog = &catalog;
+            threads.spawn(move || {
+                for number in 0..20_u8 {
+                    let rows = |txn: &mut super::WriteTxn<'_>| {
+                        txn.put(Table::Objects, &[thread, number], b"record")
+                    };
+                    commit(catalog, Headroom::Normal, rows).expect("room");
+                }
+            });
+        }
+    });
+    let stats = catalog.stats().expect("numbers");
+    assert_eq!(stats.tables[Table::Objects as usize].entries, 80);
+}
+
+#[test]
+fn the_growth_page_keeps_what_it_is_given() {
+    let (dir, catalog) = made(&Options::default());
+    let id = *b"0123456789abcdef";
+    catalog.growth().set_boot_id(id);
+    assert_eq!(catalog.growth().raise_lease_epoch(), 1);
+    assert_eq!(catalog.growth().raise_lease_epoch(), 2);
+    catalog.growth().sync().expect("a sync");
+    drop(catalog);
+    let catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");
+    assert_eq!(catalog.growth().boot_id(), id);
+    assert_eq!(catalog.growth().lease_epoch(), 2);
+}
+
+#[test]
+fn one_thread_reading_again_and_again_holds_one_slot() {
+    let (_dir, catalog) = made(&Options::default());
+    for _ in 0..100 {
+        drop(catalog.read().expect("a slot"));
+    }
+    let (first, second) = (catalog.read().expect("a slot"), catalog.read().expect("a slot"));
+    assert_eq!(first.id(), second.id());
+    assert_eq!(catalog.env.readers_ever(), Ok(2));
+}
+
+#[test]
+fn more_readers_than_slots_are_told_so_and_served_when_one_ends() {
+    let (_dir, catalog) = made(&Options { max_readers: 8, ..Options::default() });
+    let mut reads = Vec::new();
+    let error = loop {
+        match catalog.read() {
+            Ok(read) => reads.push(read),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), Kind::Busy);
+    assert!((8..200).contains(&reads.len()), "{}", reads.len());
+    reads.pop();
+    catalog.read().expect("the slot given back");
+}
+
+#[test]
+fn a_thread_that_writes_twice_is_refused_instead_of_waiting_for_itself() {
+    for durable in [false, true] {
+        let (_dir, catalog) = made(&Options { durable, ..Options::default() });
+        let txn = catalog.write(Headroom::Normal).expect("the lock");
+        assert_eq!(kind(catalog.write(Headroom::Normal)), Kind::Busy);
+        drop(txn);
+        catalog.write(Headroom::Normal).expect("the lock").commit().expect("nothing to commit");
+        catalog.write(Headroom::Normal).expect("the lock");
+    }
+}
+
+#[test]
+fn threads_write_in_turns_and_read_at_once() {
+    let (_dir, catalog) = made(&Options::default());
+    std::thread::scope(|threads| {
+        for thread in 0..4_u8 {
+            let catalog = &catalog;
+            threads.spawn(move || {
+                for number in 0..500_u16 {
+                    let [high, low] = number.to_be_bytes();
+                    let key = [thread, high, low];
+                    let rows = |txn: &mut super::WriteTxn<'_>| {
+                        txn.put(Table::Objects, &key, &key)?;
+                        txn.put(Table::Names, &key, &key)
+                    };
+                    commit(catalog, Headroom::Normal, rows).expect("room");
+                    let read = catalog.read().expect("a slot");
+                    assert_eq!(read.get(Table::Names, &key), Ok(Some(&key[..])));
+                }
+            });
+        }
+    });
+    let stats = catalog.stats().expect("numbers");
+    assert_eq!(stats.tables[Table::Names as usize].entries, 2000);
+    assert!(stats.free_pages > 0 && stats.last_page < stats.allocated_pages);
+}

@@ -1,0 +1,213 @@
+//! Transactions on the catalog.
+
+use std::ops::Deref;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use super::bound::Bound;
+use super::lmdb::{self, Txn, check_key, check_value};
+use super::{Catalog, Table};
+use engram_base::error::Result;
+use engram_base::fail;
+
+/// What a write transaction may use of the blocks that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headroom {
+    /// All but the reserve.
+    Normal,
+    /// The reserve too: for deletions and take-backs, so that a full pool can be emptied.
+    Relief,
+}
+
+/// A snapshot of the catalog. It waits for no writer, and no writer waits for it.
+///
+/// One thread uses it at a time:
+///
+/// ```compile_fail,E0277
+/// fn share<T: Sync>() {}
+/// share::<engram::catalog::ReadTxn<'static>>();
+/// ```
+pub struct ReadTxn<'c> {
+    raw: lmdb::Read<'c>,
+}
+
+impl<'c> ReadTxn<'c> {
+    pub(super) fn new(raw: lmdb::Read<'c>) -> Self {
+        ReadTxn { raw }
+    }
+
+    pub(super) fn into_raw(self) -> lmdb::Read<'c> {
+        self.raw
+    }
+}
+
+impl<'c> Deref for ReadTxn<'c> {
+    type Target = Txn<'c>;
+
+    fn deref(&self) -> &Txn<'c> {
+        &self.raw
+    }
+}
+
+/// The one write transaction at a time. Dropping it undoes it.
+///
+/// It stays on its thread, which the writer lock knows:
+///
+/// ```compile_fail,E0277
+/// fn send<T: Send>() {}
+/// send::<engram::catalog::WriteTxn<'static>>();
+/// ```
+pub struct WriteTxn<'c> {
+    // Dropped in this order: the thread lock is given up last.
+    raw: lmdb::Write<'c>,
+    bound: Bound,
+    short: Option<u64>,
+    changed: bool,
+    catalog: &'c Catalog,
+    _thread_lock: Option<MutexGuard<'c, ()>>,
+}
+
+impl<'c> Deref for WriteTxn<'c> {
+    type Target = Txn<'c>;
+
+    fn deref(&self) -> &Txn<'c> {
+        &self.raw
+    }
+}
+
+impl<'c> WriteTxn<'c> {
+    pub(super) fn new(
+        catalog: &'c Catalog,
+        raw: lmdb::Write<'c>,
+        bound: Bound,
+        thread_lock: Option<MutexGuard<'c, ()>>,
+    ) -> Self {
+        WriteTxn { raw, bound, short: None, changed: false, catalog, _thread_lock: thread_lock }
+    }
+
+    /// Whether any row was changed; if not, committing uses up no id.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
+    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        check_value(value)?;
+        self.meet(table)?;
+        let overflow = self.bound.overflow(key.len(), value.len());
+        self.admit(self.bound.refuses_put(table, overflow))?;
+        self.changed = true;
+        self.raw.put(table, key, value)?;
+        self.bound.did_put(table, overflow, self.raw.tree(table)?);
+        Ok(())
+    }
+
+    /// Deletes the row with this key; whether there was one. On error the transaction can only
+    /// be dropped.
+    pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        self.meet(table)?;
+        self.admit(self.bound.refuses_delete(table))?;
+        let found = self.raw.delete(table, key)?;
+        self.changed |= found;
+        if found {
+            let now = self.raw.tree(table)?;
+            self.bound.did_delete(table, now);
+            // How many overflow pages the row had is known only now.
+            self.admit(self.bound.refuses())?;
+        }
+        Ok(found)
+    }
+
+    fn meet(&mut self, table: Table) -> Result<()> {
+        if !self.bound.knows(table) {
+            let tree = self.raw.tree(table)?;
+            self.bound.meet(table, tree);
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, short: Option<u64>) -> Result<()> {
+        let Some(pages) = short else { return Ok(()) };
+        self.short = Some(pages);
+        fail!(PoolFull, "the catalog has no blocks for {pages} pages more; delete objects");
+    }
+
+    /// After a refusal for want of blocks: the pages to ask [`Catalog::extend`] for, once the
+    /// transaction is dropped; then begin it again.
+    pub fn short_of(&self) -> Option<u64> {
+        self.short
+    }
+
+    /// Commits, and returns the transaction's id. If nothing was changed, nothing is committed,
+    /// and the next transaction gets the same id.
+    ///
+    /// On error nothing is committed; in a durable catalog the realm is then poisoned, since the
+    /// kernel may have given up pages that it could not write.
+    pub fn commit(self) -> Result<u64> {
+        if self.short.is_some() {
+            fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
+        }
+        self.catalog.env.check_process()?;
+        let WriteTxn { raw, catalog, _thread_lock, changed, .. } = self;
+        let id = raw.id();
+        if !catalog.durable && catalog.growth.clean() {
+            catalog.growth.set_clean(false);
+            catalog.growth.sync()?;
+        }
+        if let Err(error) = raw.commit() {
+            catalog.spent.store(true, Ordering::Release);
+            if catalog.durable {
+                catalog.poison();
+            }
+            return Err(error);
+        }
+        if changed && catalog.growth.is_persistent() {
+            catalog.growth.seal(id);
+        }
+        Ok(id)
+    }
+
+    /// The bound on the fresh pages that committing now would have taken.
+    #[cfg(test)]
+    pub(super) fn bound_pages(&self) -> u64 {
+        self.bound.fresh(0, 0)
+    }
+}
+
+/// Snapshots that are held beyond a borrow, and what they keep (`lmdb::held_txns`).
+impl Catalog {
+    /// Keeps a snapshot live beyond its borrow; the number to ask for it by. Who no longer needs it
+    /// lets go of it: until then LMDB reuses no page that it shows.
+    pub fn hold(&self, read: ReadTxn<'_>) -> u64 {
+        self.env.hold(read.into_raw())
+    }
+
+    /// A held snapshot, to look through; waits while another thread does. `None` if there is none
+    /// of this number.
+    pub fn held(&self, number: u64) -> Result<Option<ReadTxn<'_>>> {
+        Ok(self.env.held(number)?.map(ReadTxn::new))
+    }
+
+    /// Ends a held snapshot, unless somebody looks through it now. Whether it is gone.
+    pub fn let_go(&self, number: u64) -> Result<bool> {
+        self.env.let_go(number)
+    }
+
+    /// How many pages are free but for who looks at the snapshot of this transaction; counting
+    /// stops at `enough`.
+    pub fn pages_freed_since(&self, since: u64, enough: u64) -> Result<u64> {
+        self.env.pages_freed_since(since, enough)
+    }
+
+    /// The last page in use.
+    pub fn last_page(&self) -> Result<u64> {
+        self.env.last_page()
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u64 {
+        self.env.page_bytes()
+    }
+}

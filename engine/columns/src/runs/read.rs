@@ -1,0 +1,264 @@
+//! Reading runs: how many entries a range has, and which.
+//!
+//! Entries of segments that are gone, and at dead positions, are still there until a merge; counts
+//! have them, and visits pass over the former. Nothing is copied but text that is put together.
+
+use engram_catalog::Txn;
+use std::cmp::Ordering;
+
+use super::ascending::NumberPosition;
+use super::block::{Block, Values, each_cell};
+use super::head::Head;
+use super::packing::Kind;
+use super::ranked_range::RankedRange;
+use super::{Number, block_key, heads};
+use crate::cell::Cell;
+use crate::column_key::ColumnKey;
+use crate::range::Range;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_catalog::Table;
+
+/// From so many blocks on, each segment is asked for once, not for each of its entries.
+const BLOCKS_MANY: usize = 4;
+
+/// The runs of a column.
+pub struct Runs<'t> {
+    runs: Vec<Run<'t>>,
+}
+
+impl<'t> Runs<'t> {
+    /// Finds a column's runs.
+    pub fn read(txn: &'t Txn<'t>, column: ColumnKey) -> Result<Self> {
+        let run = |(number, head)| Run { txn, column, number, head };
+        let runs = heads(txn, column)?.into_iter().map(run).collect();
+        Ok(Runs { runs })
+    }
+
+    /// How many entries lie in a range, those of segments that are gone and of dead positions
+    /// included: no fewer than a visit finds.
+    pub fn count(&self, range: &Range<'_>) -> Result<u64> {
+        let Some(span) = RankedRange::new(range) else { return Ok(0) };
+        self.runs.iter().try_fold(0, |sum, run| Ok(sum + run.count(&span)?))
+    }
+
+    /// Calls `each` with segment, position and cell of each entry in a range, but those of segments
+    /// that are not `alive`; run by run, and in each in the order of the cells.
+    pub fn visit(
+        &self,
+        range: &Range<'_>,
+        alive: &dyn Fn(u32) -> bool,
+        mut each: impl FnMut(u32, u16, &Cell<'_>),
+    ) -> Result<()> {
+        let Some(span) = RankedRange::new(range) else { return Ok(()) };
+        self.runs.iter().try_for_each(|run| run.visit(&span, alive, &mut each))
+    }
+}
+
+#[cfg(test)]
+impl Runs<'_> {
+    /// How many runs there are, and how many entries.
+    pub(super) fn size(&self) -> (usize, u64) {
+        (self.runs.len(), self.runs.iter().map(|run| u64::from(run.head.entries)).sum())
+    }
+
+    /// How many bytes the blocks take.
+    pub(super) fn bytes(&self) -> Result<usize> {
+        let mut bytes = 0;
+        for run in &self.runs {
+            for block in 0..run.head.blocks() as u32 {
+                let key = block_key(run.column, run.number, block);
+                bytes += run.txn.get(Table::IndexRuns, &key)?.map_or(0, <[u8]>::len);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// One run.
+pub(super) struct Run<'t> {
+    txn: &'t Txn<'t>,
+    column: ColumnKey,
+    number: Number,
+    head: Head<'t>,
+}
+
+/// The first of the numbers up to `len` that `before` is not true of; it is true of none later.
+fn first_not(len: usize, mut before: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle)? {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(low)
+}
+
+impl<'t> Run<'t> {
+    pub(super) fn new(txn: &'t Txn<'t>, column: ColumnKey, number: Number, head: Head<'t>) -> Self {
+        Run { txn, column, number, head }
+    }
+
+    /// One of its blocks.
+    pub(super) fn block(&self, number: usize) -> Result<Block<'t>> {
+        let key = block_key(self.column, self.number, number as u32);
+        match self.txn.get(Table::IndexRuns, &key)? {
+            Some(bytes) => Block::parse(&self.head, number, bytes),
+            None => fail!(Corrupt, "block {number} of a run of column {} is missing", self.column),
+        }
+    }
+
+    /// The keys that a span begins with, and ends before; `None` is beyond all.
+    fn keys(&self, span: &RankedRange<'_>) -> (Option<u64>, Option<u64>) {
+        if span.is_all() {
+            return (Some(0), None);
+        }
+        let packing = self.head.packing;
+        let low = packing.first(span.low(), |cell| span.place(cell) == Ordering::Less);
+        (low, packing.first(span.high(), |cell| span.place(cell) != Ordering::Greater))
+    }
+
+    fn count(&self, span: &RankedRange<'_>) -> Result<u64> {
+        if self.head.packing.kind == Kind::Cells {
+            let low = self.cells_before(|cell| span.place(cell) == Ordering::Less)?;
+            let high = self.cells_before(|cell| span.place(cell) != Ordering::Greater)?;
+            return Ok(high.saturating_sub(low));
+        }
+        let (low, high) = self.keys(span);
+        Ok(self.keys_before(high)?.saturating_sub(self.keys_before(low)?))
+    }
+
+    /// How many entries have a key below this one.
+    fn keys_before(&self, key: Option<u64>) -> Result<u64> {
+        let Some(key) = key.filter(|key| *key <= self.head.last_key()) else {
+            return Ok(u64::from(self.head.entries));
+        };
+        let block = first_not(self.head.blocks(), |at| Ok(self.head.key(at) < key))?;
+        let Some(block) = block.checked_sub(1) else { return Ok(0) };
+        let Values::Keys(keys) = self.block(block)?.values else { return Ok(0) };
+        Ok(u64::from(self.head.before(block)) + keys.first_from(key).index as u64)
+    }
+
+    /// How many entries have a cell that `before` is true of; it is true of the first ones.
+    fn cells_before(&self, before: impl Fn(&Cell<'_>) -> bool) -> Result<u64> {
+        let block = first_not(self.head.blocks(), |at| Ok(before(&self.head.cell(at)?)))?;
+        let Some(block) = block.checked_sub(1) else { return Ok(0) };
+        let mut count = u64::from(self.head.before(block));
+        let found = self.block(block)?;
+        if let Values::Cells(cells) = found.values {
+            each_cell(cells, found.len, |_, cell| {
+                let is = before(cell);
+                count += u64::from(is);
+                Ok(is)
+            })?;
+        }
+        Ok(count)
+    }
+
+    fn visit(
+        &self,
+        span: &RankedRange<'_>,
+        alive: &dyn Fn(u32) -> bool,
+        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+    ) -> Result<()> {
+        if self.head.packing.kind == Kind::Cells {
+            return self.visit_cells(span, alive, each);
+        }
+        let head = &self.head;
+        let (Some(low), high) = self.keys(span) else { return Ok(()) };
+        if low > head.last_key() || high.is_some_and(|high| high <= low) {
+            return Ok(());
+        }
+        let start = first_not(head.blocks(), |at| Ok(head.key(at) < low))?.saturating_sub(1);
+        let end = match high {
+            Some(high) => first_not(head.blocks(), |at| Ok(head.key(at) < high))?,
+            None => head.blocks(),
+        };
+        let living = Living::new(head, alive, end.saturating_sub(start));
+        for number in start..end {
+            let block = self.block(number)?;
+            let Values::Keys(keys) = block.values else { continue };
+            let place =
+                if number == start { keys.first_from(low) } else { NumberPosition::default() };
+            let until = high.filter(|_| number + 1 == end);
+            let whole = keys.each(place, until, |index, key| {
+                if let Some((segment, position)) = living.of(block.references.get(index))? {
+                    each(segment, position, &head.packing.cell(key));
+                }
+                Ok(())
+            })?;
+            if whole.is_none() {
+                fail!(
+                    Corrupt,
+                    "block {number} of a run of column {} has too few keys",
+                    self.column
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_cells(
+        &self,
+        span: &RankedRange<'_>,
+        alive: &dyn Fn(u32) -> bool,
+        each: &mut impl FnMut(u32, u16, &Cell<'_>),
+    ) -> Result<()> {
+        let head = &self.head;
+        let place = |at| Ok(span.place(&head.cell(at)?));
+        let start = first_not(head.blocks(), |at| Ok(place(at)? == Ordering::Less))?;
+        let end = first_not(head.blocks(), |at| Ok(place(at)? != Ordering::Greater))?;
+        let start = start.saturating_sub(1);
+        let living = Living::new(head, alive, end.saturating_sub(start));
+        for number in start..end {
+            let block = self.block(number)?;
+            let Values::Cells(cells) = block.values else { continue };
+            let more = each_cell(cells, block.len, |index, cell| {
+                let place = span.place(cell);
+                if place == Ordering::Equal
+                    && let Some((segment, at)) = living.of(block.references.get(index))?
+                {
+                    each(segment, at, cell);
+                }
+                Ok(place != Ordering::Greater)
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which of a run's segments are alive.
+struct Living<'a, 't> {
+    head: &'a Head<'t>,
+    alive: &'a dyn Fn(u32) -> bool,
+    /// The answers for all, if many entries ask.
+    known: Vec<Option<u32>>,
+}
+
+impl<'a, 't> Living<'a, 't> {
+    fn new(head: &'a Head<'t>, alive: &'a dyn Fn(u32) -> bool, blocks: usize) -> Self {
+        let ask = |(segment, _)| Some(segment).filter(|segment| alive(*segment));
+        let many = blocks >= BLOCKS_MANY;
+        let known = if many { head.segments().map(ask).collect() } else { Vec::new() };
+        Living { head, alive, known }
+    }
+
+    /// Segment and position of a reference; `None` if the segment is gone.
+    #[inline]
+    fn of(&self, reference: u64) -> Result<Option<(u32, u16)>> {
+        let (index, position) = self.head.resolve(reference);
+        if let Some(known) = self.known.get(index) {
+            return Ok(known.map(|segment| (segment, position)));
+        }
+        match self.head.segment(index) {
+            Some(segment) => Ok((self.alive)(segment).then_some((segment, position))),
+            None => fail!(Corrupt, "an entry of a run is of segment {index} of those it has"),
+        }
+    }
+}

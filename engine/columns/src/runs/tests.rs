@@ -1,0 +1,296 @@
+//! Runs against a plain list, through merges, deaths and damage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::merge::{Limits, merge_within};
+use super::{Runs, append, head_key};
+use crate::cell::Cell;
+use crate::column_key::OID;
+use crate::range::{Bound, Range};
+use crate::zone::{Zone, ZoneClass};
+use crate::zones;
+use engram_base::error::Kind;
+use engram_catalog::{Catalog, Headroom, Options, Table};
+
+/// Whether two cells are the same one.
+pub(super) fn same(a: &Cell<'_>, b: &Cell<'_>) -> bool {
+    match (a, b) {
+        (Cell::Float(a), Cell::Float(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+        (Cell::Text(a), Cell::Text(b)) => a == b,
+        (Cell::Int(a), Cell::Int(b)) | (Cell::Time(a), Cell::Time(b)) => a == b,
+        (Cell::Big(a), Cell::Big(b)) => a == b,
+        (Cell::Other, Cell::Other) => true,
+        _ => false,
+    }
+}
+
+/// Any cell, many of them near each other.
+pub(super) fn cell() -> impl Strategy<Value = Cell<'static>> {
+    let decimal = |(digits, scale): (i32, i32)| Cell::Float(f64::from(digits) / 10_f64.powi(scale));
+    prop_oneof![
+        (-50_i64..50).prop_map(Cell::Int),
+        any::<i64>().prop_map(Cell::Int),
+        (1_u64 << 63..).prop_map(Cell::Big),
+        (any::<i32>(), 0..8).prop_map(decimal),
+        (-50_i32..50, 0..2).prop_map(decimal),
+        any::<f32>().prop_map(|single| Cell::Float(f64::from(single))),
+        any::<u64>().prop_map(|bits| Cell::Float(f64::from_bits(bits))),
+        prop::sample::select(vec![0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY])
+            .prop_map(Cell::Float),
+        "[abä]{0,6}".prop_map(|text| Cell::Text(text.into())),
+        (any::<i32>(), 0..10_u32)
+            .prop_map(|(n, e)| Cell::Time(i64::from(n) * 10_i64.pow(e % 4 * 3))),
+        Just(Cell::Other),
+    ]
+}
+
+/// Cells of one sort, or of any.
+fn column() -> impl Strategy<Value = Vec<Cell<'static>>> {
+    let many = |cells: BoxedStrategy<Cell<'static>>| prop::collection::vec(cells, 1..400);
+    prop_oneof![
+        many(cell().boxed()),
+        many((-300_i64..300).prop_map(Cell::Int).boxed()),
+        many(any::<i64>().prop_map(Cell::Int).boxed()),
+        many(any::<i32>().prop_map(|n| Cell::Float(f64::from(n) / 1e6)).boxed()),
+        many(any::<f64>().prop_map(Cell::Float).boxed()),
+        many("[a-c]{0,3}x[a-zß]{0,40}".prop_map(|text| Cell::Text(text.into())).boxed()),
+        many(any::<i32>().prop_map(|s| Cell::Time(i64::from(s) * 1_000_000_000)).boxed()),
+    ]
+}
+
+fn range() -> impl Strategy<Value = Range<'static>> {
+    let end = || {
+        let bound = (cell(), any::<bool>()).prop_map(|(cell, inclusive)| Bound { cell, inclusive });
+        prop::option::of(bound)
+    };
+    prop_oneof![
+        (end(), end()).prop_map(|(low, high)| Range { low, high }),
+        cell().prop_map(|cell| Range::equal(&cell)),
+    ]
+}
+
+/// A catalog of its own.
+pub struct TempCatalog {
+    _dir: tempfile::TempDir,
+    catalog: Catalog,
+}
+
+impl TempCatalog {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Catalog::create(dir.path(), &Options::default()).unwrap();
+        let catalog = Catalog::open(dir.path(), &Options::default()).unwrap();
+        TempCatalog { _dir: dir, catalog }
+    }
+
+    /// Changes the catalog, which grows where it must.
+    fn change<T>(
+        &self,
+        change: impl Fn(&mut engram_catalog::WriteTxn<'_>) -> engram_base::error::Result<T>,
+    ) -> T {
+        loop {
+            let mut txn = self.catalog.write(Headroom::Normal).unwrap();
+            let changed = change(&mut txn);
+            if let Some(pages) = txn.short_of() {
+                drop(txn);
+                self.catalog.extend(pages).unwrap();
+                continue;
+            }
+            txn.commit().unwrap();
+            return changed.unwrap();
+        }
+    }
+
+    fn add(&self, segment: u32, columns: &[(u32, Vec<(Cell<'static>, u16)>)]) {
+        self.change(|txn| {
+            let zone = Zone {
+                segment,
+                sf: 1,
+                class: ZoneClass::Number,
+                flags: 0,
+                extra: 0,
+                min: 0,
+                max: 9,
+            };
+            zones::add(txn, segment, &[(OID, vec![zone])])?;
+            columns.iter().try_for_each(|(column, cells)| append(txn, *column, segment, cells))
+        });
+    }
+
+    fn mark_dead(&self, segment: u32, positions: &BTreeSet<u16>) {
+        let mut row = vec![0_u8; 1 << 13];
+        for at in positions {
+            row[usize::from(at / 8)] |= 1 << (at % 8);
+        }
+        self.change(|txn| txn.put(Table::IndexDead, &segment.to_be_bytes(), &row));
+    }
+}
+
+/// Every entry that there should be, by column, segment and position.
+type Model = BTreeMap<(u32, u32, u16), Cell<'static>>;
+
+/// Whether a range has the right entries of a column, dead ones aside.
+pub(super) fn check(
+    place: &TempCatalog,
+    model: &Model,
+    dead: &BTreeSet<(u32, u16)>,
+    range: &Range<'_>,
+) {
+    let txn = place.catalog.read().unwrap();
+    let alive = |segment| model.keys().any(|(_, of, _)| *of == segment);
+    for column in 1..3 {
+        let runs = Runs::read(&txn, column).unwrap();
+        let mut found: Vec<(u32, u16, Cell<'static>)> = Vec::new();
+        let each = |segment, at, cell: &Cell<'_>| {
+            found.push((segment, at, cell.clone().into_owned()));
+        };
+        runs.visit(range, &alive, each).unwrap();
+        assert!(runs.count(range).unwrap() >= found.len() as u64);
+        found.retain(|(segment, at, _)| !dead.contains(&(*segment, *at)));
+        found.sort_by_key(|(segment, at, _)| (*segment, *at));
+        let of = |key: &(u32, u32, u16)| key.0 == column && !dead.contains(&(key.1, key.2));
+        let wanted: Vec<_> =
+            model.iter().filter(|(key, cell)| of(key) && range.holds(cell)).collect();
+        assert_eq!(found.len(), wanted.len(), "{range:?}");
+        for ((segment, at, cell), (key, wanted)) in found.iter().zip(wanted) {
+            assert_eq!((column, *segment, *at), *key);
+            assert!(same(cell, wanted), "{cell:?} instead of {wanted:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn runs_find_what_a_plain_look_finds(
+        segments in prop::collection::vec((column(), column()), 1..12),
+        gone in prop::collection::btree_set(0_u32..12, 0..5),
+        dying in prop::collection::vec((0_u32..12, 0_u16..400), 0..200),
+        ranges in prop::collection::vec(range(), 12),
+        fan_out in 2_usize..5,
+    ) {
+        let place = TempCatalog::new();
+        let mut model = Model::new();
+        let mut ranges = ranges;
+        ranges.push(Range::default());
+        for (segment, (first, second)) in (0..).zip(segments) {
+            let both = [(1, first), (2, second)].map(|(column, cells)| {
+                ranges.push(Range::equal(&cells[0]));
+                let placed: Vec<_> = cells.into_iter().zip(0_u16..).collect();
+                for (cell, at) in &placed {
+                    model.insert((column, segment, *at), cell.clone());
+                }
+                (column, placed)
+            });
+            place.add(segment, &both);
+        }
+        let none = BTreeSet::new();
+        for range in &ranges {
+            check(&place, &model, &none, range);
+        }
+        // Some segments go, and some positions die.
+        model.retain(|(_, segment, _), _| !gone.contains(segment));
+        place.change(|txn| gone.iter().try_for_each(|segment| zones::remove(txn, *segment, [])));
+        let dead: BTreeSet<(u32, u16)> =
+            dying.into_iter().filter(|(segment, _)| !gone.contains(segment)).collect();
+        for segment in 0..12 {
+            let here = dead.iter().filter(|(of, _)| *of == segment).map(|(_, at)| *at).collect();
+            place.mark_dead(segment, &here);
+        }
+        for range in &ranges {
+            check(&place, &model, &dead, range);
+        }
+        while place.change(|txn| merge_within(txn, Limits { fan_out, entries: 3000 })) {
+            for range in ranges.iter().take(4) {
+                check(&place, &model, &dead, range);
+            }
+        }
+        for range in &ranges {
+            check(&place, &model, &dead, range);
+        }
+    }
+
+    #[test]
+    fn damaged_runs_are_errors_or_bounded(
+        first in column(),
+        second in column(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        at_part in any::<prop::sample::Index>(),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+        range in range(),
+    ) {
+        let place = TempCatalog::new();
+        for (segment, cells) in (0..).zip([first, second]) {
+            place.add(segment, &[(1, cells.into_iter().zip(0_u16..).collect())]);
+        }
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = {
+            let txn = place.catalog.read().unwrap();
+            let mut cursor = txn.seek(Table::IndexRuns, &[]).unwrap();
+            std::iter::from_fn(|| cursor.next().unwrap())
+                .map(|(key, value)| (key.to_vec(), value.to_vec()))
+                .collect()
+        };
+        let (key, mut value) = at_part.get(&rows).clone();
+        // Mostly near the front, where what matters most is.
+        let reach = rows[0].1.len().min(value.len());
+        for (at, byte) in &damage {
+            value[at.index(reach)] = *byte;
+        }
+        if let Some(cut) = cut {
+            value.truncate(cut.index(value.len()));
+        }
+        place.change(|txn| txn.put(Table::IndexRuns, &key, &value));
+        let txn = place.catalog.read().unwrap();
+        for range in [range, Range::default()] {
+            let read = Runs::read(&txn, 1).and_then(|runs| {
+                let mut found = 0_usize;
+                runs.count(&range)?;
+                runs.visit(&range, &|_| true, |_, _, _| found += 1)?;
+                Ok(found)
+            });
+            match read {
+                Ok(found) => prop_assert!(found <= 1 << 20),
+                Err(error) => prop_assert_eq!(error.kind(), Kind::Corrupt),
+            }
+        }
+        drop(txn);
+        let mut txn = place.catalog.write(Headroom::Normal).unwrap();
+        if let Err(error) = merge_within(&mut txn, Limits { fan_out: 2, entries: 3000 }) {
+            prop_assert!(txn.short_of().is_some() || error.kind() == Kind::Corrupt);
+        }
+    }
+}
+
+#[test]
+fn many_entries_are_merged_level_by_level() {
+    let place = TempCatalog::new();
+    let value = |at: u32| (f64::from(at.wrapping_mul(2_654_435_761) >> 4) / 1e6, at);
+    for segment in 0..22 {
+        let cells =
+            (0..1000_u16).map(|at| (Cell::Float(value(segment * 1000 + u32::from(at)).0), at));
+        place.add(segment, &[(7, cells.collect())]);
+        while place.change(super::merge_some) {}
+    }
+    let txn = place.catalog.read().unwrap();
+    let runs = Runs::read(&txn, 7).unwrap();
+    // 22 is 112 in base 4: 1 + 1 + 2 runs.
+    assert_eq!(runs.size(), (4, 22_000));
+    assert!(runs.bytes().unwrap() < 22_000 * 6);
+    let mut values: Vec<(f64, u32)> = (0..22_000).map(value).collect();
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    for pair in values.windows(2).step_by(37) {
+        let range = Range::above(Cell::Float(pair[0].0), true);
+        let high = Range::below(Cell::Float(pair[1].0), false).high;
+        let mut found = Vec::new();
+        let each = |segment, at, _: &Cell<'_>| found.push(segment * 1000 + u32::from(at));
+        runs.visit(&Range { low: range.low, high }, &|_| true, each).unwrap();
+        assert_eq!(found, [pair[0].1]);
+        let below = Range::below(Cell::Float(pair[0].0), false);
+        let before = values.partition_point(|(value, _)| *value < pair[0].0);
+        assert_eq!(runs.count(&below).unwrap(), before as u64);
+    }
+    assert!(txn.get(Table::IndexRuns, &head_key(7, 1)).unwrap().is_none());
+}

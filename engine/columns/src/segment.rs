@@ -1,0 +1,30 @@
+//! Sealed segments: columns over up to some thousands of objects, never changed once written.
+//!
+//! [`build()`] makes a segment from rows; [`Segment`] reads its head and [`Column`] a column of one
+//! of its parts, in place. Nothing here knows the catalog. Part `n` of a segment is the row
+//! (segment, n) of `index_segments`: part 0 is the head, and a [`ColumnEntry`] says in which part
+//! its column lies. A row of a segment is a *position*: the OIDs ascend, so positions do too.
+//!
+//! Nothing on media is believed: bytes that a segment cannot have are an error, or they are some
+//! other segment, but never more than a segment's worth of work.
+
+pub mod bitmap;
+pub(crate) mod bits;
+pub mod build;
+mod column;
+mod head;
+mod ints;
+mod lanes;
+mod layout;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+pub use bitmap::Bitmap;
+pub use build::{Built, build};
+#[cfg(test)]
+pub(crate) use column::Slot;
+pub use column::{Column, Marks};
+pub use head::{ColumnEntry, Segment};
+pub use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout};

@@ -1,0 +1,350 @@
+//! One column of a segment: which rows have it, which of them are unsure, and the cells of the
+//! others.
+//!
+//! On media a column is a byte of [`DICTIONARY`], [`ROWS`] or [`ELSEWHERE`], with [`STATES`] if not
+//! every row has a sure cell; then the rows' states, a number each ([`SURE`], [`UNSURE`],
+//! [`ABSENT`]); then the cells of the sure rows alone, so that what is rare takes little:
+//!
+//! * **dictionary**: how many distinct cells (varint), these in `total_order`, and a code for each
+//!   sure row. A constant has one cell, and codes of no bits;
+//! * **rows**: a cell for each sure row;
+//! * **elsewhere**: nothing; the cells are in the column's runs.
+
+use super::bitmap::Bitmap;
+use super::head::ColumnEntry;
+use super::ints::{self, Ints, SIGN};
+use super::values::{self, Values};
+use crate::cell::Cell;
+use crate::range::Range;
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::varint;
+
+const DICTIONARY: u8 = 0;
+const ROWS: u8 = 1;
+const ELSEWHERE: u8 = 2;
+const STATES: u8 = 0x80;
+
+/// So many stretches of codes beyond the first are compared one after the other.
+const STRETCHES_FEW: usize = 3;
+
+/// The row has the column, and its cell is here or in the runs.
+pub(super) const SURE: u64 = 0;
+/// The row has the column, and its record alone says more.
+pub(super) const UNSURE: u64 = 1;
+/// The row has no such column.
+pub(super) const ABSENT: u64 = 2;
+
+/// What a row has: nothing, something of which its record alone says what it is, or a cell.
+pub(crate) type Slot<'a> = Option<Option<Cell<'a>>>;
+
+/// What is known of a test's outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The rows that pass.
+    pub must: Bitmap,
+    /// The rows that pass, or whose record must be asked: unsure ones, and those in runs.
+    pub may: Bitmap,
+}
+
+/// Appends a column whose cells are in runs.
+pub(super) fn push_elsewhere(out: &mut Vec<u8>, states: Option<&[u64]>) {
+    push_form(out, ELSEWHERE, states);
+}
+
+/// Appends a column as distinct cells, in `total_order`, and codes of the sure rows.
+pub(super) fn push_dictionary(
+    out: &mut Vec<u8>,
+    states: Option<&[u64]>,
+    distinct: &[&Cell<'_>],
+    codes: &[u64],
+) {
+    push_form(out, DICTIONARY, states);
+    varint::push(out, distinct.len() as u64);
+    values::push(out, distinct);
+    ints::push(out, codes);
+}
+
+/// Appends a column as the cells of the sure rows.
+pub(super) fn push_rows(out: &mut Vec<u8>, states: Option<&[u64]>, cells: &[&Cell<'_>]) {
+    push_form(out, ROWS, states);
+    values::push(out, cells);
+}
+
+fn push_form(out: &mut Vec<u8>, form: u8, states: Option<&[u64]>) {
+    out.push(form | if states.is_some() { STATES } else { 0 });
+    if let Some(states) = states {
+        ints::push(out, states);
+    }
+}
+
+/// A column on media.
+#[derive(Clone, Debug)]
+pub struct Column<'a> {
+    rows: usize,
+    /// Which rows have a sure cell; all if none is said.
+    sure: Option<Bitmap>,
+    /// Which rows are unsure, if any are.
+    unsure: Option<Bitmap>,
+    cells: Cells<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Cells<'a> {
+    Dictionary { distinct: Values<'a>, codes: Ints<'a> },
+    Rows(Values<'a>),
+    Elsewhere,
+}
+
+fn corrupt() -> Error {
+    Error::new(Kind::Corrupt, "a segment's column is not what a segment has")
+}
+
+#[expect(clippy::len_without_is_empty, reason = "a segment has rows")]
+impl<'a> Column<'a> {
+    /// Reads a column from the block that its entry names.
+    pub fn parse(entry: &ColumnEntry, block: &'a [u8]) -> Result<Self> {
+        let mut bytes = block.get(entry.offset as usize..).unwrap_or_default();
+        let (&form, rest) = bytes.split_first().ok_or_else(corrupt)?;
+        bytes = rest;
+        let rows = entry.rows as usize;
+        let (mut sure, mut unsure, mut len) = (None, None, rows);
+        if form & STATES != 0 {
+            let states = Ints::take(&mut bytes, rows).ok_or_else(corrupt)?;
+            let found = states.between(SURE, SURE);
+            let doubtful = states.between(UNSURE, UNSURE);
+            len = found.count();
+            if len + doubtful.count() != entry.sf as usize {
+                fail!(Corrupt, "column {} has not the {} rows of its entry", entry.key, entry.sf);
+            }
+            sure = Some(found);
+            unsure = (!doubtful.is_empty()).then_some(doubtful);
+        } else if entry.sf as usize != rows {
+            fail!(Corrupt, "column {} has {rows} rows instead of {}", entry.key, entry.sf);
+        }
+        let cells = match form & !STATES {
+            DICTIONARY => {
+                let count = varint::take(&mut bytes).and_then(|count| usize::try_from(count).ok());
+                let count = count.filter(|count| *count <= len).ok_or_else(corrupt)?;
+                let distinct = Values::take(&mut bytes, count)?;
+                let codes = Ints::take(&mut bytes, len).ok_or_else(corrupt)?;
+                Cells::Dictionary { distinct, codes }
+            }
+            ROWS => Cells::Rows(Values::take(&mut bytes, len)?),
+            ELSEWHERE => Cells::Elsewhere,
+            _ => return Err(corrupt()),
+        };
+        Ok(Column { rows, sure, unsure, cells })
+    }
+
+    /// How many rows the segment has; at least 1.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Which rows have the column, unsure ones included.
+    pub fn presence(&self) -> Bitmap {
+        let mut present = self.sure();
+        if let Some(unsure) = &self.unsure {
+            present.or(unsure);
+        }
+        present
+    }
+
+    /// Which rows have the column, but the record alone says what.
+    pub fn unsure(&self) -> Bitmap {
+        self.unsure.clone().unwrap_or_else(|| Bitmap::new(self.rows))
+    }
+
+    /// Whether the cells are in the column's runs.
+    pub fn in_runs(&self) -> bool {
+        matches!(self.cells, Cells::Elsewhere)
+    }
+
+    fn sure(&self) -> Bitmap {
+        self.sure.clone().unwrap_or_else(|| Bitmap::full(self.rows))
+    }
+
+    /// What a row has: `None` if it has no such column, `Some(None)` if its record alone says.
+    pub fn cell(&self, position: usize) -> Result<Slot<'a>> {
+        let at = match &self.sure {
+            None if position < self.rows => position,
+            Some(sure) if sure.contains(position) => sure.rank(position),
+            _ => {
+                let unsure = self.unsure.as_ref().is_some_and(|unsure| unsure.contains(position));
+                return Ok(unsure.then_some(None));
+            }
+        };
+        Ok(Some(match &self.cells {
+            Cells::Dictionary { distinct, codes } => Some(distinct.get(codes.get(at) as usize)?),
+            Cells::Rows(cells) => Some(cells.get(at)?),
+            Cells::Elsewhere => None,
+        }))
+    }
+
+    /// Which rows pass a test of their cell. Every distinct cell of a dictionary is tested once.
+    pub fn test(&self, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
+        let passed = match &self.cells {
+            Cells::Dictionary { distinct, codes } => coded(distinct, codes, test)?,
+            Cells::Rows(cells) => tested(cells, test)?,
+            Cells::Elsewhere => return Ok(self.elsewhere()),
+        };
+        Ok(self.marks(passed))
+    }
+
+    /// Which rows have a cell in the range.
+    pub fn range(&self, range: &Range<'_>) -> Result<Marks> {
+        let passed = match &self.cells {
+            Cells::Dictionary { distinct, codes } => {
+                coded(distinct, codes, &|cell| range.holds(cell))?
+            }
+            Cells::Rows(cells) => ranged(cells, range)?,
+            Cells::Elsewhere => return Ok(self.elsewhere()),
+        };
+        Ok(self.marks(passed))
+    }
+
+    fn elsewhere(&self) -> Marks {
+        Marks { must: Bitmap::new(self.rows), may: self.presence() }
+    }
+
+    /// From what passed of the sure rows' cells.
+    fn marks(&self, passed: Bitmap) -> Marks {
+        let must = match &self.sure {
+            None => passed,
+            Some(sure) => sure.spread(&passed),
+        };
+        let mut may = must.clone();
+        if let Some(unsure) = &self.unsure {
+            may.or(unsure);
+        }
+        Marks { must, may }
+    }
+}
+
+/// Which codes stand for a cell that passes.
+fn coded(
+    distinct: &Values<'_>,
+    codes: &Ints<'_>,
+    test: &dyn Fn(&Cell<'_>) -> bool,
+) -> Result<Bitmap> {
+    let mut passing = Vec::with_capacity(distinct.len());
+    distinct.each(|cell| passing.push(test(cell)))?;
+    // Codes are in the order of their cells, so what passes is a few stretches of codes mostly.
+    let mut at = 0;
+    let mut stretches = passing.chunk_by(|a, b| a == b).filter_map(|stretch| {
+        at += stretch.len();
+        stretch[0].then(|| (at - stretch.len(), at - 1))
+    });
+    let Some((low, high)) = stretches.next() else { return Ok(Bitmap::new(codes.len())) };
+    if high - low + 1 == passing.len() {
+        return Ok(Bitmap::full(codes.len()));
+    }
+    let mut found = codes.between(low as u64, high as u64);
+    for (number, (low, high)) in stretches.enumerate() {
+        if number == STRETCHES_FEW {
+            let passes = |code| passing.get(code as usize).copied().unwrap_or(false);
+            return Ok(codes.matching(passes));
+        }
+        found.or(&codes.between(low as u64, high as u64));
+    }
+    Ok(found)
+}
+
+fn tested(cells: &Values<'_>, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Bitmap> {
+    let mut passed = Bitmap::new(cells.len());
+    let mut at = 0;
+    cells.each(|cell| {
+        if test(cell) {
+            passed.insert(at);
+        }
+        at += 1;
+    })?;
+    Ok(passed)
+}
+
+/// Whole numbers, times and floating-point numbers are compared as they lie, with ends that are
+/// searched once among all values of the kind; that takes care of ends of another kind too.
+fn ranged(cells: &Values<'_>, range: &Range<'_>) -> Result<Bitmap> {
+    let within =
+        |ints: &Ints<'_>, cell: &dyn Fn(u64) -> Cell<'static>| match ends(range, cell, 0, u64::MAX)
+        {
+            Some((low, high)) => ints.between(low, high),
+            None => Bitmap::new(ints.len()),
+        };
+    Ok(match cells {
+        Values::Ints(ints) => within(ints, &|word| Cell::Int((word ^ SIGN) as i64)),
+        Values::Bigs(ints) => within(ints, &Cell::Big),
+        Values::Times(ints) => within(ints, &|word| Cell::Time((word ^ SIGN) as i64)),
+        Values::Singles(items) if range.low.is_some() || range.high.is_some() => {
+            floats(items, range, |item| f64::from(f32::from_le_bytes(*item)))
+        }
+        Values::Doubles(items) if range.low.is_some() || range.high.is_some() => {
+            floats(items, range, |item| f64::from_le_bytes(*item))
+        }
+        _ => return tested(cells, &|cell| range.holds(cell)),
+    })
+}
+
+fn floats<T>(items: &[T], range: &Range<'_>, number_of: impl Fn(&T) -> f64) -> Bitmap {
+    // Words in the order of the numbers, from one infinity to the other.
+    let number = |word: u64| f64::from_bits(if word & SIGN == 0 { !word } else { word ^ SIGN });
+    let infinity = f64::INFINITY.to_bits() | SIGN;
+    let found = ends(range, &|word| Cell::Float(number(word)), !infinity, infinity);
+    let Some((low, high)) = found.map(|(low, high)| (number(low), number(high))) else {
+        return Bitmap::new(items.len());
+    };
+    // Choosing among bits that lie ready is what compilers do several at once.
+    let words = items.chunks(64).map(|block| {
+        block.iter().zip(&BITS).fold(0, |word, (item, bit)| {
+            let value = number_of(item);
+            word | if low <= value && value <= high { *bit } else { 0 }
+        })
+    });
+    Bitmap::from_words(words.collect(), items.len())
+}
+
+/// The bits of a word.
+const BITS: [u64; 64] = {
+    let (mut bits, mut at) = ([0; 64], 0);
+    while at < 64 {
+        bits[at] = 1 << at;
+        at += 1;
+    }
+    bits
+};
+
+/// The least and the greatest word in the range, if any, of words in the order of their cells.
+fn ends(
+    range: &Range<'_>,
+    cell: &dyn Fn(u64) -> Cell<'static>,
+    least: u64,
+    greatest: u64,
+) -> Option<(u64, u64)> {
+    let low = first(least, greatest, |word| range.not_below(&cell(word)))?;
+    if !range.not_above(&cell(least)) {
+        return None;
+    }
+    let high = match first(least, greatest, |word| !range.not_above(&cell(word))) {
+        Some(beyond) => beyond - 1,
+        None => greatest,
+    };
+    (low <= high).then_some((low, high))
+}
+
+/// The first of `least..=greatest` that is, of words that are from some one on.
+fn first(least: u64, greatest: u64, is: impl Fn(u64) -> bool) -> Option<u64> {
+    if !is(greatest) {
+        return None;
+    }
+    let (mut low, mut high) = (least, greatest);
+    while low < high {
+        let middle = low.midpoint(high);
+        if is(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(high)
+}

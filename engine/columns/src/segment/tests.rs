@@ -1,0 +1,402 @@
+//! Segments: what rows have is what columns say, and no bytes can do harm.
+
+#![allow(clippy::cast_precision_loss)] // small numbers, made up
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::layout::OTHER_GROUP;
+use super::*;
+use crate::cell::{Cell, total_order};
+use crate::column_key;
+use crate::column_key::{
+    CREATED, ColumnKey, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OID, OWNER, Row, SHAPE, SIZE,
+};
+use crate::range::Range;
+use crate::zone::tests::{any_cell, any_range};
+use crate::zone::{Verdict, exists, judge};
+
+/// A column of one kind or of all, dense or rare, of few values or of many.
+fn any_column(rows: usize) -> impl Strategy<Value = Vec<Slot<'static>>> {
+    let number = (0_i64..1000).prop_map(Cell::Int);
+    let float = (0_i64..1000).prop_map(|value| Cell::Float(value as f64 / 8.0));
+    let double = any::<f64>().prop_map(Cell::Float);
+    let time = (0_i64..1_000_000).prop_map(Cell::Time);
+    let big = (u64::MAX - 500..=u64::MAX).prop_map(Cell::Big);
+    let text = "[a-c]{0,4}".prop_map(|text| Cell::Text(text.into()));
+    let long = "[a-zé]{200}".prop_map(|text| Cell::Text(text.into()));
+    let cell = prop_oneof![
+        Just(number.boxed()),
+        Just(float.boxed()),
+        Just(double.boxed()),
+        Just(time.boxed()),
+        Just(big.boxed()),
+        Just(text.boxed()),
+        Just(long.boxed()),
+        Just(any_cell().boxed()),
+    ];
+    let chances = prop_oneof![Just((1, 0, 0)), Just((9, 1, 0)), Just((8, 1, 1)), Just((1, 9, 0))];
+    (cell, chances, 1_usize..300).prop_flat_map(move |(cell, (sure, absent, unsure), values)| {
+        let values = prop::collection::vec(cell, values);
+        let state = prop_oneof![sure => Just(0), absent => Just(1), unsure => Just(2)];
+        let states = prop::collection::vec((state, any::<prop::sample::Index>()), rows);
+        (values, states).prop_map(|(values, states)| {
+            let row = |(state, index): &(u8, prop::sample::Index)| match state {
+                0 => Some(Some(index.get(&values).clone())),
+                1 => None,
+                _ => Some(None),
+            };
+            states.iter().map(row).collect()
+        })
+    })
+}
+
+/// Columns 1, 2, … of the same length.
+fn any_columns() -> impl Strategy<Value = Vec<Vec<Slot<'static>>>> {
+    prop_oneof![1_usize..70, 100_usize..300]
+        .prop_flat_map(|rows| prop::collection::vec(any_column(rows), 1..4))
+}
+
+fn rows_of(columns: &[Vec<Slot<'static>>]) -> Vec<Row<'static>> {
+    let row = |at: usize| {
+        let cells = columns
+            .iter()
+            .enumerate()
+            .filter_map(|(number, column)| Some((number as ColumnKey + 1, column[at].clone()?)));
+        Row { oid: 7 + 3 * at as u64, cells: cells.collect::<Vec<_>>().leak() }
+    };
+    (0..columns[0].len()).map(row).collect()
+}
+
+/// The first column by itself, the second in runs, the others in no group.
+fn layout() -> Layout {
+    let group = |id, column, kind| AttributeGroup { id, columns: vec![column], kind };
+    let groups = vec![group(1, 1, GroupKind::Columns), group(2, 2, GroupKind::Runs)];
+    Layout { family: 5, groups }
+}
+
+fn equal(a: &Slot<'_>, b: &Slot<'_>) -> bool {
+    match (a, b) {
+        (Some(Some(a)), Some(Some(b))) => {
+            values::tag(a) == values::tag(b) && total_order(a, b).is_eq()
+        }
+        (a, b) => a.is_none() == b.is_none() && a.is_some() == b.is_some(),
+    }
+}
+
+fn check_marks(marks: &Marks, column: &[Slot<'static>], test: impl Fn(&Cell<'_>) -> bool) {
+    for (at, cell) in column.iter().enumerate() {
+        let (must, may) = match cell {
+            None => (false, false),
+            Some(None) => (false, true),
+            Some(Some(cell)) => (test(cell), test(cell)),
+        };
+        assert_eq!(marks.must.contains(at), must, "row {at}: {cell:?}");
+        assert_eq!(marks.may.contains(at), may, "row {at}: {cell:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_rows_have_is_what_columns_say(
+        columns in any_columns(),
+        ranges in prop::collection::vec(any_range(), 4),
+    ) {
+        let rows = rows_of(&columns);
+        let built = build(&rows, &layout()).unwrap();
+        let segment = Segment::parse(&built.head).unwrap();
+        prop_assert_eq!(segment.len(), rows.len());
+        prop_assert_eq!(segment.family(), 5);
+        prop_assert_eq!(segment.oids(), rows.iter().map(|row| row.oid).collect::<Vec<_>>());
+        for (at, row) in rows.iter().enumerate() {
+            prop_assert_eq!(segment.oid(at), Some(row.oid));
+            prop_assert_eq!(segment.position(row.oid), Some(at));
+            prop_assert_eq!(segment.position(row.oid + 1), None);
+        }
+        prop_assert_eq!(segment.oid(rows.len()), None);
+        for (number, cells) in columns.iter().enumerate() {
+            let key = number as ColumnKey + 1;
+            let sf = cells.iter().flatten().count();
+            let Some(entry) = segment.column(key).unwrap() else {
+                prop_assert_eq!(sf, 0);
+                continue;
+            };
+            prop_assert_eq!(entry.sf as usize, sf);
+            prop_assert_eq!(entry.in_runs(), key == 2);
+            prop_assert_eq!(entry.all_present(), sf == rows.len());
+            prop_assert_eq!(entry.has_unsure(), cells.iter().flatten().any(Option::is_none));
+            let block = &built.blocks[usize::from(entry.part) - 1];
+            let column = Column::parse(&entry, block).unwrap();
+            let presence = column.presence();
+            for (at, cell) in cells.iter().enumerate() {
+                prop_assert_eq!(presence.contains(at), cell.is_some());
+                prop_assert_eq!(column.unsure().contains(at), matches!(cell, Some(None)));
+                let found = column.cell(at).unwrap().map(|cell| cell.map(Cell::into_owned));
+                if entry.in_runs() {
+                    prop_assert_eq!(found.is_some(), cell.is_some());
+                } else {
+                    prop_assert!(equal(&found, cell), "{:?} for {:?}", found, cell);
+                }
+            }
+            prop_assert_eq!(column.cell(rows.len()).unwrap().is_none(), true);
+            for range in &ranges {
+                if entry.in_runs() {
+                    let marks = column.range(range).unwrap();
+                    prop_assert!(marks.must.is_empty() && marks.may == presence);
+                    continue;
+                }
+                check_marks(&column.range(range).unwrap(), cells, |cell| range.holds(cell));
+                let odd = |cell: &Cell<'_>| format!("{cell:?}").len() % 2 == 1 || range.holds(cell);
+                check_marks(&column.test(&odd).unwrap(), cells, odd);
+            }
+            for cell in cells.iter().flatten().flatten().take(3).filter(|_| !entry.in_runs()) {
+                let range = Range::equal(cell);
+                check_marks(&column.range(&range).unwrap(), cells, |cell| range.holds(cell));
+            }
+        }
+    }
+
+    #[test]
+    fn zones_and_runs_tell_of_the_same_cells(
+        columns in any_columns(),
+        range in any_range(),
+    ) {
+        let rows = rows_of(&columns);
+        let built = build(&rows, &layout()).unwrap();
+        prop_assert!(built.zones.is_sorted_by(|a, b| a.0 < b.0));
+        for (key, zones) in &built.zones {
+            if *key == OID {
+                prop_assert_eq!((zones[0].min, zones[0].max), (7, rows[rows.len() - 1].oid));
+                prop_assert_eq!((zones[0].extra, zones[0].sf as usize), (5, rows.len()));
+                continue;
+            }
+            let cells = &columns[*key as usize - 1];
+            let sure = cells.iter().flatten().flatten();
+            let unsure = cells.iter().flatten().any(Option::is_none);
+            let passing = sure.filter(|cell| range.holds(cell)).count();
+            if range.low.is_some() || range.high.is_some() {
+                match judge(zones, &range) {
+                    Verdict::None => prop_assert!(passing == 0 && !unsure),
+                    Verdict::All => prop_assert_eq!(passing, rows.len()),
+                    Verdict::Some => {}
+                }
+            }
+            let all = cells.iter().all(Option::is_some);
+            prop_assert_eq!(exists(zones) == Verdict::All, all);
+        }
+        for (key, run) in &built.runs {
+            prop_assert_eq!(*key, 2);
+            let mut expected: Vec<_> = columns[1].iter().enumerate()
+                .filter_map(|(at, cell)| Some((cell.as_ref()?.as_ref()?, at as u16)))
+                .collect();
+            expected.sort_by(|a, b| total_order(a.0, b.0).then(a.1.cmp(&b.1)));
+            prop_assert_eq!(run.len(), expected.len());
+            for (found, expected) in run.iter().zip(expected) {
+                prop_assert_eq!(found.1, expected.1);
+                prop_assert!(total_order(found.0, expected.0).is_eq());
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_segments_are_refused_or_wrong_but_never_worse(
+        columns in any_columns(),
+        hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+        cut in any::<prop::sample::Index>(),
+        range in any_range(),
+    ) {
+        let rows = rows_of(&columns);
+        let mut built = build(&rows, &layout()).unwrap();
+        let head = built.head.clone();
+        for (at, byte) in &hits {
+            let at = at.index(built.head.len() + built.blocks[0].len());
+            match at.checked_sub(built.head.len()) {
+                None => built.head[at] = *byte,
+                Some(at) => built.blocks[0][at] = *byte,
+            }
+        }
+        let cut_block = &built.blocks[0][..cut.index(built.blocks[0].len() + 1)];
+        for (head, block) in [(&built.head, &built.blocks[0][..]), (&head, cut_block)] {
+            let Ok(segment) = Segment::parse(head) else { continue };
+            let len = segment.len();
+            prop_assert!(segment.oids().len() == len && segment.groups().count() < 70_000);
+            let _ = (segment.position(8), segment.oid(len - 1), segment.parts());
+            for entry in segment.columns().flatten().take(100) {
+                let Ok(column) = Column::parse(&entry, block) else { continue };
+                prop_assert!(column.presence().len() == len);
+                for at in [0, len / 2, len - 1, len] {
+                    let _ = column.cell(at);
+                }
+                if let Ok(marks) = column.range(&range) {
+                    prop_assert!(marks.may.len() == len && marks.must.len() == len);
+                }
+                if let Ok(marks) = column.test(&|cell| range.holds(cell)) {
+                    prop_assert!(marks.may.len() == len && marks.must.len() == len);
+                }
+            }
+        }
+        let _ = Segment::parse(&head[..cut.index(head.len())]);
+    }
+}
+
+/// Granules of 2167 objects: 20 keys constant in each, 12 of small vocabularies, 5 nearly unique.
+fn glas(first: u64, count: u64) -> Vec<Row<'static>> {
+    const GRANULE: u64 = 2167;
+    const NAMES: [&str; 5] = ["i_lat", "i_elev", "i_reflctUC", "d_pctSAT", "i_gval_rcv"];
+    let mut seed = 7_u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    let mut now = 1_700_000_000_000_000_000_i64;
+    let row = |number: u64| {
+        let granule = number / GRANULE;
+        let mut cells = Vec::with_capacity(48);
+        for key in 0..20 {
+            let constant = match key % 3 {
+                0 => Cell::Int((granule * 20 + key) as i64),
+                1 => Cell::Text(format!("level {}", (granule + key) % 7).into()),
+                _ => Cell::Float(granule as f64 / 3.0 + key as f64),
+            };
+            cells.push((key as ColumnKey, Some(constant)));
+        }
+        for key in 0..12 {
+            let drawn = random() % (2 + key * key / 3);
+            let cell = match key % 3 {
+                0 => Cell::Text(format!("{} {drawn}", NAMES[drawn as usize % 5]).into()),
+                1 => Cell::Int(drawn as i64),
+                _ => Cell::Float(drawn as f64 * 0.1),
+            };
+            cells.push((20 + key as ColumnKey, Some(cell)));
+        }
+        for key in 32..37 {
+            cells.push((key, Some(Cell::Float(random() as f64 * 1e-7))));
+        }
+        now += 4_000 + (random() % 2_000) as i64;
+        let id_prefix = 0xABCD_EF00_0000_0000;
+        let built_in = [
+            (GROUP, column_key::unsigned(id_prefix + granule * 2200)),
+            (NAME, Cell::Int((number % GRANULE) as i64)),
+            (OWNER, Cell::Int(1000)),
+            (DTYPE, Cell::Text(["float64", "int32"][number as usize % 2].into())),
+            (SHAPE, Cell::Text("(40,)".into())),
+            (NDIM, Cell::Int(1)),
+            (SIZE, Cell::Int(40)),
+            (NBYTES, Cell::Int([320, 160][number as usize % 2])),
+            (CREATED, Cell::Time(now)),
+            (NATTRS, Cell::Int(37)),
+        ];
+        cells.extend(built_in.map(|(key, cell)| (key, Some(cell))));
+        Row { oid: id_prefix + number + granule + 2, cells: cells.leak() }
+    };
+    (first..first + count).map(row).collect()
+}
+
+fn glas_layout(per_group: usize) -> Layout {
+    let keys: Vec<ColumnKey> = (0..32).collect();
+    let group = |(at, columns): (usize, &[ColumnKey])| AttributeGroup {
+        id: at as u32 + 1,
+        columns: columns.to_vec(),
+        kind: GroupKind::Columns,
+    };
+    let mut groups: Vec<_> = keys.chunks(per_group).enumerate().map(group).collect();
+    let columns = (32..37).collect();
+    groups.push(AttributeGroup { id: 99, columns, kind: GroupKind::Runs });
+    Layout { family: 1, groups }
+}
+
+/// Bytes that LMDB takes for a row: beside others, or in pages of its own.
+fn row_bytes(len: usize) -> usize {
+    if len < 2000 { len + 16 } else { (len + 16).next_multiple_of(4096) }
+}
+
+#[test]
+fn an_object_takes_a_few_bytes_whatever_the_groups() {
+    for (count, per_group, most) in [(4096, 4, 12.0), (4096, 32, 12.0), (256, 4, 26.0)] {
+        let rows = glas(1000, count);
+        let layout = glas_layout(per_group);
+        let time = || {
+            let start = Instant::now();
+            std::hint::black_box(build(&rows, &layout).unwrap());
+            start.elapsed()
+        };
+        let took = (0..5).map(|_| time()).min().unwrap();
+        let built = build(&rows, &layout).unwrap();
+        let zones: usize = built.zones.iter().map(|(_, zones)| 32 * zones.len()).sum();
+        let parts = std::iter::once(&built.head).chain(&built.blocks);
+        let bytes = zones + parts.map(|part| row_bytes(part.len())).sum::<usize>();
+        let each = bytes as f64 / count as f64;
+        println!(
+            "{count} rows, {per_group} per group: {each:.1} bytes each (head {}, parts {:?}, \
+             zones {zones}), {:.0} ns each",
+            built.head.len(),
+            built.blocks.iter().map(Vec::len).collect::<Vec<_>>(),
+            took.as_nanos() as f64 / count as f64,
+        );
+        assert!(each < most, "{each} bytes for each of {count} objects");
+        assert_eq!(built.runs.len(), 5);
+        print_columns(&built);
+    }
+}
+
+/// What each column takes and how long it is read, for who measures.
+fn print_columns(built: &Built<'_>) {
+    let segment = Segment::parse(&built.head).unwrap();
+    let mut entries: Vec<_> = segment.columns().map(Result::unwrap).collect();
+    entries.sort_by_key(|entry| entry.offset);
+    for (at, entry) in entries.iter().enumerate() {
+        let end = entries.get(at + 1).map_or(built.blocks[0].len(), |next| next.offset as usize);
+        let column = Column::parse(entry, &built.blocks[0]).unwrap();
+        let cell = column.cell(17).unwrap().flatten().unwrap_or(Cell::Other);
+        let start = Instant::now();
+        let mut found = 0;
+        for _ in 0..50 {
+            let column = Column::parse(entry, &built.blocks[0]).unwrap();
+            found += column.range(&Range::equal(&cell)).unwrap().must.count();
+        }
+        let took = start.elapsed().as_nanos() / 50;
+        let bytes = end - entry.offset as usize;
+        println!("{:>10x}: {bytes:>5} bytes, {took:>6} ns, {:>4} rows", entry.key, found / 50);
+    }
+}
+
+#[test]
+fn columns_that_no_group_names_are_kept() {
+    let cells = vec![(3, Some(Cell::Int(4))), (OWNER, Some(Cell::Int(0)))];
+    let rows = [Row { oid: 1, cells: cells.leak() }];
+    let built = build(&rows, &Layout::default()).unwrap();
+    let segment = Segment::parse(&built.head).unwrap();
+    let ids: Vec<u32> = segment.groups().map(|group| group.id).collect();
+    assert_eq!(ids, [BUILTIN_GROUP, OTHER_GROUP]);
+    assert_eq!(segment.parts(), 1);
+    let entry = segment.column(3).unwrap().unwrap();
+    assert!(entry.constant() && entry.all_present());
+    let column = Column::parse(&entry, &built.blocks[0]).unwrap();
+    assert!(matches!(column.cell(0).unwrap(), Some(Some(Cell::Int(4)))));
+}
+
+#[test]
+fn a_segment_of_much_text_has_several_parts() {
+    let text = |at: u64, key: u32| Cell::Text(format!("{at} {key} {}", "x".repeat(200)).into());
+    let cells = |at| (0..8).map(|key| (key, Some(text(at, key)))).collect::<Vec<_>>();
+    let rows = (0..600).map(|at| Row { oid: at, cells: cells(at).leak() });
+    let rows: Vec<Row<'_>> = rows.collect();
+    let group = |id: u32| AttributeGroup {
+        id: id + 1,
+        columns: vec![2 * id, 2 * id + 1],
+        kind: GroupKind::Columns,
+    };
+    let built = build(&rows, &Layout { family: 0, groups: (0..4).map(group).collect() }).unwrap();
+    let segment = Segment::parse(&built.head).unwrap();
+    assert_eq!(usize::from(segment.parts()), built.blocks.len());
+    assert_eq!(segment.parts(), 2);
+    for entry in segment.columns().map(Result::unwrap) {
+        let column = Column::parse(&entry, &built.blocks[usize::from(entry.part) - 1]).unwrap();
+        let expected = text(5, entry.key);
+        let found = column.range(&Range::equal(&expected)).unwrap();
+        assert_eq!(found.must.iter().collect::<Vec<_>>(), [5]);
+    }
+}

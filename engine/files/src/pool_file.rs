@@ -1,0 +1,287 @@
+//! What a pool is, in a file: `pool.toml`, and what stands in its place while it comes and goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::folder::make_folder;
+use crate::folder::sync_names;
+use crate::paths;
+use crate::toml_file::{read_toml, write_toml};
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::random;
+use engram_media::devdax;
+use engram_media::filesystem::Mount;
+
+/// The format version that this engine reads and writes. Until 1.0 there is no migration.
+pub const FORMAT: u32 = 5;
+
+/// The description of a whole pool.
+pub const POOL_FILE: &str = "pool.toml";
+/// Its name until the pool is whole.
+pub const CREATING: &str = "creating.toml";
+/// Its name from when the pool is whole no more.
+pub const DESTROYING: &str = "destroying.toml";
+
+/// Descriptions that somebody died writing: a folder with nothing but these is as good as empty.
+const UNFINISHED: [&str; 3] = ["pool.toml.new", "creating.toml.new", "destroying.toml.new"];
+
+/// `pool.toml`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PoolFile {
+    /// The version of everything on media; [`FORMAT`] alone is read.
+    pub format: u32,
+    /// 32 hexadecimal digits: the name of the pool's folder on each device.
+    pub uuid: String,
+    /// What a commit survives: `"process"` its process, `"system"` a loss of power too.
+    pub durability: String,
+    /// The bytes that values may take, over all devices.
+    pub size: u64,
+    /// Whether values have checksums.
+    #[serde(default)]
+    pub checksums: bool,
+    /// Whether copying takes as long as on persistent memory, for evaluation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
+    /// The folders and devdax nodes that values lie on; the first is the pool's own folder.
+    pub devices: Vec<PathBuf>,
+    /// Features that an engine must know to open the pool.
+    #[serde(default)]
+    pub incompatible: Vec<String>,
+    /// Features that an engine must know to write to it.
+    #[serde(default)]
+    pub read_only: Vec<String>,
+}
+
+impl PoolFile {
+    /// The devices that are folders.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.devices.iter().filter(|device| !devdax::is_node(device)).cloned().collect()
+    }
+
+    /// The devices that are devdax nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &PathBuf> {
+        self.devices.iter().filter(|device| devdax::is_node(device))
+    }
+
+    /// What the pool's nodes carry.
+    pub fn label(&self) -> devdax::Label {
+        devdax::Label { pool: self.uuid.clone(), namespace: paths::DEFAULT.to_owned() }
+    }
+
+    /// Reads the description of the pool at `path`; says what is there instead if it is none.
+    pub fn read(path: &Path) -> Result<Self> {
+        let file = path.join(POOL_FILE);
+        match read_toml::<Versioned>(&file) {
+            Ok(found) if found.format < FORMAT => fail!(
+                Format,
+                "{} has format {}, this engine reads {FORMAT} alone: use the engram that made it, \
+                 or remove it with `engram destroy`",
+                path.display(),
+                found.format
+            ),
+            Ok(found) if found.format > FORMAT => fail!(
+                Format,
+                "{} has format {}, this engine reads up to {FORMAT}: upgrade engram",
+                path.display(),
+                found.format
+            ),
+            Ok(_) => {}
+            Err(error) if error.kind() == Kind::NotFound => return Err(what_is_there(path)),
+            Err(error) if error.kind() == Kind::Os && !path.is_dir() => {
+                return Err(what_is_there(path));
+            }
+            Err(error) => return Err(error),
+        }
+        let pool = Self::load(path, POOL_FILE)?;
+        if !pool.incompatible.is_empty() {
+            fail!(
+                Format,
+                "{} uses the features {:?}, which this engine does not know: upgrade engram",
+                path.display(),
+                pool.incompatible
+            );
+        }
+        Ok(pool)
+    }
+
+    /// Reads the description of a pool of this format, or of an earlier one: enough to take it
+    /// away, not to open it.
+    pub fn read_to_destroy(path: &Path) -> Result<Self> {
+        match read_toml::<Versioned>(&path.join(POOL_FILE)) {
+            Ok(found) if found.format < FORMAT => Self::load(path, POOL_FILE),
+            _ => Self::read(path),
+        }
+    }
+
+    /// Reads the description under this name. The first device is the pool's own folder, wherever
+    /// that has been moved or copied to; the others are called by their real paths.
+    pub fn load(path: &Path, name: &str) -> Result<Self> {
+        let mut file: PoolFile = read_toml(&path.join(name))?;
+        for device in file.devices.iter_mut().skip(1) {
+            if let Ok(real) = fs::canonicalize(&*device) {
+                *device = real;
+            }
+        }
+        match file.devices.first_mut() {
+            Some(own) => path.clone_into(own),
+            None => fail!(Format, "{} is damaged: it lists no device", path.join(name).display()),
+        }
+        // The uuid names a folder that may be removed: it leads nowhere else.
+        let sound = file.uuid.len() == 32 && file.uuid.bytes().all(|b| b.is_ascii_hexdigit());
+        if !sound || !matches!(file.durability.as_str(), "process" | "system") {
+            let file = path.join(name);
+            fail!(Format, "{} is damaged: uuid or durability cannot be", file.display());
+        }
+        Ok(file)
+    }
+
+    /// Whether the pool at `path`, whole or not, is the one of this uuid. (It is looked for in the
+    /// order in which its description is renamed, and so is found under one of the names.)
+    pub(crate) fn is_of(path: &Path, uuid: &str) -> Result<bool> {
+        for name in [CREATING, POOL_FILE, DESTROYING] {
+            match read_toml::<Named>(&path.join(name)) {
+                Ok(found) if found.uuid == uuid => return Ok(true),
+                Ok(_) => {}
+                Err(error) if error.kind() == Kind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The description of a copy of the pool at `dest`, on that device alone.
+    pub fn like(&self, dest: &Path, mount: &Mount) -> Result<Self> {
+        let survives = self.durability == "system" && mount.durable;
+        Ok(PoolFile {
+            uuid: random::uuid()?,
+            durability: if survives { "system" } else { "process" }.to_owned(),
+            devices: vec![dest.to_owned()],
+            emulated: false,
+            ..self.clone()
+        })
+    }
+
+    /// Begins the pool: from here on it is a half-created one.
+    pub fn begin(&self, path: &Path) -> Result<()> {
+        self.write(path, CREATING)?;
+        make_folder(&paths::folder(path), 0o755)
+    }
+
+    /// Ends what `begin` has begun: the pool is whole.
+    pub fn finish(path: &Path) -> Result<()> {
+        // What the description leads to is on the medium first.
+        sync_names(path)?;
+        fs::rename(path.join(CREATING), path.join(POOL_FILE))
+            .map_err(|e| Error::os(format!("finishing {}", path.display()), &e))?;
+        sync_names(path)
+    }
+
+    /// Writes the description under this name.
+    pub fn write(&self, path: &Path, name: &str) -> Result<()> {
+        let mut file = self.clone();
+        if let Some(own) = file.devices.first_mut() {
+            *own = PathBuf::from(".");
+        }
+        write_toml(&path.join(name), &file, 0o644)
+    }
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    format: u32,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    uuid: String,
+}
+
+/// The path of a pool without links; where there is nothing, it says so.
+pub fn real_path(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).map_err(|_| what_is_there(path))
+}
+
+/// What is gone of a pool that is there is damage: no name that the caller has given is wrong.
+/// `place` is where it should be, and is there itself, unless it has just been removed with all in
+/// it.
+pub fn missing(pool: &Path, place: &Path, error: Error) -> Error {
+    if error.kind() != Kind::NotFound || !place.is_dir() || !pool.join(POOL_FILE).exists() {
+        return error;
+    }
+    Error::new(Kind::Corrupt, format!("{}: it is gone, {}", error.message(), way_out(pool)))
+}
+
+/// What to do with a pool of which something is gone.
+fn way_out(pool: &Path) -> String {
+    let at = pool.display();
+    format!(
+        "and the rest of the pool {at} is there: put it back (is its disk mounted?), or take a \
+         backup, or save what is sound (`engram export {at} / NEW --format pool --salvage`)"
+    )
+}
+
+/// Whether a folder has nothing in it but what somebody died writing who was making a pool.
+pub fn is_unbegun(path: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(path) else { return false };
+    let unfinished = |name: std::ffi::OsString| UNFINISHED.iter().any(|known| name == **known);
+    entries.into_iter().all(|entry| entry.is_ok_and(|entry| unfinished(entry.file_name())))
+}
+
+/// Removes what somebody died writing.
+pub fn remove_unfinished(path: &Path) {
+    for name in UNFINISHED {
+        let _ = fs::remove_file(path.join(name));
+    }
+}
+
+/// Says what is at a path where no pool is.
+pub fn what_is_there(path: &Path) -> Error {
+    let at = path.display();
+    if path.join(DESTROYING).exists() {
+        let what = format!("{at} is a half-destroyed pool: run `engram destroy {at}`");
+        return Error::new(Kind::Format, what);
+    }
+    if path.join(CREATING).exists() {
+        return Error::new(
+            Kind::Format,
+            format!(
+                "{at} is a half-created pool, which somebody is making, or has died making: make \
+                 it anew (`engram create {at}`), or take it away (`engram destroy {at}`)"
+            ),
+        );
+    }
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() && paths::place(path, paths::DEFAULT).is_dir() => Error::new(
+            Kind::Corrupt,
+            format!("{} is gone, {}", path.join(POOL_FILE).display(), way_out(path)),
+        ),
+        Ok(meta) if meta.is_dir() && is_unbegun(path) => Error::new(
+            Kind::Format,
+            format!(
+                "{at} is an empty folder, and no pool, or one that somebody died making: make it \
+                 anew (`engram create {at}`), or take the folder away (`engram destroy {at}`)"
+            ),
+        ),
+        Ok(meta) if meta.is_dir() => Error::new(
+            Kind::Format,
+            format!("{at} is a folder, but not a pool (it has no {POOL_FILE}): check the path"),
+        ),
+        Ok(_) => Error::new(
+            Kind::Format,
+            format!("{at} is a file, not a pool: to bring a file in, use `engram import`"),
+        ),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Error::new(
+            Kind::NotFound,
+            format!(
+                "there is no pool at {at}: make one with engram.create or `engram create {at}`"
+            ),
+        ),
+        Err(e) => Error::os(format!("looking at {at}"), &e),
+    }
+}
+
+#[cfg(test)]
+mod tests;

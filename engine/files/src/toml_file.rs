@@ -1,0 +1,84 @@
+//! TOML files: written whole, and what does not parse is told by name.
+//!
+//! They lie in folders where others may have put something under the same name. So the new text
+//! goes into a file that this process makes, whatever was there under its passing name; and what is
+//! read is a plain file of a sane size, not what a link leads to, nor a FIFO that keeps one
+//! waiting.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::folder::open_folder;
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::user;
+
+/// No description is longer.
+const BYTES_MAX: u64 = 1 << 20;
+const ROOT: u32 = 0;
+
+/// Writes a TOML file whole: under another name, synced, then renamed. It stays with the owner that
+/// it has, if root writes it anew.
+pub fn write_toml<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<()> {
+    use std::io::Write;
+    let text = toml::to_string(value)
+        .map_err(|e| Error::new(Kind::Os, format!("writing {}: {e}", path.display())))?;
+    let temporary = path.with_extension("toml.new");
+    let written = (|| {
+        // Left by a crash, or planted: it goes, and is never written through.
+        match fs::remove_file(&temporary) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = fs::File::create_new(&temporary)?;
+        if let Ok(before) = fs::symlink_metadata(path)
+            && (before.is_file() && user::current() == ROOT && before.uid() != ROOT)
+        {
+            fchown(&file, Some(before.uid()), Some(before.gid()))?;
+        }
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        open_folder(path.parent().unwrap_or(Path::new("/")))?.sync_all()
+    })();
+    written.map_err(|e| {
+        let _ = fs::remove_file(&temporary);
+        Error::os(format!("writing {} ({})", path.display(), temporary.display()), &e)
+    })
+}
+
+/// Reads a TOML file; what does not parse is `FormatError`.
+pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let damaged =
+        |what: &str| Error::new(Kind::Format, format!("{} is damaged: {what}", path.display()));
+    let refused = |e: std::io::Error| match e.raw_os_error() {
+        Some(libc::ELOOP) => damaged("it is a symbolic link, which is not followed"),
+        Some(libc::ENXIO) => damaged("it is no plain file"),
+        _ => Error::os(format!("reading {}", path.display()), &e),
+    };
+    let file = fs::File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)
+        .map_err(refused)?;
+    let meta = file.metadata().map_err(refused)?;
+    if !meta.is_file() || meta.len() > BYTES_MAX {
+        fail!(
+            Format,
+            "{} is damaged: it is no plain file of at most {BYTES_MAX} bytes",
+            path.display()
+        );
+    }
+    let mut bytes = Vec::new();
+    (&file).take(BYTES_MAX).read_to_end(&mut bytes).map_err(refused)?;
+    let Ok(text) = String::from_utf8(bytes) else { return Err(damaged("it is no text")) };
+    toml::from_str(&text).map_err(|e| damaged(e.message()))
+}
+
+#[cfg(test)]
+mod tests;

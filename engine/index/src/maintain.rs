@@ -1,0 +1,398 @@
+//! Maintenance: what is done to the index between commits, one step in a transaction.
+//!
+//! A commit only ever adds to the tail or the queue, or marks a position dead. Everything else is a
+//! step of its own, taken after a commit by whoever made it, under the writer lock, where it looks
+//! again at what is due: another process may have done it. Each step leaves a whole index, so that
+//! dying between two leaves work to do, and nothing to mend.
+//!
+//! 1. *Seal* the tail once it has `tail_rows`.
+//! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
+//! 3. *Merge* runs: whoever rewrites segments adds runs, and a query looks into each.
+//! 4. *Unite* small segments of a family: all of them, once they fill a segment or are
+//!    [`SMALL_MAX`], or [`TINY_MAX`] of them are tiny. So each object is read a few times on its
+//!    way into a full segment.
+//! 5. *Rewrite* a segment that is more than half dead, older than its family's groups, or of a
+//!    family that was split or merged.
+//! 6. *Regroup* the attributes of a family whose keys are queried together, *split* a family with
+//!    too many segments or where a query hints, *take back* a split whose halves have shrunk; none
+//!    of it where groups are fixed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::directory::{self, SegmentEntry, live_oids};
+use super::family::{Families, Family};
+use super::hints::Hint;
+use super::seal::{self, COLUMNS_USUAL, Origin, seal, settings_of};
+use super::settings::{self, Effective};
+use super::split;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_base::id::{Gid, Oid, id_key, id_of_key};
+use engram_catalog::{Table, WriteTxn};
+use engram_columns::column_key::ColumnKey;
+use engram_columns::runs;
+use engram_columns::segment::GroupKind;
+
+/// How many small segments a family has at most before they are united.
+const SMALL_MAX: usize = 16;
+/// How many of less than so many rows.
+const TINY_MAX: usize = 4;
+const TINY_ROWS: usize = 64;
+/// How many segments' worth of rows one step takes from the tail.
+const TAIL_SEGMENTS: usize = 4;
+/// The most families that splits may make of one tag.
+const FAMILIES_MAX: usize = 1024;
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many objects went from the tail or the queue into segments.
+    Sealed(usize),
+    /// Segments that have no live position any more are gone.
+    Dropped,
+    /// Small segments of a family became one.
+    United,
+    /// A segment was made anew: many of its positions were dead, or its columns lie in other
+    /// groups.
+    Rewritten,
+    /// A family was split by value.
+    Split,
+    /// A split of a family was taken back.
+    TakenBack,
+    /// A family's keys were put into other groups.
+    Regrouped,
+    /// Runs of sorted values became one.
+    MergedRuns,
+}
+
+/// Up to so many OIDs of the tail or the queue, ascending.
+pub(crate) fn first_oids(txn: &WriteTxn<'_>, table: Table, most: usize) -> Result<Vec<Oid>> {
+    let mut oids = Vec::new();
+    let mut cursor = txn.seek(table, &[])?;
+    while let Some((key, _)) = cursor.next()?.filter(|_| oids.len() < most) {
+        oids.push(id_of_key(key)?);
+    }
+    Ok(oids)
+}
+
+/// Seals the tail, if it has as many rows as it may have, or `all` of it.
+pub fn seal_tail(txn: &mut WriteTxn<'_>, root: Gid, all: bool) -> Result<Option<Step>> {
+    let settings = settings_of(txn, root, 0)?;
+    let waiting = txn.entries(Table::IndexTail)? as usize;
+    if waiting == 0 || waiting < settings.tail_rows && !all {
+        return Ok(None);
+    }
+    let most = (TAIL_SEGMENTS * settings.segment_rows).max(settings.tail_rows);
+    let oids = first_oids(txn, Table::IndexTail, most)?;
+    for oid in &oids {
+        txn.delete(Table::IndexTail, &oid.to_be_bytes())?;
+    }
+    step!("index.tail-taken");
+    let sealed = seal(txn, root, &oids, Origin::New)?;
+    step!("index.sealed");
+    Ok((sealed > 0).then_some(Step::Sealed(sealed)))
+}
+
+/// All that is known of the segments of one tag's families.
+struct TagFamilies {
+    families: Families,
+    settings: Effective,
+    segments: BTreeMap<u32, Vec<SegmentEntry>>,
+}
+
+/// How many rows of a segment are dead.
+fn dead_rows(txn: &WriteTxn<'_>) -> Result<HashMap<u32, u32>> {
+    let mut dead = HashMap::new();
+    let mut cursor = txn.seek(Table::IndexDead, &[])?;
+    while let Some((key, bits)) = cursor.next()? {
+        let Ok(segment) = <[u8; 4]>::try_from(key) else {
+            fail!(Corrupt, "a key of `index_dead` has {} bytes", key.len())
+        };
+        let count = bits.iter().map(|byte| byte.count_ones()).sum();
+        dead.insert(u32::from_be_bytes(segment), count);
+    }
+    Ok(dead)
+}
+
+/// The tag of every family.
+fn tags(txn: &WriteTxn<'_>) -> Result<BTreeMap<u32, Gid>> {
+    let mut tags = BTreeMap::new();
+    let mut cursor = txn.seek(Table::IndexFamilies, &[])?;
+    while let Some((key, row)) = cursor.next()? {
+        let family = Family::parse(key, row)?;
+        tags.insert(family.id, family.tag);
+    }
+    Ok(tags)
+}
+
+/// Does one thing that is due, if any.
+pub fn step(txn: &mut WriteTxn<'_>, root: Gid, hints: &[Hint]) -> Result<Option<Step>> {
+    let dead = dead_rows(txn)?;
+    let all = directory::all(txn)?;
+    let gone = all.iter().filter(|entry| dead.get(&entry.segment) == Some(&entry.rows));
+    let gone: Vec<u32> = gone.map(|entry| entry.segment).collect();
+    if !gone.is_empty() {
+        gone.iter().try_for_each(|segment| seal::remove(txn, *segment))?;
+        step!("index.dropped");
+        return Ok(Some(Step::Dropped));
+    }
+    // Before anything that writes new runs: a point query looks into every one there is.
+    if runs::merge_some(txn)? {
+        return Ok(Some(Step::MergedRuns));
+    }
+    let tags = tags(txn)?;
+    let mut by_tag: BTreeMap<Gid, BTreeMap<u32, Vec<SegmentEntry>>> = BTreeMap::new();
+    for tag in tags.values() {
+        by_tag.entry(*tag).or_default();
+    }
+    for entry in all {
+        let Some(tag) = tags.get(&entry.family) else {
+            fail!(Corrupt, "segment {} is of the unknown family {}", entry.segment, entry.family)
+        };
+        by_tag.entry(*tag).or_default().entry(entry.family).or_default().push(entry);
+    }
+    for (tag, segments) in by_tag {
+        let settings = settings_of(txn, root, tag)?;
+        let families = Families::load(txn, tag)?;
+        let mut known = TagFamilies { families, settings, segments };
+        let done = known.step(txn, root, &dead, hints)?;
+        known.families.save(txn)?;
+        if done.is_some() {
+            return Ok(done);
+        }
+    }
+    Ok(None)
+}
+
+impl TagFamilies {
+    fn step(
+        &mut self,
+        txn: &mut WriteTxn<'_>,
+        root: Gid,
+        dead: &HashMap<u32, u32>,
+        hints: &[Hint],
+    ) -> Result<Option<Step>> {
+        if self.drop_families(txn)? || self.drop_deleted_tag(txn)? {
+            step!("index.families-dropped");
+            return Ok(Some(Step::Dropped));
+        }
+        let ids: Vec<u32> = self.families.all.keys().copied().collect();
+        for id in &ids {
+            if let Some((segments, step)) = self.rewrite(txn, *id, dead)? {
+                let origin = Origin::Family { tag: self.families.tag, id: *id };
+                rewrite(txn, root, &segments, origin)?;
+                step!("index.rewritten");
+                return Ok(Some(step));
+            }
+        }
+        for id in ids {
+            if self.settings.policy == settings::Policy::Fixed {
+                continue; // whatever queries say
+            }
+            if self.regroup(txn, id, hints)? {
+                step!("index.regrouped");
+                return Ok(Some(Step::Regrouped));
+            }
+            if self.take_back(id)? {
+                step!("index.taken-back");
+                return Ok(Some(Step::TakenBack));
+            }
+            if self.split_on_hint(txn, id, hints)? || self.split(txn, id)? {
+                step!("index.split");
+                return Ok(Some(Step::Split));
+            }
+        }
+        Ok(None)
+    }
+
+    fn segments(&self, family: u32) -> &[SegmentEntry] {
+        self.segments.get(&family).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets families that were merged away and have no segments, nor children with some.
+    fn drop_families(&mut self, txn: &mut WriteTxn<'_>) -> Result<bool> {
+        let idle = |family: &&Family| {
+            let pointed = |other: &Family| {
+                let split = other.split.as_ref();
+                other.into == family.id
+                    || split.is_some_and(|s| s.low == family.id || s.high == family.id)
+            };
+            family.into != 0
+                && self.segments(family.id).is_empty()
+                && !self.families.all.values().any(pointed)
+        };
+        let idle: Vec<u32> = self.families.all.values().filter(idle).map(|f| f.id).collect();
+        idle.iter().try_for_each(|id| self.families.remove(txn, *id))?;
+        Ok(!idle.is_empty())
+    }
+
+    /// Forgets the families of a tag that was deleted, once its last object has gone.
+    fn drop_deleted_tag(&mut self, txn: &mut WriteTxn<'_>) -> Result<bool> {
+        let tag = self.families.tag;
+        if tag == 0 || !self.segments.is_empty() || txn.get(Table::Groups, &id_key(tag))?.is_some()
+        {
+            return Ok(false);
+        }
+        let all: Vec<u32> = self.families.all.keys().copied().collect();
+        all.iter().try_for_each(|id| self.families.remove(txn, *id))?;
+        Ok(!all.is_empty())
+    }
+
+    /// Which segments of a family are to be written anew, as one.
+    fn rewrite(
+        &self,
+        txn: &WriteTxn<'_>,
+        id: u32,
+        dead: &HashMap<u32, u32>,
+    ) -> Result<Option<(Vec<u32>, Step)>> {
+        let family = self.families.get(id)?;
+        let live = |entry: &SegmentEntry| {
+            entry.rows.saturating_sub(dead.get(&entry.segment).copied().unwrap_or(0)) as usize
+        };
+        let is_due = |entry: &&SegmentEntry| {
+            let misplaced = !family.is_leaf() || entry.segment < family.renewed;
+            misplaced || live(entry) * 2 < entry.rows as usize
+        };
+        if let Some(entry) = self.segments(id).iter().find(is_due) {
+            return Ok(Some((vec![entry.segment], Step::Rewritten)));
+        }
+        let full = self.settings.segment_rows;
+        let mut small = Vec::new();
+        for entry in self.segments(id).iter().filter(|entry| live(entry) * 2 <= full) {
+            let columns = columns_of(txn, entry.segment)?;
+            // One of many columns is as large as one of many rows.
+            if columns.len() * 2 <= COLUMNS_USUAL {
+                small.push((live(entry), entry.segment, columns));
+            }
+        }
+        let tiny = small.iter().filter(|(live, ..)| *live < TINY_ROWS).count();
+        let total: usize = small.iter().map(|(live, ..)| live).sum();
+        let many = small.len() >= SMALL_MAX || tiny >= TINY_MAX || total >= full;
+        if small.len() < 2 || !many {
+            return Ok(None);
+        }
+        // The smallest first, up to a full segment; at least two.
+        small.sort_unstable_by_key(|(live, segment, _)| (*live, *segment));
+        let (mut rows, mut columns, mut taken) = (0, HashSet::new(), Vec::new());
+        for (live, segment, own) in small {
+            columns.extend(own);
+            rows += live;
+            if rows > full || columns.len() > COLUMNS_USUAL {
+                break;
+            }
+            taken.push(segment);
+        }
+        Ok(Some((taken, Step::United)))
+    }
+
+    /// Brings keys that are queried together into one attribute group. One look moves a key once at
+    /// most: what two queries want of it would never come to an end.
+    fn regroup(&mut self, txn: &WriteTxn<'_>, id: u32, hints: &[Hint]) -> Result<bool> {
+        if !self.families.get(id)?.is_leaf() {
+            return Ok(false);
+        }
+        let most = self.settings.attributes_per_group;
+        let mut moved: Vec<ColumnKey> = Vec::new();
+        for hint in hints {
+            let Hint::Merge(keys) = hint else { continue };
+            let mut family = self.families.get(id)?.clone();
+            let in_columns = |key: &ColumnKey| {
+                let groups = family.groups.iter().filter(|g| g.kind == GroupKind::Columns);
+                groups.into_iter().any(|group| group.columns.contains(key))
+            };
+            let mut here = keys.clone();
+            here.retain(in_columns);
+            let one_group = (2..=most).contains(&here.len());
+            if !one_group || here.iter().any(|key| moved.contains(key)) {
+                continue;
+            }
+            if family.bring_together(&here, most) {
+                family.merges += 1;
+                let next =
+                    engram_catalog::meta::meta_u64(txn.get(Table::Meta, seal::NEXT_SEGMENT)?)?;
+                family.renewed = next as u32;
+                *self.families.change(id)? = family;
+                return Ok(true);
+            }
+            moved.extend(here);
+        }
+        Ok(false)
+    }
+
+    /// Whether there may be two more families.
+    fn may_split(&self, id: u32) -> Result<bool> {
+        let room = self.families.all.len() + 2 <= FAMILIES_MAX;
+        Ok(room && self.families.get(id)?.is_leaf() && !self.segments(id).is_empty())
+    }
+
+    /// Splits a family where a query has asked for it. That is not taken back when it shrinks.
+    fn split_on_hint(&mut self, txn: &mut WriteTxn<'_>, id: u32, hints: &[Hint]) -> Result<bool> {
+        if !self.may_split(id)? {
+            return Ok(false);
+        }
+        let family = self.families.get(id)?;
+        let has = |key: &&ColumnKey| family.keys.binary_search_by_key(*key, |(k, _)| *k).is_ok();
+        for hint in hints {
+            let place = match hint {
+                Hint::SplitOn(key, at) if has(&key) && self.families.parts(id, *key, at)? => {
+                    Some((*key, at.clone()))
+                }
+                Hint::SplitAbove(keys, most) if self.segments(id).len() > *most => {
+                    let keys: Vec<ColumnKey> = keys.iter().filter(has).copied().collect();
+                    split::best(txn, &keys, self.segments(id))?
+                }
+                _ => None,
+            };
+            if let Some(place) = place {
+                split::split(&mut self.families, txn, id, place, true)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn split(&mut self, txn: &mut WriteTxn<'_>, id: u32) -> Result<bool> {
+        let count = self.segments(id).len();
+        if count <= self.settings.split_threshold || !self.may_split(id)? {
+            return Ok(false);
+        }
+        let family = self.families.get(id)?;
+        let keys: Vec<ColumnKey> = family.keys.iter().map(|(key, _)| *key).collect();
+        let Some((key, at)) = split::best(txn, &keys, self.segments(id))? else {
+            return Ok(false);
+        };
+        split::split(&mut self.families, txn, id, (key, at), false)?;
+        Ok(true)
+    }
+
+    fn take_back(&mut self, id: u32) -> Result<bool> {
+        let family = self.families.get(id)?;
+        let Some(split) = &family.split else { return Ok(false) };
+        let (low, high) = (self.families.get(split.low)?, self.families.get(split.high)?);
+        let hinted = split.hinted || self.settings.split_on.is_some();
+        let busy = !self.segments(id).is_empty() || !low.is_leaf() || !high.is_leaf();
+        let count = self.segments(low.id).len() + self.segments(high.id).len();
+        if hinted || busy || count * 4 >= self.settings.split_threshold {
+            return Ok(false);
+        }
+        split::unsplit(&mut self.families, id)?;
+        Ok(true)
+    }
+}
+
+fn columns_of(txn: &WriteTxn<'_>, segment: u32) -> Result<Vec<ColumnKey>> {
+    directory::head(txn, segment)?.columns().map(|column| Ok(column?.key)).collect()
+}
+
+/// Writes the live rows of segments anew.
+fn rewrite(txn: &mut WriteTxn<'_>, root: Gid, segments: &[u32], origin: Origin) -> Result<()> {
+    let mut oids = Vec::new();
+    for segment in segments {
+        oids.extend(live_oids(txn, *segment)?);
+        seal::remove(txn, *segment)?;
+    }
+    step!("index.segments-taken");
+    oids.sort_unstable();
+    seal(txn, root, &oids, origin).map(|_| ())
+}

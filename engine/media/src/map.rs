@@ -1,0 +1,599 @@
+//! Address ranges, and files mapped into them.
+//!
+//! An arena is one [`Range`]: addresses that are reserved once, without memory behind them, and
+//! into which span files are mapped one after the other. Since the range never moves, a pointer
+//! into it stays good as long as the range lives, however much the arena grows meanwhile.
+//!
+//! Who does what: `attach` is called by one thread at a time (the realm's own lock); everything
+//! else by any thread at any time. `attach` maps first and then advances `attached` (release), so
+//! who reads `attached` (acquire) may touch every byte below it. Two processes attach the same
+//! files to different addresses; nothing in the arena is an address.
+//!
+//! After `fork` the child has the same mappings of the same files at the same addresses; dropping
+//! a range in one process unmaps nothing in the other.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use super::emulated::Emulated;
+use super::{Medium, devdax, persist};
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+
+/// A range starts at a multiple of this, as spans do, so that huge pages can map them.
+pub(super) const HUGE: u64 = 2 << 20;
+/// Linux's number for "make huge pages of this, now", which the libc crate may lack.
+const MADV_COLLAPSE: i32 = 25;
+/// The page, which is what mapping, flushing and prefaulting round to.
+pub(super) const PAGE: u64 = 4096;
+
+/// One reserved range of addresses, filled from its start by attached files.
+#[derive(Debug)]
+pub struct Range {
+    base: NonNull<u8>,
+    reserved: u64,
+    attached: AtomicU64,
+    /// The media of all that is attached, as a set of [`Medium::bit`].
+    media: AtomicU8,
+    /// Every piece that was attached, and its medium. Looked at where there are several media.
+    pieces: RwLock<Vec<Piece>>,
+    /// Whether any of it was attached for reading alone.
+    read_only: AtomicBool,
+    /// Whose pace copying keeps.
+    emulated: OnceLock<Emulated>,
+}
+
+/// A part of a range, as it was attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    start: u64,
+    end: u64,
+    medium: Medium,
+}
+
+// SAFETY: a range is an address and numbers; what is read or written through the address is the
+// caller's to justify, at each access.
+unsafe impl Send for Range {}
+// SAFETY: as above; the counters are atomic and `attach` orders its mapping before them.
+unsafe impl Sync for Range {}
+
+impl Range {
+    /// Reserves `bytes` of addresses, or half as many, and again, but no fewer than `least`, as far
+    /// as the process's limit (`RLIMIT_AS`) allows. No memory is taken.
+    ///
+    /// On error nothing is reserved.
+    pub fn reserve(bytes: u64, least: u64) -> Result<Range> {
+        let least = round_up(least.max(HUGE), HUGE);
+        let mut want = round_up(bytes, HUGE).max(least);
+        loop {
+            match Self::reserve_exactly(want) {
+                Ok(range) => return Ok(range),
+                Err(_) if want > least => want = round_up(want / 2, HUGE).max(least),
+                Err(error) => fail!(
+                    PoolFull,
+                    "cannot reserve {want} bytes of addresses for an arena ({error}): either this \
+                     process has used up its 128 TiB (each namespace that it has open takes \
+                     512 GiB or more, and as much again for what is private there: close pools \
+                     that it does not need), or `ulimit -v` limits it, or it takes a pool of \
+                     smaller size"
+                ),
+            }
+        }
+    }
+
+    fn reserve_exactly(bytes: u64) -> io::Result<Range> {
+        let padded = bytes.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                padded as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = start.cast::<u8>();
+        let before = round_up(start as u64, HUGE) - start as u64;
+        let after = HUGE - before;
+        // SAFETY: all three pieces lie in the mapping just made, which nobody else knows of.
+        let base = unsafe {
+            let base = start.add(before as usize);
+            if before > 0 {
+                libc::munmap(start.cast(), before as usize);
+            }
+            if after > 0 {
+                libc::munmap(base.add(bytes as usize).cast(), after as usize);
+            }
+            base
+        };
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Range {
+            base,
+            reserved: bytes,
+            attached: AtomicU64::new(0),
+            media: AtomicU8::new(0),
+            pieces: RwLock::default(),
+            read_only: AtomicBool::new(false),
+            emulated: OnceLock::new(),
+        })
+    }
+
+    /// From now on, copying takes as long as on this device.
+    pub fn emulate(&self, device: Emulated) {
+        let _ = self.emulated.set(device);
+    }
+
+    /// Whose pace copying keeps, if anybody's.
+    #[inline]
+    pub(super) fn emulated(&self) -> Option<&Emulated> {
+        self.emulated.get()
+    }
+
+    /// Maps `len` bytes of `file` from its byte `place` on at `offset`, which is where the last
+    /// attached file ended, or within what is attached (which maps that piece anew, for writing,
+    /// say).
+    ///
+    /// All of that piece of `file` has allocated blocks: see `span`. On error nothing has changed.
+    pub fn attach(
+        &self,
+        offset: u64,
+        len: u64,
+        file: &File,
+        place: u64,
+        writable: bool,
+    ) -> Result<()> {
+        let end = offset.saturating_add(len);
+        let attached = self.attached();
+        let whole = [offset, len, place].iter().all(|number| number.is_multiple_of(PAGE));
+        if len == 0 || !whole || offset > attached {
+            fail!(
+                Corrupt,
+                "a span of {len} bytes at {offset} does not continue an arena of {attached} bytes"
+            );
+        }
+        if end > self.reserved {
+            fail!(
+                PoolFull,
+                "the arena would grow to {end} bytes and this process reserved {} bytes of \
+                 addresses for it: close the pool and open it again",
+                self.reserved
+            );
+        }
+        let meta = file.metadata().map_err(|e| Error::os("cannot look at a span (fstat)", &e))?;
+        let size = if devdax::is_device(&meta) { devdax::facts_of(&meta)?.len } else { meta.len() };
+        if size < place.saturating_add(len) {
+            fail!(
+                Corrupt,
+                "a span file of {size} bytes should have {len} from byte {place} on: it was \
+                 truncated"
+            );
+        }
+        self.map(offset, len, (file, place), writable, Medium::of(file)?)?;
+        self.read_only.fetch_or(!writable, Ordering::Relaxed);
+        self.attached.fetch_max(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Maps a file, which is kept on this medium, over `[offset, offset + len)`.
+    fn map(
+        &self,
+        offset: u64,
+        len: u64,
+        (file, place): (&File, u64),
+        writable: bool,
+        medium: Medium,
+    ) -> Result<()> {
+        let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let shared = match medium {
+            Medium::Dax => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            Medium::Memory | Medium::PageCache => libc::MAP_SHARED,
+        };
+        // SAFETY: `[offset, offset + len)` lies in this range's own reservation, so MAP_FIXED
+        // replaces only reserved addresses, or an older mapping of the same piece of the arena.
+        let at = unsafe {
+            libc::mmap(
+                self.base.as_ptr().add(offset as usize).cast(),
+                len as usize,
+                prot,
+                shared | libc::MAP_FIXED,
+                file.as_raw_fd(),
+                place as i64,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            let error = Error::last_os(format_args!("cannot map {len} bytes of a span"));
+            self.keep(offset, len);
+            return Err(error);
+        }
+        // Above a disk, with large folios in the page cache, this is worth a factor of three to
+        // five (ext4: 2.4 to 11 GB/s copying into pages that are cached). On tmpfs it changes
+        // nothing: there `span` has made the pages already. Neither adds a byte to the file.
+        // SAFETY: the advice concerns the mapping just made. A kernel without huge pages refuses
+        // it, and nothing depends on it.
+        unsafe { libc::madvise(at, len as usize, libc::MADV_HUGEPAGE) };
+        self.note(Piece { start: offset, end: offset + len, medium });
+        Ok(())
+    }
+
+    /// Reserves addresses of this range anew that a mapping which failed may have given up: kernels
+    /// before Linux 6.12 take away what lies there before they find out. Anything else that the
+    /// process maps could come to lie there then, and the next span over it.
+    fn keep(&self, offset: u64, len: u64) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: addresses of this range; what is mapped there still stays as it is.
+        unsafe {
+            libc::mmap(
+                self.at(offset).cast(),
+                len as usize,
+                libc::PROT_NONE,
+                flags | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            );
+        }
+    }
+
+    /// Remembers what a piece is kept on. One that is attached anew keeps its old entry too: to
+    /// flush a piece in two ways costs time, and does no harm.
+    fn note(&self, piece: Piece) {
+        let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
+        if !pieces.contains(&piece) {
+            pieces.push(piece);
+        }
+        self.media.fetch_or(piece.medium.bit(), Ordering::Relaxed);
+    }
+
+    /// Goes past addresses that stay without memory, as if a file had been attached there.
+    pub fn skip(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        if offset != self.attached() || end > self.reserved {
+            fail!(
+                Corrupt,
+                "{len} bytes without a file at {offset} do not continue an arena of {} bytes",
+                self.attached()
+            );
+        }
+        self.attached.fetch_max(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// The first address. Bytes `[0, attached())` from here are mapped.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Lets go of every file, so that removed ones give their memory back. The addresses stay
+    /// reserved, and nothing can be attached any more.
+    ///
+    /// Only for who has the range alone: it takes `Arc`'s word for that.
+    pub fn release(this: &std::sync::Arc<Range>) {
+        if std::sync::Arc::strong_count(this) > 1 {
+            return;
+        }
+        // SAFETY: nobody else holds the range, so nobody has a pointer into it; the mapping
+        // replaces pages of the range itself by addresses without memory.
+        let at = unsafe {
+            libc::mmap(
+                this.base.as_ptr().cast(),
+                this.reserved as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            this.keep(0, this.reserved);
+        }
+        this.attached.store(0, Ordering::Release);
+        if let Some(device) = this.emulated() {
+            device.let_go();
+        }
+    }
+
+    /// How many bytes are mapped, from the start on.
+    pub fn attached(&self) -> u64 {
+        self.attached.load(Ordering::Acquire)
+    }
+
+    /// How many bytes of addresses there are.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Puts `[offset, offset + len)` into this process's page tables at once, for writing if all of
+    /// the range is attached so.
+    ///
+    /// Contents do not change, whoever else writes them meanwhile. On error some of it is done.
+    pub fn prefault(&self, offset: u64, len: u64) -> Result<()> {
+        let (at, len) = self.pages(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let read_only = self.read_only.load(Ordering::Relaxed);
+        let advice = if read_only { libc::MADV_POPULATE_READ } else { libc::MADV_POPULATE_WRITE };
+        loop {
+            // SAFETY: `pages` gave whole pages of what is attached; populating changes no contents.
+            if unsafe { libc::madvise(at.cast(), len, advice) } == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => {}
+                // Older than Linux 5.14.
+                Some(libc::EINVAL | libc::ENOSYS) => {
+                    touch(at, len, read_only);
+                    return Ok(());
+                }
+                _ => return Err(Error::os(format_args!("cannot prefault {len} bytes"), &error)),
+            }
+        }
+    }
+
+    /// Makes `[offset, offset + len)` durable, each piece of it as its medium needs: on return,
+    /// what this thread wrote there before survives power loss, as far as the medium can.
+    ///
+    /// After an error nobody can know what is on the disk: the kernel calls the pages clean all the
+    /// same. The realm is then poisoned by the caller.
+    pub fn flush(&self, offset: u64, len: u64) -> Result<()> {
+        self.check(offset, len)?;
+        self.for_each_piece(offset, len, |start, end, medium| match medium {
+            Medium::Memory => Ok(()),
+            Medium::PageCache => {
+                let (at, len) = self.pages(start, end - start)?;
+                sync(at, len)
+            }
+            Medium::Dax => {
+                // SAFETY: a piece of what is attached.
+                unsafe { persist::flush_lines(self.at(start), (end - start) as usize) };
+                persist::fence();
+                Ok(())
+            }
+        })
+    }
+
+    /// What `[offset, offset + len)` is kept on; `None` if its pieces differ.
+    pub fn medium(&self, offset: u64, len: u64) -> Result<Option<Medium>> {
+        self.check(offset, len)?;
+        let mut media = 0;
+        self.for_each_piece(offset, len, |_, _, medium| {
+            media |= medium.bit();
+            Ok(())
+        })?;
+        Ok(Medium::ALL.into_iter().find(|medium| medium.bit() == media))
+    }
+
+    /// Calls `work` with the start, the end and the medium of each piece of `[offset, offset +
+    /// len)`: once for all of it where there is one medium.
+    fn for_each_piece(
+        &self,
+        offset: u64,
+        len: u64,
+        mut work: impl FnMut(u64, u64, Medium) -> Result<()>,
+    ) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let end = offset + len;
+        let media = self.media.load(Ordering::Relaxed);
+        if let Some(only) = Medium::ALL.into_iter().find(|medium| medium.bit() == media) {
+            return work(offset, end, only);
+        }
+        let pieces = self.pieces.read().unwrap_or_else(PoisonError::into_inner);
+        for piece in pieces.iter().filter(|piece| piece.start < end && offset < piece.end) {
+            work(piece.start.max(offset), piece.end.min(end), piece.medium)?;
+        }
+        Ok(())
+    }
+
+    /// The address of an offset that is attached.
+    fn at(&self, offset: u64) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    /// Refuses what is not attached.
+    fn check(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        if end > self.attached() {
+            fail!(
+                Argument,
+                "bytes {offset} to {end} lie outside an arena of {} bytes",
+                self.attached()
+            );
+        }
+        Ok(())
+    }
+
+    /// The whole pages that cover `[offset, offset + len)`, which must be attached.
+    fn pages(&self, offset: u64, len: u64) -> Result<(*mut u8, usize)> {
+        self.check(offset, len)?;
+        let first = offset - offset % PAGE;
+        let pages = if len == 0 { 0 } else { round_up(offset + len, PAGE) - first };
+        Ok((self.at(first), pages as usize))
+    }
+}
+
+impl Drop for Range {
+    fn drop(&mut self) {
+        // SAFETY: the range is this value's own, and whoever holds a pointer into it holds it too.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+    }
+}
+
+/// Gives the whole units of 2 MiB in `[offset, offset + len)` of a tmpfs file one huge page each,
+/// whatever the mount's `huge=` says, as far as the kernel has such pages and the call
+/// (Linux 6.1). A unit needs a page to begin with; what it lacks is filled with zeros.
+///
+/// On error some units may have been done; the file's contents are the same in any case.
+pub(super) fn collapse(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let range = Range::reserve_exactly(len)?;
+    // SAFETY: the mapping replaces the addresses of `range`, which nobody else knows, and goes with
+    // it. The advice changes where the kernel keeps the bytes, not what they are.
+    unsafe {
+        let at = libc::mmap(
+            range.base().cast(),
+            len as usize,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_FIXED,
+            file.as_raw_fd(),
+            offset as i64,
+        );
+        if at == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            range.keep(0, len);
+            return Err(error);
+        }
+        if libc::madvise(at, len as usize, MADV_COLLAPSE) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel lets this file be mapped so that cache lines written back to it are durable
+/// (`MAP_SYNC`). Asked of one page anywhere: a refusal within a range would leave a hole in it.
+pub(super) fn grants_sync(file: &File) -> bool {
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; nobody touches
+    // it, and it goes again.
+    unsafe {
+        let at = libc::mmap(
+            ptr::null_mut(),
+            PAGE as usize,
+            libc::PROT_READ,
+            libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            file.as_raw_fd(),
+            0,
+        );
+        at != libc::MAP_FAILED && libc::munmap(at, PAGE as usize) == 0
+    }
+}
+
+/// A whole file, mapped shared, for reading and writing: a lease, a growth page.
+#[derive(Debug)]
+pub struct MappedFile {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: an address and a length; accesses through the address are the caller's to justify.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+impl MappedFile {
+    /// Maps all of `file`, which has at least `least` bytes, all of them allocated.
+    pub fn map(file: &File, least: u64) -> Result<MappedFile> {
+        let meta = file.metadata().map_err(|e| Error::os("cannot look at a file (fstat)", &e))?;
+        let len = meta.len();
+        if len == 0 || len < least {
+            fail!(Corrupt, "a file of {len} bytes should have {least}: it was truncated");
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(Error::last_os(format_args!("cannot map a file of {len} bytes")));
+        }
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| Error::new(Kind::Os, "a file was mapped at address 0"))?;
+        Ok(MappedFile { base, len: len as usize })
+    }
+
+    /// The first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// How many bytes are mapped.
+    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes the whole file's contents durable, as far as its filesystem can.
+    pub fn flush(&self) -> Result<()> {
+        sync(self.base.as_ptr(), self.len)
+    }
+
+    /// Lets go of the file; in its place there is memory of this process's own from now on, which
+    /// begins with this number, and is zero else. In one step: who reads meanwhile sees the one or
+    /// the other. `false` if the kernel has no memory for it: then nothing has changed.
+    pub fn exchange(&self, number: u64) -> bool {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, which nobody else knows, is filled, and takes the place of this
+        // value's own: whoever uses its address touches it by atomic operations, or holds a lock.
+        // If the move fails when what was there has gone already, the addresses are taken again.
+        unsafe {
+            let own = libc::mmap(ptr::null_mut(), self.len, prot, flags, -1, 0);
+            if own == libc::MAP_FAILED {
+                return false;
+            }
+            own.cast::<u64>().write(number);
+            let at = self.base.as_ptr().cast::<libc::c_void>();
+            let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            if libc::mremap(own, self.len, self.len, how, at) != libc::MAP_FAILED {
+                return true;
+            }
+            libc::munmap(own, self.len);
+            let fixed = flags | libc::MAP_FIXED_NOREPLACE;
+            libc::mmap(at, self.len, prot, fixed, -1, 0);
+        }
+        false
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and whoever uses its address holds it too.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Writes whole pages to their files and waits.
+fn sync(at: *mut u8, len: usize) -> Result<()> {
+    // SAFETY: msync reads the page tables of `[at, at + len)`; unmapped pages are an error.
+    if unsafe { libc::msync(at.cast(), len, libc::MS_SYNC) } != 0 {
+        return Err(Error::last_os(format_args!("cannot make {len} bytes durable (msync)")));
+    }
+    Ok(())
+}
+
+/// Reads or writes each page of `[at, at + len)`, which is attached for that, without changing it:
+/// an atomic "or" with nothing loses no other's write.
+fn touch(at: *mut u8, len: usize, read_only: bool) {
+    for page in (0..len).step_by(PAGE as usize) {
+        // SAFETY: the caller names attached pages, whose first byte this is.
+        let byte = unsafe { AtomicU8::from_ptr(at.add(page)) };
+        if read_only {
+            std::hint::black_box(byte.load(Ordering::Relaxed));
+        } else {
+            byte.fetch_or(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The next multiple of `to`, which is a power of two.
+fn round_up(n: u64, to: u64) -> u64 {
+    n.saturating_add(to - 1) & !(to - 1)
+}
+
+#[cfg(test)]
+mod tests;

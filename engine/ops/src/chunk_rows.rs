@@ -1,0 +1,204 @@
+//! Rows of `chunks`: keys, records, and how they come and go.
+//!
+//! A key is the array's OID and the chunk's place in the grid, four bytes a dimension, all
+//! big-endian: the chunks of an array follow one another, in C order. The value is a record of
+//! class `Chunk` without name, dtype and shape, whose parent is the array.
+
+use crate::rows_mut::{Reserved, RowsMut};
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::id::{Oid, id_key};
+use engram_catalog::Table;
+use engram_catalog::rows::{Row, Rows};
+use engram_records::chunked::grid::{Cell, Grid};
+use engram_records::index_mode::IndexMode;
+use engram_records::object::{Class, Flags, Record, Stored};
+use engram_records::stamp::Stamp;
+
+/// The bytes of a key before the place.
+const OID_BYTES: usize = 8;
+
+/// The key of a chunk.
+pub fn key_of(oid: Oid, cell: &[u32]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(OID_BYTES + 4 * cell.len());
+    key.extend(id_key(oid));
+    key.extend(cell.iter().flat_map(|at| at.to_be_bytes()));
+    key
+}
+
+/// Splits a key into the array and the chunk's place.
+pub fn split_key(key: &[u8]) -> Result<(Oid, Cell)> {
+    let Some((oid, place)) = key.split_first_chunk::<OID_BYTES>() else {
+        fail!(Corrupt, "a key of `chunks` has only {} bytes", key.len())
+    };
+    let (place, rest) = place.as_chunks::<4>();
+    if !rest.is_empty() || place.is_empty() {
+        fail!(Corrupt, "a key of `chunks` has {} bytes", key.len());
+    }
+    Ok((u64::from_be_bytes(*oid), place.iter().map(|at| u32::from_be_bytes(*at)).collect()))
+}
+
+/// A chunk's record, as far as it is one.
+pub fn parse(row: &[u8]) -> Result<Record<'_>> {
+    let record = Record::parse(row)?;
+    if record.class != Class::Chunk {
+        fail!(Corrupt, "a row of `chunks` has a record of class {:?}", record.class);
+    }
+    Ok(record)
+}
+
+/// The first row of an array's chunks at or after a key.
+pub(crate) fn first_from(rows: &mut dyn Rows, oid: Oid, from: &[u8]) -> Result<Option<Row>> {
+    let first = rows.first_from(Table::Chunks, from)?;
+    Ok(first.filter(|(key, _)| key.starts_with(&id_key(oid))))
+}
+
+/// Whether an array has any chunk here.
+pub(crate) fn any(rows: &mut dyn Rows, oid: Oid) -> Result<bool> {
+    first_from(rows, oid, &id_key(oid)).map(|first| first.is_some())
+}
+
+/// Walks the rows of an array's chunks while the rows may change: the next one at or after `from`,
+/// which is moved behind it. A walk begins at `id_key(oid)`.
+pub fn next(rows: &mut dyn Rows, oid: Oid, from: &mut Vec<u8>) -> Result<Option<Row>> {
+    let row = first_from(rows, oid, from)?;
+    if let Some((key, _)) = &row {
+        from.clone_from(key);
+        from.push(0);
+    }
+    Ok(row)
+}
+
+/// Removes a chunk.
+fn remove(rows: &mut dyn RowsMut, key: &[u8]) -> Result<()> {
+    // Read here, so that a batch relies on it.
+    let extent = match rows.get(Table::Chunks, key)? {
+        Some(row) => parse(&row)?.extent(),
+        None => return Ok(()),
+    };
+    rows.remove(Table::Chunks, key)?;
+    match extent {
+        Some(extent) => rows.release(extent),
+        None => Ok(()),
+    }
+}
+
+/// Removes up to `most` of an array's chunks; how many it were.
+pub fn remove_all(rows: &mut dyn RowsMut, oid: Oid, most: usize) -> Result<usize> {
+    let (mut gone, mut from) = (0, id_key(oid).to_vec());
+    while gone < most
+        && let Some((key, _)) = next(rows, oid, &mut from)?
+    {
+        remove(rows, &key)?;
+        gone += 1;
+    }
+    Ok(gone)
+}
+
+/// Removes the chunks that the grid does not reach any more.
+pub fn cut(rows: &mut dyn RowsMut, oid: Oid, grid: &Grid) -> Result<()> {
+    let mut from = id_key(oid).to_vec();
+    while let Some((key, _)) = next(rows, oid, &mut from)? {
+        if !grid.reaches(&split_key(&key)?.1) {
+            remove(rows, &key)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a chunk is to be, and what it must have been.
+pub struct Staged {
+    /// Where it is in the grid.
+    pub cell: Cell,
+    /// What it holds.
+    pub value: Value,
+    /// What must be there for it to be put: see [`Staged::fits`].
+    pub expected: Expected,
+}
+
+/// Where an encoded chunk lies.
+pub enum Value {
+    /// In its row.
+    Inline(Vec<u8>),
+    /// In an extent that was reserved, and filled, before.
+    Reserved {
+        /// The reservation, which the row takes over.
+        reserved: Reserved,
+        /// The encoded chunk's length in bytes.
+        nbytes: u64,
+        /// Its checksum word, or 0: it has none.
+        checksum: u64,
+    },
+}
+
+/// What a chunk must be for another to take its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever is there, or nothing.
+    Anything,
+    /// Not there, or of this generation.
+    As(Option<u32>),
+}
+
+impl Staged {
+    /// Whether the chunk is as this one expects it.
+    pub fn fits(&self, rows: &mut dyn Rows, oid: Oid) -> Result<bool> {
+        let Expected::As(expected) = self.expected else { return Ok(true) };
+        let row = rows.get(Table::Chunks, &key_of(oid, &self.cell))?;
+        let there = row.map(|row| parse(&row).map(|record| record.generation)).transpose()?;
+        Ok(there == expected)
+    }
+
+    /// Puts it in place of what is there.
+    pub fn put(&self, rows: &mut dyn RowsMut, oid: Oid, stamp: Stamp) -> Result<()> {
+        let key = key_of(oid, &self.cell);
+        let before = rows.get(Table::Chunks, &key)?;
+        let before = before
+            .map(|row| parse(&row).map(|r| (r.extent(), r.generation, r.created)))
+            .transpose()?;
+        let (generation, created) = before.map_or((0, stamp.now), |(_, generation, created)| {
+            (generation.wrapping_add(1), created)
+        });
+        let stored = match &self.value {
+            Value::Inline(bytes) => Stored::Inline(bytes),
+            Value::Reserved { reserved, nbytes, checksum } => {
+                let (nbytes, checksum) = (*nbytes, *checksum);
+                Stored::Contiguous { extent: reserved.extent, nbytes, checksum }
+            }
+        };
+        let record = Record { generation, created, ..record(oid, stored, stamp) };
+        rows.put_record(Table::Chunks, &key, &record)?;
+        if let Value::Reserved { reserved, .. } = &self.value {
+            rows.adopt(*reserved)?;
+        }
+        match before {
+            Some((Some(extent), ..)) => rows.release(extent),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn record(oid: Oid, stored: Stored<'_>, stamp: Stamp) -> Record<'_> {
+    Record {
+        class: Class::Chunk,
+        generation: 0,
+        owner: stamp.owner,
+        parent: oid,
+        created: stamp.now,
+        modified: stamp.now,
+        name: "",
+        dtype: &[],
+        ndim: 0,
+        shape: &[],
+        dims: &[],
+        attrs: &[],
+        origin: &[],
+        index: IndexMode::default(),
+        flags: Flags::default(),
+        checked: stamp.checksums,
+        stored,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Changes of rows: what an operation may do, whatever it runs against.
+
+use engram_base::error::Result;
+use engram_base::id::Oid;
+use engram_catalog::Table;
+use engram_catalog::rows::Rows;
+use engram_records::extent::Extent;
+use engram_records::index_mode::Touch;
+use engram_records::object::Record;
+
+/// What can be changed.
+pub trait RowsMut: Rows {
+    /// Sets a row.
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Sets a row to a record.
+    fn put_record(&mut self, table: Table, key: &[u8], record: &Record<'_>) -> Result<()> {
+        self.put(table, key, &record.encode())
+    }
+    /// Removes a row that is known to exist.
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()>;
+    /// No row points to this extent any more: it is free once nobody can look at it.
+    fn release(&mut self, extent: Extent) -> Result<()>;
+    /// A row points to this extent, which a reservation held until now.
+    fn adopt(&mut self, reserved: Reserved) -> Result<()>;
+    /// What the index holds of this object is there anew, other, or gone.
+    fn index(&mut self, oid: Oid, touch: Touch) -> Result<()>;
+}
+
+/// A reservation, as rows know it: the extent, and the lease that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// The space.
+    pub extent: Extent,
+    /// The lease whose row in `extents_pending` keeps it.
+    pub lease: u64,
+}

@@ -1,0 +1,73 @@
+//! Allocations through the view: space that is being filled, and becomes an object or nothing.
+//!
+//! The space lies in the realm into which the object falls. While it is filled, the group can move
+//! to another realm; then the value is copied there when it is published.
+
+use super::retry::Retry;
+use super::view::Namespace;
+use engram_base::error::Result;
+use engram_base::id::{Gid, Oid};
+use engram_realm::view::{Allocation as Space, View};
+use engram_records::object::{NewObject, Placement};
+
+/// Space that is being filled, and becomes an object on `publish`, or not at all.
+pub struct Allocation {
+    pub(super) space: Space,
+    pub(super) namespace: Namespace,
+    pub(super) parent: Gid,
+    pub(super) path: String,
+    pub(super) new: NewObject,
+    pub(super) nbytes: u64,
+    pub(super) placement: Placement,
+}
+
+impl Allocation {
+    /// Fills the memory from its start.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is longer than what was allocated.
+    pub fn write(&self, data: &[u8]) {
+        self.space.write(data);
+    }
+
+    /// Fills the memory from an offset on, in bytes.
+    ///
+    /// # Panics
+    ///
+    /// If `data` goes beyond what was allocated.
+    pub fn write_at(&self, offset: u64, data: &[u8]) {
+        self.space.write_at(offset, data);
+    }
+
+    /// Zeroes the memory.
+    pub fn zero(&self) {
+        self.space.zero();
+    }
+
+    /// The memory to fill; it stays valid after `publish`, and after the allocation is dropped.
+    pub fn view(&self) -> View {
+        self.space.view()
+    }
+
+    /// Makes the memory durable, and the object visible to everyone of its scope, in one commit.
+    ///
+    /// On error nothing is visible, and the space goes back.
+    pub fn publish(self) -> Result<Oid> {
+        let Allocation { mut space, namespace, parent, path, new, nbytes, placement } = self;
+        space.settle()?;
+        let mut aimed = true;
+        namespace.retry(Retry::IfMoved, || {
+            if !std::mem::replace(&mut aimed, false) {
+                let aim = namespace.aim(parent, &path, placement)?;
+                if !space.is_in(&aim.realm) {
+                    let other = namespace.allocate(parent, &path, &new, nbytes, placement)?;
+                    space.copy_to(&other.space)?;
+                    return other.publish();
+                }
+                space.aim(&aim.realm, aim.group, aim.path);
+            }
+            space.link()
+        })
+    }
+}

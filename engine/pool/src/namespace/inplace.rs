@@ -1,0 +1,65 @@
+//! Writing in place through the view.
+//!
+//! A write in place is no commit: bytes change, and nobody is asked. So who writes looks where the
+//! object is before, and asks afterwards whether it has been there all the while
+//! ([`InPlace::held`]). If it has moved to another realm, its value may have been copied before the
+//! bytes changed: they are to be written again, where it is by now. While it is on its way nobody
+//! can tell, and who has begun to write waits for a while ([`WAIT`]); then that is `BusyError`.
+//!
+//! A view that is kept has nobody who asks: as with what is replaced, it is of what was.
+
+use crate::namespace::retry::Doing;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Namespace;
+use engram_base::error::{Kind, Result};
+use engram_base::id::{Member, Oid};
+use engram_realm::{Payload, Realm};
+
+/// How long who has written waits for what moves, and how often it looks.
+const WAIT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
+
+/// Where an object was when its value was given out to be written in place.
+pub struct InPlace {
+    namespace: Namespace,
+    realm: Realm,
+    oid: Oid,
+}
+
+impl Namespace {
+    /// An object's value to be written in place at once, and where that is; an empty value stays
+    /// inline.
+    pub fn view_in_place(&self, oid: Oid) -> Result<(Payload, InPlace)> {
+        self.with_owning_realm(Member::Object(oid), Doing::Changing, |realm, _| {
+            let payload = realm.view(oid, true)?;
+            Ok((payload, InPlace { namespace: self.clone(), realm: realm.clone(), oid }))
+        })
+    }
+}
+
+impl InPlace {
+    /// Whether what was written is the object's; if not, it has moved, and is to be written again.
+    ///
+    /// Waits while the object is on its way; `BusyError` if that takes too long: what was written
+    /// may go with it, or not.
+    pub fn held(&self) -> Result<bool> {
+        let until = Instant::now() + WAIT.0;
+        loop {
+            match self.realm.check_held(self.oid) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.is_moved() => return Ok(false),
+                Err(error) if error.kind() == Kind::Busy => {
+                    if self.namespace.end_dead_moves()? {
+                        return Ok(false);
+                    }
+                    if Instant::now() > until {
+                        return Err(error.context("written while it moved, and perhaps not kept"));
+                    }
+                    thread::sleep(WAIT.1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

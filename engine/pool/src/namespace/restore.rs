@@ -1,0 +1,175 @@
+//! Namespaces and realms like those of another pool: what a backup puts rows into.
+//!
+//! Names, modes, groups, root groups and id prefixes are the other's, so that every id stays what
+//! it is. The pool is one that is being made: nobody else looks at it yet.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::Path;
+
+use super::id_prefixes::{self, ID_PREFIXES, name_of};
+use super::make::{NewNamespace, NewRealm, build_realm, create};
+use super::setup::{namespace_file, setup, setup_at};
+use crate::published;
+use engram_base::error::{Error, Kind, Result};
+use engram_base::scope::Scope;
+use engram_base::user;
+use engram_catalog::Catalog;
+use engram_files::folder::own;
+use engram_files::paths::{
+    DEFAULT, NAMESPACE_FILE, PRIVATE, REALM_FILE, SHARED, modes, on_device, place, within,
+};
+use engram_files::pool_file::PoolFile;
+use engram_files::realm_file::realm_file;
+use engram_files::toml_file::write_toml;
+use engram_media::filesystem::Mount;
+use engram_realm::Setup;
+use engram_records::extent::HUGE;
+
+const ROOT: u32 = 0;
+
+/// Makes a namespace like that of the pool `source`.
+pub fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &str) -> Result<()> {
+    let there = namespace_file(source, name)?;
+    let meta = fs::metadata(place(source, name))
+        .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
+    let group = (there.mode & 0o070 != 0).then_some(meta.gid());
+    // Others never write, whatever a namespace that was made before this was refused says.
+    let (mode, root, size) = (there.mode & !0o002, Some(there.root), there.size);
+    let new = |group| NewNamespace { name, mode, group, root, size };
+    match create(pool, file, &new(group)) {
+        // This user is not in that group.
+        Err(error) if error.kind() == Kind::Access && group.is_some() => {
+            create(pool, file, &new(None))?;
+        }
+        made => made?,
+    }
+    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)?;
+    // Also of realms that are not copied: what was born there may have been shared since.
+    let prefixes = place(source, name).join(ID_PREFIXES);
+    let entries = fs::read_dir(&prefixes)
+        .map_err(|e| Error::os(format!("listing {}", prefixes.display()), &e))?;
+    let to = place(pool, name).join(ID_PREFIXES);
+    // Anybody may have put anything else there.
+    let is_prefix = |name: &str| name.len() == 6 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_prefix(name)).try_for_each(|name| reserve(&to.join(name)))
+}
+
+fn reserve(id_prefix: &Path) -> Result<()> {
+    match id_prefixes::reserve(id_prefix) {
+        // It is kept already; or somebody else has come, who keeps it too.
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => {
+            made.map(drop).map_err(|e| Error::os(format!("reserving {}", id_prefix.display()), &e))
+        }
+    }
+}
+
+/// Makes an empty default namespace, which every pool has.
+pub fn create_default(pool: &Path, file: &PoolFile) -> Result<()> {
+    let new = NewNamespace { name: DEFAULT, mode: 0o700, group: None, root: None, size: file.size };
+    create(pool, file, &new)
+}
+
+/// Makes the realm of a scope like `source`, without any rows; what is needed to open it.
+pub fn realm_like(
+    (pool, file, mount): (&Path, &PoolFile, &Mount),
+    source: &Setup,
+    (name, scope, user): (&str, Scope, u32),
+) -> Result<Setup> {
+    let namespace = place(pool, name);
+    if scope == Scope::Published {
+        let shared = setup(pool, file, mount.clone(), name)?;
+        super::scopes::open(&namespace)?.raise();
+        return published::begin_like(&shared, source.root);
+    }
+    let dir = namespace.join(within(scope, user));
+    let modes = match scope {
+        Scope::Private => (0o700, 0o600),
+        _ => modes(namespace_file(pool, name)?.mode),
+    };
+    if scope == Scope::Private {
+        let new = NewRealm {
+            pool,
+            namespace: &namespace,
+            name,
+            at: &dir,
+            place: within(scope, user),
+            scope,
+            modes,
+            group: false,
+            root: Some(source.root),
+            size: HUGE,
+            devices: &file.folders(),
+            mount: mount.clone(),
+        };
+        build_realm(file, &new)?;
+        super::scopes::open(&namespace)?.raise();
+    }
+    let toml = realm_file(&source.dir)?;
+    write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
+    reserve(&namespace.join(ID_PREFIXES).join(name_of(toml.id_prefix)))?;
+    let made = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
+    for file in ["data.mdb", "lock.mdb", "growth"] {
+        let path = made.catalog().join(file);
+        fs::remove_file(&path)
+            .map_err(|e| Error::os(format!("removing {}", path.display()), &e))?;
+    }
+    Catalog::create(&made.catalog(), &made.catalog_options())?;
+    Ok(made)
+}
+
+/// Gives a namespace of the copy, if root has made it, to whom it belongs in the pool `source`.
+pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
+    if user::current() != ROOT {
+        return Ok(());
+    }
+    let owner = |path: &Path| {
+        fs::metadata(path)
+            .map(|meta| (meta.uid(), meta.gid()))
+            .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
+    };
+    let from = place(source, name);
+    for to in [place(pool, name), on_device(&pool_device(file), file, name)] {
+        give(&to, owner(&from)?, &[SHARED, PRIVATE])?;
+        give(&to.join(SHARED), owner(&from.join(SHARED))?, &[])?;
+        let private = to.join(PRIVATE);
+        give(&private, owner(&from)?, &["*"])?;
+        for entry in fs::read_dir(&private).into_iter().flatten().flatten() {
+            if let Some(user) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                let there = owner(&from.join(PRIVATE).join(entry.file_name()));
+                give(&entry.path(), (user, there.map_or(user, |(_, group)| group)), &[])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pool_device(file: &PoolFile) -> std::path::PathBuf {
+    file.devices.first().cloned().unwrap_or_default()
+}
+
+/// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
+/// (`*`: under any). What is in it goes first: the new owner could put other things in its place.
+/// What root has not made here is left as it is.
+fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
+    let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
+    if fs::symlink_metadata(at).map_err(refused)?.uid() != ROOT {
+        return Ok(());
+    }
+    let made = own(at)?;
+    let meta = made.metadata().map_err(refused)?;
+    if meta.is_dir() {
+        for entry in fs::read_dir(at).map_err(refused)? {
+            let entry = entry.map_err(refused)?;
+            let name = entry.file_name();
+            if !but.iter().any(|one| *one == "*" || name.to_str() == Some(one)) {
+                give(&entry.path(), to, &[])?;
+            }
+        }
+    }
+    fchown(&made, Some(to.0), Some(to.1)).map_err(refused)?;
+    // Giving takes the bits away that say whose group new files have.
+    if meta.is_dir() { made.set_permissions(meta.permissions()).map_err(refused) } else { Ok(()) }
+}

@@ -1,0 +1,167 @@
+//! Retrying: when an operation on the view is begun again.
+//!
+//! An operation looks at all realms, and then reads or changes one of them. Between the two a
+//! member can move from one realm to another, by any process. Three things begin it again:
+//!
+//! * *The view has changed.* A realm, or a published version, has come while the operation looked:
+//!   what had moved there may have been missed. The shared counter of the namespace tells.
+//! * *Something has moved.* The commit refused, because what the look had seen does not hold any
+//!   more ([`Error::is_moved`]); or the realm in which the member was found does not have it.
+//! * *A dead process's move is in the way.* The member is on its way, so the change is refused as
+//!   busy. Whoever finds the mover dead ends the move, and the operation is begun again, once.
+//!
+//! [`Error::is_moved`]: engram_base::error::Error::is_moved
+
+use std::thread;
+use std::time::Duration;
+
+use super::view::{Namespace, VisibleRealms};
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::id::Member;
+use engram_realm::Realm;
+
+/// How often an operation is begun again before it says why it does not come to an end.
+const TRIES_MAX: u32 = 100;
+/// How often of these at once; then it waits between, for what moves again and again comes to an
+/// end.
+const TRIES_AT_ONCE: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What begins an operation again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// The view has changed: for what looks at all realms and changes none.
+    IfViewChanged,
+    /// Something has moved, or a dead process's move was in the way: for what relies on a look.
+    IfMoved,
+}
+
+/// What an operation does with the member that it looks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// It reads.
+    Looking,
+    /// It relies on the member being where it was found, and changes what `protect` does not mean.
+    Setting,
+    /// It changes the member: refused below a read-only group, whichever realm has that.
+    Changing,
+}
+
+impl Namespace {
+    /// Runs an operation, again and again as the policy says. What it returns is the last try's.
+    #[inline]
+    pub(crate) fn retry<T>(
+        &self,
+        policy: Retry,
+        mut operation: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let (mut tries, mut recovered) = (0, false);
+        loop {
+            let before = self.counter();
+            let done = operation();
+            let again = match (&done, policy) {
+                (_, Retry::IfViewChanged) => self.counter() != before,
+                (Ok(_), Retry::IfMoved) => false,
+                (Err(error), Retry::IfMoved) => self.is_to_retry(error, &mut recovered)?,
+            };
+            if !again || tries == TRIES_MAX {
+                return done;
+            }
+            tries += 1;
+            // What is missing where it was seen is looked for at once: it is somewhere.
+            if tries > TRIES_AT_ONCE && done.is_err_and(|error| error.kind() == Kind::Busy) {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Whether this error comes of something that has moved, or of a move that is ended now.
+    #[cold]
+    fn is_to_retry(&self, error: &Error, recovered: &mut bool) -> Result<bool> {
+        if error.is_moved() {
+            return Ok(true);
+        }
+        if error.kind() == Kind::Busy && !*recovered && self.end_dead_moves()? {
+            *recovered = true;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Runs a look-up in the realm that has a member.
+    pub(super) fn in_owning_realm<T>(
+        &self,
+        member: Member,
+        operation: impl Fn(&Realm) -> Result<T>,
+    ) -> Result<T> {
+        self.with_owning_realm(member, Doing::Looking, |realm, _| operation(realm))
+    }
+
+    /// The same for an operation that may change the member. It is given all realms, too, and the
+    /// realm's changes rely on the member being there.
+    pub(super) fn with_owning_realm<T>(
+        &self,
+        member: Member,
+        doing: Doing,
+        operation: impl Fn(&Realm, &[Realm]) -> Result<T>,
+    ) -> Result<T> {
+        self.retry(Retry::IfMoved, || {
+            let before = self.counter();
+            // Where nothing is found and the view has changed, it may be in a realm that has come.
+            let missed = |error: Error| {
+                if self.counter() == before { error } else { error.gone_is_moved() }
+            };
+            match self.seen()? {
+                VisibleRealms::One(realm) if doing == Doing::Looking => {
+                    operation(realm, &[]).map_err(missed)
+                }
+                VisibleRealms::One(realm) => {
+                    operation(&self.while_alone(realm, before), &[]).map_err(missed)
+                }
+                VisibleRealms::Many(realms) => {
+                    let (home, realms) = self.owning_realm(member, doing, realms)?;
+                    match home {
+                        // Found there, and gone since: it has moved.
+                        Some(at) => operation(&realms[at], &realms).map_err(Error::gone_is_moved),
+                        // No realm has it: any of them says so as well as another.
+                        None => match realms.first() {
+                            Some(realm) => operation(realm, &realms).map_err(missed),
+                            None => {
+                                fail!(
+                                    NotFound,
+                                    "there is nothing in namespace {:?}",
+                                    self.namespace()
+                                )
+                            }
+                        },
+                    }
+                }
+            }
+        })
+        .map_err(|error| match error.kind() {
+            // It is nowhere, however often one looks.
+            Kind::NotFound => Error::new(Kind::NotFound, error.message()),
+            _ => error,
+        })
+    }
+
+    /// Which of these realms has a member; the realms are given back as what they were seen, if
+    /// something is to be changed.
+    fn owning_realm(
+        &self,
+        member: Member,
+        doing: Doing,
+        realms: Vec<Realm>,
+    ) -> Result<(Option<usize>, Vec<Realm>)> {
+        if doing == Doing::Looking {
+            return Ok((self.look(&realms, |tree| tree.home(member))?, realms));
+        }
+        self.look_to_change(&realms, |tree| {
+            if doing == Doing::Changing {
+                tree.refuse_read_only(member)?;
+            }
+            tree.home(member)
+        })
+    }
+}

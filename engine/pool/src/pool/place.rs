@@ -1,0 +1,148 @@
+//! Where a pool, and what it has on a device, may be made.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use super::belongs::PLACE;
+use super::destroy::remove_half_made;
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::user;
+use engram_files::folder::set_mode;
+use engram_files::pool_file::{
+    CREATING, DESTROYING, POOL_FILE, PoolFile, is_unbegun, remove_unfinished, what_is_there,
+};
+use engram_media::devdax;
+
+/// Refuses a path in the folder of another pool, however deep and by whatever links.
+pub(super) fn refuse_within(path: &Path) -> Result<()> {
+    let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
+        return Ok(()); // what is missing is told by who makes the folder
+    };
+    match pool_around(&above) {
+        None => Ok(()),
+        Some(pool) => fail!(
+            Argument,
+            "{} lies in the folder of the pool {}: choose a path outside of it",
+            path.display(),
+            pool.display()
+        ),
+    }
+}
+
+/// Refuses a device, by its real path, that is a pool's folder, or lies in one: what is made there
+/// would stand among that pool's own things.
+pub(super) fn refuse_in_pool(device: &Path) -> Result<()> {
+    match pool_around(device) {
+        None => Ok(()),
+        Some(pool) => fail!(
+            Argument,
+            "device {} lies in {}, which is a pool's: choose a folder outside of it",
+            device.display(),
+            pool.display()
+        ),
+    }
+}
+
+/// The pool's folder, or what a pool has on a device, that this is or lies in.
+fn pool_around(folder: &Path) -> Option<&Path> {
+    let markers = [POOL_FILE, CREATING, DESTROYING, PLACE];
+    let is_pool = |folder: &&Path| markers.iter().any(|marker| folder.join(marker).exists());
+    folder.ancestors().find(is_pool)
+}
+
+/// Refuses a device that is there and has nothing of the pool: most likely what should be mounted
+/// there is not, and what is put there now would be out of sight once it is.
+pub(super) fn refuse_bare(path: &Path, file: &PoolFile, device: &Path) -> Result<()> {
+    let spans = device.join(&file.uuid);
+    match fs::symlink_metadata(&spans) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => fail!(
+            NotFound,
+            "device {} has nothing of {} (no folder {}): mount what belongs there, and open again",
+            device.display(),
+            path.display(),
+            file.uuid
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the pool's folder if it is not there; returns whether it did.
+pub(super) fn ensure_folder(path: &Path) -> Result<bool> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => return Ok(false),
+        Ok(_) if devdax::is_node(path) => fail!(
+            Exists,
+            "{} is a devdax node, which keeps no files: make the pool in a folder, and give it the \
+             node as a further device (--device)",
+            path.display()
+        ),
+        Ok(_) => fail!(Exists, "{} is a file: choose a path that does not exist", path.display()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(Error::os(format!("looking at {}", path.display()), &e)),
+    }
+    match make_open_folder(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == Kind::Access => Err(Error::new(
+            Kind::Access,
+            format!(
+                "no pool can be made at {}: {} may not make anything in the folder above it; \
+                 choose another place, or ask whose it is ({})",
+                path.display(),
+                user::shown(user::current()),
+                error.message()
+            ),
+        )),
+        Err(error) if error.kind() == Kind::Exists && path.is_dir() => Ok(false),
+        Err(error) if error.kind() == Kind::NotFound => {
+            if path.parent().is_some_and(Path::is_dir) {
+                fail!(
+                    Unsupported,
+                    "the filesystem of {} lets nobody make a folder there: choose another place",
+                    path.display()
+                )
+            }
+            fail!(NotFound, "the folder above {} does not exist: make it first", path.display())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a folder that all may enter, whatever the umask. There is nothing in it that must be kept
+/// from anybody, so it is made open: who dies just then leaves what the next to come takes over.
+fn make_open_folder(path: &Path) -> Result<()> {
+    fs::DirBuilder::new()
+        .mode(0o755)
+        .create(path)
+        .map_err(|e| Error::os(format!("making {}", path.display()), &e))?;
+    set_mode(path, 0o755).inspect_err(|_| drop(fs::remove_dir(path)))
+}
+
+/// Whether a pool can be made in the folder; what somebody died making there is taken away. The
+/// caller has the pool lock.
+pub(super) fn check_empty(path: &Path) -> Result<()> {
+    if is_unbegun(path) {
+        remove_unfinished(path);
+        return Ok(());
+    }
+    let has = |marker: &str| path.join(marker).exists();
+    if has(CREATING) && !has(POOL_FILE) && !has(DESTROYING) {
+        remove_half_made(path)?;
+        if is_unbegun(path) {
+            remove_unfinished(path);
+            return Ok(());
+        }
+    }
+    if path.join(POOL_FILE).exists() {
+        fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());
+    }
+    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
+        return Err(what_is_there(path));
+    }
+    fail!(
+        Exists,
+        "{} is a folder with other files in it: choose a path that does not exist",
+        path.display()
+    )
+}

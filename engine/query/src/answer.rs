@@ -1,0 +1,154 @@
+//! What is asked beside the query itself, and what comes back.
+
+use engram_base::error::Result;
+use engram_base::id::{Gid, Oid};
+use engram_columns::literal::Literal;
+use engram_index::IndexSettings;
+
+/// Which objects a query sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// Every object, as the newest commit has it.
+    #[default]
+    Strong,
+    /// Objects that wait in the queue as the index has them, which may be not at all. Their rows
+    /// need not be read.
+    Eventual,
+}
+
+/// How a query is answered.
+#[derive(Clone, Debug, Default)]
+pub struct QueryOptions {
+    /// Which objects it sees.
+    pub consistency: Consistency,
+    /// How many threads search; `None` for as many as help.
+    pub threads: Option<usize>,
+    /// Judge every record, and leave the index alone.
+    pub brute_force: bool,
+    /// A hint: have the attributes that the query names kept together from the next maintenance on,
+    /// as if they had been asked for together often.
+    pub merge: bool,
+    /// A hint: split families of objects with this attribute by value, from the next maintenance
+    /// on: what is below the value, and the others.
+    pub split_on: Option<(String, Literal)>,
+    /// A hint: have families of objects with an attribute that the query names split by value, from
+    /// the next maintenance on, where they have more segments than this.
+    ///
+    /// No hint changes an answer, nor groups whose policy is fixed; and a process that may only
+    /// read gives none.
+    pub split_threshold: Option<u32>,
+    /// Only objects below this group; `None` for the whole namespace. Relative paths in the query
+    /// start here too.
+    pub root: Option<Gid>,
+}
+
+impl QueryOptions {
+    /// Refuses what cannot be.
+    pub fn check(&self) -> Result<()> {
+        if self.split_on.is_none() && self.split_threshold.is_none() {
+            return Ok(());
+        }
+        let settings = IndexSettings {
+            split_on: self.split_on.clone(),
+            split_threshold: self.split_threshold,
+            ..IndexSettings::default()
+        };
+        settings.check()
+    }
+}
+
+/// The objects that a query finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// In the order that was asked for; ascending where none was.
+    pub oids: Vec<Oid>,
+    /// The transaction that the query saw.
+    pub snapshot: u64,
+}
+
+/// How a query was answered: counts, and what became of each part of the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// The transaction that the query saw.
+    pub snapshot: u64,
+    /// The query as it was run.
+    pub query: String,
+    /// The conditions that were searched for, and how.
+    pub leaves: Vec<LeafExplanation>,
+    /// Segments, in the order of their numbers.
+    pub segments: Vec<SegmentExplanation>,
+    /// Objects judged by their records, by where they were found.
+    pub records: RecordCounts,
+    /// How many threads searched.
+    pub threads: usize,
+    /// Objects found.
+    pub hits: u64,
+}
+
+/// One condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeafExplanation {
+    /// The condition.
+    pub test: String,
+    /// How it is answered.
+    pub how: String,
+}
+
+/// What became of one segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentExplanation {
+    /// Its number.
+    pub segment: u32,
+    /// Its family.
+    pub family: u32,
+    /// Its objects, dead ones included.
+    pub objects: u32,
+    /// Whether its columns were read; if not, `why` says what decided.
+    pub read: bool,
+    /// Why it was read, or not.
+    pub why: String,
+    /// Blocks of columns that were read.
+    pub blocks: u32,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// The thread that searched it.
+    pub worker: usize,
+    /// Objects found in it by its columns.
+    pub hits: u64,
+    /// Objects in it that only their records could judge.
+    pub verified: u64,
+}
+
+/// Objects judged by their records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordCounts {
+    /// By brute force.
+    pub scanned: u64,
+    /// In the tail.
+    pub tail: u64,
+    /// In the queue.
+    pub queue: u64,
+    /// Of mode `none`.
+    pub unindexed: u64,
+    /// Changed by the batch that asks.
+    pub batch: u64,
+    /// In segments, where columns could not decide.
+    pub verified: u64,
+}
+
+impl RecordCounts {
+    /// Adds those of another search.
+    pub fn add(&mut self, other: &RecordCounts) {
+        self.scanned += other.scanned;
+        self.tail += other.tail;
+        self.queue += other.queue;
+        self.unindexed += other.unindexed;
+        self.batch += other.batch;
+        self.verified += other.verified;
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.scanned + self.tail + self.queue + self.unindexed + self.batch + self.verified
+    }
+}

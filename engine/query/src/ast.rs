@@ -1,0 +1,139 @@
+//! What a query says, as a tree. Nothing here knows a pool.
+//!
+//! `Display` writes the query language: what it writes is parsed to an equal tree.
+
+pub use engram_columns::literal::Literal;
+
+/// A whole query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// Which objects; `All` where nothing is said.
+    pub expr: Expr,
+    /// In which order; OID order where nothing is said.
+    pub order_by: Vec<Order>,
+    /// How many at most.
+    pub limit: Option<u64>,
+}
+
+/// One key to order by. Objects that lack it come last, whichever the direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    /// By what.
+    pub field: Field,
+    /// From the greatest.
+    pub descending: bool,
+}
+
+/// A condition on one object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// Every object.
+    All,
+    /// All of these.
+    And(Vec<Expr>),
+    /// Any of these.
+    Or(Vec<Expr>),
+    /// Not this: plain negation.
+    Not(Box<Expr>),
+    /// A field compared. False where the object lacks the field.
+    Test(Field, Test),
+    /// The object lies in the group of this path, at any depth. False where there is none.
+    Under(String),
+}
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// The object's own attribute.
+    Attr(String),
+    /// The attribute of the nearest group above the object that has it.
+    GroupAttr(String),
+    /// What every object has.
+    Builtin(Builtin),
+}
+
+/// The built-in fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Builtin {
+    /// The last component of the path.
+    Name,
+    /// The path in the namespace, without a leading slash.
+    Path,
+    /// The path of the group that holds the object; empty for the root.
+    Group,
+    /// The owner: the user's name, or the uid as a number.
+    Owner,
+    /// The dtype as numpy writes it (`float64`, `<U3`, `[('x', '<f8')]`; `bytes` for a blob).
+    Dtype,
+    /// The shape, as `(3, 4)`.
+    Shape,
+    /// How many dimensions.
+    Ndim,
+    /// How many items.
+    Size,
+    /// Bytes of the value.
+    Nbytes,
+    /// The scope: `shared` until there are others.
+    Scope,
+    /// When the object was made.
+    Created,
+    /// When its row last changed.
+    Modified,
+}
+
+impl Builtin {
+    /// Every one, with its name in a query.
+    pub const ALL: [(Builtin, &'static str); 12] = [
+        (Builtin::Name, "name"),
+        (Builtin::Path, "path"),
+        (Builtin::Group, "group"),
+        (Builtin::Owner, "owner"),
+        (Builtin::Dtype, "dtype"),
+        (Builtin::Shape, "shape"),
+        (Builtin::Ndim, "ndim"),
+        (Builtin::Size, "size"),
+        (Builtin::Nbytes, "nbytes"),
+        (Builtin::Scope, "scope"),
+        (Builtin::Created, "created"),
+        (Builtin::Modified, "modified"),
+    ];
+}
+
+/// How a field is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    /// `= != < <= > >=`
+    Compare(Comparison, Literal),
+    /// `between low and high`, both included.
+    Between(Literal, Literal),
+    /// `in (a, b)`: equal to any.
+    In(Vec<Literal>),
+    /// A string that contains this one; an array with an item equal to it.
+    Contains(Literal),
+    /// A string that starts with this.
+    StartsWith(String),
+    /// A string that ends with this.
+    EndsWith(String),
+    /// A string that matches: `%` any run, `_` any one character, `\` takes the next as it is.
+    Like(String),
+    /// There is such a field.
+    Exists,
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Eq,
+    /// `!=`: there, and not equal (unlike types are not equal: but a comparison of unlike types is
+    /// false, so that is false too).
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}

@@ -1,0 +1,130 @@
+//! One segment searched: a condition becomes two bitmaps over its positions.
+//!
+//! *must*: the rows that pass for certain. *may*: those that pass or whose record has to be asked,
+//! because a column keeps nothing of a long string or an array, or because no column can tell.
+//! *not* turns the two round: what must not pass is what may not. So nothing is ever guessed, and
+//! only the rows between the two are looked at one by one.
+
+use std::cell::RefCell;
+
+use super::compile::{Leaf, Node};
+use super::predicate::Predicate;
+use super::record::Users;
+use super::sealed::{Piece, Source};
+use super::zones::{EVERY, How, NONE, Ready, owner_test};
+use engram_base::error::Result;
+use engram_columns::segment::bitmap::Bitmap;
+use engram_columns::segment::{Column, Marks as ColumnMarks};
+
+/// What is known of which rows pass.
+pub(crate) type Marks = ColumnMarks;
+
+fn certain(rows: Bitmap) -> Marks {
+    Marks { may: rows.clone(), must: rows }
+}
+
+/// Searches segments; each thread has one.
+pub(crate) struct Searcher<'s, 't> {
+    /// By number of the leaf.
+    pub ready: &'s [Option<Ready<'s>>],
+    /// Where parts come from that are not at hand; nowhere in threads other than the reader's.
+    pub source: Option<Source<'t>>,
+    users: RefCell<Users>,
+}
+
+impl<'s, 't> Searcher<'s, 't> {
+    /// One that knows nobody yet.
+    pub(crate) fn new(ready: &'s [Option<Ready<'s>>], source: Option<Source<'t>>) -> Self {
+        Searcher { ready, source, users: RefCell::default() }
+    }
+
+    /// Which rows pass.
+    pub(crate) fn marks(&self, node: &Node, piece: &mut Piece<'t>) -> Result<Marks> {
+        let rows = piece.segment.len();
+        match node {
+            Node::Const(true) => Ok(certain(Bitmap::full(rows))),
+            Node::Const(false) => Ok(certain(Bitmap::new(rows))),
+            Node::Not(inner) => {
+                let Marks { mut must, mut may } = self.marks(inner, piece)?;
+                must.negate();
+                may.negate();
+                Ok(Marks { must: may, may: must })
+            }
+            Node::All(parts) => {
+                let mut all = certain(Bitmap::full(rows));
+                for part in parts {
+                    let part = self.marks(part, piece)?;
+                    all.must.and(&part.must);
+                    all.may.and(&part.may);
+                    if all.may.is_empty() {
+                        break;
+                    }
+                }
+                Ok(all)
+            }
+            Node::Any(parts) => {
+                let mut any = certain(Bitmap::new(rows));
+                for part in parts {
+                    let part = self.marks(part, piece)?;
+                    any.must.or(&part.must);
+                    any.may.or(&part.may);
+                    if any.must.is_full() {
+                        break;
+                    }
+                }
+                Ok(any)
+            }
+            Node::Leaf(leaf) => self.leaf(leaf, piece),
+        }
+    }
+
+    fn leaf(&self, leaf: &Leaf, piece: &mut Piece<'t>) -> Result<Marks> {
+        let rows = piece.segment.len();
+        let nothing_said = || Marks { must: Bitmap::new(rows), may: Bitmap::full(rows) };
+        let Some(ready) = &self.ready[leaf.number] else { return Ok(nothing_said()) };
+        match ready.verdicts[piece.place] {
+            NONE => return Ok(certain(Bitmap::new(rows))),
+            EVERY => return Ok(certain(Bitmap::full(rows))),
+            _ => {}
+        }
+        if let Some((_, marks)) = piece.answered.iter().find(|(number, _)| *number == leaf.number) {
+            return Ok(marks.clone());
+        }
+        let Some(key) = ready.how.column() else { return Ok(nothing_said()) };
+        let Some(entry) = piece.segment.column(key)? else {
+            return Ok(certain(Bitmap::new(rows)));
+        };
+        if let Some(source) = self.source {
+            piece.fetch(source, &entry)?;
+        }
+        let column = piece.column(entry)?;
+        match &ready.how {
+            How::Cells(_) => cells(ready, &column, piece.place),
+            How::Owner => {
+                column.test(&|cell| owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell))
+            }
+            How::Name => match &ready.names {
+                Some(names) => column.test(&|cell| names.holds(cell)),
+                None => Ok(nothing_said()),
+            },
+            How::Group(_) | How::Record => Ok(nothing_said()),
+        }
+    }
+}
+
+fn cells(ready: &Ready<'_>, column: &Column<'_>, place: usize) -> Result<Marks> {
+    let predicate = &ready.leaf.predicate;
+    if matches!(predicate, Predicate::Exists) {
+        return Ok(certain(column.presence()));
+    }
+    if let (Some(runs), true) = (&ready.runs, column.in_runs()) {
+        let must = runs[place].clone().unwrap_or_else(|| Bitmap::new(column.len()));
+        let mut may = must.clone();
+        may.or(&column.unsure());
+        return Ok(Marks { must, may });
+    }
+    match ready.numbers() {
+        Some(range) => column.range(range),
+        None => column.test(&|cell| predicate.cell(cell)),
+    }
+}

@@ -1,0 +1,318 @@
+//! Groups, as a query looks at them: each is read once, and judged once for each test.
+//!
+//! The groups above an object are followed upwards, one record each. Most objects share their
+//! group with the object before them, so what was last asked is remembered first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::compile::{GroupField, Leaf};
+use super::table::{GroupCache, GroupTable};
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::id::{Gid, Member, NameKey, id_key};
+use engram_base::name::Name;
+use engram_base::scope::Scope;
+use engram_catalog::Table;
+use engram_columns::cell::{Cell, Cells, cells_of};
+use engram_ops::overlay::peek::Peek;
+use engram_records::attrs;
+use engram_records::attrs::KeyId;
+use engram_records::object::{Class, Record};
+
+/// What other realms of the namespace say of its groups, for a query in one of them.
+pub trait Beyond<'a> {
+    /// The record of the realm that says what a group is, and which realm that is.
+    fn home(&self, gid: Gid) -> Result<Option<(usize, &'a [u8])>>;
+    /// The number that a realm has for a key, which has this number in the realm that asks.
+    fn key(&self, at: usize, key: KeyId) -> Result<Option<KeyId>>;
+    /// A number for a key that only other realms know.
+    fn unknown_key(&self, key: &str) -> Result<Option<KeyId>>;
+    /// The group at a path.
+    fn find(&self, from: Gid, path: &str) -> Result<Option<Gid>>;
+}
+
+/// What a query knows of groups so far.
+pub struct Groups<'a> {
+    peek: Peek<'a>,
+    root: Gid,
+    scope: Scope,
+    beyond: Option<&'a dyn Beyond<'a>>,
+    known: HashMap<Gid, GroupFacts<'a>>,
+    paths: HashMap<Gid, String>,
+    cache: &'a GroupCache,
+    /// Every group, once somebody has asked for all.
+    table: Option<Arc<GroupTable>>,
+    /// By leaf: the group judged last, and all that were.
+    verdicts: Vec<Verdicts>,
+}
+
+#[derive(Default)]
+struct Verdicts {
+    last: Option<(Gid, bool)>,
+    all: HashMap<Gid, bool>,
+}
+
+/// A group's record, as far as queries ask for it.
+#[derive(Clone, Copy)]
+struct GroupFacts<'a> {
+    /// The realm that says so, if there are several.
+    at: usize,
+    parent: Gid,
+    name: &'a str,
+    attrs: &'a [u8],
+}
+
+impl<'a> Groups<'a> {
+    /// Nothing known yet.
+    pub fn new(peek: Peek<'a>, root: Gid, cache: &'a GroupCache) -> Self {
+        let (known, paths, verdicts) = (HashMap::new(), HashMap::new(), Vec::new());
+        let (scope, beyond) = (Scope::default(), None);
+        Groups { peek, root, scope, beyond, known, paths, cache, table: None, verdicts }
+    }
+
+    /// Of a realm of this scope.
+    #[must_use]
+    pub fn of(self, scope: Scope) -> Self {
+        Groups { scope, ..self }
+    }
+
+    /// With what other realms say.
+    #[must_use]
+    pub fn beyond(self, beyond: &'a dyn Beyond<'a>) -> Self {
+        Groups { beyond: Some(beyond), ..self }
+    }
+
+    /// Who sees what is found.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// A number for a key that no group of this realm has, where other realms know it.
+    pub(crate) fn unknown_key(&self, key: &str) -> Result<Option<KeyId>> {
+        self.beyond.map_or(Ok(None), |beyond| beyond.unknown_key(key))
+    }
+
+    /// The row that says what a group is, and the realm that it is of.
+    fn row(&self, gid: Gid) -> Result<Option<(usize, &'a [u8])>> {
+        match self.beyond {
+            Some(beyond) => beyond.home(gid),
+            None => Ok(self.peek.get(Table::Groups, &id_key(gid))?.map(|row| (0, row))),
+        }
+    }
+
+    /// The namespace's root.
+    pub(crate) fn root(&self) -> Gid {
+        self.root
+    }
+
+    /// Refuses a group that is gone.
+    pub(crate) fn require(&mut self, gid: Gid) -> Result<()> {
+        if self.row(gid)?.is_none() {
+            fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path");
+        }
+        Ok(())
+    }
+
+    /// The group at a path from `from`; a leading `/` starts at the root.
+    pub(crate) fn find(&mut self, from: Gid, path: &str) -> Result<Option<Gid>> {
+        let (mut gid, rest) = match path.strip_prefix('/') {
+            Some(rest) => (self.root, rest),
+            None => (from, path),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.is_empty() {
+            return Ok(Some(gid));
+        }
+        if let Some(beyond) = self.beyond {
+            return beyond.find(gid, rest);
+        }
+        for component in rest.split('/') {
+            if Name::new(component).is_err() {
+                return Ok(None);
+            }
+            let key = NameKey::new(gid, component);
+            match self.peek.get(Table::Names, key.as_bytes())?.map(Member::from_row).transpose()? {
+                Some(Member::Group(inner)) => gid = inner,
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(gid))
+    }
+
+    fn known(&mut self, gid: Gid) -> Result<GroupFacts<'a>> {
+        match self.look_up(gid)? {
+            Some(known) => Ok(known),
+            None => fail!(Corrupt, "group {gid:#x} holds something, and has no record: run verify"),
+        }
+    }
+
+    fn look_up(&mut self, gid: Gid) -> Result<Option<GroupFacts<'a>>> {
+        if let Some(known) = self.known.get(&gid) {
+            return Ok(Some(*known));
+        }
+        let Some((at, row)) = self.row(gid)? else { return Ok(None) };
+        let record = Record::parse(row)?;
+        if record.class != Class::Group || (record.parent == 0) != (gid == self.root) {
+            fail!(Corrupt, "the record of group {gid:#x} is no group's: run verify");
+        }
+        let known =
+            GroupFacts { at, parent: record.parent, name: record.name, attrs: record.attrs };
+        self.known.insert(gid, known);
+        Ok(Some(known))
+    }
+
+    /// The group's path; empty for the root.
+    pub(crate) fn path(&mut self, gid: Gid) -> Result<&str> {
+        if !self.paths.contains_key(&gid) {
+            let (mut names, mut at) = (Vec::new(), gid);
+            while at != self.root {
+                let GroupFacts { parent, name, .. } = self.known(at)?;
+                names.push(name);
+                at = parent;
+                check_depth(names.len(), gid)?;
+            }
+            names.reverse();
+            self.paths.insert(gid, names.join("/"));
+        }
+        Ok(&self.paths[&gid])
+    }
+
+    /// The path of what has this name in the group.
+    pub fn path_of(&mut self, parent: Gid, name: &str) -> Result<String> {
+        let above = self.path(parent)?;
+        Ok(if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") })
+    }
+
+    /// What the nearest group from this one upwards has of a key.
+    pub(crate) fn attr(&mut self, gid: Gid, key: KeyId) -> Result<Option<Cells<'a>>> {
+        let (mut at, mut steps) = (gid, 0);
+        loop {
+            let GroupFacts { at: realm, parent, attrs, .. } = self.known(at)?;
+            let key = match self.beyond {
+                Some(beyond) => beyond.key(realm, key)?,
+                None => Some(key),
+            };
+            for entry in attrs::entries(attrs) {
+                let entry = entry?;
+                if Some(entry.key) == key {
+                    return cells_of(&entry).map(Some);
+                }
+            }
+            if at == self.root {
+                return Ok(None);
+            }
+            at = parent;
+            steps += 1;
+            check_depth(steps, gid)?;
+        }
+    }
+
+    fn is_under(&mut self, gid: Gid, above: Gid) -> Result<bool> {
+        let (mut at, mut steps) = (gid, 0);
+        while at != above {
+            if at == self.root {
+                return Ok(false);
+            }
+            at = self.known(at)?.parent;
+            steps += 1;
+            check_depth(steps, gid)?;
+        }
+        Ok(true)
+    }
+
+    /// The groups that a leaf is true of, ascending, where that can be said without much ado.
+    pub(crate) fn passing(&mut self, leaf: &Leaf, field: GroupField) -> Result<Option<Vec<Gid>>> {
+        if field == GroupField::Root {
+            return Ok(Some(vec![self.root]));
+        }
+        if self.peek.in_batch() || self.beyond.is_some() {
+            return Ok(None);
+        }
+        if let (GroupField::Path, Some(text)) = (field, leaf.predicate.only_text()) {
+            let found = self.find(self.root, text)?;
+            let mut same = Vec::new();
+            if let Some(gid) = found
+                && self.path(gid)? == text
+            {
+                same.push(gid);
+            }
+            return Ok(Some(same));
+        }
+        if self.table.is_none() {
+            self.table = self.cache.of(self.peek.txn())?;
+        }
+        let Some(table) = self.table.clone() else { return Ok(None) };
+        let above = match field {
+            GroupField::Under(above) => table.get(above).map(|row| &*row.path),
+            _ => None,
+        };
+        let mut passing = Vec::new();
+        for row in table.rows() {
+            let passes = match (field, above) {
+                (GroupField::Path, _) => leaf.predicate.cell(&Cell::Text((&*row.path).into())),
+                (GroupField::Under(_), Some(above)) => is_within(&row.path, above),
+                _ => self.judge(leaf, field, row.gid)?,
+            };
+            if passes {
+                passing.push(row.gid);
+            }
+        }
+        Ok(Some(passing))
+    }
+
+    /// Whether a leaf about the group is true of this one.
+    pub(crate) fn judge(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
+        if self.verdicts.len() <= leaf.number {
+            self.verdicts.resize_with(leaf.number + 1, Verdicts::default);
+        }
+        let verdicts = &self.verdicts[leaf.number];
+        if let Some((last, verdict)) = verdicts.last
+            && last == gid
+        {
+            return Ok(verdict);
+        }
+        let verdict = match verdicts.all.get(&gid) {
+            Some(verdict) => *verdict,
+            None => self.judge_anew(leaf, field, gid)?,
+        };
+        let verdicts = &mut self.verdicts[leaf.number];
+        verdicts.all.insert(gid, verdict);
+        verdicts.last = Some((gid, verdict));
+        Ok(verdict)
+    }
+
+    /// The same of a group that a segment names: gone with its objects, it passes nothing.
+    pub(crate) fn judge_sealed(
+        &mut self,
+        leaf: &Leaf,
+        field: GroupField,
+        gid: Gid,
+    ) -> Result<bool> {
+        Ok(self.look_up(gid)?.is_some() && self.judge(leaf, field, gid)?)
+    }
+
+    fn judge_anew(&mut self, leaf: &Leaf, field: GroupField, gid: Gid) -> Result<bool> {
+        Ok(match field {
+            GroupField::Root => gid == self.root,
+            GroupField::Under(above) => self.is_under(gid, above)?,
+            GroupField::Path => leaf.predicate.cell(&Cell::Text(self.path(gid)?.into())),
+            GroupField::Attr(key) => {
+                self.attr(gid, key)?.is_some_and(|cells| leaf.predicate.cells(&cells))
+            }
+        })
+    }
+}
+
+/// Whether a path is this one, or lies below it.
+fn is_within(path: &str, above: &str) -> bool {
+    let below = path.strip_prefix(above);
+    above.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn check_depth(steps: usize, gid: Gid) -> Result<()> {
+    if steps > engram_ops::group::DEPTH_MAX as usize {
+        fail!(Corrupt, "the groups above {gid:#x} form a loop: run verify");
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Queries: which objects, by their attributes, names and built-in fields.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `parse`, `lex`, `number`, `words`, `fault` | from the language to `ast`, and what to say of errors |
+//! | `ast`, `display` | what a query says; the language again |
+//! | `predicate`, `literal`, `like` | what a comparison means |
+//! | `compile` | keys as numbers, paths as groups and names |
+//! | `record`, `groups`, `table` | the truth: an object judged by its record and its groups |
+//! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |
+//! | `segments`, `zones`, `names` | which segments need not be opened |
+//! | `sealed`, `eval`, `workers` | the others: columns become bitmaps, in several threads |
+//! | `answer` | options, and how a query was answered |
+
+#![deny(missing_docs)]
+
+pub mod answer;
+pub mod ast;
+pub mod compile;
+mod display;
+mod eval;
+mod fault;
+pub mod goal;
+pub mod groups;
+mod lex;
+mod like;
+mod names;
+mod number;
+pub mod order;
+mod parse;
+pub(crate) mod predicate;
+pub(crate) mod record;
+pub mod run;
+pub mod sealed;
+mod segments;
+pub mod table;
+mod words;
+mod workers;
+mod zones;
+
+pub use parse::{NESTING_MAX, QUERY_BYTES_MAX, parse};

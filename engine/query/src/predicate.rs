@@ -1,0 +1,347 @@
+//! What a comparison means: the one place that says which cells a test is true of.
+//!
+//! - Numbers compare as numbers whatever their width, exactly; strings as Unicode, by code points.
+//! - A comparison of unlike types is false, and `!=` of them too.
+//! - NaN is equal to nothing and in no order (IEEE 754): only `!=` with a number is true of it.
+//! - A string beside a time is the instant that it names (`literal.rs`); if it names none, they are
+//!   unlike.
+//! - A value of several items, or none, is only there, and `contains` what one of its items equals.
+//!   On one item `contains` looks for a part if both are strings, and else for an equal.
+//!
+//! [`Predicate::ranges`] tells the same of whole ranges of cells, so that what a zone or a run says
+//! can decide without its cells; a property test holds the two together.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+
+use super::like::Like;
+use crate::ast::{Comparison, Test};
+use engram_columns::cell::{Cell, Cells, compare, total_order};
+use engram_columns::literal::Literal;
+use engram_columns::literal::{cell_of, time_of};
+
+/// A test, made ready to be asked of many cells.
+#[derive(Clone, Debug)]
+pub enum Predicate {
+    /// A comparison with one value.
+    Compare(Comparison, Operand),
+    /// Both ends included.
+    Between(Operand, Operand),
+    /// Equal to any of these: in `total_order`, each once, with the instants that strings name.
+    In(Vec<Cell<'static>>),
+    /// A part of a string; an equal.
+    Contains(Operand),
+    /// The start of a string.
+    StartsWith(String),
+    /// The end of a string.
+    EndsWith(String),
+    /// A pattern of a string.
+    Like(Like),
+    /// There is a value.
+    Exists,
+}
+
+/// A literal as cells: itself, and the instant that it names.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    cell: Cell<'static>,
+    time: Option<Cell<'static>>,
+}
+
+/// Cells that compare with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CellClass {
+    /// Integers and floating-point numbers.
+    Number,
+    /// Instants.
+    Time,
+    /// Strings.
+    Text,
+    /// What equals nothing.
+    Other,
+}
+
+impl CellClass {
+    /// Every one.
+    pub(crate) const ALL: [CellClass; 4] =
+        [CellClass::Number, CellClass::Time, CellClass::Text, CellClass::Other];
+
+    /// The class of a cell.
+    pub(crate) fn of(cell: &Cell<'_>) -> Self {
+        match cell {
+            Cell::Int(_) | Cell::Big(_) | Cell::Float(_) => CellClass::Number,
+            Cell::Time(_) | Cell::Far(_) => CellClass::Time,
+            Cell::Text(_) => CellClass::Text,
+            Cell::Other => CellClass::Other,
+        }
+    }
+}
+
+/// A range of cells of one class, NaN apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    /// From here.
+    pub(crate) low: Bound<Cell<'static>>,
+    /// To here.
+    pub(crate) high: Bound<Cell<'static>>,
+    /// Whether the test is true of all in it; if not, it may be false of some.
+    pub(crate) exact: bool,
+}
+
+impl Range {
+    fn new(low: Bound<Cell<'static>>, high: Bound<Cell<'static>>) -> Self {
+        Range { low, high, exact: true }
+    }
+
+    fn all(exact: bool) -> Self {
+        Range { low: Bound::Unbounded, high: Bound::Unbounded, exact }
+    }
+
+    fn point(cell: &Cell<'static>) -> Self {
+        Range::new(Bound::Included(cell.clone()), Bound::Included(cell.clone()))
+    }
+
+    /// The part of the range that is made of cells which the index keeps (see `Cells::indexed`);
+    /// `None` where there is none.
+    fn kept(mut self) -> Option<Self> {
+        if let Bound::Included(Cell::Far(far)) | Bound::Excluded(Cell::Far(far)) = self.low {
+            self.low = far.is_before().then_some(Bound::Unbounded)?;
+        }
+        if let Bound::Included(Cell::Far(far)) | Bound::Excluded(Cell::Far(far)) = self.high {
+            self.high = (!far.is_before()).then_some(Bound::Unbounded)?;
+        }
+        Some(self)
+    }
+
+    /// Whether a cell of the range's class, not NaN, lies in it.
+    #[cfg(test)]
+    pub(crate) fn holds(&self, cell: &Cell<'_>) -> bool {
+        let above = match &self.low {
+            Bound::Included(low) => compare(cell, low).is_some_and(Ordering::is_ge),
+            Bound::Excluded(low) => compare(cell, low).is_some_and(Ordering::is_gt),
+            Bound::Unbounded => true,
+        };
+        above
+            && match &self.high {
+                Bound::Included(high) => compare(cell, high).is_some_and(Ordering::is_le),
+                Bound::Excluded(high) => compare(cell, high).is_some_and(Ordering::is_lt),
+                Bound::Unbounded => true,
+            }
+    }
+}
+
+impl Operand {
+    fn new(literal: &Literal) -> Self {
+        Operand { cell: cell_of(literal), time: time_of(literal) }
+    }
+
+    /// The operand among cells of this class; `None` where it is unlike them all.
+    fn among(&self, class: CellClass) -> Option<&Cell<'static>> {
+        if CellClass::of(&self.cell) == class {
+            return Some(&self.cell);
+        }
+        self.time.as_ref().filter(|_| class == CellClass::Time)
+    }
+
+    /// How a cell compares with the operand.
+    fn order(&self, cell: &Cell<'_>) -> Option<Ordering> {
+        match (&self.time, cell) {
+            (Some(time), Cell::Time(_) | Cell::Far(_)) => compare(cell, time),
+            _ => compare(cell, &self.cell),
+        }
+    }
+
+    fn equals(&self, cell: &Cell<'_>) -> bool {
+        self.order(cell) == Some(Ordering::Equal)
+    }
+}
+
+impl Predicate {
+    /// Makes a test ready.
+    pub(crate) fn new(test: &Test) -> Self {
+        match test {
+            Test::Compare(comparison, value) => Self::Compare(*comparison, Operand::new(value)),
+            Test::Between(low, high) => Self::Between(Operand::new(low), Operand::new(high)),
+            Test::In(values) => {
+                let times = values.iter().filter_map(time_of);
+                let mut cells = values.iter().map(cell_of).chain(times).collect::<Vec<_>>();
+                cells.sort_unstable_by(total_order);
+                cells.dedup_by(|a, b| total_order(a, b).is_eq());
+                Self::In(cells)
+            }
+            Test::Contains(value) => Self::Contains(Operand::new(value)),
+            Test::StartsWith(start) => Self::StartsWith(start.clone()),
+            Test::EndsWith(end) => Self::EndsWith(end.clone()),
+            Test::Like(pattern) => Self::Like(Like::new(pattern)),
+            Test::Exists => Self::Exists,
+        }
+    }
+
+    /// Whether the test is true of a value.
+    pub(crate) fn cells(&self, cells: &Cells<'_>) -> bool {
+        match (cells, self) {
+            (Cells::One(cell), _) => self.cell(cell),
+            (Cells::Many(_), Self::Exists) => true,
+            (Cells::Many(items), Self::Contains(wanted)) => items.iter().any(|i| wanted.equals(i)),
+            (Cells::Many(_), _) => false,
+        }
+    }
+
+    /// Whether the test is true of a value of one item.
+    pub(crate) fn cell(&self, cell: &Cell<'_>) -> bool {
+        match (self, cell) {
+            (Self::Compare(comparison, value), _) => match value.order(cell) {
+                Some(order) => comparison.allows(order),
+                None => {
+                    *comparison == Comparison::Ne
+                        && is_nan(cell)
+                        && CellClass::of(&value.cell) == CellClass::Number
+                }
+            },
+            (Self::Between(low, high), _) => {
+                low.order(cell).is_some_and(Ordering::is_ge)
+                    && high.order(cell).is_some_and(Ordering::is_le)
+            }
+            (Self::In(values), _) => {
+                !is_nan(cell) && values.binary_search_by(|value| total_order(value, cell)).is_ok()
+            }
+            (Self::Contains(Operand { cell: Cell::Text(part), .. }), Cell::Text(text)) => {
+                text.contains(part.as_ref())
+            }
+            (Self::Contains(value), _) => value.equals(cell),
+            (Self::StartsWith(start), Cell::Text(text)) => text.starts_with(start.as_str()),
+            (Self::EndsWith(end), Cell::Text(text)) => text.ends_with(end.as_str()),
+            (Self::Like(pattern), Cell::Text(text)) => pattern.matches(text),
+            (Self::Exists, _) => true,
+            (Self::StartsWith(_) | Self::EndsWith(_) | Self::Like(_), _) => false,
+        }
+    }
+
+    /// The only string that the test is true of, if it is one and no pattern.
+    pub(crate) fn only_text(&self) -> Option<&str> {
+        match self {
+            Self::Compare(Comparison::Eq, Operand { cell: Cell::Text(text), .. }) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What each string contains that the test is true of.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        match self {
+            Self::Contains(Operand { cell: Cell::Text(part), .. }) => vec![part],
+            Self::EndsWith(end) => vec![end],
+            Self::Like(pattern) => pattern.parts(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the test is true of NaN, which no range holds.
+    pub(crate) fn takes_nan(&self) -> bool {
+        self.cell(&Cell::Float(f64::NAN))
+    }
+
+    /// The ranges of a class, ascending and apart, outside of which the test is false of every cell
+    /// but NaN. Values of several items are not told of, nor what else the index does not keep.
+    pub(crate) fn ranges(&self, class: CellClass) -> Vec<Range> {
+        self.whole_ranges(class).into_iter().filter_map(Range::kept).collect()
+    }
+
+    fn whole_ranges(&self, class: CellClass) -> Vec<Range> {
+        let ranges = match self {
+            Self::Compare(comparison, value) => match value.among(class) {
+                Some(value) => comparison.ranges(value),
+                None => Vec::new(),
+            },
+            Self::Between(low, high) => match (low.among(class), high.among(class)) {
+                (Some(low), Some(high)) if compare(low, high).is_some_and(Ordering::is_le) => {
+                    vec![Range::new(Bound::Included(low.clone()), Bound::Included(high.clone()))]
+                }
+                _ => Vec::new(),
+            },
+            Self::In(values) => {
+                values.iter().filter(|v| CellClass::of(v) == class).map(Range::point).collect()
+            }
+            Self::Contains(value) => match (class, value.among(class)) {
+                (CellClass::Text, Some(Cell::Text(part))) => vec![Range::all(part.is_empty())],
+                (_, Some(value)) => vec![Range::point(value)],
+                _ => Vec::new(),
+            },
+            Self::Exists => vec![Range::all(true)],
+            _ if class != CellClass::Text => Vec::new(),
+            Self::StartsWith(start) => vec![starting(start, true)],
+            Self::EndsWith(end) => vec![Range::all(end.is_empty())],
+            Self::Like(pattern) => {
+                if let Some(only) = pattern.exact() {
+                    return vec![Range::point(&Cell::Text(only.to_owned().into()))];
+                }
+                let (prefix, decides) = pattern.prefix();
+                vec![starting(&prefix, decides)]
+            }
+        };
+        debug_assert!(
+            class != CellClass::Other || matches!(self, Self::Exists) || ranges.is_empty()
+        );
+        ranges
+    }
+}
+
+impl Comparison {
+    /// Whether it is true where the value compares so with the literal.
+    fn allows(self, order: Ordering) -> bool {
+        match self {
+            Comparison::Eq => order.is_eq(),
+            Comparison::Ne => order.is_ne(),
+            Comparison::Lt => order.is_lt(),
+            Comparison::Le => order.is_le(),
+            Comparison::Gt => order.is_gt(),
+            Comparison::Ge => order.is_ge(),
+        }
+    }
+
+    fn ranges(self, value: &Cell<'static>) -> Vec<Range> {
+        use Bound::{Excluded, Included, Unbounded};
+        let value = || value.clone();
+        match self {
+            Comparison::Eq => vec![Range::point(&value())],
+            Comparison::Ne => vec![
+                Range::new(Unbounded, Excluded(value())),
+                Range::new(Excluded(value()), Unbounded),
+            ],
+            Comparison::Lt => vec![Range::new(Unbounded, Excluded(value()))],
+            Comparison::Le => vec![Range::new(Unbounded, Included(value()))],
+            Comparison::Gt => vec![Range::new(Excluded(value()), Unbounded)],
+            Comparison::Ge => vec![Range::new(Included(value()), Unbounded)],
+        }
+    }
+}
+
+fn is_nan(cell: &Cell<'_>) -> bool {
+    matches!(cell, Cell::Float(value) if value.is_nan())
+}
+
+/// The strings that start so.
+fn starting(start: &str, exact: bool) -> Range {
+    let low = Cell::Text(start.to_owned().into());
+    let high = match after(start) {
+        Some(next) => Bound::Excluded(Cell::Text(next.into())),
+        None => Bound::Unbounded,
+    };
+    Range { low: Bound::Included(low), high, exact }
+}
+
+/// The least string above all that start so; `None` where there is none.
+pub(crate) fn after(start: &str) -> Option<String> {
+    let mut next = start.to_owned();
+    while let Some(last) = next.pop() {
+        // Above the surrogates, which are no characters.
+        let above = if last == '\u{d7ff}' { 0xe000 } else { last as u32 + 1 };
+        if let Some(above) = char::from_u32(above) {
+            next.push(above);
+            return Some(next);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

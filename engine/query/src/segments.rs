@@ -1,0 +1,233 @@
+//! Sealed segments searched: zones rule most of them out, columns decide the rest, and records are
+//! asked where columns cannot.
+//!
+//! The thread that reads the catalog opens segments. Where many are to be searched, it brings the
+//! parts that they need to hand, which are bytes of the mapped catalog and stay while its
+//! transaction does, and other threads search them with it. What needs the catalog stays with the
+//! reader: which groups pass, and what records say.
+//!
+//! With a bound, segments are searched from the least OIDs on, until no later one can have less.
+
+use std::cell::RefCell;
+
+use super::answer::SegmentExplanation;
+use super::compile::{About, leaves_of};
+use super::eval::Searcher;
+use super::goal::Goal;
+use super::groups::Groups;
+use super::run::Search;
+use super::sealed::{Piece, Source, within};
+use super::workers::{self, SegmentOutcome};
+use super::zones::{self, EVERY, How, NONE, Ready, SOME};
+use engram_base::error::{Error, Result};
+use engram_base::id::Oid;
+use engram_catalog::Table;
+use engram_columns::cell::Cell;
+use engram_columns::segment::Marks;
+use engram_index::directory::SegmentEntry;
+
+/// Segments beside one thread's before another one helps.
+const SEGMENTS_PER_THREAD: usize = 24;
+/// So many threads at most.
+const THREADS_MAX: usize = 64;
+
+impl<'a> Search<'a> {
+    /// Searches the segments. `excluded`, ascending, was looked at elsewhere.
+    pub(super) fn segments(
+        &mut self,
+        goal: &mut Goal,
+        bound: Option<usize>,
+        excluded: &[Oid],
+    ) -> Result<()> {
+        let txn = self.peek.txn();
+        let directory = self.directories.of(txn)?;
+        if directory.is_empty() {
+            return Ok(());
+        }
+        let (ready, verdicts) = self.decide(&directory)?;
+        self.explain_leaves(&ready);
+        self.explain_skipped(&directory, &verdicts);
+        let mut order: Vec<usize> = (0..directory.len()).collect();
+        order.retain(|place| verdicts[*place] != NONE);
+        // Usually they are in order, and then what is found is.
+        order.sort_by_key(|place| directory[*place].min);
+        self.threads = self.helpful(order.len(), bound);
+        let dead = txn.entries(Table::IndexDead)? > 0;
+        let searcher = Searcher::new(&ready, Some(Source(txn)));
+        let mut handed = Vec::new();
+        for place in order {
+            let entry = directory[place];
+            if beyond(goal, bound, entry) {
+                continue;
+            }
+            let bytes =
+                if dead { txn.get(Table::IndexDead, &entry.segment.to_be_bytes())? } else { None };
+            let untouched = bytes.is_none() && within(excluded, entry).is_empty();
+            if let (Goal::Count(count), EVERY, true) = (&mut *goal, verdicts[place], untouched) {
+                *count += u64::from(entry.rows);
+                self.explain(entry, "every object passes, by its zones", u64::from(entry.rows));
+                continue;
+            }
+            let mut piece = Piece::open(txn, entry, place)?;
+            piece.hide(bytes, excluded)?;
+            answer_groups(&mut self.judge.groups, &ready, &mut piece, Source(txn))?;
+            if self.threads > 1 {
+                self.bring(goal, &ready, &mut piece)?;
+                handed.push(piece);
+                continue;
+            }
+            self.bring(goal, &[], &mut piece)?;
+            let found = workers::search(&searcher, &self.plan.search, goal, &mut piece, 0)?;
+            self.verify(goal, found)?;
+        }
+        for found in workers::share(self.threads, &ready, &self.plan.search, goal, handed)? {
+            self.verify(goal, found)?;
+        }
+        Ok(())
+    }
+
+    /// What can be said of segments without opening one: each leaf with what the index says of it,
+    /// by number; and the verdict on each segment.
+    fn decide(&mut self, directory: &[SegmentEntry]) -> Result<(Vec<Option<Ready<'a>>>, Vec<u8>)> {
+        let (plan, txn) = (self.plan, self.peek.txn());
+        let mut leaves = Vec::new();
+        leaves_of(&plan.search, &mut leaves);
+        let mut ready: Vec<Option<Ready<'_>>> = Vec::new();
+        ready.resize_with(plan.leaves, || None);
+        for leaf in leaves {
+            let passing = match leaf.about {
+                About::Group(field) => self.judge.groups.passing(leaf, field)?,
+                _ => None,
+            };
+            ready[leaf.number] = Some(Ready::new(txn, leaf, directory, passing.as_deref())?);
+        }
+        let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+        for at in 0..ready.len() {
+            let Some(leaf) = &mut ready[at] else { continue };
+            // Names and runs are looked into where that can still rule something out.
+            if verdicts.contains(&SOME)
+                && (leaf.look_up(txn, directory)?
+                    || leaf.consult_runs(txn, directory, &verdicts)?)
+            {
+                verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+            }
+        }
+        Ok((ready, verdicts))
+    }
+
+    /// How many threads are to search so many segments.
+    fn helpful(&self, segments: usize, bound: Option<usize>) -> usize {
+        match (bound, self.options.threads) {
+            (Some(_), _) => 1,
+            (None, Some(threads)) => threads.min(segments).clamp(1, THREADS_MAX),
+            (None, None) if segments < 2 * SEGMENTS_PER_THREAD => 1,
+            (None, None) => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                cores.min(segments / SEGMENTS_PER_THREAD).clamp(1, THREADS_MAX)
+            }
+        }
+    }
+
+    /// Asks records where columns could not tell.
+    fn verify(&mut self, goal: &mut Goal, found: SegmentOutcome) -> Result<()> {
+        self.counts.verified += found.unsure.len() as u64;
+        if let Some(trace) = &mut self.trace {
+            trace.push(found.explanation);
+        }
+        found.unsure.into_iter().try_for_each(|oid| self.judge(goal, oid))
+    }
+
+    /// Brings to hand all parts that a thread without the catalog will need.
+    fn bring(
+        &mut self,
+        goal: &Goal,
+        ready: &[Option<Ready<'_>>],
+        piece: &mut Piece<'a>,
+    ) -> Result<()> {
+        let source = Source(self.peek.txn());
+        let mut keys = goal.columns(piece)?;
+        let undecided = ready.iter().flatten().filter(|r| r.verdicts[piece.place] == SOME);
+        keys.extend(undecided.filter_map(|ready| ready.how.column()));
+        for key in keys {
+            if let Some(column) = piece.segment.column(key)? {
+                piece.fetch(source, &column)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&mut self, entry: SegmentEntry, why: &str, hits: u64) {
+        let Some(trace) = &mut self.trace else { return };
+        let (segment, family, objects) = (entry.segment, entry.family, entry.rows);
+        let why = why.to_owned();
+        trace.push(SegmentExplanation {
+            segment,
+            family,
+            objects,
+            why,
+            hits,
+            ..Default::default()
+        });
+    }
+
+    fn explain_leaves(&mut self, ready: &[Option<Ready<'_>>]) {
+        if self.trace.is_some() {
+            self.leaves = ready.iter().flatten().map(|r| r.explain(&self.plan.texts)).collect();
+        }
+    }
+
+    fn explain_skipped(&mut self, directory: &[SegmentEntry], verdicts: &[u8]) {
+        if self.trace.is_some() {
+            for (entry, _) in directory.iter().zip(verdicts).filter(|(_, v)| **v == NONE) {
+                self.explain(*entry, "no object passes, by its zones", 0);
+            }
+        }
+    }
+}
+
+/// Whether a segment cannot have any of the least OIDs that are still wanted.
+fn beyond(goal: &mut Goal, bound: Option<usize>, entry: SegmentEntry) -> bool {
+    let (Goal::Oids(oids), Some(bound)) = (goal, bound) else { return false };
+    if oids.len() < bound {
+        return false;
+    }
+    if oids.len() > bound {
+        oids.select_nth_unstable(bound - 1);
+        oids.truncate(bound);
+    }
+    oids.iter().max().is_some_and(|greatest| *greatest < entry.min)
+}
+
+/// Answers the leaves about groups, of which a segment has few.
+fn answer_groups<'t>(
+    groups: &mut Groups<'_>,
+    ready: &[Option<Ready<'_>>],
+    piece: &mut Piece<'t>,
+    source: Source<'t>,
+) -> Result<()> {
+    for ready in ready.iter().flatten() {
+        let (How::Group(field), SOME) = (&ready.how, ready.verdicts[piece.place]) else { continue };
+        let Some(key) = ready.how.column() else { continue };
+        let Some(entry) = piece.segment.column(key)? else { continue };
+        piece.fetch(source, &entry)?;
+        let state = RefCell::new((&mut *groups, None::<Error>));
+        let marks = piece.column(entry)?.test(&|cell| {
+            let (groups, failed) = &mut *state.borrow_mut();
+            let gid = match cell {
+                Cell::Int(gid) => *gid as u64,
+                Cell::Big(gid) => *gid,
+                _ => return false,
+            };
+            groups.judge_sealed(ready.leaf, *field, gid).unwrap_or_else(|error| {
+                *failed = Some(error);
+                false
+            })
+        })?;
+        if let Some(error) = state.into_inner().1 {
+            return Err(error);
+        }
+        let Marks { must, may } = marks;
+        piece.answered.push((ready.leaf.number, Marks { must, may }));
+    }
+    Ok(())
+}

@@ -1,0 +1,488 @@
+//! Zones: which segments a query need not open, and which it finds whole.
+//!
+//! For each leaf the zones of its column give every segment one of three verdicts: no row of it
+//! can pass, every row does, or perhaps some. Verdicts combine as the query does: *all of* is the
+//! least, *any of* the greatest, *not* turns none into every.
+
+use super::answer::LeafExplanation;
+use super::compile::{About, GroupField, Leaf, Node};
+use super::names::NameSet;
+use super::predicate::{self, Predicate};
+use super::record::Users;
+use crate::ast::Builtin;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::id::Gid;
+use engram_catalog::ReadTxn;
+use engram_columns::cell::Cell;
+use engram_columns::column_key::{
+    CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
+};
+use engram_columns::range::{Bound, Range};
+use engram_columns::runs::Runs;
+use engram_columns::segment::Bitmap;
+use engram_columns::zone;
+use engram_columns::zone::{
+    ALL_PRESENT, IN_RUNS, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, ZoneClass, prefix,
+};
+use engram_columns::zones::{ColumnZones, SegmentZones, beside};
+use engram_index::directory::SegmentEntry;
+
+/// No row passes.
+pub(crate) const NONE: u8 = 0;
+/// Perhaps some do.
+pub(crate) const SOME: u8 = 1;
+/// Every row does.
+pub(crate) const EVERY: u8 = 2;
+
+/// So few names are looked for one by one in zones.
+const NAMES_FEW: usize = 64;
+
+/// How a leaf is answered where there are columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By the cells of a column.
+    Cells(ColumnKey),
+    /// By the column of owners, who have names too.
+    Owner,
+    /// By the groups in the column of groups.
+    Group(GroupField),
+    /// By the names in the column of names.
+    Name,
+    /// By records alone.
+    Record,
+}
+
+impl How {
+    fn of(about: &About) -> How {
+        match about {
+            About::Attr(key) => How::Cells(*key),
+            About::Name => How::Name,
+            About::Group(field) => How::Group(*field),
+            About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
+            About::Builtin(builtin) => match builtin {
+                Builtin::Owner => How::Owner,
+                Builtin::Dtype => How::Cells(DTYPE),
+                Builtin::Shape => How::Cells(SHAPE),
+                Builtin::Ndim => How::Cells(NDIM),
+                Builtin::Size => How::Cells(SIZE),
+                Builtin::Nbytes => How::Cells(NBYTES),
+                Builtin::Created => How::Cells(CREATED),
+                _ => How::Record,
+            },
+        }
+    }
+
+    /// The column that is read.
+    pub(crate) fn column(&self) -> Option<ColumnKey> {
+        match self {
+            How::Cells(key) => Some(*key),
+            How::Owner => Some(OWNER),
+            How::Group(_) => Some(GROUP),
+            How::Name => Some(NAME),
+            How::Record => None,
+        }
+    }
+}
+
+/// So many entries of a run are read in the time that one record takes to be judged.
+const ENTRIES_PER_RECORD: u64 = 64;
+
+/// Where each segment is in the directory.
+struct Places<'d> {
+    directory: &'d [SegmentEntry],
+    /// By number of the segment, from the first on; empty where it is not worth it.
+    dense: Vec<u32>,
+}
+
+impl<'d> Places<'d> {
+    /// For about so many questions.
+    fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
+        const DENSE_MAX: usize = 1 << 20;
+        let mut dense = Vec::new();
+        let first = directory.first().map_or(0, |entry| entry.segment);
+        let span = directory.last().map_or(0, |entry| (entry.segment - first) as usize + 1);
+        if span <= DENSE_MAX && questions > 4 * span as u64 {
+            dense.resize(span, u32::MAX);
+            for (place, entry) in directory.iter().enumerate() {
+                dense[(entry.segment - first) as usize] = place as u32;
+            }
+        }
+        Places { directory, dense }
+    }
+
+    fn of(&self, segment: u32) -> Option<usize> {
+        if self.dense.is_empty() {
+            return self.directory.binary_search_by_key(&segment, |entry| entry.segment).ok();
+        }
+        let at = segment.checked_sub(self.directory[0].segment)? as usize;
+        self.dense.get(at).map(|place| *place as usize).filter(|at| *at < self.directory.len())
+    }
+}
+
+/// What rules most zones out.
+#[derive(Clone, Copy)]
+struct Glance {
+    class: u8,
+    flags: u8,
+    min: u64,
+    max: u64,
+}
+
+impl Glance {
+    fn new(zone: &[u8; ZONE_BYTES]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(zone[at..at + 8].try_into().expect("eight"));
+        Glance { class: zone[8], flags: zone[9], min: word(16), max: word(24) }
+    }
+}
+
+/// A leaf with what the index says of it.
+pub(crate) struct Ready<'p> {
+    /// The leaf.
+    pub leaf: &'p Leaf,
+    /// How it is answered.
+    pub how: How,
+    /// By class: the ranges that can pass, and whether all in them does.
+    ranges: [Vec<(Range<'static>, bool)>; 4],
+    /// By class: the same as prefixes, and so perhaps wider.
+    windows: [Vec<(u64, u64)>; 4],
+    takes_nan: bool,
+    /// The flags of zones that prefixes do not rule out.
+    never_misses: u8,
+    /// Of a leaf about names, once they were looked up: which pass.
+    pub names: Option<NameSet>,
+    /// Segments whose cells of the column are in runs, by their places.
+    in_runs: Vec<usize>,
+    /// What the runs say, once they were asked: by place, which positions pass.
+    pub runs: Option<Vec<Option<Bitmap>>>,
+    /// By place in the directory.
+    pub verdicts: Vec<u8>,
+}
+
+impl<'p> Ready<'p> {
+    /// Asks a leaf of every segment's zones. `groups` are those that pass, where that is known.
+    pub(crate) fn new(
+        txn: &ReadTxn<'_>,
+        leaf: &'p Leaf,
+        directory: &[SegmentEntry],
+        groups: Option<&[Gid]>,
+    ) -> Result<Self> {
+        let how = How::of(&leaf.about);
+        let takes_nan = leaf.predicate.takes_nan();
+        let mut ready = Ready {
+            leaf,
+            how,
+            ranges: Default::default(),
+            windows: Default::default(),
+            takes_nan,
+            never_misses: UNSURE | if takes_nan { NAN } else { 0 },
+            names: None,
+            in_runs: Vec::new(),
+            runs: None,
+            verdicts: vec![SOME; directory.len()],
+        };
+        match (&ready.how, groups) {
+            (How::Cells(_), _) => ready.prepare(),
+            (How::Group(_), Some(groups)) => {
+                ready.windows[ZoneClass::Number as usize] = spots(groups.iter().copied());
+            }
+            _ => return Ok(ready),
+        }
+        ready.judge_all(txn, directory)?;
+        Ok(ready)
+    }
+
+    /// Looks the names up that pass, if the leaf is about names; whether it is.
+    pub(crate) fn look_up(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        directory: &[SegmentEntry],
+    ) -> Result<bool> {
+        if self.how != How::Name {
+            return Ok(false);
+        }
+        let names = NameSet::passing(txn, &self.leaf.predicate)?;
+        if names.len() == 0 {
+            self.verdicts.fill(NONE);
+        } else if names.len() <= NAMES_FEW {
+            self.windows[ZoneClass::Number as usize] = spots(names.numbers());
+            self.judge_all(txn, directory)?;
+        }
+        self.names = Some(names);
+        Ok(true)
+    }
+
+    fn judge_all(&mut self, txn: &ReadTxn<'_>, directory: &[SegmentEntry]) -> Result<()> {
+        let Some(column) = self.how.column() else { return Ok(()) };
+        self.verdicts.fill(NONE);
+        let zones = ColumnZones::read(txn, column)?;
+        let mut place = 0;
+        for row in zones.raw() {
+            let mut at = 0;
+            while at < row.len() {
+                // Most zones go by here: only what is compared is read of them.
+                if self.misses(Glance::new(&row[at])) {
+                    at += 1;
+                    continue;
+                }
+                let same = beside(row, at);
+                at = same.end;
+                // A column is of one class mostly.
+                if let [only] = &row[same.clone()] {
+                    self.judge_segment(&[Zone::decode(only)?], directory, &mut place);
+                } else {
+                    self.judge_segment(&SegmentZones::decode(&row[same])?, directory, &mut place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges a segment by its zones. `place` goes up with the segments.
+    fn judge_segment(&mut self, zones: &[Zone], directory: &[SegmentEntry], place: &mut usize) {
+        let Some(Zone { segment, .. }) = zones.first() else { return };
+        while directory.get(*place).is_some_and(|entry| entry.segment < *segment) {
+            *place += 1;
+        }
+        if directory.get(*place).is_some_and(|entry| entry.segment == *segment) {
+            self.verdicts[*place] = self.verdict(zones, *place);
+        }
+    }
+
+    /// Asks the runs of the leaf's column which positions pass, of segments that are still to be
+    /// searched by these verdicts; unless that is more work than asking their records. Whether it
+    /// did.
+    pub(crate) fn consult_runs(
+        &mut self,
+        txn: &ReadTxn<'_>,
+        directory: &[SegmentEntry],
+        verdicts: &[u8],
+    ) -> Result<bool> {
+        let How::Cells(key) = self.how else { return Ok(false) };
+        let open = self.in_runs.iter().filter(|place| verdicts[**place] == SOME);
+        let rows: u64 = open.map(|place| u64::from(directory[*place].rows)).sum();
+        if rows == 0 {
+            return Ok(false);
+        }
+        let all = self.ranges.iter().flatten();
+        let whole = self.takes_nan
+            || all.clone().any(|(range, _)| range.low.is_none() && range.high.is_none());
+        let everything = [(Range::default(), false)];
+        let ranges: Vec<_> = if whole { everything.iter().collect() } else { all.collect() };
+        let runs = Runs::read(txn, key)?;
+        let mut entries = 0;
+        for (range, _) in &ranges {
+            entries += runs.count(range)?;
+        }
+        if entries > rows.saturating_mul(ENTRIES_PER_RECORD) {
+            return Ok(false);
+        }
+        let places = Places::new(directory, entries);
+        let is_open = |segment: u32| places.of(segment).is_some_and(|at| verdicts[at] == SOME);
+        let mut hits: Vec<Option<Bitmap>> = vec![None; directory.len()];
+        let mut beyond = None;
+        for (range, exact) in ranges {
+            runs.visit(range, &is_open, |segment, position, cell| {
+                let Some(place) = places.of(segment) else { return };
+                let rows = directory[place].rows as usize;
+                if usize::from(position) >= rows {
+                    beyond = Some((segment, position));
+                } else if *exact || self.leaf.predicate.cell(cell) {
+                    let hits = hits[place].get_or_insert_with(|| Bitmap::new(rows));
+                    hits.insert(usize::from(position));
+                }
+            })?;
+        }
+        if let Some((segment, position)) = beyond {
+            fail!(Corrupt, "a run names position {position} of segment {segment}: run verify");
+        }
+        let zones = ColumnZones::read(txn, key)?;
+        for &place in &self.in_runs {
+            if verdicts[place] == SOME && hits[place].is_none() {
+                let unsure = zones.of(directory[place].segment)?.iter().any(|z| z.has(UNSURE));
+                self.verdicts[place] = if unsure { SOME } else { NONE };
+            }
+        }
+        self.runs = Some(hits);
+        Ok(true)
+    }
+
+    /// Puts the ranges of the leaf's test into the index's terms.
+    fn prepare(&mut self) {
+        for class in predicate::CellClass::ALL {
+            let at = class_of(class) as usize;
+            for range in self.leaf.predicate.ranges(class) {
+                let (low, high) = (bound(&range.low), bound(&range.high));
+                let end = |bound: &Option<Bound<'_>>, none| {
+                    bound.as_ref().and_then(|b| prefix(&b.cell)).map_or(none, |(word, _)| word)
+                };
+                self.windows[at].push((end(&low, 0), end(&high, u64::MAX)));
+                self.ranges[at].push((Range { low, high }, range.exact));
+            }
+        }
+    }
+
+    /// How the leaf is answered, and how many segments that leaves open.
+    pub(crate) fn explain(&self, texts: &[String]) -> LeafExplanation {
+        let of =
+            |wanted: u8| self.verdicts.iter().map(|is| usize::from(*is == wanted)).sum::<usize>();
+        let by = match &self.how {
+            How::Cells(_) if self.runs.is_some() => "a column and its sorted runs".to_owned(),
+            How::Cells(_) => "the cells of a column".to_owned(),
+            How::Owner => "the column of owners".to_owned(),
+            How::Group(_) => "the column of groups, each group judged once".to_owned(),
+            How::Name => match &self.names {
+                Some(names) => format!("the column of names, {} of which pass", names.len()),
+                None => "the column of names, which nothing asked for".to_owned(),
+            },
+            How::Record => "the records".to_owned(),
+        };
+        let how = format!(
+            "{by}; by zones {} segments pass whole, {} not at all, {} perhaps",
+            of(EVERY),
+            of(NONE),
+            of(SOME)
+        );
+        LeafExplanation { test: texts.get(self.leaf.number).cloned().unwrap_or_default(), how }
+    }
+
+    /// The one range of numbers that the test is, if it is one and nothing else.
+    pub(crate) fn numbers(&self) -> Option<&Range<'static>> {
+        let [numbers, times, texts, others] = &self.ranges;
+        match numbers.as_slice() {
+            [(range, true)] if times.is_empty() && texts.is_empty() && others.is_empty() => {
+                let bounded = range.low.is_some() || range.high.is_some();
+                (bounded && !self.takes_nan).then_some(range)
+            }
+            _ => None,
+        }
+    }
+
+    fn verdict(&mut self, zones: &[Zone], place: usize) -> u8 {
+        if zones[0].has(IN_RUNS) && !matches!(self.leaf.predicate, Predicate::Exists) {
+            // The runs will say more.
+            self.in_runs.push(place);
+            return SOME;
+        }
+        if matches!(self.how, How::Group(_) | How::Name) {
+            return SOME;
+        }
+        let verdict = match &self.leaf.predicate {
+            Predicate::Exists => zone::exists(zones),
+            test => match zone::judge_cells(zones, &|cell| test.cell(cell)) {
+                zone::Verdict::Some => return self.in_ranges(zones),
+                decided => decided,
+            },
+        };
+        match verdict {
+            zone::Verdict::None => NONE,
+            zone::Verdict::Some => SOME,
+            zone::Verdict::All => EVERY,
+        }
+    }
+
+    /// Whether no cell of the zone can pass, by prefixes alone.
+    fn misses(&self, zone: Glance) -> bool {
+        if zone.flags & self.never_misses != 0 {
+            return false;
+        }
+        let Some(windows) = self.windows.get(usize::from(zone.class)) else { return false };
+        // What is in no order has ends that hold nothing; whatever takes it takes it all.
+        let disordered = zone.min > zone.max && !windows.is_empty();
+        !disordered && windows.iter().all(|(low, high)| zone.max < *low || zone.min > *high)
+    }
+
+    fn in_ranges(&self, zones: &[Zone]) -> u8 {
+        for zone in zones.iter().filter(|zone| zone.has(SOLE) && zone.has(ALL_PRESENT)) {
+            let Some(ranges) = self.ranges.get(zone.class as usize) else { return SOME };
+            let whole = ranges.iter().filter(|(_, exact)| *exact).any(|(range, _)| {
+                if range.low.is_none() && range.high.is_none() {
+                    !zone.has(NAN)
+                } else {
+                    zone::judge(zones, range) == zone::Verdict::All
+                }
+            });
+            if whole {
+                return EVERY;
+            }
+        }
+        let one_range = self.ranges.iter().map(Vec::len).sum::<usize>() == 1;
+        let bounded =
+            self.ranges.iter().flatten().find(|(r, _)| r.low.is_some() || r.high.is_some());
+        match bounded {
+            // Ends may be exact: then what only touches an open end is none.
+            Some((range, _)) if one_range && !self.takes_nan => {
+                if zone::judge(zones, range) == zone::Verdict::None { NONE } else { SOME }
+            }
+            _ => SOME,
+        }
+    }
+}
+
+fn class_of(class: predicate::CellClass) -> ZoneClass {
+    match class {
+        predicate::CellClass::Number => ZoneClass::Number,
+        predicate::CellClass::Time => ZoneClass::Time,
+        predicate::CellClass::Text => ZoneClass::Text,
+        predicate::CellClass::Other => ZoneClass::Other,
+    }
+}
+
+fn bound(end: &std::ops::Bound<Cell<'static>>) -> Option<Bound<'static>> {
+    match end {
+        std::ops::Bound::Included(cell) => Some(Bound { cell: cell.clone(), inclusive: true }),
+        std::ops::Bound::Excluded(cell) => Some(Bound { cell: cell.clone(), inclusive: false }),
+        std::ops::Bound::Unbounded => None,
+    }
+}
+
+/// The prefixes of some numbers.
+fn spots(numbers: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let words = numbers.filter_map(|number| prefix(&unsigned(number)).map(|(word, _)| word));
+    let mut spots: Vec<(u64, u64)> = words.map(|word| (word, word)).collect();
+    spots.sort_unstable();
+    spots.dedup();
+    spots
+}
+
+/// The verdicts on a condition, by place in the directory.
+pub(crate) fn verdicts(node: &Node, ready: &[Option<Ready<'_>>], segments: usize) -> Vec<u8> {
+    match node {
+        Node::Const(value) => vec![if *value { EVERY } else { NONE }; segments],
+        Node::Not(inner) => {
+            let mut inner = verdicts(inner, ready, segments);
+            for verdict in &mut inner {
+                *verdict = EVERY - *verdict;
+            }
+            inner
+        }
+        Node::All(parts) => combine(parts, ready, segments, u8::min),
+        Node::Any(parts) => combine(parts, ready, segments, u8::max),
+        Node::Leaf(leaf) => match &ready[leaf.number] {
+            Some(ready) => ready.verdicts.clone(),
+            None => vec![SOME; segments],
+        },
+    }
+}
+
+fn combine(
+    parts: &[Node],
+    ready: &[Option<Ready<'_>>],
+    segments: usize,
+    of: fn(u8, u8) -> u8,
+) -> Vec<u8> {
+    let mut parts = parts.iter().map(|part| verdicts(part, ready, segments));
+    let mut all = parts.next().unwrap_or_default();
+    for part in parts {
+        all.iter_mut().zip(part).for_each(|(all, part)| *all = of(*all, part));
+    }
+    all
+}
+
+/// The test of an owner's cell.
+pub(crate) fn owner_test(users: &mut Users, predicate: &Predicate, cell: &Cell<'_>) -> bool {
+    match cell {
+        Cell::Int(uid) => u32::try_from(*uid).is_ok_and(|uid| users.test(predicate, uid)),
+        _ => false,
+    }
+}

@@ -1,0 +1,171 @@
+//! Forking: how a child gets a lease of its own (protocol P4).
+//!
+//! `pthread_atfork` runs three handlers in the thread that forks:
+//!
+//! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
+//!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
+//!   every pin, from the spare or the realm's, and raise the epoch; without either, or on any
+//!   error, the lease will be frozen.
+//! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
+//! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
+//!   inherited catalog without ending its read transactions (that would write the parent's reader
+//!   slots), forget ids, peers and batches. Its own catalog is opened on first use.
+//!
+//! Handlers must not fail and must not wait for another process; they wait for short operations
+//! of this one only.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
+
+use crate::process;
+use crate::process::Registry;
+use crate::realm::{Core, State};
+use engram_base::faults::step;
+use engram_catalog::raise_lease_epoch;
+use engram_space::lease::{Lease, Spare};
+
+/// Installs the handlers; called once a process.
+pub(crate) fn install() {
+    // SAFETY: the three handlers are `extern "C"` functions without arguments that do not unwind
+    // (each catches panics), and live as long as the process.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// One core, held still across a fork.
+struct HeldCore {
+    core: Arc<Core>,
+    /// Borrows from `core`, which is kept alive beside it and never moved out of its `Arc`.
+    state: RwLockWriteGuard<'static, State>,
+    child: Option<Lease>,
+}
+
+struct Forking {
+    held: Vec<HeldCore>,
+    registry: MutexGuard<'static, Option<Registry>>,
+    sessions: MutexGuard<'static, ()>,
+}
+
+thread_local! {
+    static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
+}
+
+extern "C" fn prepare() {
+    quietly(|| {
+        let sessions = process::sessions();
+        let slot = process::registry();
+        let mut cores: Vec<Arc<Core>> = slot.iter().flat_map(HashMap::values).cloned().collect();
+        // In the order in which an operation on several enters them (`realm/together.rs`).
+        cores.sort_by_key(Arc::as_ptr);
+        let held = cores.into_iter().map(hold).collect();
+        FORKING.with_borrow_mut(|forking| {
+            *forking = Some(Forking { held, registry: slot, sessions });
+        });
+    });
+}
+
+fn hold(core: Arc<Core>) -> HeldCore {
+    let guard = core.gate.write();
+    // SAFETY: the guard borrows the lock inside the `Arc` that `HeldCore` keeps beside it;
+    // `release` drops the guard before the `Arc`, and the allocation behind an `Arc` never moves.
+    let mut state: RwLockWriteGuard<'static, State> = unsafe { std::mem::transmute(guard) };
+    if core.setup.immutable {
+        return HeldCore { core, state, child: None };
+    }
+    let leases = core.setup.leases();
+    let mode = core.setup.file_mode;
+    let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
+    let spare = spare.or_else(|| Spare::of_realm(&leases));
+    let child = match (&state.lease, spare) {
+        (Some(lease), Some(spare)) => lease.fork(spare, &leases).ok(),
+        _ => None,
+    };
+    let child = child.and_then(|child| announce(&core, &state, child));
+    step!("fork.announced");
+    if state.spare.is_none() {
+        state.spare = Spare::create(&leases, mode).ok();
+    }
+    HeldCore { core, state, child }
+}
+
+/// Raises the epoch, so that allocators come to know the child's lease; `None` if that fails.
+/// (A child that forks before it has used the realm has no catalog open.)
+fn announce(core: &Core, state: &State, child: Lease) -> Option<Lease> {
+    let raised = match &state.catalog {
+        Some(catalog) => {
+            catalog.growth().raise_lease_epoch();
+            Ok(())
+        }
+        None => raise_lease_epoch(&core.setup.catalog(), &core.setup.catalog_options()),
+    };
+    if raised.is_ok() {
+        Some(child)
+    } else {
+        child.end();
+        None
+    }
+}
+
+extern "C" fn parent() {
+    quietly(|| {
+        release(|held| match held.child.take() {
+            // Closes our descriptor of the child's lease; the child's own keeps it locked.
+            Some(childs) => drop(childs),
+            None => freeze(held),
+        });
+        step!("fork.parted");
+    });
+}
+
+extern "C" fn child() {
+    quietly(|| {
+        release(|held| {
+            match held.child.take() {
+                Some(own) => {
+                    own.adopt();
+                    // Closes our descriptor of the parent's lease; the parent's keeps it locked.
+                    held.state.lease = Some(own);
+                }
+                None => freeze(held),
+            }
+            // The spare is the parent's as well.
+            held.state.spare = None;
+            if held.core.setup.immutable {
+                return;
+            }
+            if let Some(catalog) = held.state.catalog.take() {
+                catalog.abandon();
+            }
+            held.core.forget();
+            step!("fork.adopted");
+        });
+    });
+}
+
+/// No lease could be made for the child: both sides keep the old one as it is, for its pins.
+fn freeze(held: &mut HeldCore) {
+    if let Some(lease) = held.state.lease.take() {
+        lease.freeze();
+        held.state.frozen.push(lease);
+    }
+}
+
+/// Lets go of what `prepare` held, in an order in which no guard outlives its lock.
+fn release(mut each: impl FnMut(&mut HeldCore)) {
+    let Some(forking) = FORKING.with_borrow_mut(Option::take) else { return };
+    let mut cores = Vec::new();
+    let Forking { held, registry, sessions } = forking;
+    for mut held in held {
+        each(&mut held);
+        let HeldCore { core, state, .. } = held;
+        drop(state);
+        cores.push(core);
+    }
+    // The registry is let go of before the cores: dropping the last of one takes it.
+    drop((registry, sessions));
+}
+
+/// A handler must not unwind into the C library.
+fn quietly(handler: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(handler));
+}

@@ -1,0 +1,326 @@
+//! The commit: the one place where a realm changes.
+//!
+//! *The commit point is LMDB's: an object exists if and only if its row is committed; bytes that
+//! no row points to are free.* `Core::commit` reads as the protocol does. Two steps come before it
+//! and are named here because the order matters: bulk data is written into reserved space and
+//! flushed first, outside the writer lock (P1, `space::reserve` and `Allocation::publish`); and
+//! what follows it, ending a reservation's claim, needs no lock.
+//!
+//! `change` may run more than once: when the catalog has too few allocated pages left for the rows
+//! so far (P5), the transaction is dropped, the catalog is extended, and it runs again. It touches
+//! nothing but the rows, so that is invisible. On error nothing has changed.
+
+use crate::realm::index;
+use crate::realm::snapshot;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::batch;
+use crate::realm::core::Core;
+use crate::realm::gate::Inside;
+use crate::realm::holders::who_keeps_pages;
+use crate::realm::precondition::Precondition;
+use engram_base::error::{Error, Kind, Result};
+use engram_base::faults::step;
+use engram_base::id::Oid;
+use engram_catalog::meta::meta_u64;
+use engram_catalog::rows::{Row, Rows};
+use engram_catalog::{Headroom, Table, WriteTxn};
+use engram_index::directory::Finder;
+use engram_ops::marks;
+use engram_ops::overlay::Overlay;
+use engram_ops::overlay::layer::Change;
+use engram_ops::rows_mut::{Reserved, RowsMut};
+use engram_records::extent::Extent;
+use engram_records::index_mode::{IndexMode, Touch};
+use engram_space::extent::{end_reservation, freed_row};
+
+/// The rows of a write transaction, and what follows from them for the space accounts.
+pub struct Changes<'env> {
+    txn: WriteTxn<'env>,
+    /// By how much the bytes in use change.
+    used: i64,
+    /// By how much the objects that are not indexed become more.
+    unindexed: i64,
+    /// How many sealed positions have died.
+    died: u64,
+    /// Whether tail or queue were touched.
+    touched: bool,
+    /// Where what goes is sealed.
+    finder: Finder,
+    /// Whether members are on their way to another realm, so that each change is asked for.
+    moving: bool,
+}
+
+impl Core {
+    /// Runs an operation on this thread's batch, if it runs one here, or else in one commit, if
+    /// what the operation relies on holds there. It may run more than once.
+    ///
+    /// On error nothing is visible; in a batch, what the operation refuses before its first change
+    /// leaves the list as it was.
+    pub(crate) fn write<T>(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        mut operation: impl FnMut(&mut dyn RowsMut) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(done) = batch::change(self, inside.catalog(), precondition, &mut operation)? {
+            return Ok(done);
+        }
+        let done = self.commit_if(inside, headroom, precondition, |rows| operation(rows))?;
+        step!("write.committed");
+        index::after_commit(self, inside);
+        Ok(done)
+    }
+
+    /// Runs `change` in one write transaction, and commits it.
+    ///
+    /// On error nothing is visible and nothing has changed.
+    pub fn commit<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.commit_if(inside, headroom, None, change)
+    }
+
+    /// The same for a change that relies on something: where that does not hold any more, the
+    /// change is not made, and the error says that it has moved.
+    pub fn commit_if<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let catalog = inside.catalog();
+        let mut called_in = false;
+        loop {
+            // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
+            let mut rows = Changes::new(catalog.write(headroom)?);
+            step!("commit.begun");
+            // precondition: what a look has seen is so still, now that nobody else can change it.
+            Precondition::check(precondition, &mut rows)?;
+            // moves: from here on, what is on its way to another realm is refused to this change.
+            rows.watch_moves()?;
+            // rows, and what follows from them.
+            let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
+            match (changed, rows.txn.short_of()) {
+                (_, Some(pages)) => {
+                    drop(rows);
+                    step!("commit.short");
+                    snapshot::ask_holders(self, inside)?;
+                    match catalog.extend(pages) {
+                        Ok(()) => {}
+                        // What gives space back goes before what somebody only looks at.
+                        Err(error)
+                            if error.kind() == Kind::PoolFull
+                                && headroom == Headroom::Relief
+                                && !called_in =>
+                        {
+                            called_in = true;
+                            snapshot::call_in_snapshots(self, inside)?;
+                        }
+                        Err(error) => return Err(no_rows(self, inside, &error)),
+                    }
+                }
+                (Err(error), None) => return Err(error),
+                (Ok(value), None) => {
+                    // commit: durable here where the realm is; visible to everyone from here on.
+                    let changed = rows.txn.is_changed();
+                    let waiting = rows.waiting()?;
+                    let died = rows.died;
+                    step!("commit.changed");
+                    let id = rows.txn.commit()?;
+                    step!("commit.committed");
+                    self.index.state.note(waiting, died);
+                    // A transaction without changes has no id: the next one gets it.
+                    if changed {
+                        batch::helped(self, id);
+                    }
+                    return Ok(value);
+                }
+            }
+        }
+    }
+}
+
+/// The error of a catalog that cannot grow.
+fn no_rows(core: &Core, inside: &Inside<'_>, error: &Error) -> Error {
+    let place = core.setup.pool.display();
+    let keeps = who_keeps_pages(inside).unwrap_or_default();
+    let advice = match keeps {
+        Some(who) => format!("{who}; end that, delete some objects, or free space there"),
+        None => {
+            "delete some objects (small ones give the catalog room), or free space there".to_owned()
+        }
+    };
+    Error::new(
+        error.kind(),
+        format!(
+            "the catalog of {:?} in {place} cannot grow: {error}; {advice}",
+            core.setup.namespace
+        ),
+    )
+}
+
+impl<'env> Changes<'env> {
+    fn new(txn: WriteTxn<'env>) -> Self {
+        Changes {
+            txn,
+            used: 0,
+            unindexed: 0,
+            died: 0,
+            touched: false,
+            finder: Finder::default(),
+            moving: false,
+        }
+    }
+
+    /// Sees whether anything is on its way to another realm.
+    fn watch_moves(&mut self) -> Result<()> {
+        self.moving = self.txn.entries(Table::Transfers)? > 0;
+        Ok(())
+    }
+
+    /// Lets this transaction change members that are on their way: it is the move itself.
+    pub fn moves(&mut self) {
+        self.moving = false;
+    }
+
+    /// Refuses to change a member that is on its way to another realm, and a name in such a group.
+    fn refuse_leaving(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        use Table::{Chunks, Groups, Names, Objects};
+        if !self.moving || !matches!(table, Objects | Groups | Names | Chunks) {
+            return Ok(());
+        }
+        let id = key.first_chunk().copied().map(u64::from_be_bytes);
+        match id {
+            Some(id) => marks::refuse_leaving(self, id),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many objects tail and queue have, if that changed.
+    fn waiting(&self) -> Result<Option<[u64; 2]>> {
+        if !self.touched {
+            return Ok(None);
+        }
+        Ok(Some([self.txn.entries(Table::IndexTail)?, self.txn.entries(Table::Queue)?]))
+    }
+
+    /// Notes that the tail or the queue changes.
+    pub(crate) fn touch(&mut self) {
+        self.touched = true;
+    }
+
+    /// The transaction itself, for the space accounts.
+    pub fn txn(&mut self) -> &mut WriteTxn<'env> {
+        &mut self.txn
+    }
+
+    /// Applies a batch's list: guards, rows, space. Runs again when the catalog has to grow.
+    pub(crate) fn apply(&mut self, list: &Overlay) -> Result<()> {
+        if list.holds_at.is_some_and(|last| self.txn.id() != last + 1) {
+            list.check_guards(self)?;
+        }
+        for table in Table::ALL {
+            for row in list.layers[table as usize].in_order() {
+                match row.change {
+                    Some(Change::Put(value)) => self.put(table, row.key, value)?,
+                    Some(Change::Remove) => self.remove(table, row.key)?,
+                    None => {}
+                }
+            }
+        }
+        let has_chunks = self.txn.entries(Table::Chunks)? > 0;
+        list.check_emptied(self, has_chunks)?;
+        step!("batch.rows");
+        list.touched.iter().try_for_each(|(oid, touch)| self.index(*oid, *touch))?;
+        step!("batch.indexed");
+        list.adopted.iter().try_for_each(|reserved| self.adopt(*reserved))?;
+        step!("batch.adopted");
+        list.released.iter().try_for_each(|extent| self.release(*extent))?;
+        for reserved in &list.orphaned {
+            end_reservation(&mut self.txn, reserved.lease, reserved.extent)?;
+            freed_row(&mut self.txn, reserved.extent)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the accounts that changed.
+    fn settle(&mut self) -> Result<()> {
+        let used = std::mem::take(&mut self.used);
+        self.account(super::space::USED, used)?;
+        let unindexed = std::mem::take(&mut self.unindexed);
+        self.account(engram_index::UNINDEXED, unindexed)
+    }
+
+    fn account(&mut self, key: &[u8], change: i64) -> Result<()> {
+        if change == 0 {
+            return Ok(());
+        }
+        let before = meta_u64(self.txn.get(Table::Meta, key)?)?;
+        let now = before.saturating_add_signed(change);
+        self.txn.put(Table::Meta, key, &now.to_le_bytes())
+    }
+}
+
+impl Rows for Changes<'_> {
+    fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.txn.get(table, key)?.map(Cow::Borrowed))
+    }
+
+    fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
+        self.txn.rows().has(table, key)
+    }
+
+    fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {
+        self.txn.rows().first_from(table, from)
+    }
+
+    fn has_index_settings(&mut self) -> Result<bool> {
+        self.txn.rows().has_index_settings()
+    }
+
+    fn has_read_only(&mut self) -> Result<bool> {
+        self.txn.rows().has_read_only()
+    }
+}
+
+impl RowsMut for Changes<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.refuse_leaving(table, key)?;
+        self.txn.put(table, key, value)
+    }
+
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        if table != Table::Names {
+            self.refuse_leaving(table, key)?;
+        }
+        self.txn.delete(table, key).map(|_| ())
+    }
+
+    fn release(&mut self, extent: Extent) -> Result<()> {
+        self.used -= extent.len as i64;
+        freed_row(&mut self.txn, extent)
+    }
+
+    fn adopt(&mut self, reserved: Reserved) -> Result<()> {
+        self.used += reserved.extent.len as i64;
+        end_reservation(&mut self.txn, reserved.lease, reserved.extent)
+    }
+
+    fn index(&mut self, oid: Oid, touch: Touch) -> Result<()> {
+        match touch {
+            Touch::New(IndexMode::None) => self.unindexed += 1,
+            Touch::Gone(IndexMode::None) => self.unindexed -= 1,
+            _ => {}
+        }
+        self.touched = true;
+        self.died += u64::from(engram_index::touched(&mut self.txn, &mut self.finder, oid, touch)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! What the dead have left: their reservations come back, their leases go.
+//!
+//! Most have nothing reserved when they die: a reservation lives as long as one put. Their leases
+//! go without a commit. For the others one commit takes back all; it waits for the writer lock like
+//! any commit, so who opens a realm does not begin with it: it is done before the first reservation
+//! of this process, and when somebody asks where the space is.
+
+use std::sync::atomic::Ordering;
+
+use crate::realm::core::Core;
+use crate::realm::gate::Inside;
+use engram_base::error::Result;
+use engram_base::faults::step;
+use engram_base::mutex::lock;
+use engram_catalog::Headroom;
+use engram_space::extent::{has_reserved, reserving, take_back};
+use engram_space::lease::Dead;
+
+/// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
+/// which may not be written to, they stay as they are.
+pub fn take_back_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    core.space.dead_left.store(false, Ordering::Relaxed);
+    let Some(dead) = find_dead(core, inside)? else { return Ok(()) };
+    take_back_lost(core, inside)?;
+    let left = reap_idle(core, inside, dead)?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let taken = core.commit(inside, Headroom::Relief, |rows| {
+        left.iter().try_for_each(|lease| take_back(rows.txn(), lease.id).map(drop))
+    });
+    step!("dead.committed");
+    if let Err(error) = taken {
+        lock(&core.space.peers).forget();
+        return Err(error);
+    }
+    reap(core, inside, left)
+}
+
+/// The same as far as it needs no writer lock, which others may have: who opens waits for
+/// nobody. What is left is taken back when this process first needs space.
+pub(crate) fn reap_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    let Some(dead) = find_dead(core, inside)? else { return Ok(()) };
+    let left = reap_idle(core, inside, dead)?;
+    if !left.is_empty() {
+        // Unlocked again, they are the dead ones that they were.
+        lock(&core.space.peers).forget();
+    }
+    let some = !left.is_empty() || !reserving(&inside.read()?)?.is_empty();
+    core.space.dead_left.store(some, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Takes back what was left when the realm was opened.
+pub(crate) fn take_back_left(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    if core.space.dead_left.load(Ordering::Relaxed) { take_back_dead(core, inside) } else { Ok(()) }
+}
+
+/// The dead, each locked now by us; `None` where nothing may be written.
+fn find_dead(core: &Core, inside: &Inside<'_>) -> Result<Option<Vec<Dead>>> {
+    if inside.catalog().poisoned() || core.setup.immutable {
+        return Ok(None);
+    }
+    let mut peers = lock(&core.space.peers);
+    let epoch = inside.catalog().growth().lease_epoch();
+    peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
+    Ok(Some(peers.dead()))
+}
+
+/// Reaps those that have nothing reserved, which takes no commit; gives the others.
+///
+/// A process that died between writing a commit and showing it has left one that snapshots do
+/// not see before the next writer has begun. Then nobody knows what it has reserved.
+fn reap_idle(core: &Core, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<Vec<Dead>> {
+    if dead.is_empty() {
+        return Ok(dead);
+    }
+    step!("dead.locked");
+    let txn = inside.read()?;
+    if inside.catalog().last_id()? != txn.id() {
+        return Ok(dead);
+    }
+    let (mut idle, mut left) = (Vec::new(), Vec::new());
+    for lease in dead {
+        let reserved = has_reserved(&txn, lease.id)?;
+        if reserved { &mut left } else { &mut idle }.push(lease);
+    }
+    drop(txn);
+    reap(core, inside, idle)?;
+    Ok(left)
+}
+
+fn reap(core: &Core, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<()> {
+    if dead.is_empty() {
+        return Ok(());
+    }
+    dead.into_iter().for_each(Dead::reap);
+    step!("dead.reaped");
+    // Listing the folder anew removes the spares of the dead.
+    let mut peers = lock(&core.space.peers);
+    peers.forget();
+    peers.refresh(
+        &core.setup.leases(),
+        inside.catalog().growth().lease_epoch(),
+        inside.lease().id(),
+    )
+}
+
+/// Takes back what leases had reserved whose files a loss of power has taken away: a lease is
+/// never synced, what it has reserved is. The folder is read after the rows, and a lease has
+/// its name before it reserves, so one that is not there then is nobody's.
+fn take_back_lost(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    let mut lost = reserving(&inside.read()?)?;
+    let own: Vec<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
+    lost.retain(|lease| !own.contains(lease));
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let mut peers = lock(&core.space.peers);
+    peers.forget();
+    let epoch = inside.catalog().growth().lease_epoch();
+    peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
+    lost.retain(|lease| !peers.knows(*lease));
+    drop(peers);
+    for lease in lost {
+        core.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
+    }
+    Ok(())
+}
+
+/// The pids of the other processes that have the realm open.
+pub fn others_of(core: &Core, inside: &Inside<'_>) -> Result<Vec<u32>> {
+    if core.setup.immutable {
+        return Ok(Vec::new());
+    }
+    let mut peers = lock(&core.space.peers);
+    let epoch = inside.catalog().growth().lease_epoch();
+    peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
+    let frozen: Vec<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
+    let others = peers.alive().into_iter().filter(|(id, _)| !frozen.contains(id));
+    Ok(others.map(|(_, owner)| owner.pid).collect())
+}

@@ -1,0 +1,305 @@
+//! Who holds what: leases with what they view and have reserved, readers of the catalog, and the
+//! space that waits for them.
+//!
+//! All of it is for people: nothing here decides anything. It is read while others work, so two
+//! figures may be of two moments.
+//!
+//! *Held* is space that was freed and cannot be used again yet: an extent freed by transaction F is
+//! held by a lease that pins it, and by one whose age is below F (see `extent::reclaim`). Several
+//! may hold one extent; each is told of it. What nobody holds is free when somebody asks for space.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::realm::Realm;
+use crate::realm::core::Core;
+use crate::realm::gate::Inside;
+use crate::realm::space::USED;
+use engram_base::error::{Error, Kind, Result};
+use engram_base::mutex::lock;
+use engram_base::scope::Scope;
+use engram_catalog::Table;
+use engram_catalog::meta::meta_u64;
+use engram_records::extent::{Extent, PAGE};
+use engram_space::extent::{Holder, parse_size_key, pending_rows};
+use engram_space::lease::{IDLE, LeaseFile, LeaseStatus};
+
+/// The most holders that an error names.
+const NAMED_MAX: usize = 4;
+
+/// One lease: one process that has the realm open, or views of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseInfo {
+    /// The lease's id.
+    pub id: u64,
+    /// The process, as it says of itself.
+    pub pid: u32,
+    /// The owner of the lease file.
+    pub user: u32,
+    /// Whether its process is there. Of a dead one the space comes back when somebody asks.
+    pub alive: bool,
+    /// Whether it is this process's own.
+    pub own: bool,
+    /// Since when, in ns since 1970.
+    pub since: i64,
+    /// How many commits ago the oldest snapshot was that it looks at; `None`: it looks at none.
+    pub behind: Option<u64>,
+    /// How many extents it has views of.
+    pub pins: u64,
+    /// The bytes that it has reserved, and not published.
+    pub reserved: u64,
+    /// The bytes of deleted or replaced values that it keeps from being used again.
+    pub held: u64,
+}
+
+/// A process's place in the catalog's table of readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReaderInfo {
+    /// The process.
+    pub pid: u32,
+    /// How many places it has.
+    pub slots: u64,
+    /// How many commits ago the oldest snapshot was that it reads; `None`: it reads none now.
+    pub behind: Option<u64>,
+}
+
+/// The pages of a catalog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CatalogUse {
+    /// Bytes that have blocks.
+    pub allocated: u64,
+    /// Bytes of pages with rows on them.
+    pub used: u64,
+    /// Bytes of pages that rows may take at once.
+    pub free: u64,
+    /// Bytes of pages without rows that readers still see.
+    pub held: u64,
+}
+
+/// Who holds what in a realm.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// The id of the last commit.
+    pub commits: u64,
+    /// Every lease: those that hold most come first.
+    pub leases: Vec<LeaseInfo>,
+    /// The catalog's readers.
+    pub readers: Vec<ReaderInfo>,
+    /// The catalog's pages.
+    pub catalog: CatalogUse,
+    /// The bytes that are reserved.
+    pub reserved: u64,
+    /// The bytes freed that somebody still looks at.
+    pub held: u64,
+    /// The bytes freed that nobody looks at: free when somebody asks for space.
+    pub reclaimable: u64,
+}
+
+impl Holders {
+    /// The process with the oldest snapshot, by lease or by reader, and how many commits ago that
+    /// was.
+    pub fn oldest(&self) -> Option<(u32, u64)> {
+        let leases = self.leases.iter().filter(|lease| lease.alive);
+        let leases = leases.filter_map(|lease| Some((lease.pid, lease.behind?)));
+        let readers = self.readers.iter().filter_map(|one| Some((one.pid, one.behind?)));
+        leases.chain(readers).max_by_key(|(_, behind)| *behind)
+    }
+}
+
+/// What one lease looks at.
+struct Looking {
+    age: u64,
+    pins: HashSet<u64>,
+}
+
+impl Looking {
+    fn of(file: &LeaseFile) -> Self {
+        Looking { age: file.age(), pins: file.pinned().collect() }
+    }
+
+    fn holds(&self, freed_by: u64, extent: Extent) -> bool {
+        self.age < freed_by || self.pins.contains(&extent.offset)
+    }
+}
+
+impl Realm {
+    /// Who holds what: leases, views, reservations, readers.
+    pub fn holders(&self) -> Result<Holders> {
+        let core = self.readable()?;
+        holders(core, &core.enter()?)
+    }
+}
+
+/// Who holds what.
+pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
+    let own: HashSet<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
+    let epoch = inside.catalog().growth().lease_epoch();
+    let mut leases: Vec<(LeaseStatus, Looking)> =
+        inside.own_leases().map(|lease| (lease.seen(), Looking::of(lease.file()))).collect();
+    {
+        let mut peers = lock(&core.space.peers);
+        // Anew: of those that have gone nobody tells.
+        peers.forget();
+        peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
+        for (seen, file) in peers.all().filter(|(seen, _)| !own.contains(&seen.id)) {
+            leases.push((seen, Looking::of(file)));
+        }
+    }
+    let commits = inside.catalog().last_id()?;
+    let behind = |age: u64| commits.saturating_sub(age);
+    let pending = pending_rows(&inside.read()?)?;
+    let mut holders = Holders { commits, ..Holders::default() };
+    let mut reserved = BTreeMap::<u64, u64>::new();
+    let mut held = vec![0_u64; leases.len()];
+    for (holder, extent) in pending {
+        match holder {
+            Holder::Lease(lease) => {
+                *reserved.entry(lease).or_default() += extent.len;
+                holders.reserved += extent.len;
+            }
+            Holder::Txn(freed_by) => {
+                let mut any = false;
+                for (place, (seen, looking)) in leases.iter().enumerate() {
+                    if seen.alive && looking.holds(freed_by, extent) {
+                        held[place] += extent.len;
+                        any = true;
+                    }
+                }
+                *(if any { &mut holders.held } else { &mut holders.reclaimable }) += extent.len;
+            }
+        }
+    }
+    for ((seen, looking), held) in leases.iter().zip(held) {
+        holders.leases.push(LeaseInfo {
+            id: seen.id,
+            pid: seen.pid,
+            user: seen.user,
+            alive: seen.alive,
+            own: own.contains(&seen.id),
+            since: seen.since,
+            behind: (seen.alive && looking.age != IDLE).then(|| behind(looking.age)),
+            pins: looking.pins.len() as u64,
+            reserved: reserved.get(&seen.id).copied().unwrap_or(0),
+            held,
+        });
+    }
+    holders.leases.sort_by_key(|lease| (u64::MAX - (lease.reserved + lease.held), lease.pid));
+    // Of the dead there are places until somebody looks for them. Who stands still with the
+    // table's lock is in the table.
+    match inside.catalog().clear_dead_readers() {
+        Err(error) if error.kind() != Kind::Busy => return Err(error),
+        _ => {}
+    }
+    let mut readers = BTreeMap::<u32, (u64, Option<u64>)>::new();
+    for (pid, snapshot) in inside.catalog().readers()? {
+        let (slots, oldest) = readers.entry(pid).or_default();
+        *slots += 1;
+        *oldest = (*oldest).max(snapshot.map(behind));
+    }
+    let info = |(pid, (slots, behind))| ReaderInfo { pid, slots, behind };
+    holders.readers = readers.into_iter().map(info).collect();
+    holders.catalog = catalog_use(inside)?;
+    Ok(holders)
+}
+
+/// The error that says who holds the space.
+pub(super) fn full(core: &Core, inside: &Inside<'_>, len: u64, limit: u64) -> Error {
+    let held = who_holds(core, inside).unwrap_or_default();
+    let private = core.setup.scope == Scope::Private;
+    let what = if private { "this user's private part of " } else { "" };
+    let advice = if private && !beside_shared(core) {
+        "delete objects or drop views: its size is the namespace's when it was made, and stays"
+    } else if private {
+        "delete objects, drop views, or resize the namespace (pool.resize), which binds this \
+         part, too"
+    } else {
+        "delete objects, drop views, or resize it (pool.resize)"
+    };
+    Error::new(
+        Kind::PoolFull,
+        format!(
+            "{what}namespace {:?} of {} has no room for {len} bytes: its size is {limit} \
+             bytes, {held}; {advice}",
+            core.setup.namespace,
+            core.setup.pool.display()
+        ),
+    )
+}
+
+/// Whether this user may use the namespace's shared realm, of a private one.
+fn beside_shared(core: &Core) -> bool {
+    let namespace = core.setup.dir.ancestors().nth(2);
+    namespace.is_some_and(|folder| folder.join("shared/catalog").is_dir())
+}
+
+/// Who holds the space, in one sentence of bounded length.
+pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
+    let holders = holders(core, inside)?;
+    let txn = inside.read()?;
+    let used = meta_u64(txn.get(Table::Meta, USED)?)?;
+    let largest = match txn.last(Table::ExtentsBySize)? {
+        Some((key, _)) => parse_size_key(key)?.len,
+        None => 0,
+    };
+    let named = |bytes: fn(&LeaseInfo) -> u64, total: u64| {
+        let some: Vec<&LeaseInfo> =
+            holders.leases.iter().filter(|lease| bytes(lease) > 0).collect();
+        let mut names: Vec<String> = some
+            .iter()
+            .take(NAMED_MAX)
+            .map(|lease| {
+                let state = if lease.alive { "pid" } else { "dead, pid" };
+                format!("{} by lease {:016x} ({state} {})", bytes(lease), lease.id, lease.pid)
+            })
+            .collect();
+        if some.len() > NAMED_MAX {
+            names.push(format!("{} more", some.len() - NAMED_MAX));
+        }
+        if total == 0 || names.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", names.join(", "))
+        }
+    };
+    Ok(format!(
+        "{used} in objects, {} reserved{}, {} deleted but still viewed{}, the largest free \
+         piece {largest}",
+        holders.reserved,
+        named(|lease| lease.reserved, holders.reserved),
+        holders.held,
+        named(|lease| lease.held, holders.held),
+    ))
+}
+
+/// Who keeps most pages of the catalog from reuse, for an error: the oldest reader.
+pub(crate) fn who_keeps_pages(inside: &Inside<'_>) -> Result<Option<String>> {
+    let catalog = inside.catalog();
+    let oldest = catalog.readers()?.into_iter().filter_map(|(pid, age)| Some((age?, pid)));
+    let Some((age, pid)) = oldest.min() else { return Ok(None) };
+    let bytes = catalog.pages_freed_since(age, u64::MAX)? * catalog.page_bytes();
+    let what = if pid == std::process::id() {
+        "this process itself".to_owned()
+    } else {
+        format!("process {pid}")
+    };
+    let behind = catalog.last_id()?.saturating_sub(age);
+    Ok((bytes > 0).then(|| {
+        format!(
+            "{what} keeps {bytes} bytes of it from reuse: it has looked at it since {behind} \
+             commits ago (a snapshot, or it was stopped)"
+        )
+    }))
+}
+
+/// The catalog's pages, by what keeps them.
+fn catalog_use(inside: &Inside<'_>) -> Result<CatalogUse> {
+    let catalog = inside.catalog();
+    let (used, free, held) = catalog.pages()?;
+    let allocated = catalog.growth().allocated_pages();
+    let fresh = allocated.saturating_sub(used + free + held);
+    Ok(CatalogUse {
+        allocated: allocated * PAGE,
+        used: used * PAGE,
+        free: (free + fresh) * PAGE,
+        held: held * PAGE,
+    })
+}

@@ -1,0 +1,273 @@
+//! The index, as a realm's handle has it: settings, maintenance, the queue, figures.
+//!
+//! Maintenance runs after commits that leave work, in transactions of its own, and never while
+//! this thread runs a batch. It is nobody's errand: what goes wrong in it is left for the next
+//! time, and no put fails for it.
+
+use crate::batch;
+use crate::realm::Realm;
+use crate::realm::core::Core;
+use crate::realm::gate::Inside;
+use crate::realm::keys;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_base::id::{Gid, Member, Oid, id_key, split_name_key};
+use engram_catalog::{Headroom, Table};
+use engram_index::maintain::{self, Step};
+use engram_index::{IndexSettings, IndexStats, queue, settings, stats};
+use engram_ops::index_modes;
+use engram_ops::rows_mut::RowsMut;
+use engram_records::index_mode::{IndexMode, Touch};
+use engram_records::object::Record;
+
+/// Steps that are taken after one commit, besides sealing.
+const STEPS_AFTER_COMMIT: usize = 2;
+/// Objects that one transaction of `reindex` takes.
+const REINDEX_PART: usize = 1024;
+
+impl Realm {
+    /// Sets how objects that will be stored below a group are indexed; what is left out is up to
+    /// the group above. The root's settings are the realm's.
+    pub fn set_index_settings(&self, group: Gid, settings: &IndexSettings) -> Result<()> {
+        let core = self.writable()?;
+        settings.check()?;
+        let inside = &core.enter()?;
+        let row = settings.encode();
+        core.write(inside, Headroom::Normal, None, |rows| {
+            if !rows.has(Table::Groups, &id_key(group))? {
+                fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
+            }
+            index_modes::changed(rows)?;
+            if !row.is_empty() {
+                rows.put(Table::IndexSettings, &id_key(group), &row)
+            } else if rows.has(Table::IndexSettings, &id_key(group))? {
+                rows.remove(Table::IndexSettings, &id_key(group))
+            } else {
+                Ok(())
+            }
+        })?;
+        if group == self.root() {
+            let limits = settings.clone().effective();
+            core.index.state.set_limits(limits.tail_rows, limits.queue_max);
+        }
+        Ok(())
+    }
+
+    /// The settings that a group has itself.
+    pub fn index_settings(&self, group: Gid) -> Result<IndexSettings> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        if self.at().is_none() {
+            let own = batch::with(core, |overlay| {
+                settings::own(&mut overlay.look(inside.catalog()), group)
+            })?;
+            if let Some(own) = own {
+                return Ok(own.unwrap_or_default());
+            }
+        }
+        let txn = inside.read_at(self.at())?;
+        Ok(settings::own(&mut txn.rows(), group)?.unwrap_or_default())
+    }
+
+    /// What the index is made of.
+    pub fn index_stats(&self) -> Result<IndexStats> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        let catalog = inside.catalog().stats()?;
+        let read = inside.read_at(self.at())?;
+        stats::of(&read, self.root(), &catalog, &|key| keys::key_name(core, &inside, key))
+    }
+
+    /// Does all maintenance that is due; how many steps that took. Usually there is no need to:
+    /// commits see to it.
+    pub fn maintain(&self) -> Result<u64> {
+        let core = self.writable()?;
+        if batch::runs(core) {
+            fail!(Busy, "a batch runs in this thread: end it before maintaining the index");
+        }
+        let inside = &core.enter()?;
+        let mut steps = 0;
+        while maintain_once(core, inside)?.is_some() {
+            steps += 1;
+        }
+        core.index.state.looked(false, false);
+        Ok(steps)
+    }
+
+    /// Indexes up to `most` objects that are queued; how many it were.
+    pub fn drain_queue(&self, most: u64) -> Result<u64> {
+        let core = self.writable()?;
+        if batch::runs(core) {
+            fail!(Busy, "a batch runs in this thread: end it before draining the queue");
+        }
+        let inside = &core.enter()?;
+        drain(core, inside, most)
+    }
+
+    /// Indexes the objects below a group anew, all in all; with a mode, they have it from then on.
+    /// How many objects it were.
+    pub fn reindex(&self, group: Gid, mode: Option<IndexMode>) -> Result<u64> {
+        let core = self.writable()?;
+        if batch::runs(core) {
+            fail!(Busy, "a batch runs in this thread: end it before indexing anew");
+        }
+        let inside = &core.enter()?;
+        let (mut groups, mut count) = (vec![group], 0);
+        while let Some(group) = groups.pop() {
+            let mut from = group.to_be_bytes().to_vec();
+            loop {
+                let (objects, inner, next) = members_from(inside, group, &from)?;
+                groups.extend(inner);
+                core.commit(inside, Headroom::Normal, |rows| {
+                    objects.iter().try_for_each(|oid| reindex_one(rows, *oid, mode))
+                })?;
+                count += objects.len() as u64;
+                after_commit(core, inside);
+                match next {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Objects and groups of a group from a key of `names` on, and the key to go on from.
+type Part = (Vec<Oid>, Vec<Gid>, Option<Vec<u8>>);
+
+fn members_from(inside: &Inside<'_>, group: Gid, from: &[u8]) -> Result<Part> {
+    let txn = inside.read()?;
+    let mut cursor = txn.seek(Table::Names, from)?;
+    let (mut objects, mut groups) = (Vec::new(), Vec::new());
+    while let Some((key, row)) = cursor.next()? {
+        if split_name_key(key)?.0 != group {
+            break;
+        }
+        if objects.len() == REINDEX_PART {
+            return Ok((objects, groups, Some(key.to_vec())));
+        }
+        match Member::from_row(row)? {
+            Member::Object(oid) => objects.push(oid),
+            Member::Group(gid) => groups.push(gid),
+        }
+    }
+    Ok((objects, groups, None))
+}
+
+fn reindex_one(rows: &mut dyn RowsMut, oid: Oid, mode: Option<IndexMode>) -> Result<()> {
+    let Some(row) = rows.get(Table::Objects, &id_key(oid))?.map(std::borrow::Cow::into_owned)
+    else {
+        return Ok(()); // deleted meanwhile
+    };
+    let record = Record::parse(&row)?;
+    let (before, after) = (record.index, mode.unwrap_or(record.index));
+    if before == after {
+        return rows.index(oid, Touch::Changed(after));
+    }
+    rows.put_record(Table::Objects, &id_key(oid), &Record { index: after, ..record })?;
+    rows.index(oid, Touch::Gone(before))?;
+    rows.index(oid, Touch::New(after))
+}
+
+/// Runs work that is nobody's errand: a fault in it must not unwind into who happens to do it. Its
+/// transaction was given up then, and has changed nothing.
+pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(done) => done,
+        Err(_) => fail!(Corrupt, "maintenance of the index met a fault of its own"),
+    }
+}
+
+/// After a commit of a user's: does a part of what is due, if this thread may.
+pub fn after_commit(core: &Core, inside: &Inside<'_>) {
+    if core.index.state.queued() > 0 {
+        if core.index.state.is_queue_full() {
+            let _ = quietly(|| drain(core, inside, queue::PART));
+        }
+        ring(core);
+    }
+    if !core.index.state.is_due() {
+        return;
+    }
+    let Some(_at_work) = core.index.state.begin() else { return };
+    let done = quietly(|| maintain_some(core, inside));
+    core.index.state.looked(done.is_err(), matches!(done, Ok(true)));
+}
+
+/// Wakes who indexes what is queued.
+pub(crate) fn ring(core: &Core) {
+    if let Some(me) = core.me.get() {
+        core.index.drainer.ring(me);
+    }
+}
+
+/// Wakes it if anything is queued: for who opens the realm to work with it.
+pub(crate) fn ring_if_queued(core: &Core) -> Result<()> {
+    let inside = core.enter()?;
+    if inside.read()?.entries(Table::Queue)? > 0 {
+        ring(core);
+    }
+    Ok(())
+}
+
+/// Takes some steps; whether more may be due.
+fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<bool> {
+    let mut left = STEPS_AFTER_COMMIT;
+    while left > 0 {
+        match maintain_once(core, inside)? {
+            Some(Step::Sealed(_)) => {}
+            Some(_) => left -= 1,
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Indexes what is queued, and does all maintenance that is due.
+pub fn maintain_all(core: &Core, inside: &Inside<'_>) -> Result<()> {
+    drain(core, inside, u64::MAX)?;
+    while maintain_once(core, inside)?.is_some() {}
+    Ok(())
+}
+
+/// Takes one step, in a transaction of its own.
+fn maintain_once(core: &Core, inside: &Inside<'_>) -> Result<Option<Step>> {
+    let root = core.setup.root();
+    let hints = core.index.state.hints();
+    let step = core.commit(inside, Headroom::Normal, |rows| {
+        let (settings, _) = settings::at(rows, root)?;
+        let limits = settings.effective();
+        core.index.state.set_limits(limits.tail_rows, limits.queue_max);
+        rows.touch();
+        match maintain::seal_tail(rows.txn(), root, false)? {
+            Some(step) => Ok(Some(step)),
+            None => maintain::step(rows.txn(), root, &hints),
+        }
+    })?;
+    step!("index.stepped");
+    if step.is_none() {
+        core.index.state.settle(&hints);
+    }
+    Ok(step)
+}
+
+/// Indexes up to `most` objects of the queue, some in each transaction.
+pub(crate) fn drain(core: &Core, inside: &Inside<'_>, most: u64) -> Result<u64> {
+    let root = core.setup.root();
+    let mut done = 0;
+    while done < most {
+        let part = queue::PART.min(most - done);
+        let drained = core.commit(inside, Headroom::Normal, |rows| {
+            rows.touch();
+            queue::drain(rows.txn(), root, part)
+        })?;
+        step!("queue.drained");
+        done += drained;
+        if drained < part {
+            break;
+        }
+    }
+    Ok(done)
+}

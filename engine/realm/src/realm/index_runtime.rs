@@ -1,0 +1,27 @@
+//! The index of a realm, as this process remembers it between commits and between queries.
+
+use crate::realm::drainer::Drainer;
+use engram_index::IndexState;
+use engram_query::sealed::DirectoryCache;
+use engram_query::table::GroupCache;
+
+/// What is remembered of the index.
+#[derive(Default)]
+pub struct IndexRuntime {
+    /// Every group's path, as queries last needed it.
+    pub groups: GroupCache,
+    /// Every segment, as queries last needed it.
+    pub directories: DirectoryCache,
+    /// When there is something to do, and the modes of new objects.
+    pub(crate) state: IndexState,
+    /// The thread that indexes what is queued.
+    pub(crate) drainer: Drainer,
+}
+
+impl IndexRuntime {
+    /// What a forked child begins with: no thread, and nobody at work.
+    pub(crate) fn forget(&self) {
+        self.state.forget();
+        self.drainer.forget();
+    }
+}

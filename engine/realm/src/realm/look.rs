@@ -1,0 +1,451 @@
+//! Look-ups: names, records, attributes, values and views.
+//!
+//! Inside a batch the thread's list is seen first. What lies in the catalog is copied out within
+//! the read transaction. What lies in an extent is pinned within a look-up (P2) and then read, or
+//! handed out as a view, without any transaction: lease → read → record → pin → slice.
+
+use crate::realm::checked;
+use crate::realm::keys;
+use crate::realm::space;
+use crate::realm::write;
+use std::sync::Arc;
+
+use crate::batch;
+use crate::realm::Realm;
+use crate::realm::core::Core;
+use crate::realm::gate::Inside;
+use crate::realm::precondition::Precondition;
+use crate::realm::snapshot::At;
+use crate::view::{Claim, View};
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_base::id::{Gid, Member, Oid, id_key};
+use engram_base::name::Path;
+use engram_base::scope::Scope;
+use engram_catalog::rows::Rows;
+use engram_catalog::{ReadTxn, Table};
+use engram_media::memory::Memory;
+use engram_ops::group;
+use engram_ops::group::{GroupInfo, Target};
+use engram_ops::protect;
+use engram_records::attrs;
+use engram_records::attrs::Value;
+use engram_records::layout::{Layout, chunked_has_no};
+use engram_records::object::{ObjectInfo, Record, Stored};
+
+/// A value, as an access finds it.
+pub enum Payload {
+    /// A copy of what lies in the catalog.
+    Inline(Vec<u8>),
+    /// Memory of the pool.
+    Extent(View),
+}
+
+/// A member, as one look finds it: its name's row and its record are of the same commit.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most members are objects")]
+pub enum Found {
+    /// A group.
+    Group(Gid),
+    /// An object, with what is known of it.
+    Object(ObjectInfo),
+}
+
+impl Found {
+    /// What `member` is in these rows, in which its name was found.
+    pub fn of(rows: &mut dyn Rows, member: Member, scope: Scope) -> Result<Found> {
+        match member {
+            Member::Group(gid) => Ok(Found::Group(gid)),
+            Member::Object(oid) => {
+                group::with_record(rows, member, |record| ObjectInfo::of(oid, record, scope))
+                    .map(Found::Object)
+            }
+        }
+    }
+}
+
+/// Runs the same look-up on the newest snapshot, on this thread's list above it, or on a snapshot
+/// that is held, which no batch changes.
+macro_rules! look {
+    ($at:expr, $core:expr, $inside:expr, |$rows:ident| $body:expr) => {{
+        match $at.is_none() && batch::runs($core) {
+            false => {
+                let txn = $inside.read_at($at)?;
+                let $rows = &mut txn.rows();
+                $body
+            }
+            true => batch::with($core, |overlay| {
+                let $rows = &mut overlay.look($inside.catalog());
+                $body
+            })?
+            .map_or_else(|| fail!(Busy, "the batch ended in another thread"), Ok),
+        }
+    }};
+}
+
+impl Realm {
+    /// The member at a path from `parent`; a leading `/` starts at the root.
+    pub fn lookup(&self, parent: Gid, path: &str) -> Result<Option<Member>> {
+        let core = self.readable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| group::resolve(rows, &target))
+    }
+
+    /// The member at a path from `parent`, with what is known of it. Whoever replaces it meanwhile,
+    /// it is found: as it was, or as it is.
+    pub fn find(&self, parent: Gid, path: &str) -> Result<Option<Found>> {
+        let core = self.readable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| match group::resolve(rows, &target)? {
+            Some(member) => Found::of(rows, member, self.scope()).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// What is known of a group.
+    pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| group::with_record(
+            rows,
+            Member::Group(gid),
+            |record| { Ok(GroupInfo { scope: self.scope(), ..group::info(gid, record) }) }
+        ))
+    }
+
+    /// What is known of an object.
+    pub fn object(&self, oid: Oid) -> Result<ObjectInfo> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| group::with_record(
+            rows,
+            Member::Object(oid),
+            |record| { ObjectInfo::of(oid, record, self.scope()) }
+        ))
+    }
+
+    /// Up to `limit` members of a group after a name, in byte order of their names.
+    pub fn list(
+        &self,
+        gid: Gid,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Member)>> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| listed(rows, gid, after, limit))
+    }
+
+    /// As `list`, with what is known of each: all of it as of one commit.
+    pub fn list_found(
+        &self,
+        gid: Gid,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Found)>> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| {
+            let there = listed(rows, gid, after, limit)?;
+            let mut found = |member| Found::of(rows, member, self.scope());
+            there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
+        })
+    }
+
+    /// How many members a group has.
+    pub fn count(&self, gid: Gid) -> Result<u64> {
+        const PART: usize = 4096;
+        let (mut count, mut after) = (0, None::<String>);
+        loop {
+            let part = self.list(gid, after.as_deref(), PART)?;
+            count += part.len() as u64;
+            match part.into_iter().nth(PART - 1) {
+                Some((name, _)) => after = Some(name),
+                None => return Ok(count),
+            }
+        }
+    }
+
+    /// The path of a member, without a leading slash; empty for the root.
+    pub fn path_of(&self, member: Member) -> Result<String> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| group::path_of(rows, member))
+    }
+
+    /// Every attribute of a member, in byte order of the keys.
+    pub fn attrs(&self, member: Member) -> Result<Vec<(String, Value)>> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        let entries =
+            look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
+                attrs::entries(record.attrs)
+                    .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
+                    .collect::<Result<Vec<_>>>()
+            }))?;
+        let mut named = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            named.push((keys::key_name(core, &inside, key)?.to_string(), value));
+        }
+        named.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(named)
+    }
+
+    /// One attribute of a member.
+    pub fn attr(&self, member: Member, key: &str) -> Result<Option<Value>> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        let Some(id) = keys::known_key(core, &inside, key)? else {
+            // Nobody has ever used the key; but a member that is gone is still an error.
+            return look!(self.at(), core, inside, |rows| group::with_record(
+                rows,
+                member,
+                |_| Ok(None)
+            ));
+        };
+        look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
+            for entry in attrs::entries(record.attrs) {
+                let entry = entry?;
+                if entry.key == id {
+                    return entry.decode().map(Some);
+                }
+            }
+            Ok(None)
+        }))
+    }
+
+    /// An object's value for reading, and the generation of its payload.
+    pub fn payload(&self, oid: Oid) -> Result<(Payload, u32)> {
+        let core = self.readable()?;
+        payload_at(core, self.at(), oid, false)
+    }
+
+    /// An object's value as memory of the pool where it lies in an extent. For writing it is put
+    /// there first; an empty value stays inline.
+    pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
+        if !write {
+            return Ok(payload_at(self.readable()?, self.at(), oid, false)?.0);
+        }
+        let core = self.writable()?;
+        write::check_batch_writes(core, oid)?;
+        refuse_read_only(core, oid)?;
+        loop {
+            match payload(core, oid, true)? {
+                (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
+                    write::promote(core, (oid, generation), &bytes, self.precondition())?;
+                    step!("inplace.promoted");
+                }
+                (Payload::Extent(view), _) => {
+                    if checked::take_checksum(core, oid, &view)? {
+                        return Ok(Payload::Extent(view));
+                    }
+                }
+                (payload, _) => return Ok(payload),
+            }
+        }
+    }
+
+    /// Whether changes of a member are refused, since it or a group above it is read-only.
+    pub fn is_read_only(&self, member: Member) -> Result<bool> {
+        let core = self.readable()?;
+        let inside = core.enter()?;
+        look!(self.at(), core, inside, |rows| protect::holds(rows, member))
+    }
+
+    /// Refuses where one of these members of a group cannot be deleted, before any is; those that
+    /// are gone meanwhile are no matter.
+    pub fn check_deletable(&self, parent: Gid, names: &[String]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = core.enter()?;
+        let root = self.root();
+        look!(self.at(), core, inside, |rows| protect::refuse_deletions(rows, parent, root, names))
+    }
+
+    /// Whether an object has been here since the look that this handle relies on, and is not on
+    /// its way.
+    pub fn check_held(&self, oid: Oid) -> Result<()> {
+        let core = self.writable()?;
+        // What a batch makes is nobody else's yet.
+        if batch::runs(core) {
+            return Ok(());
+        }
+        let inside = core.enter()?;
+        let txn = inside.read()?;
+        Precondition::check(self.precondition(), &mut txn.rows())?;
+        refuse_moving(&txn, oid)
+    }
+
+    /// Makes what was written in place durable, as far as the medium can.
+    ///
+    /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
+    pub fn flush(&self, oid: Oid) -> Result<()> {
+        let core = self.writable()?;
+        {
+            let inside = core.enter()?;
+            refuse_moving(&inside.read()?, oid)?;
+        }
+        // Each write of chunks is a commit, as durable as any.
+        if matches!(self.object(oid).map_err(gone_is_busy)?.layout, Layout::Chunked { .. }) {
+            return Ok(());
+        }
+        match payload(core, oid, false) {
+            Ok((Payload::Extent(view), _)) => {
+                flush_view(core, &view)?;
+                checked::set_checksum(core, oid, &view)
+            }
+            Ok((Payload::Inline(_), _)) => Ok(()),
+            Err(error) => Err(gone_is_busy(error)),
+        }
+    }
+}
+
+/// Refuses to write in place what is on its way to another realm.
+fn refuse_moving(txn: &ReadTxn<'_>, oid: Oid) -> Result<()> {
+    match txn.entries(Table::Transfers)? {
+        0 => Ok(()),
+        _ => engram_ops::marks::refuse_leaving(&mut txn.rows(), oid),
+    }
+}
+
+/// For writers, an object that is gone is in somebody else's hands.
+pub fn gone_is_busy(error: engram_base::error::Error) -> engram_base::error::Error {
+    match error.kind() {
+        engram_base::error::Kind::NotFound => {
+            engram_base::error::Error::new(engram_base::error::Kind::Busy, error.message())
+        }
+        _ => error,
+    }
+}
+
+/// Refuses to write in place to what is read-only.
+fn refuse_read_only(core: &Arc<Core>, oid: Oid) -> Result<()> {
+    let inside = core.enter()?;
+    look!(None::<&At>, core, inside, |rows| protect::refuse(rows, Member::Object(oid)))
+}
+
+/// The value and its generation: inline ones copied, others pinned.
+pub(crate) fn payload(core: &Arc<Core>, oid: Oid, write: bool) -> Result<(Payload, u32)> {
+    payload_at(core, None, oid, write)
+}
+
+/// The same at a snapshot, if there is one.
+pub(crate) fn payload_at(
+    core: &Arc<Core>,
+    at: Option<&At>,
+    oid: Oid,
+    write: bool,
+) -> Result<(Payload, u32)> {
+    let inside = core.enter()?;
+    // Between the two snapshots a value may move into its row, and out of it again.
+    loop {
+        let inline = look!(at, core, inside, |rows| group::with_record(
+            rows,
+            Member::Object(oid),
+            |record| {
+                Ok(match record.stored {
+                    Stored::Inline(bytes) => {
+                        Some((Payload::Inline(bytes.to_vec()), record.generation))
+                    }
+                    Stored::Contiguous { .. } => None,
+                    Stored::Chunked(_) => {
+                        return Err(chunked_has_no(record.name, "memory to view"));
+                    }
+                })
+            }
+        ))?;
+        if let Some(inline) = inline {
+            return Ok(inline);
+        }
+        step!("view.sought");
+        if let Some(pinned) = pin_extent(core, &inside, at, oid, write)? {
+            return Ok(pinned);
+        }
+    }
+}
+
+/// lease → read → record → pin → slice. `None` if the value is in its row by now.
+fn pin_extent(
+    core: &Arc<Core>,
+    inside: &Inside<'_>,
+    at: Option<&At>,
+    oid: Oid,
+    write: bool,
+) -> Result<Option<(Payload, u32)>> {
+    let look = inside.look_at(at)?;
+    if write {
+        refuse_moving(look.txn(), oid)?;
+    }
+    let parts = |record: &Record<'_>| Ok((record.stored_extent(), record.generation));
+    let found = if at.is_none() && batch::runs(core) {
+        batch::with(core, |overlay| {
+            group::with_record(&mut overlay.look_at(look.txn()), Member::Object(oid), parts)
+        })?
+        .expect("a batch runs in this thread")
+    } else {
+        group::with_record(&mut look.txn().rows(), Member::Object(oid), parts)?
+    };
+    let (stored, generation) = found;
+    let Some((extent, nbytes)) = stored else {
+        return Ok(None);
+    };
+    space::reach_in(core, inside, extent.end(), look.txn())?;
+    let hold = look.pin(extent);
+    step!("view.pinned");
+    drop(look);
+    step!("view.looked");
+    let mut claim = Claim::new(core, extent, hold, inside.arena().memory(extent));
+    if write && core.setup.checksums {
+        inside.lease().begin_writing(extent.offset);
+        claim = claim.writing();
+    }
+    Ok(Some((Payload::Extent(View::new(Arc::new(claim), nbytes, write)), generation)))
+}
+
+/// Makes pieces of a value durable that were written in place; where the realm promises nothing
+/// of the kind, there is nothing to do.
+pub(crate) fn flush_pieces(
+    core: &Core,
+    memory: &Memory,
+    pieces: impl Iterator<Item = (u64, u64)>,
+) -> Result<()> {
+    if !core.setup.durable {
+        return Ok(());
+    }
+    let inside = core.enter()?;
+    let flushed = memory.flush(pieces);
+    step!("slab.flushed");
+    flushed.inspect_err(|_| inside.catalog().poison())
+}
+
+fn flush_view(core: &Core, view: &View) -> Result<()> {
+    let inside = core.enter()?;
+    let flushed = inside.arena().flush(view.extent(), view.len() as u64);
+    step!("inplace.flushed");
+    flushed.inspect_err(|_| {
+        if core.setup.durable {
+            inside.catalog().poison();
+        }
+    })
+}
+
+/// The members of a group that is there still, after a name that can be one.
+fn listed(
+    rows: &mut dyn Rows,
+    gid: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, Member)>> {
+    if after.is_some_and(|name| name.len() > engram_base::name::NAME_BYTES_MAX) {
+        fail!(InvalidName, "a listing cannot go on after a name of over 255 bytes");
+    }
+    if rows.has(Table::Groups, &id_key(gid))? {
+        group::members(rows, gid, after, limit)
+    } else {
+        fail!(NotFound, "the group {gid:#x} was deleted: open it again by its path")
+    }
+}

@@ -1,0 +1,487 @@
+//! Writing: put, allocate, replace, delete, move, annotate.
+//!
+//! A small value takes one commit. A large one takes two short ones with the copy in between:
+//! reserve (a row keeps the space under this process's lease) → copy and flush, unlocked →
+//! link (the record points to the space, the reservation's row goes). A crash in between leaves a
+//! reservation of a dead lease, which anyone takes back. Operations are the functions of `group`;
+//! here they are run against one transaction, or against the thread's batch.
+
+use crate::realm::checked;
+use crate::realm::ids;
+use crate::realm::index;
+use crate::realm::keys;
+use crate::realm::space;
+use std::sync::Arc;
+
+use crate::batch;
+use crate::batch::Batch;
+use crate::realm::Realm;
+use crate::realm::core::Core;
+use crate::realm::gate::Inside;
+use crate::realm::link::Link;
+use crate::realm::look::gone_is_busy;
+use crate::realm::precondition::Precondition;
+use crate::view::{Allocation, View};
+use engram_base::checksum;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_base::id::{Gid, Member, Oid, id_key};
+use engram_base::name::Path;
+use engram_catalog::{Headroom, Table};
+use engram_ops::group;
+use engram_ops::group::{NewRecord, Target};
+use engram_ops::overlay::Overlay;
+use engram_ops::protect;
+use engram_ops::rows_mut::Reserved;
+use engram_records::attrs;
+use engram_records::attrs::Value;
+use engram_records::index_mode::Touch;
+use engram_records::layout::{Layout, chunked_has_no};
+use engram_records::object;
+use engram_records::object::{
+    Class, INLINE_BYTES_MAX, NDIM_MAX, NewObject, Placement, Record, Stored,
+};
+use engram_records::stamp::Stamp;
+
+impl Realm {
+    /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned.
+    pub fn create_group(
+        &self,
+        parent: Gid,
+        path: &str,
+        attrs: &[(String, Value)],
+        origin: &[u8],
+        exist_ok: bool,
+    ) -> Result<Gid> {
+        let core = self.writable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        let inside = &core.enter()?;
+        let attrs = encode_attrs(core, inside, attrs)?;
+        let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
+        let stamp = stamp(core);
+        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
+            let mut ids = ids;
+            let mut new_id = || ids.take();
+            group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
+        })
+    }
+
+    /// Stores a value under a name; visible to everyone, whole, when this returns.
+    ///
+    /// On error nothing is visible and the space goes back.
+    pub fn put(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        data: &[u8],
+        placement: Placement,
+    ) -> Result<Oid> {
+        let core = self.writable()?;
+        check_data(new, data.len() as u64)?;
+        if new.layout != Layout::Contiguous {
+            return self.put_chunked((parent, path), new, Some(data), placement);
+        }
+        if data.len() as u64 <= INLINE_BYTES_MAX {
+            let link = link_of(core, parent, path, new, placement, self.precondition())?;
+            return link_object(core, &link, Stored::Inline(data), None);
+        }
+        let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
+        allocation.write(data);
+        step!("put.copied");
+        allocation.publish()
+    }
+
+    /// Stores zeros: space now, contents later, in place.
+    pub fn create_zeroed(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        placement: Placement,
+    ) -> Result<Oid> {
+        let core = self.writable()?;
+        let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
+        check_data(new, nbytes)?;
+        if new.layout != Layout::Contiguous {
+            return self.put_chunked((parent, path), new, None, placement);
+        }
+        if nbytes <= INLINE_BYTES_MAX {
+            let link = link_of(core, parent, path, new, placement, self.precondition())?;
+            return link_object(core, &link, Stored::Inline(&vec![0; nbytes as usize]), None);
+        }
+        let allocation = self.allocate(parent, path, new, nbytes, placement)?;
+        allocation.zero();
+        step!("put.zeroed");
+        allocation.publish()
+    }
+
+    /// Reserves space for an object that becomes visible on `Allocation::publish`. It holds
+    /// whatever this realm held there before.
+    pub fn allocate(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        nbytes: u64,
+        placement: Placement,
+    ) -> Result<Allocation> {
+        let core = self.writable()?;
+        check_data(new, nbytes)?;
+        if new.layout != Layout::Contiguous {
+            return Err(chunked_has_no(path, "memory to be filled in place"));
+        }
+        let link = link_of(core, parent, path, new, placement, self.precondition())?;
+        check_free(core, &link)?;
+        let (reserved, claim) = space::reserve(core, nbytes, placement.device)?;
+        Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
+    }
+
+    /// Unnamed memory of the pool, gone with its last reference or its process.
+    pub fn scratch(&self, nbytes: u64, device: Option<u32>) -> Result<View> {
+        let core = self.writable()?;
+        let (reserved, claim) = space::reserve(core, nbytes, device)?;
+        Ok(View::scratch(claim, reserved, nbytes))
+    }
+
+    /// Replaces an object's value if its payload still has this generation; `false` if not.
+    ///
+    /// An object that is gone is `BusyError` (P8).
+    pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
+        let core = self.writable()?;
+        check_batch_writes(core, oid)?;
+        replace_payload(core, (oid, generation), data, false, self.precondition())
+            .map_err(gone_is_busy)
+    }
+
+    /// Deletes a member, a group with all that is in it.
+    pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
+        let core = self.writable()?;
+        let parsed = Path::new(path)?;
+        let target = Target { from: parent, root: self.root(), path: &parsed };
+        self.delete_whole_or_in_batches(
+            || self.lookup(parent, path),
+            || {
+                let inside = &core.enter()?;
+                core.write(inside, Headroom::Relief, self.precondition(), |rows| {
+                    group::delete(rows, &target, path)
+                })
+            },
+        )
+    }
+
+    /// Gives a member another name or group; missing parents are made.
+    pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
+        let core = self.writable()?;
+        let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
+        let from = Target { from: parent, root: self.root(), path: &old_path };
+        let to = Target { from: new_parent, root: self.root(), path: &new_path };
+        let inside = &core.enter()?;
+        let ids = ids::take_ids(core, inside, new_path.parents.len() as u64)?;
+        let stamp = stamp(core);
+        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
+            let mut ids = ids;
+            let mut new_id = || ids.take();
+            group::rename(rows, (&from, old), &to, stamp, &mut new_id)
+        })
+    }
+
+    /// Replaces what is kept beside a group for export (an import into an existing group).
+    pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
+            group::keep_origin(rows, group, origin)
+        })
+    }
+
+    /// Sets attributes of a member, all in one commit.
+    pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
+        self.set_attrs_if(member, &[], attrs)
+    }
+
+    /// The same if attributes are still what they were; else it is `BusyError`.
+    pub fn set_attrs_if(
+        &self,
+        member: Member,
+        was: &[(String, Value)],
+        attrs: &[(String, Value)],
+    ) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let known = keys::intern(core, inside, was.iter().map(|(key, _)| key.as_str()))?;
+        let was: Vec<_> = known.into_iter().zip(was.iter().map(|(_, value)| value)).collect();
+        let keys = keys::intern(core, inside, attrs.iter().map(|(key, _)| key.as_str()))?;
+        let changes: Vec<_> =
+            keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
+        let stamp = stamp(core);
+        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
+            group::refuse_changed(rows, member, &was)?;
+            group::annotate(rows, member, &changes, stamp)
+        })
+    }
+
+    /// Removes an attribute of a member.
+    pub fn delete_attr(&self, member: Member, key: &str) -> Result<()> {
+        let core = self.writable()?;
+        if self.attr(member, key)?.is_none() {
+            fail!(NotFound, "there is no attribute {key:?}: list them with keys()");
+        }
+        let inside = &core.enter()?;
+        let Some(id) = keys::known_key(core, inside, key)? else { return Ok(()) };
+        let stamp = stamp(core);
+        core.write(inside, Headroom::Relief, self.precondition(), |rows| {
+            group::annotate(rows, member, &[(id, None)], stamp)
+        })
+    }
+
+    /// Makes a member read-only, with all that is below it, or takes that back (see `protect`).
+    pub fn set_read_only(&self, member: Member, on: bool) -> Result<()> {
+        let core = self.writable()?;
+        let inside = &core.enter()?;
+        let stamp = stamp(core);
+        core.write(inside, Headroom::Relief, self.precondition(), |rows| {
+            protect::set(rows, member, on, stamp)
+        })
+    }
+
+    /// Begins a batch in this thread, or joins the one that runs. It is undone if the guard goes
+    /// without an end.
+    pub fn batch(&self) -> Result<Batch> {
+        Batch::begin(self.writable()?)
+    }
+
+    /// Begins a batch in this thread, or joins the one that runs; the caller sees to its end.
+    pub fn begin_batch(&self) -> Result<()> {
+        batch::begin(self.writable()?, None)
+    }
+
+    /// Ends the innermost batch; the outermost commits.
+    pub fn commit_batch(&self) -> Result<()> {
+        batch::end(&self.core, None, true)
+    }
+
+    /// Ends the innermost batch with an error: nothing of the whole batch will be kept.
+    pub fn abort_batch(&self) -> Result<()> {
+        batch::end(&self.core, None, false)
+    }
+}
+
+/// An array keeps its dtype and shape: another value has as many bytes.
+fn check_fits(record: &Record<'_>, stored: &Stored<'_>) -> Result<()> {
+    if let Stored::Chunked(_) = record.stored {
+        return Err(chunked_has_no(record.name, "value to replace"));
+    }
+    if record.class == Class::Array && record.stored.nbytes() != stored.nbytes() {
+        fail!(
+            Argument,
+            "{:?} takes {} bytes of data, {} were given",
+            record.name,
+            record.stored.nbytes(),
+            stored.nbytes()
+        );
+    }
+    Ok(())
+}
+
+fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
+    if new.shape.len() > NDIM_MAX {
+        fail!(Argument, "{} dimensions were given; at most {NDIM_MAX} fit", new.shape.len());
+    }
+    if new.class == Class::Array {
+        let expected = object::value_bytes(&new.dtype, &new.shape)?;
+        if expected != nbytes {
+            fail!(
+                Argument,
+                "shape {:?} asks for {expected} bytes of data, {nbytes} were given",
+                new.shape
+            );
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn stamp(core: &Core) -> Stamp {
+    Stamp::now(core.user, core.setup.checksums)
+}
+
+pub(super) fn link_of<'a>(
+    core: &Core,
+    from: Gid,
+    path: &'a str,
+    new: &'a NewObject,
+    placement: Placement,
+    precondition: Option<&Precondition>,
+) -> Result<Link<'a>> {
+    let attrs = if new.attrs.is_empty() {
+        Vec::new()
+    } else {
+        encode_attrs(core, &core.enter()?, &new.attrs)?
+    };
+    Link::new((from, path), new, attrs, placement, precondition)
+}
+
+pub(super) fn encode_attrs(
+    core: &Core,
+    inside: &Inside<'_>,
+    attrs: &[(String, Value)],
+) -> Result<Vec<u8>> {
+    let keys = keys::intern(core, inside, attrs.iter().map(|(key, _)| key.as_str()))?;
+    attrs::section(&keys, attrs)
+}
+
+pub(super) fn check_free(core: &Arc<Core>, link: &Link<'_>) -> Result<()> {
+    let parsed = Path::new(&link.path)?;
+    let target = Target { from: link.from, root: core.setup.root(), path: &parsed };
+    let inside = &core.enter()?;
+    let precondition = link.precondition.as_ref();
+    let checked = batch::with(core, |overlay: &mut Overlay| {
+        let rows = &mut overlay.look(inside.catalog());
+        Precondition::check(precondition, rows)?;
+        group::check_free(rows, &target, link.overwrite)
+    })?;
+    if checked.is_none() {
+        let txn = inside.read()?;
+        Precondition::check(precondition, &mut txn.rows())?;
+        group::check_free(&mut txn.rows(), &target, link.overwrite)?;
+    }
+    Ok(())
+}
+
+/// Links an object. A value in reserved space is written and flushed by then (P1).
+pub(crate) fn link_object(
+    core: &Arc<Core>,
+    link: &Link<'_>,
+    stored: Stored<'_>,
+    reserved: Option<Reserved>,
+) -> Result<Oid> {
+    let parsed = Path::new(&link.path)?;
+    let target = Target { from: link.from, root: core.setup.root(), path: &parsed };
+    let inside = &core.enter()?;
+    if reserved.is_some_and(|reserved| reserved.lease != inside.lease().id()) {
+        fail!(
+            Busy,
+            "this space was reserved by the process that forked: only it can publish {:?}",
+            link.path
+        );
+    }
+    let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
+    let record = link.record(stored, stamp(core));
+    core.write(inside, Headroom::Normal, link.precondition.as_ref(), |rows| {
+        let mut ids = ids;
+        let oid = ids.take();
+        let mut new_id = || ids.take();
+        let new =
+            NewRecord { oid, record, index: link.index, modes: &core.index.state.modes, reserved };
+        group::link(rows, &target, &new, link.overwrite, &mut new_id).map(|()| oid)
+    })
+}
+
+/// Moves an inline value into an extent, unless its payload has changed since.
+pub(crate) fn promote(
+    core: &Arc<Core>,
+    of: (Oid, u32),
+    data: &[u8],
+    precondition: Option<&Precondition>,
+) -> Result<()> {
+    replace_payload(core, of, data, true, precondition).map(|_| ())
+}
+
+fn replace_payload(
+    core: &Arc<Core>,
+    of: (Oid, u32),
+    data: &[u8],
+    promote: bool,
+    precondition: Option<&Precondition>,
+) -> Result<bool> {
+    if data.len() as u64 <= INLINE_BYTES_MAX && !promote {
+        return swap_payload(core, of, Stored::Inline(data), None, precondition);
+    }
+    let nbytes = data.len() as u64;
+    let (reserved, claim) = space::reserve(core, nbytes, None)?;
+    let durable = core.setup.durable && claim.memory().write_through(data);
+    if !core.setup.durable {
+        claim.memory().write(data);
+    }
+    step!("replace.copied");
+    // One that is promoted is about to be written to.
+    let checksum =
+        if promote { checksum::NONE } else { checked::checksum_of(core, claim.memory(), nbytes) };
+    let stored = Stored::Contiguous { extent: reserved.extent, nbytes, checksum };
+    let flushed = if durable { Ok(()) } else { space::flush_extent(core, reserved.extent, nbytes) };
+    let swapped = flushed
+        .inspect(|()| {
+            step!("replace.flushed");
+        })
+        .and_then(|()| swap_payload(core, of, stored, Some(reserved), precondition));
+    if !matches!(swapped, Ok(true)) {
+        space::give_back(core, reserved);
+    }
+    swapped
+}
+
+fn swap_payload(
+    core: &Arc<Core>,
+    (oid, generation): (Oid, u32),
+    stored: Stored<'_>,
+    reserved: Option<Reserved>,
+    precondition: Option<&Precondition>,
+) -> Result<bool> {
+    let inside = &core.enter()?;
+    let stamp = stamp(core);
+    core.write(inside, Headroom::Normal, precondition, |rows| {
+        protect::refuse(rows, Member::Object(oid))?;
+        let swapped = group::with_record(rows, Member::Object(oid), |record| {
+            if record.generation != generation {
+                return Ok(None);
+            }
+            check_fits(record, &stored)?;
+            let generation = generation.wrapping_add(1);
+            let row = Record { stored, generation, modified: stamp.now, ..*record }.encode();
+            let sized = record.stored.nbytes() != stored.nbytes();
+            Ok(Some((row, record.extent(), sized.then_some(record.index))))
+        })?;
+        let Some((row, before, resized)) = swapped else { return Ok(false) };
+        rows.put(Table::Objects, &id_key(oid), &row)?;
+        step!("replace.recorded");
+        if let Some(index) = resized {
+            rows.index(oid, Touch::Changed(index))?;
+        }
+        if let Some(reserved) = reserved {
+            rows.adopt(reserved)?;
+        }
+        if let Some(before) = before {
+            rows.release(before)?;
+        }
+        Ok(true)
+    })
+}
+
+/// In a batch, in-place writes go only to objects that the batch itself makes.
+pub(crate) fn check_batch_writes(core: &Arc<Core>, oid: Oid) -> Result<()> {
+    let made = batch::with(core, |overlay| Ok(overlay.makes(Table::Objects, &id_key(oid))))?;
+    if made == Some(false) {
+        fail!(
+            Busy,
+            "object {oid:#x} was made before this batch: a batch cannot undo writes in place; \
+             write it outside, or replace it"
+        );
+    }
+    Ok(())
+}
+
+/// Applies a batch's list in one commit.
+pub(crate) fn apply(core: &Core, overlay: &Overlay) -> Result<()> {
+    let inside = &core.enter()?;
+    let bytes = overlay.bytes_put();
+    inside.catalog().expect(bytes)?;
+    // One that only deletes makes room.
+    let headroom = if bytes == 0 { Headroom::Relief } else { Headroom::Normal };
+    step!("batch.closed");
+    core.commit(inside, headroom, |rows| rows.apply(overlay))?;
+    step!("batch.committed");
+    index::after_commit(core, inside);
+    Ok(())
+}

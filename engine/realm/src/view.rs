@@ -1,0 +1,282 @@
+//! Views and allocations: memory of the pool in somebody's hands.
+//!
+//! A claim keeps one extent from reuse, by a pin or an age of this process's lease, and keeps the
+//! realm's mappings alive. It knows nothing of the object: that may be replaced, moved or deleted,
+//! by anyone, and the pool's handles may be closed; the memory stays until the last claim on it, in
+//! any process, is gone.
+
+use crate::realm::checked;
+use crate::realm::look;
+use crate::realm::space;
+use crate::realm::write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::realm::{Core, Link, Realm};
+use engram_base::error::Result;
+use engram_base::faults::step;
+use engram_base::id::{Gid, Oid};
+use engram_base::threads;
+use engram_media::memory::Memory;
+use engram_ops::rows_mut::Reserved;
+use engram_records::extent::Extent;
+use engram_records::object::Stored;
+use engram_space::lease::Hold;
+
+/// One hold on one extent, given up on drop.
+pub struct Claim {
+    core: Arc<Core>,
+    extent: Extent,
+    hold: Hold,
+    /// `None` only while it is dropped.
+    memory: Option<Memory>,
+    /// A scratch extent: the reservation ends with the claim.
+    scratch: Option<Reserved>,
+    /// Whether others know it as one that may write (see `checksum`).
+    writing: bool,
+}
+
+impl Claim {
+    /// Takes over a hold that the lease has just given, and becomes a user of the core.
+    pub(crate) fn new(core: &Arc<Core>, extent: Extent, hold: Hold, memory: Memory) -> Self {
+        core.add_user();
+        core.space.touched(extent);
+        Claim {
+            core: Arc::clone(core),
+            extent,
+            hold,
+            memory: Some(memory),
+            scratch: None,
+            writing: false,
+        }
+    }
+
+    /// Notes that the lease knows it as one that may write.
+    pub(crate) fn writing(mut self) -> Self {
+        self.writing = true;
+        self
+    }
+
+    /// The extent.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// The extent's memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("present until drop")
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.writing {
+            checked::end_writing(&self.core, self.extent.offset);
+        }
+        self.core.gate.unpin(self.extent.offset, self.hold);
+        if let Some(reserved) = self.scratch {
+            space::give_back(&self.core, reserved);
+        }
+        // Before the last user leaves: the arena lets go of what nobody holds.
+        drop(self.memory.take());
+        self.core.remove_user();
+    }
+}
+
+/// Memory of the pool. Cloning it adds a reference to the same claim.
+#[derive(Clone)]
+pub struct View {
+    claim: Arc<Claim>,
+    nbytes: usize,
+    writable: bool,
+}
+
+impl View {
+    pub(crate) fn new(claim: Arc<Claim>, nbytes: u64, writable: bool) -> Self {
+        debug_assert!(nbytes <= claim.extent.len);
+        View { claim, nbytes: nbytes as usize, writable }
+    }
+
+    /// A view of reserved space that is given back with the last reference.
+    pub(crate) fn scratch(mut claim: Claim, reserved: Reserved, nbytes: u64) -> Self {
+        claim.scratch = Some(reserved);
+        Self::new(Arc::new(claim), nbytes, true)
+    }
+
+    /// The first byte; valid for `len()` bytes as long as this view or a clone of it lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.claim.memory().as_ptr()
+    }
+
+    /// The checksum of what it shows now.
+    pub(crate) fn checksum(&self) -> u64 {
+        self.claim.memory().checksum(self.nbytes as u64)
+    }
+
+    /// The extent behind it.
+    pub(crate) fn extent(&self) -> Extent {
+        self.claim.extent
+    }
+
+    /// The memory behind it.
+    pub fn memory(&self) -> &Memory {
+        self.claim.memory()
+    }
+
+    /// Makes these pieces of it durable, where the pool promises that; in ascending order.
+    pub fn flush(&self, pieces: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        look::flush_pieces(&self.claim.core, self.memory(), pieces)
+    }
+
+    /// Does work that reads so many bytes of it, at the pace of the device that is emulated, if
+    /// one is.
+    pub fn reading<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        self.memory().reading(bytes, work)
+    }
+
+    /// The length in bytes.
+    pub fn len(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Whether there is nothing to see.
+    pub fn is_empty(&self) -> bool {
+        self.nbytes == 0
+    }
+
+    /// Whether the owner of the view may write through it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+}
+
+/// Space that is being filled, and becomes an object on `publish`, or not at all.
+pub struct Allocation {
+    core: Arc<Core>,
+    claim: Arc<Claim>,
+    reserved: Reserved,
+    link: Link<'static>,
+    /// What the record will say of the value, once that is settled.
+    stored: Option<(u64, u64)>,
+    nbytes: u64,
+    published: bool,
+    /// Whether somebody was given the memory, to write there when it pleases them.
+    shown: AtomicBool,
+    /// Whether all of it is durable already.
+    written_through: AtomicBool,
+}
+
+impl Allocation {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        claim: Claim,
+        reserved: Reserved,
+        link: Link<'static>,
+        nbytes: u64,
+    ) -> Self {
+        Allocation {
+            core,
+            claim: Arc::new(claim),
+            reserved,
+            link,
+            stored: None,
+            nbytes,
+            published: false,
+            shown: AtomicBool::new(false),
+            written_through: AtomicBool::new(false),
+        }
+    }
+
+    /// Fills the memory from its start.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is longer than what was allocated.
+    pub fn write(&self, data: &[u8]) {
+        let memory = self.claim.memory();
+        if self.core.setup.durable && data.len() as u64 == self.nbytes {
+            self.written_through.store(memory.write_through(data), Ordering::Relaxed);
+        } else {
+            self.written_through.store(false, Ordering::Relaxed);
+            threads::copy_from(data, |at, part| memory.write_at(at, part));
+        }
+    }
+
+    /// Fills the memory from an offset on.
+    ///
+    /// # Panics
+    ///
+    /// If `data` goes beyond what was allocated.
+    pub fn write_at(&self, offset: u64, data: &[u8]) {
+        self.claim.memory().write_at(offset, data);
+    }
+
+    /// Zeroes the memory.
+    pub fn zero(&self) {
+        self.written_through.store(false, Ordering::Relaxed);
+        self.claim.memory().zero(self.nbytes);
+    }
+
+    /// The memory to fill; it stays valid after `publish`, and after the allocation is dropped.
+    pub fn view(&self) -> View {
+        self.shown.store(true, Ordering::Relaxed);
+        View::new(Arc::clone(&self.claim), self.nbytes, true)
+    }
+
+    /// Makes the memory durable, and the object visible to everyone, in one commit.
+    ///
+    /// On error nothing is visible, and the space goes back.
+    pub fn publish(mut self) -> Result<Oid> {
+        self.settle()?;
+        self.link()
+    }
+
+    /// Makes what the memory holds by now durable, where the realm promises that (P1), and takes
+    /// its checksum.
+    pub fn settle(&mut self) -> Result<()> {
+        if *self.shown.get_mut() || !*self.written_through.get_mut() {
+            space::flush_extent(&self.core, self.claim.extent(), self.nbytes)?;
+        }
+        step!("put.flushed");
+        let checksum = checked::checksum_of(&self.core, self.claim.memory(), self.nbytes);
+        self.stored = Some((self.nbytes, checksum));
+        Ok(())
+    }
+
+    /// Makes the object visible, with the value that was settled. On error it can be called again.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was settled.
+    pub fn link(&mut self) -> Result<Oid> {
+        let (nbytes, checksum) = self.stored.expect("a value is settled before it is linked");
+        let stored = Stored::Contiguous { extent: self.reserved.extent, nbytes, checksum };
+        let oid = write::link_object(&self.core, &self.link, stored, Some(self.reserved))?;
+        step!("put.linked");
+        self.published = true;
+        Ok(oid)
+    }
+
+    /// Has it linked at another place of its realm, relying on what this handle relies on.
+    pub fn aim(&mut self, realm: &Realm, group: Gid, path: &str) {
+        self.link.aim(realm, group, path.to_owned());
+    }
+
+    /// Whether the space lies in this realm.
+    pub fn is_in(&self, realm: &Realm) -> bool {
+        Arc::ptr_eq(realm.core(), &self.core)
+    }
+
+    /// Copies the value into another realm's space.
+    pub fn copy_to(&self, other: &Allocation) -> Result<()> {
+        space::copy_in(&other.core, &self.core, self.reserved.extent, other.reserved, self.nbytes)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if !self.published {
+            space::give_back(&self.core, self.reserved);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Records of objects and groups, byte by byte.
+//!
+//! This crate owns what a row of `objects`, `groups` and `chunks` holds: attributes, dims, shape,
+//! where the value lies, how a chunked array is cut and coded. It does not know where records are
+//! stored, and commits nothing.
+//!
+//! *Invariant*: what is encoded is decoded to the same record, and bytes that no encoder has
+//! written are an error, never a panic (P10).
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`object`] | [`object::Record`], and what a caller says and hears of an object |
+//! | [`attrs`] | attributes, encoded with the numbers of their keys |
+//! | [`layout`], [`chunked`] | how a value lies: whole, or in chunks with a codec |
+//! | [`extent`] | [`extent::Extent`]: a run of bytes in an arena |
+//! | [`index_mode`] | when an object is indexed, and what a commit tells the index |
+//! | [`stamp`] | who makes a record, and when |
+
+#![deny(missing_docs)]
+
+pub mod attrs;
+pub mod chunked;
+pub mod extent;
+pub mod index_mode;
+pub mod layout;
+pub mod object;
+pub mod stamp;

@@ -1,0 +1,188 @@
+//! Reclaim: when space that was freed or reserved is free again (protocol P2, the allocator's
+//! side).
+//!
+//! `extents_pending` holds two kinds of rows: (1, lease, offset) for what a lease has reserved, and
+//! (2, transaction, offset) for what that transaction freed. Only the writer of a transaction
+//! touches them. An extent freed by transaction F is reusable iff
+//!
+//! 1. F is committed: it is, where its number is below that of the running transaction;
+//! 2. every live lease's age is IDLE or at least F: no look-up runs on a snapshot that still shows
+//!    the extent, and none is about to begin on one (PIN counts as zero);
+//! 3. no live lease pins the extent.
+//!
+//! The reader stores age = PIN, fences, begins, finds the row, stores its pin, and only then age =
+//! IDLE. The allocator fences, then reads each age, then the pins. If the reader's fence comes
+//! first, the allocator sees PIN (or the pin that followed); if the allocator's comes first, the
+//! reader's snapshot begins after F was committed, and does not show the extent. So an extent in
+//! somebody's hands is never given away, and nobody waits.
+
+use std::collections::HashSet;
+
+use crate::extent::allocator::{checked, insert_free, parse_len};
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_catalog::{ReadTxn, Table, WriteTxn};
+use engram_records::extent::Extent;
+
+/// What the live leases still look at, read after the fence, while holding the writer lock.
+#[derive(Debug, Default)]
+pub struct Floor {
+    /// The least age; `u64::MAX` when all are idle.
+    pub age: u64,
+    /// The offsets of every pinned extent.
+    pub pins: HashSet<u64>,
+}
+
+/// What a run of `reclaim` found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reclaimed {
+    /// Bytes that became free.
+    pub bytes: u64,
+    /// Bytes that only wait for look-ups now running: asking again soon helps.
+    pub waiting: u64,
+    /// Where to go on: the run stopped at its bound.
+    pub resume: Option<[u8; 17]>,
+}
+
+const RESERVED: u8 = 1;
+const FREED: u8 = 2;
+
+/// The key of a row in `extents_pending`.
+fn pending_key(kind: u8, by: u64, offset: u64) -> [u8; 17] {
+    let mut key = [kind; 17];
+    key[1..9].copy_from_slice(&by.to_be_bytes());
+    key[9..].copy_from_slice(&offset.to_be_bytes());
+    key
+}
+
+/// Who holds a pending extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Reserved by this lease.
+    Lease(u64),
+    /// Freed by this transaction.
+    Txn(u64),
+}
+
+fn parse_pending(key: &[u8], value: &[u8]) -> Result<(Holder, Extent)> {
+    let Ok(key) = <[u8; 17]>::try_from(key) else {
+        fail!(Corrupt, "a key of `extents_pending` has {} bytes", key.len())
+    };
+    let by = u64::from_be_bytes(key[1..9].try_into().expect("eight bytes"));
+    let offset = u64::from_be_bytes(key[9..].try_into().expect("eight bytes"));
+    let extent = checked(offset, parse_len(value)?)?;
+    match key[0] {
+        RESERVED => Ok((Holder::Lease(by), extent)),
+        FREED => Ok((Holder::Txn(by), extent)),
+        kind => fail!(Corrupt, "a row of `extents_pending` has the unknown kind {kind}"),
+    }
+}
+
+/// Every pending extent with its holder, for `verify` and the statistics.
+pub fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<(Holder, Extent)>> {
+    let mut found = Vec::new();
+    let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
+    while let Some((key, value)) = cursor.next()? {
+        found.push(parse_pending(key, value)?);
+    }
+    Ok(found)
+}
+
+/// The row that keeps a reservation.
+pub fn reserve_row(txn: &mut WriteTxn<'_>, lease: u64, extent: Extent) -> Result<()> {
+    let key = pending_key(RESERVED, lease, extent.offset);
+    txn.put(Table::ExtentsPending, &key, &extent.len.to_le_bytes())
+}
+
+/// Ends a reservation: the extent is somebody else's to account for.
+pub fn end_reservation(txn: &mut WriteTxn<'_>, lease: u64, extent: Extent) -> Result<()> {
+    if !txn.delete(Table::ExtentsPending, &pending_key(RESERVED, lease, extent.offset))? {
+        fail!(
+            Busy,
+            "the reservation of {extent:?} was taken back: its lease {lease:016x} has ended"
+        );
+    }
+    Ok(())
+}
+
+/// The row of an extent that this transaction frees.
+pub fn freed_row(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
+    let key = pending_key(FREED, txn.id(), extent.offset);
+    txn.put(Table::ExtentsPending, &key, &extent.len.to_le_bytes())
+}
+
+/// Whether `lease` has anything reserved.
+pub fn has_reserved(txn: &ReadTxn<'_>, lease: u64) -> Result<bool> {
+    let first = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, lease, 0))?.next()?;
+    let holder = first.map(|(key, value)| parse_pending(key, value)).transpose()?;
+    Ok(matches!(holder, Some((Holder::Lease(by), _)) if by == lease))
+}
+
+/// The leases that have reserved something.
+pub fn reserving(txn: &ReadTxn<'_>) -> Result<Vec<u64>> {
+    let mut leases = Vec::new();
+    let mut from = 0;
+    loop {
+        let row = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, from, 0))?.next()?;
+        match row.map(|(key, value)| parse_pending(key, value)).transpose()? {
+            Some((Holder::Lease(lease), _)) => leases.push(lease),
+            _ => return Ok(leases),
+        }
+        match leases.last().and_then(|lease| lease.checked_add(1)) {
+            Some(next) => from = next,
+            None => return Ok(leases),
+        }
+    }
+}
+
+/// Turns what `lease` has reserved into freed extents (a child may still pin them).
+/// Returns the bytes taken back.
+pub fn take_back(txn: &mut WriteTxn<'_>, lease: u64) -> Result<u64> {
+    let mut bytes = 0;
+    loop {
+        let from = pending_key(RESERVED, lease, 0);
+        let row = txn.seek(Table::ExtentsPending, &from)?.next()?.map(|(k, v)| parse_pending(k, v));
+        match row.transpose()? {
+            Some((Holder::Lease(by), extent)) if by == lease => {
+                end_reservation(txn, lease, extent)?;
+                step!("dead.ended");
+                freed_row(txn, extent)?;
+                bytes += extent.len;
+            }
+            _ => return Ok(bytes),
+        }
+    }
+}
+
+/// Frees what the floor allows, at most `rows_max` rows from `resume` (or from the oldest) on.
+pub fn reclaim(
+    txn: &mut WriteTxn<'_>,
+    floor: &Floor,
+    resume: Option<[u8; 17]>,
+    rows_max: usize,
+) -> Result<Reclaimed> {
+    let mut outcome = Reclaimed::default();
+    let mut from = resume.unwrap_or_else(|| pending_key(FREED, 0, 0));
+    for _ in 0..rows_max {
+        let row = txn.seek(Table::ExtentsPending, &from)?.next()?.map(|(k, v)| parse_pending(k, v));
+        let Some((Holder::Txn(freed_by), extent)) = row.transpose()? else { return Ok(outcome) };
+        let key = pending_key(FREED, freed_by, extent.offset);
+        if freed_by >= txn.id() {
+            return Ok(outcome);
+        }
+        if floor.pins.contains(&extent.offset) {
+            // Held by a view: its own extent, and no other space.
+        } else if freed_by > floor.age {
+            outcome.waiting += extent.len;
+        } else {
+            txn.delete(Table::ExtentsPending, &key)?;
+            step!("reclaim.taken");
+            insert_free(txn, extent)?;
+            outcome.bytes += extent.len;
+        }
+        from = pending_key(FREED, freed_by, extent.offset + 1);
+    }
+    outcome.resume = Some(from);
+    Ok(outcome)
+}

@@ -1,0 +1,545 @@
+//! Leases: what a process looks up, views and has reserved in a realm (protocols P2, P3, P4).
+//!
+//! **Who writes what.** A lease is one file, `leases/<random u64>`. Only its owner writes it: its
+//! *age* and its *pins*. Everybody who allocates reads it. What it has reserved is in the catalog,
+//! in rows that carry its id. One word is others' to write: `asked`, by which a writer asks for
+//! snapshots that keep the catalog from reusing its pages (`realm::snapshot`). What it has locked
+//! is listed for messages; the locks themselves are the kernel's (`realm::locks`).
+//!
+//! **Alive or dead.** The owner holds an open-file-description lock on the file from before it got
+//! its name until the process is gone; the kernel drops it then, however that happened. Whoever
+//! finds the lock free takes it, takes back the reservations, and unlinks the file. A pid is
+//! written for messages, and decides nothing.
+//!
+//! **Look-up (reader).** (1) age = PIN; (2) `SeqCst` fence; (3) begin the catalog's read
+//! transaction;
+//! (4) age = its id; (5) read the row; (6) for a view, store the pin (release); (7) end; (8) age =
+//! IDLE. The allocator's side, and why one of the two always sees the other, stands above
+//! `extent::reclaim`. Several threads of one process look up at once: the age in the file is the
+//! least over a counted set (`Local`), kept under one mutex of the process, which no other process
+//! can hold.
+//!
+//! **A new lease is seen in time.** A lease is renamed into place, then `lease_epoch` in the
+//! catalog's shared page is raised, and only then is the first look-up begun. An allocator that
+//! read the old epoch has, in that look-up's view, committed already all that it may reuse.
+//!
+//! **A full pin list** keeps the age: the view holds its look-up's age instead of a pin, which
+//! guards its extent (and, until it ends, everything freed since).
+//!
+//! **Fork.** Open-file-description locks are shared with children. So before a fork the parent
+//! makes the child a lease of its own with a copy of every pin in the same slots; afterwards each
+//! side closes the other's descriptor (`fork`). If no lease can be made, both sides keep the
+//! old one *frozen*: its pins are never dropped, its lock lives until both are gone.
+//!
+//! **A full mount.** A lease needs blocks, and a full mount has none; then nothing could be opened
+//! to delete from. So one allocated spare stands ready in the realm (`leases/spare`), and one more
+//! in each process for its next fork (`leases/spare-<id>`). A fork that finds its own used up takes
+//! the realm's, which is back as soon as the child's lease is swept up: a process that forks again
+//! and again on a full mount uses up none.
+
+mod file;
+mod held_snapshots;
+mod locks;
+mod peers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use file::pin_word;
+pub use file::{CALLED_IN, LeaseFile, PINS_MAX};
+pub use locks::LockMode;
+pub use locks::{LockFile, gate, held, holders_by_files, place};
+pub use peers::{Dead, Peers};
+
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_base::random;
+
+/// No look-up runs.
+pub const IDLE: u64 = u64::MAX;
+/// The realm's spare.
+const SPARE: &str = "spare";
+/// How often one asks for a spare while somebody else has its lock.
+const SPARE_TRIES: u32 = 1000;
+/// How often of these at once; then it is waited between, for who has it may have no processor.
+const SPARE_TRIES_AT_ONCE: u32 = 100;
+const SPARE_WAIT: Duration = Duration::from_millis(2);
+/// A look-up is about to begin, on a snapshot not yet known.
+pub(crate) const PIN: u64 = 0;
+
+/// Who this process is, as leases record it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The pid, for messages.
+    pub pid: u32,
+    /// When it started; with the pid, names this process among all since boot.
+    pub start_time: u64,
+    /// Its PID namespace.
+    pub pid_namespace: u64,
+}
+
+impl Owner {
+    /// This process.
+    pub fn current() -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let start_time = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
+            // The name in parentheses may hold spaces; fields are counted from its end.
+            stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+        });
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
+        Owner { pid: std::process::id(), start_time: start_time.unwrap_or(0), pid_namespace }
+    }
+
+    fn write(self, file: &LeaseFile) {
+        let head = file.head();
+        head.pid_namespace.store(self.pid_namespace, Ordering::Relaxed);
+        head.start_time.store(self.start_time, Ordering::Relaxed);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        head.since.store(now.map_or(0, |now| now.as_nanos() as i64), Ordering::Relaxed);
+        head.pid.store(self.pid, Ordering::Release);
+    }
+
+    /// The owner that a lease file names.
+    pub(crate) fn of(file: &LeaseFile) -> Self {
+        let head = file.head();
+        Owner {
+            pid: head.pid.load(Ordering::Acquire),
+            start_time: head.start_time.load(Ordering::Relaxed),
+            pid_namespace: head.pid_namespace.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A lease, as anybody sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseStatus {
+    /// Its id.
+    pub id: u64,
+    /// The owner's pid, for messages.
+    pub pid: u32,
+    /// The user that the file belongs to.
+    pub user: u32,
+    /// Since when, in ns since 1970.
+    pub since: i64,
+    /// Whether its process lives.
+    pub alive: bool,
+}
+
+impl LeaseStatus {
+    fn of(id: u64, file: &LeaseFile, alive: bool) -> Self {
+        let since = file.head().since.load(Ordering::Relaxed);
+        LeaseStatus { id, pid: Owner::of(file).pid, user: file.user(), since, alive }
+    }
+}
+
+/// What only this process knows of its lease.
+#[derive(Clone, Default)]
+struct Local {
+    /// Look-ups that are about to begin.
+    pinning: u32,
+    /// The snapshots in use, each with how many look-ups and unpinned views hold it.
+    ages: Vec<(u64, u32)>,
+    /// The snapshots held beyond a look-up, and from which page of the catalog on to ask for each.
+    snapshots: Vec<(u64, u64)>,
+    /// For each pinned offset its slot and how many views share it.
+    pins: HashMap<u64, (usize, u32)>,
+    /// For each offset that views may write to, how many.
+    writers: HashMap<u64, u32>,
+    /// Slots that were used and are free again.
+    free_slots: Vec<usize>,
+    /// Slots that were ever used.
+    slots_used: usize,
+}
+
+/// How a view keeps its extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// By a pin.
+    Pinned,
+    /// By an age, since the pin list was full.
+    Aged(u64),
+}
+
+/// This process's lease in one realm.
+pub struct Lease {
+    id: u64,
+    path: PathBuf,
+    file: LeaseFile,
+    local: Mutex<Local>,
+}
+
+impl Lease {
+    /// Takes the realm's spare or makes a file, locks it, and gives it its name.
+    /// On error nothing is left but, at worst, a spare without a name.
+    pub fn create(dir: &Path, mode: u32) -> Result<Self> {
+        let owner = Owner::current();
+        loop {
+            let id = random::id()?;
+            let (file, from) = match prepared(dir, mode, id) {
+                Ok(Some(prepared)) => prepared,
+                Ok(None) => continue,
+                Err(error) if error.kind() == Kind::PoolFull => {
+                    return Self::of_the_dead(dir, owner)?.ok_or(error);
+                }
+                Err(error) => return Err(error),
+            };
+            step!("lease.locked");
+            let path = dir.join(format!("{id:016x}"));
+            if let Some(lease) = Self::name(file, &from, path, id, owner)? {
+                step!("lease.named");
+                ensure_spare(dir, mode);
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// On a full mount without a spare: takes over the lease of a process that is gone, under its
+    /// name. What it had reserved is this process's to take back then, which `realm::open` does.
+    fn of_the_dead(dir: &Path, owner: Owner) -> Result<Option<Self>> {
+        let entries = std::fs::read_dir(dir)
+            .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let Some(id) = entry.file_name().to_str().and_then(|n| u64::from_str_radix(n, 16).ok())
+            else {
+                continue;
+            };
+            let Ok(file) = LeaseFile::open(&path) else { continue };
+            if file.try_lock()? && file.is_at(&path) {
+                file.clear();
+                owner.write(&file);
+                return Ok(Some(Lease { id, path, file, local: Mutex::default() }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a locked file its name; `None` when somebody removed it meanwhile.
+    fn name(
+        file: LeaseFile,
+        from: &Path,
+        path: PathBuf,
+        id: u64,
+        owner: Owner,
+    ) -> Result<Option<Self>> {
+        let head = file.head();
+        head.id.store(id, Ordering::Relaxed);
+        file.clear();
+        owner.write(&file);
+        match std::fs::rename(from, &path) {
+            Ok(()) if file.is_at(&path) => {
+                Ok(Some(Lease { id, path, file, local: Mutex::default() }))
+            }
+            // The realm's spare was taken and made anew since we opened it: not ours to name.
+            Ok(()) => {
+                let _ = std::fs::remove_file(&path);
+                Ok(None)
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::os(format!("naming the lease {}", path.display()), &e)),
+        }
+    }
+
+    /// Makes `child` a copy of this lease, pins in the same slots, under its own id (P4).
+    /// Called before a fork, while no look-up runs in this process.
+    pub fn fork(&self, prepared: Spare, dir: &Path) -> Result<Lease> {
+        let id = random::id()?;
+        let path = dir.join(format!("{id:016x}"));
+        // The child's pid is not known yet; it writes its own (`adopt`).
+        let owner = Owner { pid: 0, ..Owner::of(&self.file) };
+        let Some(child) = Self::name(prepared.file, &prepared.path, path, id, owner)? else {
+            fail!(
+                Busy,
+                "the spare lease {} was removed: is the pool being destroyed?",
+                prepared.path.display()
+            )
+        };
+        let mut local = self.lock().clone();
+        // A child has no part in the parent's snapshots.
+        local.snapshots.clear();
+        for (slot, pin) in self.file.pins()[..local.slots_used].iter().enumerate() {
+            child.file.pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        child.file.head().pins_used.store(local.slots_used as u64, Ordering::Relaxed);
+        *child.lock() = local;
+        child.publish_age(&child.lock());
+        fence(Ordering::SeqCst);
+        step!("fork.leased");
+        Ok(child)
+    }
+
+    /// In the child: writes who owns the lease now.
+    pub fn adopt(&self) {
+        Owner::current().write(&self.file);
+    }
+
+    /// Two processes have the lease from here on, and neither writes it any more: to whoever looks
+    /// it is of no process that runs. (The parent's own look, once it opens the realm anew while
+    /// its child lives, would else find a second copy of the engine in itself.)
+    pub fn freeze(&self) {
+        self.file.head().start_time.store(0, Ordering::Release);
+    }
+
+    /// The id that reservations carry.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Begins a look-up: `begin` begins the catalog's read transaction and tells its id.
+    pub fn look<T>(&self, begin: impl FnOnce() -> Result<(T, u64)>) -> Result<(T, u64)> {
+        self.change(|local| local.pinning += 1);
+        fence(Ordering::SeqCst);
+        let begun = begin();
+        self.change(|local| {
+            local.pinning -= 1;
+            if let Ok((_, age)) = &begun {
+                hold_age(local, *age);
+            }
+        });
+        begun
+    }
+
+    /// Ends a look-up that began with this age.
+    pub fn end_look(&self, age: u64) {
+        self.change(|local| drop_age(local, age));
+    }
+
+    /// Keeps an extent from reuse. The caller is within a look-up of this age that shows it, or
+    /// has it reserved.
+    pub fn pin(&self, offset: u64, age: u64) -> Hold {
+        let mut local = self.lock();
+        if let Some((_, count)) = local.pins.get_mut(&offset) {
+            *count += 1;
+            return Hold::Pinned;
+        }
+        let slot = match local.free_slots.pop() {
+            Some(slot) => slot,
+            None if local.slots_used < PINS_MAX => {
+                local.slots_used += 1;
+                local.slots_used - 1
+            }
+            None => {
+                hold_age(&mut local, age);
+                self.publish_age(&local);
+                return Hold::Aged(age);
+            }
+        };
+        local.pins.insert(offset, (slot, 1));
+        let writing = local.writers.contains_key(&offset);
+        self.file.pins()[slot].store(pin_word(offset, writing), Ordering::Release);
+        // Readers of the list read the count after the age (acquire), so they see this slot.
+        self.file.head().pins_used.store(local.slots_used as u64, Ordering::Release);
+        Hold::Pinned
+    }
+
+    /// Gives up one hold on an extent.
+    pub fn unpin(&self, offset: u64, hold: Hold) {
+        let mut local = self.lock();
+        match hold {
+            Hold::Aged(age) => {
+                drop_age(&mut local, age);
+                self.publish_age(&local);
+            }
+            Hold::Pinned => {
+                let Some((slot, count)) = local.pins.get_mut(&offset) else { return };
+                *count -= 1;
+                if *count == 0 {
+                    let slot = *slot;
+                    local.pins.remove(&offset);
+                    local.free_slots.push(slot);
+                    self.file.pins()[slot].store(0, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// A view that holds the extent at `offset` may write to it from now on; others see that.
+    pub fn begin_writing(&self, offset: u64) {
+        let mut local = self.lock();
+        let count = local.writers.entry(offset).or_default();
+        *count += 1;
+        if *count == 1
+            && let Some((slot, _)) = local.pins.get(&offset)
+        {
+            self.file.pins()[*slot].store(pin_word(offset, true), Ordering::Release);
+        }
+    }
+
+    /// That view goes, and with it its pin next; whether it was the last writer here.
+    pub fn end_writing(&self, offset: u64) -> bool {
+        let mut local = self.lock();
+        let Some(count) = local.writers.get_mut(&offset) else { return false };
+        *count -= 1;
+        if *count > 0 {
+            return false;
+        }
+        local.writers.remove(&offset);
+        if let Some((slot, _)) = local.pins.get(&offset) {
+            self.file.pins()[*slot].store(pin_word(offset, false), Ordering::Release);
+        }
+        true
+    }
+
+    /// Whether a view of this process may write to the extent at `offset`.
+    pub fn writes(&self, offset: u64) -> bool {
+        self.lock().writers.contains_key(&offset)
+    }
+
+    /// How many extents are pinned.
+    pub fn pinned(&self) -> usize {
+        self.lock().pins.len()
+    }
+
+    /// What others see of it.
+    pub fn seen(&self) -> LeaseStatus {
+        LeaseStatus::of(self.id, &self.file, true)
+    }
+
+    /// The file, to be read as everybody else's.
+    pub fn file(&self) -> &LeaseFile {
+        &self.file
+    }
+
+    /// Ends the lease in good order: its reservations are taken back already.
+    ///
+    /// Where the mount was too full for a spare, the file becomes the realm's spare, so that the
+    /// next process finds one.
+    pub fn end(self) {
+        give_up(&self.path);
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Local)) {
+        let mut local = self.lock();
+        edit(&mut local);
+        self.publish_age(&local);
+    }
+
+    fn publish_age(&self, local: &Local) {
+        let age = match local.pinning {
+            0 => {
+                let held = local.snapshots.iter().map(|(age, _)| *age);
+                local.ages.iter().map(|(age, _)| *age).chain(held).min().unwrap_or(IDLE)
+            }
+            _ => PIN,
+        };
+        self.file.head().age.store(age, Ordering::Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Local> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hold_age(local: &mut Local, age: u64) {
+    match local.ages.iter_mut().find(|(held, _)| *held == age) {
+        Some((_, count)) => *count += 1,
+        None => local.ages.push((age, 1)),
+    }
+}
+
+fn drop_age(local: &mut Local, age: u64) {
+    if let Some(place) = local.ages.iter().position(|(held, _)| *held == age) {
+        local.ages[place].1 -= 1;
+        if local.ages[place].1 == 0 {
+            local.ages.swap_remove(place);
+        }
+    }
+}
+
+/// An allocated, locked lease file that has no owner's name yet.
+pub struct Spare {
+    file: LeaseFile,
+    path: PathBuf,
+}
+
+impl Spare {
+    /// Makes a spare for this process's next fork. One that is swept up before it is locked, by who
+    /// takes it for a dead one's, is made again.
+    pub fn create(dir: &Path, mode: u32) -> Result<Self> {
+        for _ in 0..SPARE_TRIES {
+            let path = dir.join(format!("spare-{:016x}", random::id()?));
+            let file = LeaseFile::create(&path, mode)?;
+            step!("spare.made");
+            if file.try_lock()? && file.links() > 0 {
+                return Ok(Spare { file, path });
+            }
+            let _ = std::fs::remove_file(&path);
+        }
+        fail!(Busy, "spare leases in {} are taken for those of the dead: try again", dir.display())
+    }
+
+    /// The realm's, for a fork on a full mount; `None` if it is gone or in other hands.
+    /// It stays the realm's until it gets a name.
+    pub fn of_realm(dir: &Path) -> Option<Self> {
+        let path = dir.join(SPARE);
+        let file = LeaseFile::open(&path).ok()?;
+        let ours = file.try_lock().ok()? && file.is_at(&path);
+        ours.then_some(Spare { file, path })
+    }
+
+    /// Removes the spare: its process ends in good order.
+    pub fn end(self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A locked file to become the lease: a new one, or the realm's spare where the mount is full.
+/// `None`: somebody who sweeps up after the dead got hold of it first; try again.
+fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf)>> {
+    let fresh = dir.join(format!("new-{id:016x}"));
+    match LeaseFile::create(&fresh, mode) {
+        Ok(file) => Ok(file.try_lock()?.then_some((file, fresh))),
+        Err(error) if error.kind() == Kind::PoolFull => {
+            let spare = dir.join(SPARE);
+            for tries in 0..SPARE_TRIES {
+                match LeaseFile::open(&spare) {
+                    Ok(file) if file.try_lock()? && file.is_at(&spare) => {
+                        return Ok(Some((file, spare)));
+                    }
+                    // Its last owner is about to let go of it, or who has forked this process; or
+                    // somebody looks whether it lives.
+                    Ok(_) if tries < SPARE_TRIES_AT_ONCE => thread::yield_now(),
+                    Ok(_) => thread::sleep(SPARE_WAIT),
+                    Err(_) => break,
+                }
+            }
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes a lease's name away. On a full mount its blocks are the only ones for the next: they
+/// become the realm's spare, if it has none. (Linked, not renamed: no spare is replaced.)
+fn give_up(path: &Path) {
+    let _ = std::fs::hard_link(path, path.with_file_name(SPARE));
+    step!("lease.linked-as-spare");
+    let _ = std::fs::remove_file(path);
+}
+
+/// Sees to it that the realm has a spare, if there is room for one.
+pub fn ensure_spare(dir: &Path, mode: u32) {
+    let spare = dir.join(SPARE);
+    match LeaseFile::open(&spare) {
+        // What a loss of power has left of one helps nobody.
+        Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&spare),
+        Err(error) if error.kind() == Kind::NotFound => {}
+        _ => return,
+    }
+    let Ok(id) = random::id() else { return };
+    let fresh = dir.join(format!("new-{id:016x}"));
+    if LeaseFile::create(&fresh, mode).is_ok() {
+        // Linked, not renamed: the spare that another process is just taking is not replaced.
+        step!("spare.fresh");
+        let _ = std::fs::hard_link(&fresh, &spare);
+        step!("spare.linked");
+        let _ = std::fs::remove_file(&fresh);
+    }
+}

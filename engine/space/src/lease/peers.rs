@@ -1,0 +1,301 @@
+//! The other leases of a realm, as an allocator sees them.
+//!
+//! The list is read from the folder whenever `lease_epoch` has moved; why a lease that comes after
+//! that cannot matter stands above `lease`. Files are kept open and mapped, so that reading ages
+//! and pins costs a few loads, and asking whether an owner lives costs one system call.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+
+use crate::extent::Floor;
+use crate::lease::file::{ASKED, CALLED_IN, pinned};
+use crate::lease::{IDLE, LeaseFile, LeaseStatus, Owner, PINS_MAX};
+use engram_base::error::{Error, Kind, Result};
+
+struct Peer {
+    id: u64,
+    path: PathBuf,
+    file: LeaseFile,
+}
+
+/// The leases in the folder, without this process's own.
+#[derive(Default)]
+pub struct Peers {
+    epoch: Option<u64>,
+    list: Vec<Peer>,
+}
+
+/// A dead process's lease, locked by us: ours to take back and to unlink.
+pub struct Dead {
+    /// The id that its reservations carry.
+    pub id: u64,
+    path: PathBuf,
+    _lock: LeaseFile,
+}
+
+impl Dead {
+    /// Removes the file; the reservations are taken back already.
+    pub fn reap(self) {
+        super::give_up(&self.path);
+    }
+}
+
+impl Peers {
+    /// Reads the folder again if a lease has come since.
+    pub fn refresh(&mut self, dir: &Path, epoch: u64, own: u64) -> Result<()> {
+        if self.epoch == Some(epoch) {
+            return Ok(());
+        }
+        let entries = std::fs::read_dir(dir)
+            .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
+        let mut list = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|e| Error::os("listing the leases", &e))?;
+            let path = entry.path();
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|n| u64::from_str_radix(n, 16).ok()) else {
+                sweep(&path);
+                continue;
+            };
+            if id == own {
+                continue;
+            }
+            if let Some(place) = self.list.iter().position(|peer| peer.id == id) {
+                list.push(self.list.swap_remove(place));
+                continue;
+            }
+            match LeaseFile::open(&path) {
+                Ok(file) => list.push(Peer { id, path, file }),
+                Err(error) if error.kind() == Kind::NotFound => {}
+                // Never one, since a lease is whole before it gets its name; or what a loss of
+                // power has left of one.
+                Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&path),
+                // What cannot be read may pin anything: nothing may be taken.
+                Err(error) => return Err(error),
+            }
+        }
+        self.list = list;
+        self.epoch = Some(epoch);
+        Ok(())
+    }
+
+    /// What the live leases and this process's `own` ones still look at (the allocator's side of
+    /// P2; the caller holds the writer lock).
+    ///
+    /// A fork moves pins: the child's lease is named and the epoch raised before the parent can
+    /// drop a pin that both have. So if the epoch has moved while the leases were read, a pin may
+    /// have been seen in neither, and they are read again.
+    pub fn floor<'a>(
+        &mut self,
+        dir: &Path,
+        epoch: impl Fn() -> u64,
+        own_id: u64,
+        own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
+    ) -> Result<Floor> {
+        loop {
+            let before = epoch();
+            self.refresh(dir, before, own_id)?;
+            let floor = self.read(own.clone());
+            if epoch() == before {
+                return Ok(floor);
+            }
+        }
+    }
+
+    /// Reads every age, then every pin, of the live leases in the list and of `own`.
+    fn read<'a>(&self, own: impl Iterator<Item = &'a LeaseFile>) -> Floor {
+        fence(Ordering::SeqCst);
+        let mut floor = Floor { age: IDLE, ..Floor::default() };
+        for file in own {
+            add(&mut floor, file);
+        }
+        for peer in &self.list {
+            let quiet = peer.file.head().age.load(Ordering::Acquire) == IDLE
+                && peer.file.head().pins_used.load(Ordering::Acquire) == 0;
+            if !quiet && peer.file.is_alive() {
+                add(&mut floor, &peer.file);
+            }
+        }
+        floor
+    }
+
+    /// Whether another live process may be writing to the extent at `offset`. The caller holds the
+    /// writer lock: who becomes a writer looks at the record under it, after pinning. A fork moves
+    /// pins, as above.
+    pub fn others_write(
+        &mut self,
+        dir: &Path,
+        epoch: impl Fn() -> u64,
+        own: u64,
+        offset: u64,
+    ) -> Result<bool> {
+        loop {
+            let before = epoch();
+            self.refresh(dir, before, own)?;
+            let mut live = self.list.iter().filter(|peer| peer.file.is_alive());
+            if live.any(|peer| writes(&peer.file, offset)) {
+                return Ok(true);
+            }
+            if epoch() == before {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The leases whose process is gone, each locked now by us.
+    pub fn dead(&mut self) -> Vec<Dead> {
+        let mut dead = Vec::new();
+        for place in (0..self.list.len()).rev() {
+            let peer = &self.list[place];
+            if !peer.file.is_locked_elsewhere() && peer.file.try_lock().unwrap_or(false) {
+                let peer = self.list.swap_remove(place);
+                // It may take a while to reap it, and nobody is to take that for life.
+                peer.file.head().dead.store(1, Ordering::Release);
+                // Somebody may have reaped it before, and another taken the file for its own.
+                if peer.file.is_at(&peer.path) {
+                    dead.push(Dead { id: peer.id, path: peer.path, _lock: peer.file });
+                }
+            }
+        }
+        dead
+    }
+
+    /// Every known lease, the dead ones' too.
+    pub fn all(&self) -> impl Iterator<Item = (LeaseStatus, &LeaseFile)> {
+        let seen = |peer: &Peer| LeaseStatus::of(peer.id, &peer.file, peer.file.is_alive());
+        self.list.iter().map(move |peer| (seen(peer), &peer.file))
+    }
+
+    /// Whether a lease was in the folder, whole, when it was last read.
+    pub fn knows(&self, id: u64) -> bool {
+        self.list.iter().any(|peer| peer.id == id)
+    }
+
+    /// Asks whoever holds a snapshot that is to be asked for at this last page of the catalog; the
+    /// number of those that had not been asked.
+    pub fn ask(&self, last_page: u64) -> usize {
+        let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) <= last_page;
+        self.ask_those(due, ASKED)
+    }
+
+    /// Asks for every snapshot that keeps pages of the catalog; the number of processes that had
+    /// not been asked for that.
+    pub fn call_in(&self) -> usize {
+        let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) != u64::MAX;
+        self.ask_those(due, CALLED_IN)
+    }
+
+    fn ask_those(&self, due: impl FnMut(&&Peer) -> bool, word: u32) -> usize {
+        let asked = |peer: &&Peer| peer.file.head().asked.fetch_max(word, Ordering::AcqRel) < word;
+        self.list.iter().filter(due).filter(|peer| peer.file.is_alive()).filter(asked).count()
+    }
+
+    /// Whether anybody who was asked has not answered.
+    pub fn are_asked(&self) -> bool {
+        let unanswered = |peer: &Peer| peer.file.head().asked.load(Ordering::Acquire) != 0;
+        self.list.iter().any(|peer| unanswered(peer) && peer.file.is_alive())
+    }
+
+    /// The oldest snapshot that another process looks at, and its pid: of look-ups and of
+    /// snapshots that are held.
+    pub fn oldest(&self) -> Option<(u64, u32)> {
+        let aged = self.list.iter().filter_map(|peer| {
+            let age = peer.file.head().age.load(Ordering::Acquire);
+            let live = age != IDLE && age != super::PIN && peer.file.is_alive();
+            live.then(|| (age, Owner::of(&peer.file).pid))
+        });
+        aged.min()
+    }
+
+    /// The pids of other processes that list a lock of this id, in this mode at least.
+    pub fn lockers(&self, id: u64, least: u64) -> Vec<u32> {
+        let lists = |peer: &&Peer| {
+            peer.file.head().locks.iter().any(|lock| {
+                lock.mode.load(Ordering::Acquire) >= least && lock.id.load(Ordering::Relaxed) == id
+            })
+        };
+        let live = self.list.iter().filter(lists).filter(|peer| peer.file.is_alive());
+        live.map(|peer| Owner::of(&peer.file).pid).collect()
+    }
+
+    /// Reads the folder again at the next `refresh`, whatever the epoch.
+    pub fn forget(&mut self) {
+        self.epoch = None;
+    }
+
+    /// The live leases' ids and owners.
+    pub fn alive(&self) -> Vec<(u64, Owner)> {
+        let live = self.list.iter().filter(|peer| peer.file.is_alive());
+        live.map(|peer| (peer.id, Owner::of(&peer.file))).collect()
+    }
+}
+
+/// Reads one lease: the age (acquire), then the pins.
+fn add(floor: &mut Floor, file: &LeaseFile) {
+    floor.age = floor.age.min(file.age());
+    floor.pins.extend(file.pinned());
+}
+
+/// Whether a lease pins this extent for writing, or may: one whose list is full keeps an age for
+/// what found no slot.
+fn writes(file: &LeaseFile, offset: u64) -> bool {
+    let head = file.head();
+    let used = head.pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
+    if used == PINS_MAX && head.age.load(Ordering::Acquire) != IDLE {
+        return true;
+    }
+    file.pins()[..used]
+        .iter()
+        .any(|pin| pinned(pin.load(Ordering::Acquire)) == Some((offset, true)))
+}
+
+/// Removes a file that a process made for a lease and did not live to name.
+fn sweep(path: &Path) {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    if name.starts_with("new-") || name.starts_with("spare-") {
+        LeaseFile::remove_unnamed(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::Peers;
+    use crate::lease::{Hold, Lease, LeaseFile, Spare};
+
+    #[test]
+    fn a_process_that_is_being_reaped_is_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        // It goes without giving its lease up, like a process that was killed.
+        drop(Lease::create(dir.path(), 0o600).unwrap());
+        let [mut one, mut other] = [Peers::default(), Peers::default()];
+        for peers in [&mut one, &mut other] {
+            peers.refresh(dir.path(), 1, 0).unwrap();
+        }
+        let reaping = one.dead();
+        assert_eq!((reaping.len(), other.alive().len()), (1, 0));
+        assert!(other.dead().is_empty(), "it is reaped once");
+    }
+
+    #[test]
+    fn a_pin_that_a_fork_moves_while_leases_are_read_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let parent = Lease::create(dir.path(), 0o600).unwrap();
+        assert_eq!(parent.pin(4096, 7), Hold::Pinned);
+        let (epoch, child) = (Cell::new(1), Cell::new(None));
+        // The parent forks and drops its pin after the folder was listed, before it is read.
+        let meanwhile = |_| -> Option<&LeaseFile> {
+            if epoch.replace(2) == 1 {
+                let spare = Spare::create(dir.path(), 0o600).unwrap();
+                child.set(Some(parent.fork(spare, dir.path()).unwrap()));
+                parent.unpin(4096, Hold::Pinned);
+            }
+            None
+        };
+        let own = (0..1).filter_map(meanwhile);
+        let mut peers = Peers::default();
+        let floor = peers.floor(dir.path(), || epoch.get(), 0, &own).unwrap();
+        assert!(floor.pins.contains(&4096));
+    }
+}

@@ -1,0 +1,14 @@
+//! Moves between scopes: by themselves, killed, and beside all else that goes on.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod backup_moves;
+mod lock_moves;
+mod moved_under;
+mod movers;
+mod moves_meet;
+mod snapshot_moves;
+mod transfer;
+mod transfer_kill;
+mod write_moves;

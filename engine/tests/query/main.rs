@@ -1,0 +1,17 @@
+//! Queries, and the index that answers them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod index_any;
+mod index_full;
+mod index_hints;
+mod index_keys;
+mod index_peers;
+mod index_queue;
+mod index_settings;
+mod index_verify;
+mod naive;
+mod query_answers;
+mod query_any;
+mod query_sealed;

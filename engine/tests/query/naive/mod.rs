@@ -1,0 +1,307 @@
+//! A query's answer worked out the plain way: every object through the public doors, each test by
+//! rules written down anew. It knows nothing of the index, nor of how the engine judges records.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+mod generate;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use engram::query::ast::{Builtin, Comparison, Expr, Field, Literal, Query, Test};
+use engram::{DType, Gid, IndexMode, Member, ObjectInfo, Oid, Realm, Value};
+
+pub use generate::{Op, ast_query, op, perform};
+
+/// A value, as a query sees it.
+#[derive(Clone, Debug)]
+pub enum Plain {
+    Int(i128),
+    Float(f64),
+    Text(String),
+    Time(i64),
+    /// Several items, or none.
+    Many(Vec<Plain>),
+    /// Equal to nothing.
+    Other,
+}
+
+/// One object, with all that a query can ask.
+pub struct Known {
+    pub oid: Oid,
+    pub info: ObjectInfo,
+    pub path: String,
+    pub attrs: BTreeMap<String, Plain>,
+    /// The attributes of its group, then of the group above, to the root.
+    pub above: Vec<BTreeMap<String, Plain>>,
+}
+
+fn plain(value: &Value) -> Plain {
+    let items: u64 = value.shape.iter().product();
+    let scalar = |data: &[u8]| match value.dtype {
+        DType::Scalar { kind: b'i', size: 8, .. } => {
+            Plain::Int(i64::from_le_bytes(data.try_into().unwrap()).into())
+        }
+        DType::Scalar { kind: b'u', size: 8, .. } => {
+            Plain::Int(u64::from_le_bytes(data.try_into().unwrap()).into())
+        }
+        DType::Scalar { kind: b'i', size: 2, order: b'>', .. } => {
+            Plain::Int(i16::from_be_bytes(data.try_into().unwrap()).into())
+        }
+        DType::Scalar { kind: b'b', .. } => Plain::Int(data[0].into()),
+        DType::Scalar { kind: b'f', size: 8, .. } => {
+            Plain::Float(f64::from_le_bytes(data.try_into().unwrap()))
+        }
+        DType::Scalar { kind: b'f', size: 4, .. } => {
+            Plain::Float(f32::from_le_bytes(data.try_into().unwrap()).into())
+        }
+        DType::Scalar { kind: b'M', .. } => {
+            Plain::Time(i64::from_le_bytes(data.try_into().unwrap()))
+        }
+        DType::Scalar { kind: b'c', .. } => Plain::Other,
+        DType::Text => Plain::Text(String::from_utf8(data.to_vec()).unwrap()),
+        _ => panic!("the generator makes no {:?}", value.dtype),
+    };
+    let is_strings = value.dtype == DType::Text && !value.shape.is_empty();
+    assert!(!is_strings, "the generator makes no arrays of strings");
+    if items == 1 {
+        return scalar(&value.data);
+    }
+    let size = value.dtype.itemsize() as usize;
+    Plain::Many(value.data.chunks_exact(size).map(scalar).collect())
+}
+
+fn attrs_of(realm: &Realm, member: Member) -> BTreeMap<String, Plain> {
+    realm.attrs(member).unwrap().into_iter().map(|(key, v)| (key, plain(&v))).collect()
+}
+
+/// Every object below a group, in ascending order of OIDs.
+pub fn everything(realm: &Realm, root: Gid) -> Vec<Known> {
+    let mut all = Vec::new();
+    let mut above = Vec::new();
+    let mut at = root;
+    loop {
+        above.push(attrs_of(realm, Member::Group(at)));
+        if at == realm.root() {
+            break;
+        }
+        at = realm.group(at).unwrap().parent;
+    }
+    let path = realm.path_of(Member::Group(root)).unwrap();
+    walk(realm, root, &path, &above, &mut all);
+    all.sort_by_key(|known| known.oid);
+    all
+}
+
+fn walk(
+    realm: &Realm,
+    gid: Gid,
+    path: &str,
+    above: &[BTreeMap<String, Plain>],
+    all: &mut Vec<Known>,
+) {
+    for (name, member) in realm.list(gid, None, usize::MAX).unwrap() {
+        let path = if path.is_empty() { name } else { format!("{path}/{name}") };
+        match member {
+            Member::Group(inner) => {
+                let mut chain = vec![attrs_of(realm, member)];
+                chain.extend_from_slice(above);
+                walk(realm, inner, &path, &chain, all);
+            }
+            Member::Object(oid) => {
+                let info = realm.object(oid).unwrap();
+                let attrs = match info.index {
+                    IndexMode::None => BTreeMap::new(),
+                    _ => attrs_of(realm, member),
+                };
+                all.push(Known { oid, info, path, attrs, above: above.to_vec() });
+            }
+        }
+    }
+}
+
+fn group_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+fn field(known: &Known, field: &Field) -> Option<Plain> {
+    let text = |text: &str| Some(Plain::Text(text.to_owned()));
+    let Known { info, path, .. } = known;
+    let shape = match info.class {
+        engram::Class::Blob => vec![info.nbytes],
+        _ => info.shape.clone(),
+    };
+    match field {
+        Field::Attr(key) => known.attrs.get(key).cloned(),
+        Field::GroupAttr(key) => known.above.iter().find_map(|attrs| attrs.get(key)).cloned(),
+        Field::Builtin(builtin) => match builtin {
+            Builtin::Name => text(path.rsplit('/').next().unwrap()),
+            Builtin::Path => text(path),
+            Builtin::Group => text(group_of(path)),
+            Builtin::Owner => Some(Plain::Int(info.owner.into())),
+            Builtin::Dtype => match info.class {
+                engram::Class::Blob => text("bytes"),
+                _ => text("float64"),
+            },
+            Builtin::Shape => match shape.as_slice() {
+                [only] => text(&format!("({only},)")),
+                more => {
+                    let parts: Vec<String> = more.iter().map(ToString::to_string).collect();
+                    text(&format!("({})", parts.join(", ")))
+                }
+            },
+            Builtin::Ndim => Some(Plain::Int(shape.len() as i128)),
+            Builtin::Size => Some(Plain::Int(shape.iter().product::<u64>().into())),
+            Builtin::Nbytes => Some(Plain::Int(info.nbytes.into())),
+            Builtin::Scope => text("shared"),
+            Builtin::Created => Some(Plain::Time(info.created)),
+            Builtin::Modified => Some(Plain::Time(info.modified)),
+        },
+    }
+}
+
+/// The instants that the generator's strings name.
+fn instant(text: &str) -> Option<i64> {
+    match text {
+        "1970-01-01" => Some(0),
+        "1970-01-02" => Some(86_400_000_000_000),
+        "2017-09-01T00:00:01" => Some(1_504_224_001_000_000_000),
+        _ => None,
+    }
+}
+
+fn literal(value: &Literal) -> Plain {
+    match value {
+        Literal::Int(value) => Plain::Int((*value).into()),
+        Literal::Big(value) => Plain::Int((*value).into()),
+        Literal::Float(value) => Plain::Float(*value),
+        Literal::Text(text) => Plain::Text(text.clone()),
+    }
+}
+
+/// How two values compare; none where they are unlike. NaN is like numbers, in no order.
+#[allow(clippy::option_option)] // unlike, and like without an order, are two things
+#[allow(clippy::cast_precision_loss)] // see below
+fn order(a: &Plain, b: &Plain) -> Option<Option<Ordering>> {
+    match (a, b) {
+        (Plain::Int(a), Plain::Int(b)) => Some(Some(a.cmp(b))),
+        (Plain::Float(a), Plain::Float(b)) => Some(a.partial_cmp(b)),
+        // The generator's integers beside floats are exact as floats, or far from them.
+        (Plain::Int(a), Plain::Float(b)) => Some((*a as f64).partial_cmp(b)),
+        (Plain::Float(a), Plain::Int(b)) => Some(a.partial_cmp(&(*b as f64))),
+        (Plain::Text(a), Plain::Text(b)) => Some(Some(a.cmp(b))),
+        (Plain::Time(a), Plain::Time(b)) => Some(Some(a.cmp(b))),
+        (Plain::Time(a), Plain::Text(b)) => instant(b).map(|b| Some(a.cmp(&b))),
+        _ => None,
+    }
+}
+
+fn equal(value: &Plain, wanted: &Literal) -> bool {
+    order(value, &literal(wanted)) == Some(Some(Ordering::Equal))
+}
+
+fn test_of(value: &Plain, test: &Test) -> bool {
+    let Plain::Many(items) = value else { return test_one(value, test) };
+    match test {
+        Test::Exists => true,
+        Test::Contains(wanted) => items.iter().any(|item| equal(item, wanted)),
+        _ => false,
+    }
+}
+
+fn test_one(value: &Plain, test: &Test) -> bool {
+    let compare = |wanted: &Literal| order(value, &literal(wanted));
+    match (test, value) {
+        (Test::Exists, _) => true,
+        (Test::Compare(how, wanted), _) => match (compare(wanted), how) {
+            (None, _) => false,
+            (Some(order), Comparison::Eq) => order == Some(Ordering::Equal),
+            (Some(order), Comparison::Ne) => order != Some(Ordering::Equal),
+            (Some(order), Comparison::Lt) => order == Some(Ordering::Less),
+            (Some(order), Comparison::Gt) => order == Some(Ordering::Greater),
+            (Some(order), Comparison::Le) => order.is_some_and(Ordering::is_le),
+            (Some(order), Comparison::Ge) => order.is_some_and(Ordering::is_ge),
+        },
+        (Test::Between(low, high), _) => {
+            compare(low).flatten().is_some_and(Ordering::is_ge)
+                && compare(high).flatten().is_some_and(Ordering::is_le)
+        }
+        (Test::In(all), _) => all.iter().any(|wanted| equal(value, wanted)),
+        (Test::Contains(Literal::Text(part)), Plain::Text(text)) => text.contains(part.as_str()),
+        (Test::Contains(wanted), _) => equal(value, wanted),
+        (Test::StartsWith(start), Plain::Text(text)) => text.starts_with(start.as_str()),
+        (Test::EndsWith(end), Plain::Text(text)) => text.ends_with(end.as_str()),
+        (Test::Like(pattern), Plain::Text(text)) => {
+            let (pattern, text): (Vec<_>, Vec<_>) =
+                (pattern.chars().collect(), text.chars().collect());
+            like(&pattern, &text)
+        }
+        _ => false,
+    }
+}
+
+fn like(pattern: &[char], text: &[char]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        ['%', rest @ ..] => (0..=text.len()).any(|skipped| like(rest, &text[skipped..])),
+        ['_', rest @ ..] => !text.is_empty() && like(rest, &text[1..]),
+        ['\\', wanted, rest @ ..] | [wanted, rest @ ..] => {
+            text.first() == Some(wanted) && like(rest, &text[1..])
+        }
+    }
+}
+
+/// Whether the condition is true; relative paths start at `from`, a path.
+pub fn is_true(known: &Known, expr: &Expr, from: &str) -> bool {
+    match expr {
+        Expr::All => true,
+        Expr::And(parts) => parts.iter().all(|part| is_true(known, part, from)),
+        Expr::Or(parts) => parts.iter().any(|part| is_true(known, part, from)),
+        Expr::Not(inner) => !is_true(known, inner, from),
+        Expr::Test(name, test) => field(known, name).is_some_and(|value| test_of(&value, test)),
+        Expr::Under(path) => {
+            let wanted = match path.strip_prefix('/') {
+                Some(absolute) => absolute.to_owned(),
+                None if from.is_empty() || path.is_empty() => format!("{from}{path}"),
+                None => format!("{from}/{path}"),
+            };
+            wanted.is_empty() || known.path.starts_with(&format!("{wanted}/"))
+        }
+    }
+}
+
+fn rank(value: &Plain) -> u8 {
+    match value {
+        Plain::Float(value) if value.is_nan() => 1,
+        Plain::Int(_) | Plain::Float(_) => 0,
+        Plain::Time(_) => 2,
+        Plain::Text(_) => 3,
+        Plain::Many(_) | Plain::Other => 4,
+    }
+}
+
+fn order_of(a: &Known, b: &Known, query: &Query) -> Ordering {
+    let mut all = Ordering::Equal;
+    for key in &query.order_by {
+        let one = match (field(a, &key.field), field(b, &key.field)) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(a), Some(b)) => {
+                let same = rank(&a) == rank(&b);
+                let order = order(&a, &b).flatten().filter(|_| same);
+                let order = order.unwrap_or_else(|| rank(&a).cmp(&rank(&b)));
+                if key.descending { order.reverse() } else { order }
+            }
+        };
+        all = all.then(one);
+    }
+    all.then(a.oid.cmp(&b.oid))
+}
+
+/// The hits among these, in the order that the query asks for.
+pub fn hits<'k>(all: &'k [Known], query: &Query, from: &str) -> Vec<&'k Known> {
+    let mut hits: Vec<_> = all.iter().filter(|k| is_true(k, &query.expr, from)).collect();
+    hits.sort_by(|a, b| order_of(a, b, query));
+    hits.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+    hits
+}

@@ -1,0 +1,105 @@
+//! Queries on sealed segments of a corpus like that of a satellite's granules.
+
+use engram::query::parse;
+use engram::{
+    Class, CreateOptions, DType, IndexSettings, NewObject, Placement, Pool, QueryOptions, Realm,
+    Value,
+};
+
+fn number(value: f64) -> Value {
+    let data = value.to_le_bytes().to_vec();
+    Value { dtype: DType::scalar(b'f', b'<', 8), shape: Vec::new(), data }
+}
+
+fn int(value: i64) -> Value {
+    let data = value.to_le_bytes().to_vec();
+    Value { dtype: DType::scalar(b'i', b'<', 8), shape: Vec::new(), data }
+}
+
+fn corpus(realm: &Realm, granules: u64) {
+    for granule in 0..granules {
+        let batch = realm.batch().unwrap();
+        let group = format!("GLAH_634_{}", 2121 + granule);
+        for object in 0..2167_u64 {
+            let at = granule * 2167 + object;
+            let mixed =
+                f64::from((at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32) / 2.0_f64.powi(32);
+            let attrs = vec![
+                ("orbit_num".to_owned(), int(granule as i64 / 3)),
+                ("sky_version".to_owned(), Value::text("4.1")),
+                ("date".to_owned(), int(20_140_900 + granule as i64 % 30)),
+                ("level".to_owned(), int((object % 5) as i64)),
+                ("word".to_owned(), Value::text(["a", "bb", "ccc", "dddd"][object as usize % 4])),
+                ("d_lat".to_owned(), number(mixed * 180.0 - 90.0)),
+                ("d_lon".to_owned(), number(f64::from(at as u32) / 1000.0)),
+            ];
+            let new = NewObject {
+                class: Class::Array,
+                dtype: DType::scalar(b'f', b'<', 8),
+                shape: vec![4],
+                dims: None,
+                attrs,
+                origin: Vec::new(),
+                layout: engram::Layout::default(),
+            };
+            let path =
+                format!("{group}/{}_{object}", if object % 9 == 0 { "Infrared" } else { "x" });
+            realm.put(realm.root(), &path, &new, &[0; 32], Placement::default()).unwrap();
+        }
+        batch.commit().unwrap();
+    }
+}
+
+#[test]
+fn columns_answer_as_records_do() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = CreateOptions { size: 64 << 20, force: true, ..CreateOptions::default() };
+    let pool = Pool::create(&dir.path().join("pool"), &options).unwrap();
+    let realm = pool.realm("default").unwrap();
+    let small = IndexSettings { segment_rows: Some(512), ..IndexSettings::default() };
+    realm.set_index_settings(realm.root(), &small).unwrap();
+    corpus(&realm, 3);
+    realm.maintain().unwrap();
+    assert!(realm.index_stats().unwrap().segments > 3);
+    for text in [
+        "",
+        "@path contains \"2122/Inf\"",
+        "@path = \"GLAH_634_2121/x_1\"",
+        "@path startswith \"GLAH_634_2122/x_1\"",
+        "@path endswith \"2/x_1\"",
+        "@group = \"GLAH_634_2121\"",
+        "under(\"GLAH_634_2122\") and not level in (1, 2)",
+        "orbit_num = 0 and level = 2 and word = \"bb\" and sky_version = \"4.1\" and date > 0",
+        "d_lat > 89.5",
+        "d_lon = 1.5",
+        "d_lon between 1.5 and 1.6 or d_lat < -89",
+        "word contains \"c\" or level < 2",
+        "not (word like \"%c\" or level != 2)",
+        "date = 20140901 and @nbytes = 32 and @dtype = \"float64\" and @shape = \"(4,)\"",
+        "@owner = \"root\" and level = 4",
+        "nothing = 3",
+    ] {
+        let query = parse(text).unwrap();
+        let brute = QueryOptions { brute_force: true, ..QueryOptions::default() };
+        let expected = realm.query(&query, &brute).unwrap();
+        for threads in [1, 3] {
+            let options = QueryOptions { threads: Some(threads), ..QueryOptions::default() };
+            assert_eq!(realm.query(&query, &options).unwrap(), expected, "{text}");
+            assert_eq!(
+                realm.query_count(&query, &options).unwrap(),
+                expected.oids.len() as u64,
+                "{text}"
+            );
+            assert_eq!(
+                realm.query_attribute_keys(&query, &options).unwrap(),
+                realm.query_attribute_keys(&query, &brute).unwrap(),
+                "{text}"
+            );
+            assert_eq!(
+                realm.query_count_attributes(&query, &options).unwrap(),
+                realm.query_count_attributes(&query, &brute).unwrap(),
+                "{text}"
+            );
+        }
+    }
+}

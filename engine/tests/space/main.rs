@@ -1,0 +1,12 @@
+//! Room, growth, and the media below: disks, persistent memory, devdax nodes.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bounds;
+mod compact;
+mod devdax;
+mod growth;
+mod pmem;
+mod space;
+mod sync;

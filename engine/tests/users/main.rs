@@ -1,0 +1,10 @@
+//! Several users of one pool, and acts that are forbidden to them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod between_users;
+mod forbidden;
+mod leave;
+mod strangers;
+mod users;

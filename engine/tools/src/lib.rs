@@ -1,0 +1,18 @@
+//! Work on a pool as a whole: checked, copied, compacted, saved from damage.
+//!
+//! *Invariant*: nothing here is on the path of a put or a look. `verify` and `salvage` believe
+//! nothing that they read; `backup` and `compact` leave a pool that `verify` passes.
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`verify`] | every invariant, checked against what is on media |
+//! | [`rewrite`] | a realm's rows into a new catalog: backup and compaction |
+//! | [`salvage`] | what is sound of a damaged pool, copied into another |
+
+#![deny(missing_docs)]
+
+#[cfg(feature = "faults")]
+pub mod decode;
+pub mod rewrite;
+pub mod salvage;
+pub mod verify;

@@ -1,0 +1,168 @@
+//! Rewriting a realm: its rows into a new catalog, its values to other places.
+//!
+//! Backup and compaction are one thing: all rows of one snapshot go, in the order of their keys,
+//! into a catalog that nobody knows yet. What is of the moment stays behind: reservations, what
+//! was freed and waits; and of a copy also moves between realms that are under way, which have
+//! ended there (see `transfer::copied`). Where values change their places, records are told the
+//! new ones, and the free tables are made anew from what is left between.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `backup` | a copy of a pool while others write |
+//! | `compact` | a catalog without holes, an arena without empty spans |
+//! | `compaction_lock` | nobody opens a realm that is being compacted |
+
+mod backup;
+mod compact;
+
+use std::collections::HashMap;
+
+pub use self::backup::{BackupReport, backup};
+pub use self::compact::{CompactReport, compact};
+use engram_base::checksum;
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::id::Oid;
+use engram_catalog::{Catalog, Filling, ReadTxn, Table};
+use engram_realm::{Setup, USED};
+use engram_records::extent::Extent;
+use engram_records::object::{Record, Stored};
+use engram_space::extent::{Span, insert_free};
+
+/// Tables whose rows are of the moment, or follow from the others.
+const LEFT_OUT: [Table; 4] =
+    [Table::Spans, Table::ExtentsByOffset, Table::ExtentsBySize, Table::ExtentsPending];
+
+/// Tables of records whose values may lie in extents.
+const VALUED: [Table; 2] = [Table::Objects, Table::Chunks];
+
+/// What a realm knows of moves that are under way.
+const MOVES: [Table; 3] = [Table::Transfers, Table::Leaving, Table::Received];
+
+/// A value in an extent, and where it goes.
+#[derive(Clone, Debug)]
+struct Value {
+    /// The row that points to it: one of `objects`, or of `chunks`.
+    table: Table,
+    key: Vec<u8>,
+    from: Extent,
+    nbytes: u64,
+    /// The word that the record has for it.
+    word: u64,
+    /// Where it goes; until that is known, where it is.
+    to: u64,
+}
+
+impl Value {
+    fn place(&self) -> Extent {
+        Extent { offset: self.to, len: self.from.len }
+    }
+}
+
+/// The object that a value is of.
+fn id_of(key: &[u8]) -> Result<Oid> {
+    match key.first_chunk() {
+        Some(id) => Ok(u64::from_be_bytes(*id)),
+        None => fail!(Corrupt, "a key of an object has {} bytes: run verify", key.len()),
+    }
+}
+
+/// Every value that lies in an extent.
+fn values(txn: &ReadTxn<'_>) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for table in VALUED {
+        let mut cursor = txn.seek(table, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            if let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored {
+                let (key, to) = (key.to_vec(), extent.offset);
+                found.push(Value { table, key, from: extent, nbytes, word: checksum, to });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Puts every row of a snapshot that lasts but for those of `without`, each record with the place
+/// that its value goes to.
+fn rewrite_rows(
+    txn: &ReadTxn<'_>,
+    values: &[Value],
+    without: &[Table],
+    into: &Catalog,
+) -> Result<()> {
+    let places: HashMap<(Table, &[u8]), u64> =
+        values.iter().map(|value| ((value.table, value.key.as_slice()), value.to)).collect();
+    let mut filling = Filling::new(into);
+    for table in Table::ALL {
+        if LEFT_OUT.contains(&table) || without.contains(&table) {
+            continue;
+        }
+        let mut cursor = txn.seek(table, &[])?;
+        while let Some((key, row)) = cursor.next()? {
+            match table {
+                Table::Objects | Table::Chunks => match places.get(&(table, key)) {
+                    Some(to) => filling.put(table, key, &moved(row, *to)?)?,
+                    None => filling.put(table, key, row)?,
+                },
+                Table::Meta if key == USED => {}
+                _ => filling.put(table, key, row)?,
+            }
+        }
+    }
+    let used: u64 = values.iter().map(|value| value.from.len).sum();
+    filling.put(Table::Meta, USED, &used.to_le_bytes())?;
+    filling.flush()
+}
+
+/// Makes a new catalog durable where that is promised; elsewhere it is marked as closed in good
+/// order, its values being on the medium already.
+fn settle(catalog: &Catalog, setup: &Setup) -> Result<()> {
+    if setup.durable {
+        return catalog.sync();
+    }
+    if setup.mount.durable { catalog.close_clean(|| Ok(())) } else { Ok(()) }
+}
+
+/// A record whose value lies elsewhere. A number of who computes its checksum stays behind.
+fn moved(row: &[u8], to: u64) -> Result<Vec<u8>> {
+    let record = Record::parse(row)?;
+    let Stored::Contiguous { extent, nbytes, checksum } = record.stored else {
+        return Ok(row.to_vec());
+    };
+    let extent = Extent { offset: to, ..extent };
+    let checksum = if checksum::is_checksum(checksum) { checksum } else { checksum::NONE };
+    Ok(Record { stored: Stored::Contiguous { extent, nbytes, checksum }, ..record }.encode())
+}
+
+/// Puts the spans, and what is free in them between the values.
+fn rewrite_space(spans: &[Span], values: &[Value], into: &Catalog) -> Result<()> {
+    let mut taken: Vec<Extent> = values.iter().map(Value::place).collect();
+    taken.sort_unstable();
+    let end = spans.last().map_or(0, |last| last.range.end());
+    let (mut free, mut at) = (Vec::new(), 0);
+    for extent in taken {
+        if extent.offset < at {
+            fail!(Corrupt, "{extent:?} overlaps the one before it: run verify");
+        }
+        if extent.offset > at {
+            free.push(Extent { offset: at, len: extent.offset - at });
+        }
+        at = extent.end();
+    }
+    if at > end {
+        fail!(Corrupt, "a value ends at {at}, the spans at {end}: run verify");
+    }
+    if at < end {
+        free.push(Extent { offset: at, len: end - at });
+    }
+    into.run(|txn| {
+        for span in spans {
+            txn.put(Table::Spans, &Span::key(span.number), &span.to_row())?;
+        }
+        Ok(())
+    })?;
+    for some in free.chunks(4096) {
+        into.run(|txn| some.iter().try_for_each(|extent| insert_free(txn, *extent)))?;
+    }
+    Ok(())
+}

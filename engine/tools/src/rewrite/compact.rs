@@ -1,0 +1,246 @@
+//! Compaction: a catalog without holes, an arena without empty spans.
+//!
+//! A catalog keeps the pages that it once needed, an arena the spans. Both are given back while
+//! nobody has the realm open: (1) the compaction lock is taken, and nobody is there (see
+//! `compaction_lock`); (2) all rows go into a new catalog, `catalog.new`, in which spans that hold
+//! nothing have no rows, and what lies behind them has moved up: its records say so, its bytes stay
+//! in their files; (3) it is synced; (4) the two catalogs change places in one step, which is the
+//! one moment at which anything changes for anybody; (5) the old catalog goes, and then the files
+//! of spans that no row names any more; (6) the compaction lock is given up. A death before (4)
+//! leaves the old realm, one after it the new one; whoever opens it next clears away what is left.
+//! So no page is ever mapped whose file has gone, and no file goes that a row names.
+//!
+//! What is published is left as it is: a publisher writes each version without holes, and takes
+//! spans without values away. Its readers have no leases, so nobody could tell when bytes that lie
+//! between values may move; a backup has them packed.
+//!
+//! A reader of another process would see two catalogs, whose transactions count anew: that is why
+//! nobody may have the realm open, this process neither.
+
+use engram_realm::dead;
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::Path;
+
+use super::{Value, rewrite_rows, rewrite_space, settle, values};
+use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
+use engram_base::faults::step;
+use engram_base::pool_lock::PoolLock;
+use engram_base::user;
+use engram_catalog::Catalog;
+use engram_files::folder;
+use engram_files::pool_file::{PoolFile, real_path};
+use engram_media::exchange::exchange;
+use engram_media::filesystem;
+use engram_pool::check_devices;
+use engram_pool::namespace;
+use engram_realm::compaction_lock::{CompactionLock, fresh};
+use engram_realm::process;
+use engram_realm::{Purpose, Setup, sweep_spans};
+use engram_records::extent::{Extent, PAGE};
+use engram_space::extent::Span;
+use engram_space::lease::Peers;
+
+/// What compacting has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactReport {
+    /// Realms: namespaces, and private ones of users in them.
+    pub realms: u64,
+    /// Bytes that the catalogs had, and have.
+    pub catalog: [u64; 2],
+    /// Bytes that spans had, and have.
+    pub arena: [u64; 2],
+    /// What this user may not open.
+    pub skipped: Vec<String>,
+}
+
+/// Gives back what the catalogs and arenas of the pool at `path` do not need any more, in every
+/// realm that this user may open, if nobody has one of them open; this process neither.
+///
+/// On error a realm is as it was; those before it are compacted.
+pub fn compact(path: &Path) -> Result<CompactReport> {
+    let path = &real_path(path)?;
+    let file = PoolFile::read(path)?;
+    check_devices(path, &file)?;
+    let mount = filesystem::admit(path, true)?;
+    let _pool_lock = PoolLock::take(path)?;
+    let mut report = CompactReport::default();
+    for name in namespace::names(path)? {
+        let shared = namespace::setup(path, &file, mount.clone(), &name);
+        let mut setups = vec![(name.clone(), shared)];
+        for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
+            setups.push((format!("{name} (private of user {user})"), setup));
+        }
+        for (name, setup) in setups {
+            match setup.and_then(|setup| compact_realm(&setup, &mut report)) {
+                Err(error) if error.kind() == Kind::Access => report.skipped.push(name),
+                compacted => compacted?,
+            }
+        }
+    }
+    if report.realms == 0 && !report.skipped.is_empty() {
+        fail!(
+            Access,
+            "nothing of the pool {} is {}'s to compact: ask the owners of {}",
+            path.display(),
+            user::shown(user::current()),
+            report.skipped.join(", ")
+        );
+    }
+    Ok(report)
+}
+
+fn refuse_others(setup: &Setup) -> Result<()> {
+    let mut peers = Peers::default();
+    peers.refresh(&setup.leases(), 0, 0)?;
+    let mut pids: Vec<u32> = peers.alive().into_iter().map(|(_, owner)| owner.pid).collect();
+    pids.sort_unstable();
+    let ours = std::process::id();
+    if pids.contains(&ours) {
+        fail!(
+            Busy,
+            "namespace {:?} of {} is open, or viewed, in this process itself ({ours}), among \
+             {pids:?}: close the pool and let go of its views before compacting it",
+            setup.namespace,
+            setup.pool.display()
+        );
+    }
+    if !pids.is_empty() {
+        fail!(
+            Busy,
+            "namespace {:?} of {} is open, or viewed, in process {pids:?}: close it there first",
+            setup.namespace,
+            setup.pool.display()
+        );
+    }
+    Ok(())
+}
+
+fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
+    refuse_others(setup)?;
+    // Opened and closed: it is fit for use, and what the dead had reserved is taken back.
+    let core = process::core_of(setup.clone(), Purpose::Use)?;
+    let taken = core.enter().and_then(|inside| dead::take_back_dead(&core, &inside));
+    core.remove_session();
+    taken?;
+    let compaction_lock = CompactionLock::take(setup)?;
+    step!("compact.locked");
+    refuse_others(setup)?;
+    let devices = PoolFile::read(&setup.pool)?.devices;
+    let (before, after) = (setup.catalog(), fresh(&setup.dir));
+    let made = remake(setup, &after, report).and_then(|kept| {
+        step!("compact.filled");
+        exchange(&before, &after)?;
+        step!("compact.exchanged");
+        sync_folder(setup)?;
+        Ok(kept)
+    });
+    let cleared = fs::remove_dir_all(&after);
+    step!("compact.cleared");
+    let kept = made?;
+    cleared.map_err(|e| Error::os(format!("removing {}", after.display()), &e))?;
+    sweep_spans(setup, &devices, &kept)?;
+    step!("compact.swept");
+    drop(compaction_lock);
+    report.realms += 1;
+    Ok(())
+}
+
+/// Makes the new catalog; the numbers of the span files that it names.
+fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSet<(u32, u32)>> {
+    let options = setup.catalog_options();
+    let old = Catalog::open(&setup.catalog(), &options)?;
+    let txn = old.read()?;
+    let spans = Span::all(&mut txn.rows())?;
+    let mut found = values(&txn)?;
+    let kept = move_up(&spans, &mut found)?;
+    make_beside(&setup.catalog(), at)?;
+    Catalog::create(at, &options)?;
+    let new = Catalog::open(at, &options)?;
+    // Who was moving members is gone: the next to open the namespace ends that, by these rows.
+    rewrite_rows(&txn, &found, &[], &new)?;
+    step!("compact.rows");
+    rewrite_space(&kept, &found, &new)?;
+    new.growth().set_boot_id(old.growth().boot_id());
+    settle(&new, setup)?;
+    let bytes = |spans: &[Span]| spans.iter().map(|span| span.range.len).sum::<u64>();
+    report.catalog[0] += old.growth().allocated_pages() * PAGE;
+    report.catalog[1] += new.growth().allocated_pages() * PAGE;
+    report.arena[0] += bytes(&spans);
+    report.arena[1] += bytes(&kept);
+    drop(txn);
+    drop((old, new));
+    like(&setup.catalog(), at)?;
+    Ok(kept.iter().map(|span| (span.device, span.file)).collect())
+}
+
+/// The spans that hold something, one behind the other; values are told where they are then.
+fn move_up(spans: &[Span], values: &mut [Value]) -> Result<Vec<Span>> {
+    values.sort_unstable_by_key(|value| value.from.offset);
+    let mut rest = values.iter_mut().peekable();
+    let mut kept: Vec<Span> = Vec::new();
+    let mut reached = 0;
+    for span in spans {
+        let begins = |value: &Value| value.from.offset < span.range.end();
+        let holds = reached > span.range.offset || rest.peek().is_some_and(|value| begins(value));
+        if !holds {
+            continue;
+        }
+        let offset = kept.last().map_or(0, |last| last.range.end());
+        while let Some(value) = rest.next_if(|value| begins(value)) {
+            value.to = value.from.offset - span.range.offset + offset;
+            reached = reached.max(value.from.end());
+        }
+        let range = Extent { offset, ..span.range };
+        kept.push(Span { number: kept.len() as u32, range, ..*span });
+    }
+    if rest.next().is_some() {
+        fail!(Corrupt, "a value lies behind the last span: run verify");
+    }
+    Ok(kept)
+}
+
+/// Makes a folder like another, for what takes its place.
+fn make_beside(old: &Path, new: &Path) -> Result<()> {
+    let refused = |e| Error::os(format!("making {}", new.display()), &e);
+    let mode = fs::metadata(old).map_err(refused)?.permissions().mode() & 0o7777;
+    folder::make_folder(new, mode)
+}
+
+/// Gives a new catalog to the owner and group of the old one, as far as this user may.
+fn like(old: &Path, new: &Path) -> Result<()> {
+    let refused = |e| Error::os(format!("giving {} to its owner", new.display()), &e);
+    let there = fs::metadata(old).map_err(refused)?;
+    let folder = folder::own(new)?;
+    let here = folder.metadata().map_err(refused)?;
+    if (there.uid(), there.gid()) == (here.uid(), here.gid()) {
+        return Ok(());
+    }
+    for name in ["data.mdb", "lock.mdb", "growth"] {
+        give(&folder::own(&new.join(name))?, &there).map_err(refused)?;
+    }
+    give(&folder, &there).map_err(refused)?;
+    folder.set_permissions(there.permissions()).map_err(refused)
+}
+
+fn give(made: &File, there: &Metadata) -> std::io::Result<()> {
+    let owner = (made.metadata()?.uid() != there.uid()).then(|| there.uid());
+    match fchown(made, owner, Some(there.gid())) {
+        // A member of the group that is not the owner: the group may do all.
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            fchown(made, None, Some(there.gid()))
+        }
+        given => given,
+    }
+}
+
+fn sync_folder(setup: &Setup) -> Result<()> {
+    if !setup.mount.durable {
+        return Ok(());
+    }
+    File::open(&setup.dir)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|e| Error::os(format!("syncing {}", setup.dir.display()), &e))
+}

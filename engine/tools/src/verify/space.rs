@@ -1,0 +1,134 @@
+//! Space: every byte of the arena is in use, pending or free, and only one of these.
+
+use engram_realm::spans;
+use std::collections::{BTreeMap, HashSet};
+
+use super::Walk;
+use engram_base::error::{Error, Result};
+use engram_catalog::meta::meta_u64;
+use engram_catalog::{ReadTxn, Table};
+use engram_realm::{Core, USED, read_limit};
+use engram_records::extent::{Extent, HUGE, SIZE_MAX};
+use engram_space::extent::{Holder, Span, parse_free, parse_size_key, pending_rows};
+
+/// The ids of all leases that there are.
+pub(super) fn lease_ids(core: &Core) -> Result<HashSet<u64>> {
+    if core.setup.immutable {
+        return Ok(HashSet::new());
+    }
+    let dir = core.setup.leases();
+    let entries = std::fs::read_dir(&dir)
+        .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
+    let id = |name: std::ffi::OsString| u64::from_str_radix(name.to_str()?, 16).ok();
+    Ok(entries.filter_map(|entry| id(entry.ok()?.file_name())).collect())
+}
+
+/// The bytes of extents, which may be nonsense.
+fn total<'e>(extents: impl Iterator<Item = &'e Extent>) -> u64 {
+    extents.fold(0, |sum: u64, extent| sum.saturating_add(extent.len))
+}
+
+impl Walk<'_> {
+    /// Every byte of the arena is accounted for, once.
+    pub(super) fn space(&mut self, txn: &ReadTxn<'_>, in_use: Vec<(Extent, String)>) -> Result<()> {
+        let spans = Span::all(&mut txn.rows())?;
+        let arena = spans.last().map_or(0, |last| last.range.end());
+        let limit = read_limit(txn)?;
+        let bounded = !self.core.setup.immutable;
+        if (bounded && limit < arena) || !limit.is_multiple_of(HUGE) || limit > SIZE_MAX {
+            self.problem(format!(
+                "the size says {limit} bytes, which spans of {arena} cannot have"
+            ));
+        }
+        for one in spans.iter().filter(|span| span.has_file()) {
+            if let Err(error) = spans::open_span(self.core, *one, false) {
+                self.problem(format!("span {}: {error}", one.number));
+            }
+        }
+        let used = total(in_use.iter().map(|(extent, _)| extent));
+        let account = meta_u64(txn.get(Table::Meta, USED)?)?;
+        if used != account {
+            self.problem(format!("objects take {used} bytes, the account says {account}"));
+        }
+        self.report.extents += in_use.len() as u64;
+        let pending = pending_rows(txn)?;
+        let pending_bytes = total(pending.iter().map(|(_, extent)| extent));
+        self.reservations(&pending)?;
+        let free = self.free(txn)?;
+        let free_bytes = total(free.iter());
+        let all = in_use
+            .into_iter()
+            .chain(pending.into_iter().map(|(holder, extent)| (extent, format!("{holder:?}"))))
+            .chain(free.into_iter().map(|extent| (extent, "free".to_owned())));
+        self.overlaps(all.collect(), arena);
+        if used.saturating_add(pending_bytes).saturating_add(free_bytes) != arena {
+            self.problem(format!(
+                "{used} in use + {pending_bytes} pending + {free_bytes} free is not the arena's \
+                 {arena} bytes"
+            ));
+        }
+        self.report.used += used;
+        self.report.pending += pending_bytes;
+        self.report.free += free_bytes;
+        self.report.arena += arena;
+        Ok(())
+    }
+
+    /// What is reserved is somebody's: of a lease that there was before, or is by now.
+    fn reservations(&mut self, pending: &[(Holder, Extent)]) -> Result<()> {
+        let now = lease_ids(self.core)?;
+        for (holder, extent) in pending {
+            if let Holder::Lease(lease) = holder
+                && !self.leases.contains(lease)
+                && !now.contains(lease)
+            {
+                self.problem(format!(
+                    "{extent:?} is reserved by lease {lease:016x}, which is gone"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The free extents; both tables must have the same, and no two may touch.
+    fn free(&mut self, txn: &ReadTxn<'_>) -> Result<Vec<Extent>> {
+        let mut by_size = BTreeMap::new();
+        let mut cursor = txn.seek(Table::ExtentsBySize, &[])?;
+        while let Some((key, _)) = cursor.next()? {
+            let extent = parse_size_key(key)?;
+            by_size.insert(extent.offset, extent.len);
+        }
+        let mut free: Vec<Extent> = Vec::new();
+        let mut cursor = txn.seek(Table::ExtentsByOffset, &[])?;
+        while let Some((key, value)) = cursor.next()? {
+            let extent = parse_free(key, value)?;
+            if by_size.remove(&extent.offset) != Some(extent.len) {
+                self.problem(format!("free {extent:?} is not in `extents_by_size`"));
+            }
+            if free.last().is_some_and(|before| before.end() == extent.offset) {
+                self.problem(format!("free {extent:?} touches the one before it"));
+            }
+            free.push(extent);
+        }
+        for (offset, len) in by_size {
+            self.problem(format!("free {len} bytes at {offset} are not in `extents_by_offset`"));
+        }
+        Ok(free)
+    }
+
+    fn overlaps(&mut self, mut all: Vec<(Extent, String)>, arena: u64) {
+        all.sort();
+        let mut end = 0;
+        let mut last = String::new();
+        for (extent, what) in all {
+            if extent.offset < end {
+                self.problem(format!("{extent:?} ({what}) overlaps the one before it ({last})"));
+            }
+            if extent.end() > arena {
+                self.problem(format!("{extent:?} ({what}) goes beyond the arena's {arena} bytes"));
+            }
+            end = end.max(extent.end());
+            last = what;
+        }
+    }
+}

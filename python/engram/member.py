@@ -1,0 +1,33 @@
+"""What is said of a new array or blob beside its name and its value."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, NamedTuple
+
+from numpy.typing import DTypeLike
+
+
+class NewMember(NamedTuple):
+    """All that the natives are told of a new array or blob; `create_array` explains each.
+
+    The order of the fields is that of the struct in `python/src/member.rs`. A tuple of them is as
+    good for the natives, and is made in a tenth of the time.
+    """
+
+    shape: int | Sequence[int] | None = None
+    dtype: DTypeLike | None = None
+    attrs: Mapping[str, Any] | None = None
+    dims: Sequence[str] | None = None
+    overwrite: bool = False
+    device: int | str | PathLike[str] | None = None
+    index_mode: str | None = None
+    read_only: bool = False
+    scope: str | None = None
+    chunks: int | Sequence[int] | bool | None = None
+    codec: str | None = None
+    origin: bytes = b""
+    """What an import keeps beside it: JSON, or nothing."""
+
+
+REPLACING = NewMember(overwrite=True)
+"""What `group[name] = x` says of what it puts."""

@@ -1,0 +1,88 @@
+//! What is said of a new array or blob beside its name and its value: one struct.
+//!
+//! Python hands it over as a named tuple, `NewMember` in `python/engram/member.py`, whose fields
+//! and their order are these. A tuple is as good: making one costs next to nothing, which counts
+//! where a small array is put. What is `None` is left to the natives, the group or numpy.
+
+use engram::Placement;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::error::{Result, argument};
+use crate::index;
+use crate::namespace::{Namespace, scope_of};
+use crate::value::Truth;
+
+type Given<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+/// What is said of something new.
+pub struct NewMember<'a, 'py> {
+    /// The shape of an array.
+    pub shape: Given<'a, 'py>,
+    /// Its dtype.
+    pub dtype: Given<'a, 'py>,
+    /// The attributes.
+    pub attrs: Given<'a, 'py>,
+    /// The names of an array's dimensions.
+    pub dims: Given<'a, 'py>,
+    /// What `chunks=` and `codec=` say.
+    pub layout: (Given<'a, 'py>, Option<&'a str>),
+    /// What an import keeps beside it: JSON, or nothing.
+    pub origin: &'a [u8],
+    overwrite: bool,
+    device: Given<'a, 'py>,
+    index_mode: Given<'a, 'py>,
+    read_only: bool,
+    scope: Given<'a, 'py>,
+}
+
+impl<'a, 'py> NewMember<'a, 'py> {
+    /// The struct that a tuple of Python's has the fields of.
+    pub fn of(said: &'a Bound<'py, PyTuple>) -> Result<Self> {
+        let [
+            shape,
+            dtype,
+            attrs,
+            dims,
+            overwrite,
+            device,
+            index_mode,
+            read_only,
+            scope,
+            chunks,
+            codec,
+            origin,
+        ] = said.as_slice()
+        else {
+            return Err(argument(format!("{said:?} has not the fields of a NewMember")));
+        };
+        Ok(NewMember {
+            shape: given(shape),
+            dtype: given(dtype),
+            attrs: given(attrs),
+            dims: given(dims),
+            layout: (given(chunks), codec.extract()?),
+            origin: origin.extract()?,
+            overwrite: overwrite.extract::<Truth>()?.0,
+            device: given(device),
+            index_mode: given(index_mode),
+            read_only: read_only.extract::<Truth>()?.0,
+            scope: given(scope),
+        })
+    }
+
+    /// Where and how it is put in a namespace.
+    pub fn placement(&self, namespace: &Namespace) -> Result<Placement> {
+        Ok(Placement {
+            overwrite: self.overwrite,
+            device: namespace.device(self.device)?,
+            index: index::mode_of(self.index_mode)?,
+            read_only: self.read_only,
+            scope: scope_of(self.scope)?,
+        })
+    }
+}
+
+fn given<'a, 'py>(field: &'a Bound<'py, PyAny>) -> Given<'a, 'py> {
+    (!field.is_none()).then_some(field)
+}
