@@ -147,6 +147,23 @@ def test_the_storages_file_names_the_pool_by_a_key_or_by_its_first_line(
         api.init("null")
 
 
+def test_what_is_finished_or_refused_is_not_used_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ENGRAM_POOL", raising=False)
+    config = home / "storage.conf"
+    config.write_text(f"Pool={home / 'pool'}\nSize=64 MiB\n", encoding="utf-8")
+    api.init(str(config))
+    it = Content(5)
+    it.make_persistent("five")
+    api.finish()
+    with pytest.raises(FileNotFoundError):
+        api.init(str(home / "nowhere.conf"))
+    config.unlink()
+    with engram.open(home / "pool"):
+        assert getByID("five").content == 5
+
+
 # Objects
 
 

@@ -119,183 +119,152 @@ fn of_chunk(error: Error, name: &str, cell: &[u32]) -> Error {
     }
 }
 
-impl Realm {
-    /// Copies a box of a chunked array's value into `out`, in C order; all of it as of one moment.
-    pub fn load_box(
-        &self,
-        oid: Oid,
-        offsets: &[u64],
-        counts: &[u64],
-        out: &mut [u8],
-    ) -> Result<()> {
-        let core = self.readable()?;
-        let (shown, slab, chunks) = show(core, self.at(), oid, &mut |shown, _| {
-            let slab = shown.slab(offsets, counts, out.len())?;
-            let cells = shown.grid.cells(&slab);
-            Ok((slab, cells))
-        })?;
-        let (cells, chunks): (Vec<Cell>, Vec<Option<Chunk>>) = chunks.into_iter().unzip();
-        let begin = || (Decoder::new(&shown), Vec::new());
-        fill(out, (&shown.grid, &slab, &cells), begin, |own, at, places| {
-            let read = read_chunk(&shown, chunks[at].as_ref(), own, places);
-            read.map_err(|error| of_chunk(error, &shown.name, &cells[at]))
-        })
-    }
+/// See [`Realm::load_box`].
+pub(super) fn load_box(
+    realm: &Realm,
+    oid: Oid,
+    offsets: &[u64],
+    counts: &[u64],
+    out: &mut [u8],
+) -> Result<()> {
+    let core = realm.readable()?;
+    let (shown, slab, chunks) = show(core, realm.at(), oid, &mut |shown, _| {
+        let slab = shown.slab(offsets, counts, out.len())?;
+        let cells = shown.grid.cells(&slab);
+        Ok((slab, cells))
+    })?;
+    let (cells, chunks): (Vec<Cell>, Vec<Option<Chunk>>) = chunks.into_iter().unzip();
+    let begin = || (Decoder::new(&shown), Vec::new());
+    fill(out, (&shown.grid, &slab, &cells), begin, |own, at, places| {
+        let read = read_chunk(&shown, chunks[at].as_ref(), own, places);
+        read.map_err(|error| of_chunk(error, &shown.name, &cells[at]))
+    })
+}
 
-    /// Copies `data`, in C order, into a box of a chunked array. Durable on return, where the realm
-    /// promises that.
-    ///
-    /// On error some chunks may have been written, each of them whole.
-    pub fn store_box(&self, oid: Oid, offsets: &[u64], counts: &[u64], data: &[u8]) -> Result<()> {
-        self.store(oid, (offsets, counts), data, None)
-    }
-
-    /// The same, of those bytes of the box alone where `mask`, which has as many, is not zero.
-    pub fn store_masked(
-        &self,
-        oid: Oid,
-        offsets: &[u64],
-        counts: &[u64],
-        data: &[u8],
-        mask: &[u8],
-    ) -> Result<()> {
-        if mask.len() != data.len() {
-            fail!(Argument, "a mask of {} bytes is none for {}", mask.len(), data.len());
-        }
-        self.store(oid, (offsets, counts), data, Some(mask))
-    }
-
-    fn store(
-        &self,
-        oid: Oid,
-        (offsets, counts): (&[u64], &[u64]),
-        data: &[u8],
-        mask: Option<&[u8]>,
-    ) -> Result<()> {
-        let core = self.writable()?;
-        write::check_batch_writes(core, oid)?;
-        let spares = Spares::default();
-        // Again, if the array gets another shape meanwhile.
-        'shape: loop {
-            let nothing = &mut |_: &Shown, _: &mut dyn Rows| Ok(((), Vec::new()));
-            let (shown, ..) = show(core, None, oid, nothing).map_err(gone_is_busy)?;
-            let slab = shown.slab(offsets, counts, data.len())?;
-            let cells = shown.grid.cells(&slab);
-            for group in cells.chunks(group_len(&shown.grid)) {
-                let mut todo = group.to_vec();
-                while !todo.is_empty() {
-                    let (now, (), chunks) =
-                        show(core, None, oid, &mut |_, _| Ok(((), std::mem::take(&mut todo))))
-                            .map_err(gone_is_busy)?;
-                    if now.generation != shown.generation {
-                        continue 'shape;
-                    }
-                    let staged =
-                        stage(core, &shown, chunks, &Data::Box(&slab, data, mask), &spares)?;
-                    match change::swap_chunks(
-                        core,
-                        oid,
-                        shown.generation,
-                        staged,
-                        self.precondition(),
-                    )? {
-                        Done::All => {}
-                        Done::Late(late) => todo = late,
-                        Done::Reshaped => continue 'shape,
-                    }
+pub(super) fn store(
+    realm: &Realm,
+    oid: Oid,
+    (offsets, counts): (&[u64], &[u64]),
+    data: &[u8],
+    mask: Option<&[u8]>,
+) -> Result<()> {
+    let core = realm.writable()?;
+    write::check_batch_writes(core, oid)?;
+    let spares = Spares::default();
+    // Again, if the array gets another shape meanwhile.
+    'shape: loop {
+        let nothing = &mut |_: &Shown, _: &mut dyn Rows| Ok(((), Vec::new()));
+        let (shown, ..) = show(core, None, oid, nothing).map_err(gone_is_busy)?;
+        let slab = shown.slab(offsets, counts, data.len())?;
+        let cells = shown.grid.cells(&slab);
+        for group in cells.chunks(group_len(&shown.grid)) {
+            let mut todo = group.to_vec();
+            while !todo.is_empty() {
+                let (now, (), chunks) =
+                    show(core, None, oid, &mut |_, _| Ok(((), std::mem::take(&mut todo))))
+                        .map_err(gone_is_busy)?;
+                if now.generation != shown.generation {
+                    continue 'shape;
+                }
+                let staged = stage(core, &shown, chunks, &Data::Box(&slab, data, mask), &spares)?;
+                match change::swap_chunks(
+                    core,
+                    oid,
+                    shown.generation,
+                    staged,
+                    realm.precondition(),
+                )? {
+                    Done::All => {}
+                    Done::Late(late) => todo = late,
+                    Done::Reshaped => continue 'shape,
                 }
             }
-            return Ok(());
+        }
+        return Ok(());
+    }
+}
+
+/// See [`Realm::reshape`].
+pub(super) fn reshape(realm: &Realm, oid: Oid, shape: &[u64]) -> Result<()> {
+    let core = realm.writable()?;
+    write::check_batch_writes(core, oid)?;
+    loop {
+        let (shown, after, chunks) = show(core, None, oid, &mut |shown, mut rows| {
+            let grid = shown.reshaped(shape)?;
+            let cells = cut_through(&mut rows, oid, &shown.grid, &grid)?;
+            Ok((grid, cells))
+        })
+        .map_err(gone_is_busy)?;
+        let shown = Shown { grid: after, ..shown };
+        let staged = stage_all(core, &shown, chunks, &Data::Kept)?;
+        match change::reshape_to(core, oid, &shown, staged, realm.precondition())? {
+            Done::All => return Ok(()),
+            Done::Late(_) | Done::Reshaped => {}
         }
     }
+}
 
-    /// Gives a chunked array another shape of as many dimensions. What it grows by is zeros; what
-    /// is cut off is gone.
-    ///
-    /// On error all is as it was.
-    pub fn reshape(&self, oid: Oid, shape: &[u64]) -> Result<()> {
-        let core = self.writable()?;
-        write::check_batch_writes(core, oid)?;
-        loop {
-            let (shown, after, chunks) = show(core, None, oid, &mut |shown, mut rows| {
-                let grid = shown.reshaped(shape)?;
-                let cells = cut_through(&mut rows, oid, &shown.grid, &grid)?;
-                Ok((grid, cells))
-            })
-            .map_err(gone_is_busy)?;
-            let shown = Shown { grid: after, ..shown };
-            let staged = stage_all(core, &shown, chunks, &Data::Kept)?;
-            match change::reshape_to(core, oid, &shown, staged, self.precondition())? {
-                Done::All => return Ok(()),
-                Done::Late(_) | Done::Reshaped => {}
-            }
+/// See [`Realm::append`].
+pub(super) fn append(
+    realm: &Realm,
+    oid: Oid,
+    axis: usize,
+    counts: &[u64],
+    data: &[u8],
+) -> Result<Vec<u64>> {
+    let core = realm.writable()?;
+    write::check_batch_writes(core, oid)?;
+    loop {
+        let (shown, (grid, slab), chunks) = show(core, None, oid, &mut |shown, _| {
+            let (grid, slab) = shown.appended(axis, counts)?;
+            shown.check_bytes(&slab, data.len())?;
+            let cells = grid.cells(&slab);
+            Ok(((grid, slab), cells))
+        })
+        .map_err(gone_is_busy)?;
+        let shown = Shown { grid, ..shown };
+        let staged = stage_all(core, &shown, chunks, &Data::Box(&slab, data, None))?;
+        match change::reshape_to(core, oid, &shown, staged, realm.precondition())? {
+            Done::All => return Ok(shown.grid.shape),
+            Done::Late(_) | Done::Reshaped => {}
         }
     }
+}
 
-    /// Appends `data`, of this shape and in C order, along one dimension, in one commit; the shape
-    /// of the array after it.
-    ///
-    /// Who appends at the same time comes before or after. On error all is as it was.
-    pub fn append(&self, oid: Oid, axis: usize, counts: &[u64], data: &[u8]) -> Result<Vec<u64>> {
-        let core = self.writable()?;
-        write::check_batch_writes(core, oid)?;
-        loop {
-            let (shown, (grid, slab), chunks) = show(core, None, oid, &mut |shown, _| {
-                let (grid, slab) = shown.appended(axis, counts)?;
-                shown.check_bytes(&slab, data.len())?;
-                let cells = grid.cells(&slab);
-                Ok(((grid, slab), cells))
-            })
-            .map_err(gone_is_busy)?;
-            let shown = Shown { grid, ..shown };
-            let staged = stage_all(core, &shown, chunks, &Data::Box(&slab, data, None))?;
-            match change::reshape_to(core, oid, &shown, staged, self.precondition())? {
-                Done::All => return Ok(shown.grid.shape),
-                Done::Late(_) | Done::Reshaped => {}
-            }
+/// See [`Realm::put_chunked`].
+pub(super) fn put_chunked(
+    realm: &Realm,
+    (parent, path): (Gid, &str),
+    new: &NewObject,
+    data: Option<&[u8]>,
+    placement: Placement,
+) -> Result<Oid> {
+    let core = realm.writable()?;
+    let Layout::Chunked { chunks, codec } = &new.layout else {
+        unreachable!("whoever calls has looked")
+    };
+    let (shape, item) = (&new.shape, new.dtype.itemsize());
+    if new.class != object::Class::Array || placement.device.is_some() {
+        fail!(
+            Argument,
+            "{path:?} cannot be chunked: only arrays of fixed-size items are, and their chunks \
+             go where there is room (no device=)"
+        );
+    }
+    check_chunks(shape, chunks, item)?;
+    let grid = Grid { shape: shape.clone(), chunks: chunks.clone(), item };
+    let shown = Shown { name: path.to_owned(), grid, codec: *codec, generation: 0 };
+    let link = write::link_of(core, parent, path, new, placement, realm.precondition())?;
+    write::check_free(core, &link)?;
+    let staged = match data {
+        Some(data) => {
+            let slab = Slab::all(shape);
+            let cells = shown.grid.cells(&slab).into_iter().map(|cell| (cell, None)).collect();
+            stage_all(core, &shown, cells, &Data::Box(&slab, data, None))?
         }
-    }
-
-    /// The bytes that an object's value takes, of the arena and of the catalog.
-    pub fn stored_nbytes(&self, oid: Oid) -> Result<u64> {
-        stored_nbytes(self.readable()?, self.at(), oid)
-    }
-
-    /// Makes a chunked array, of `data` or of zeros.
-    pub(super) fn put_chunked(
-        &self,
-        (parent, path): (Gid, &str),
-        new: &NewObject,
-        data: Option<&[u8]>,
-        placement: Placement,
-    ) -> Result<Oid> {
-        let core = self.writable()?;
-        let Layout::Chunked { chunks, codec } = &new.layout else {
-            unreachable!("whoever calls has looked")
-        };
-        let (shape, item) = (&new.shape, new.dtype.itemsize());
-        if new.class != object::Class::Array || placement.device.is_some() {
-            fail!(
-                Argument,
-                "{path:?} cannot be chunked: only arrays of fixed-size items are, and their chunks \
-                 go where there is room (no device=)"
-            );
-        }
-        check_chunks(shape, chunks, item)?;
-        let grid = Grid { shape: shape.clone(), chunks: chunks.clone(), item };
-        let shown = Shown { name: path.to_owned(), grid, codec: *codec, generation: 0 };
-        let link = write::link_of(core, parent, path, new, placement, self.precondition())?;
-        write::check_free(core, &link)?;
-        let staged = match data {
-            Some(data) => {
-                let slab = Slab::all(shape);
-                let cells = shown.grid.cells(&slab).into_iter().map(|cell| (cell, None)).collect();
-                stage_all(core, &shown, cells, &Data::Box(&slab, data, None))?
-            }
-            None => Stages::new(core),
-        };
-        change::link_chunked(core, &link, &shown, staged)
-    }
+        None => Stages::new(core),
+    };
+    change::link_chunked(core, &link, &shown, staged)
 }
 
 /// Stages many chunks, some at a time, for one commit.
@@ -538,7 +507,7 @@ fn show<T>(
     Ok((shown, follows, chunks))
 }
 
-fn stored_nbytes(core: &Arc<Core>, at: Option<&At>, oid: Oid) -> Result<u64> {
+pub(super) fn stored_nbytes(core: &Arc<Core>, at: Option<&At>, oid: Oid) -> Result<u64> {
     let inside = core.enter()?;
     let txn = inside.read_at(at)?;
     if at.is_none() && batch::runs(core) {

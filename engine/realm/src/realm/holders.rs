@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::space::USED;
@@ -118,14 +117,6 @@ impl Looking {
 
     fn holds(&self, freed_by: u64, extent: Extent) -> bool {
         self.age < freed_by || self.pins.contains(&extent.offset)
-    }
-}
-
-impl Realm {
-    /// Who holds what: leases, views, reservations, readers.
-    pub fn holders(&self) -> Result<Holders> {
-        let core = self.readable()?;
-        holders(core, &core.enter()?)
     }
 }
 

@@ -8,14 +8,13 @@ use crate::batch;
 use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
-use crate::realm::keys;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::id::{Gid, Member, Oid, id_key, split_name_key};
 use engram_catalog::{Headroom, Table};
 use engram_index::maintain::{self, Step};
-use engram_index::{IndexSettings, IndexStats, queue, settings, stats};
+use engram_index::{IndexSettings, queue, settings};
 use engram_ops::index_modes;
 use engram_ops::rows_mut::RowsMut;
 use engram_records::index_mode::{IndexMode, Touch};
@@ -26,112 +25,91 @@ const STEPS_AFTER_COMMIT: usize = 2;
 /// Objects that one transaction of `reindex` takes.
 const REINDEX_PART: usize = 1024;
 
-impl Realm {
-    /// Sets how objects that will be stored below a group are indexed; what is left out is up to
-    /// the group above. The root's settings are the realm's.
-    pub fn set_index_settings(&self, group: Gid, settings: &IndexSettings) -> Result<()> {
-        let core = self.writable()?;
-        settings.check()?;
-        let inside = &core.enter()?;
-        let row = settings.encode();
-        core.write(inside, Headroom::Normal, None, |rows| {
-            if !rows.has(Table::Groups, &id_key(group))? {
-                fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
-            }
-            index_modes::changed(rows)?;
-            if !row.is_empty() {
-                rows.put(Table::IndexSettings, &id_key(group), &row)
-            } else if rows.has(Table::IndexSettings, &id_key(group))? {
-                rows.remove(Table::IndexSettings, &id_key(group))
-            } else {
-                Ok(())
-            }
-        })?;
-        if group == self.root() {
-            let limits = settings.clone().effective();
-            core.index.state.set_limits(limits.tail_rows, limits.queue_max);
+/// See [`Realm::set_index_settings`].
+pub(super) fn set_index_settings(
+    realm: &Realm,
+    group: Gid,
+    settings: &IndexSettings,
+) -> Result<()> {
+    let core = realm.writable()?;
+    settings.check()?;
+    let inside = &core.enter()?;
+    let row = settings.encode();
+    core.write(inside, Headroom::Normal, None, |rows| {
+        if !rows.has(Table::Groups, &id_key(group))? {
+            fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
         }
-        Ok(())
+        index_modes::changed(rows)?;
+        if !row.is_empty() {
+            rows.put(Table::IndexSettings, &id_key(group), &row)
+        } else if rows.has(Table::IndexSettings, &id_key(group))? {
+            rows.remove(Table::IndexSettings, &id_key(group))
+        } else {
+            Ok(())
+        }
+    })?;
+    if group == realm.root() {
+        let limits = settings.clone().effective();
+        core.index.state.set_limits(limits.tail_rows, limits.queue_max);
     }
+    Ok(())
+}
 
-    /// The settings that a group has itself.
-    pub fn index_settings(&self, group: Gid) -> Result<IndexSettings> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        if self.at().is_none() {
-            let own = batch::with(core, |overlay| {
-                settings::own(&mut overlay.look(inside.catalog()), group)
+/// See [`Realm::index_settings`].
+pub(super) fn index_settings(realm: &Realm, group: Gid) -> Result<IndexSettings> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    if realm.at().is_none() {
+        let own =
+            batch::with(core, |overlay| settings::own(&mut overlay.look(inside.catalog()), group))?;
+        if let Some(own) = own {
+            return Ok(own.unwrap_or_default());
+        }
+    }
+    let txn = inside.read_at(realm.at())?;
+    Ok(settings::own(&mut txn.rows(), group)?.unwrap_or_default())
+}
+
+/// See [`Realm::maintain`].
+pub(super) fn maintain(realm: &Realm) -> Result<u64> {
+    let core = realm.writable()?;
+    if batch::runs(core) {
+        fail!(Busy, "a batch runs in this thread: end it before maintaining the index");
+    }
+    let inside = &core.enter()?;
+    let mut steps = 0;
+    while maintain_once(core, inside)?.is_some() {
+        steps += 1;
+    }
+    core.index.state.looked(false, false);
+    Ok(steps)
+}
+
+/// See [`Realm::reindex`].
+pub(super) fn reindex(realm: &Realm, group: Gid, mode: Option<IndexMode>) -> Result<u64> {
+    let core = realm.writable()?;
+    if batch::runs(core) {
+        fail!(Busy, "a batch runs in this thread: end it before indexing anew");
+    }
+    let inside = &core.enter()?;
+    let (mut groups, mut count) = (vec![group], 0);
+    while let Some(group) = groups.pop() {
+        let mut from = group.to_be_bytes().to_vec();
+        loop {
+            let (objects, inner, next) = members_from(inside, group, &from)?;
+            groups.extend(inner);
+            core.commit(inside, Headroom::Normal, |rows| {
+                objects.iter().try_for_each(|oid| reindex_one(rows, *oid, mode))
             })?;
-            if let Some(own) = own {
-                return Ok(own.unwrap_or_default());
+            count += objects.len() as u64;
+            after_commit(core, inside);
+            match next {
+                Some(next) => from = next,
+                None => break,
             }
         }
-        let txn = inside.read_at(self.at())?;
-        Ok(settings::own(&mut txn.rows(), group)?.unwrap_or_default())
     }
-
-    /// What the index is made of.
-    pub fn index_stats(&self) -> Result<IndexStats> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        let catalog = inside.catalog().stats()?;
-        let read = inside.read_at(self.at())?;
-        stats::of(&read, self.root(), &catalog, &|key| keys::key_name(core, &inside, key))
-    }
-
-    /// Does all maintenance that is due; how many steps that took. Usually there is no need to:
-    /// commits see to it.
-    pub fn maintain(&self) -> Result<u64> {
-        let core = self.writable()?;
-        if batch::runs(core) {
-            fail!(Busy, "a batch runs in this thread: end it before maintaining the index");
-        }
-        let inside = &core.enter()?;
-        let mut steps = 0;
-        while maintain_once(core, inside)?.is_some() {
-            steps += 1;
-        }
-        core.index.state.looked(false, false);
-        Ok(steps)
-    }
-
-    /// Indexes up to `most` objects that are queued; how many it were.
-    pub fn drain_queue(&self, most: u64) -> Result<u64> {
-        let core = self.writable()?;
-        if batch::runs(core) {
-            fail!(Busy, "a batch runs in this thread: end it before draining the queue");
-        }
-        let inside = &core.enter()?;
-        drain(core, inside, most)
-    }
-
-    /// Indexes the objects below a group anew, all in all; with a mode, they have it from then on.
-    /// How many objects it were.
-    pub fn reindex(&self, group: Gid, mode: Option<IndexMode>) -> Result<u64> {
-        let core = self.writable()?;
-        if batch::runs(core) {
-            fail!(Busy, "a batch runs in this thread: end it before indexing anew");
-        }
-        let inside = &core.enter()?;
-        let (mut groups, mut count) = (vec![group], 0);
-        while let Some(group) = groups.pop() {
-            let mut from = group.to_be_bytes().to_vec();
-            loop {
-                let (objects, inner, next) = members_from(inside, group, &from)?;
-                groups.extend(inner);
-                core.commit(inside, Headroom::Normal, |rows| {
-                    objects.iter().try_for_each(|oid| reindex_one(rows, *oid, mode))
-                })?;
-                count += objects.len() as u64;
-                after_commit(core, inside);
-                match next {
-                    Some(next) => from = next,
-                    None => break,
-                }
-            }
-        }
-        Ok(count)
-    }
+    Ok(count)
 }
 
 /// Objects and groups of a group from a key of `names` on, and the key to go on from.

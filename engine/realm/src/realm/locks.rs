@@ -139,96 +139,95 @@ impl Drop for Lock {
     }
 }
 
-impl Realm {
-    /// Locks a member against others who ask for it: for reading, together with others who read;
-    /// for writing, alone. Waits until the deadline (for ever, if there is none); in between it
-    /// calls `pause`, which is to wait about so long, and ends the waiting by an error.
-    pub fn lock(
-        &self,
-        member: Member,
-        mode: LockMode,
-        within: Option<Duration>,
-        pause: &mut dyn FnMut(Duration) -> Result<()>,
-    ) -> Result<Lock> {
-        let mut wait = Wait::new(within);
-        loop {
-            if let Some(lock) = self.lock_here(member, mode, &mut wait, pause)? {
-                return Ok(lock);
-            }
+/// See [`Realm::lock_here`].
+pub(super) fn lock_here(
+    realm: &Realm,
+    member: Member,
+    mode: LockMode,
+    wait: &mut Wait,
+    pause: &mut dyn FnMut(Duration) -> Result<()>,
+) -> Result<Option<Lock>> {
+    let core = realm.readable()?;
+    if mode == LockMode::Write && (realm.mode() == Mode::Read || core.setup.immutable) {
+        fail!(
+            ReadOnly,
+            "what cannot be written here (mode \"r\", a snapshot, published) is not locked for \
+             writing: lock it with \"r\""
+        );
+    }
+    check_there(realm, member)?;
+    if let Some(joined) = join_lock(core, &realm.session, member.id(), mode)? {
+        // The session may just have closed, and let go of all that it had until then.
+        realm.readable()?;
+        return Ok(Some(joined));
+    }
+    if let Some(moving) = moving(realm, member)? {
+        return wait.step(realm, pause, |_| Err(moving)).map(|()| None);
+    }
+    let taking = begin_lock(core, &realm.session, member.id(), mode)?;
+    if let Some(file) = &taking.held.file {
+        while !file.try_gate(mode)? {
+            wait.step(realm, pause, |waited| refused(realm, member, mode, true, waited))?;
+        }
+        while !file.try_lock(mode)? {
+            wait.step(realm, pause, |waited| refused(realm, member, mode, false, waited))?;
+        }
+        file.leave_gate()?;
+    }
+    enlist(core, &taking.held)?;
+    // In this order: what is not marked now does not go before the lock does.
+    let moving = moving(realm, member)?;
+    // The session may have closed, and the object may be gone, while one waited.
+    check_there(realm, member)?;
+    match moving {
+        None => Ok(Some(taking)),
+        Some(moving) => {
+            drop(taking);
+            wait.step(realm, pause, |_| Err(moving)).map(|()| None)
         }
     }
+}
 
-    /// The same, unless the member is on its way to another realm, or from one: then `None`, after
-    /// a step of waiting, and it is for the caller to look where it is.
-    pub fn lock_here(
-        &self,
-        member: Member,
-        mode: LockMode,
-        wait: &mut Wait,
-        pause: &mut dyn FnMut(Duration) -> Result<()>,
-    ) -> Result<Option<Lock>> {
-        let core = self.readable()?;
-        if mode == LockMode::Write && (self.mode() == Mode::Read || core.setup.immutable) {
-            fail!(
-                ReadOnly,
-                "what cannot be written here (mode \"r\", a snapshot, published) is not locked for \
-                 writing: lock it with \"r\""
-            );
-        }
-        self.check_there(member)?;
-        if let Some(joined) = join_lock(core, &self.session, member.id(), mode)? {
-            // The session may just have closed, and let go of all that it had until then.
-            self.readable()?;
-            return Ok(Some(joined));
-        }
-        if let Some(moving) = self.moving(member)? {
-            return wait.step(self, pause, |_| Err(moving)).map(|()| None);
-        }
-        let taking = begin_lock(core, &self.session, member.id(), mode)?;
-        if let Some(file) = &taking.held.file {
-            while !file.try_gate(mode)? {
-                wait.step(self, pause, |waited| self.refused(member, mode, true, waited))?;
-            }
-            while !file.try_lock(mode)? {
-                wait.step(self, pause, |waited| self.refused(member, mode, false, waited))?;
-            }
-            file.leave_gate()?;
-        }
-        enlist(core, &taking.held)?;
-        // In this order: what is not marked now does not go before the lock does.
-        let moving = self.moving(member)?;
-        // The session may have closed, and the object may be gone, while one waited.
-        self.check_there(member)?;
-        match moving {
-            None => Ok(Some(taking)),
-            Some(moving) => {
-                drop(taking);
-                wait.step(self, pause, |_| Err(moving)).map(|()| None)
-            }
-        }
+/// What to say of a member that is on its way, as the newest commit has it. In a snapshot
+/// nothing moves.
+fn moving(realm: &Realm, member: Member) -> Result<Option<Error>> {
+    let core = realm.readable()?;
+    if realm.at().is_some() || core.setup.immutable {
+        return Ok(None);
     }
+    let inside = core.enter()?;
+    let txn = inside.read()?;
+    match txn.entries(Table::Transfers)? {
+        0 => Ok(None),
+        _ => marks::on_its_way(&mut txn.rows(), member.id()),
+    }
+}
 
-    /// What to say of a member that is on its way, as the newest commit has it. In a snapshot
-    /// nothing moves.
-    fn moving(&self, member: Member) -> Result<Option<Error>> {
-        let core = self.readable()?;
-        if self.at().is_some() || core.setup.immutable {
-            return Ok(None);
-        }
-        let inside = core.enter()?;
-        let txn = inside.read()?;
-        match txn.entries(Table::Transfers)? {
-            0 => Ok(None),
-            _ => marks::on_its_way(&mut txn.rows(), member.id()),
-        }
+fn check_there(realm: &Realm, member: Member) -> Result<()> {
+    match member {
+        Member::Group(gid) => realm.group(gid).map(drop),
+        Member::Object(oid) => realm.object(oid).map(drop),
     }
+}
 
-    fn check_there(&self, member: Member) -> Result<()> {
-        match member {
-            Member::Group(gid) => self.group(gid).map(drop),
-            Member::Object(oid) => self.object(oid).map(drop),
-        }
-    }
+fn refused(
+    realm: &Realm,
+    member: Member,
+    mode: LockMode,
+    at_gate: bool,
+    waited: Duration,
+) -> Result<()> {
+    let core = realm.readable()?;
+    let (holders, has_it) = lock_holders(core, member.id(), mode, at_gate)?;
+    let path = realm.path_of(member).unwrap_or_default();
+    let (what, by) = (kind_of(member), named(&holders, "another thread of this process"));
+    let how = if has_it { "locked" } else { "waited for, to be locked for writing," };
+    fail!(
+        Busy,
+        "{what} {path:?} is {how} by {by}: waited {:.3} s; try again later, or wait longer \
+         (timeout=)",
+        waited.as_secs_f64()
+    )
 }
 
 /// Waiting for a lock.
@@ -259,28 +258,6 @@ impl Wait {
         self.step = (self.step * 2).min(STEP_MAX);
         // A pool that was closed meanwhile is waited for no more.
         realm.readable().map(|_| ())
-    }
-}
-
-impl Realm {
-    fn refused(
-        &self,
-        member: Member,
-        mode: LockMode,
-        at_gate: bool,
-        waited: Duration,
-    ) -> Result<()> {
-        let core = self.readable()?;
-        let (holders, has_it) = lock_holders(core, member.id(), mode, at_gate)?;
-        let path = self.path_of(member).unwrap_or_default();
-        let (what, by) = (kind_of(member), named(&holders, "another thread of this process"));
-        let how = if has_it { "locked" } else { "waited for, to be locked for writing," };
-        fail!(
-            Busy,
-            "{what} {path:?} is {how} by {by}: waited {:.3} s; try again later, or wait longer \
-             (timeout=)",
-            waited.as_secs_f64()
-        )
     }
 }
 

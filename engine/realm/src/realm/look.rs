@@ -84,223 +84,205 @@ macro_rules! look {
     }};
 }
 
-impl Realm {
-    /// The member at a path from `parent`; a leading `/` starts at the root.
-    pub fn lookup(&self, parent: Gid, path: &str) -> Result<Option<Member>> {
-        let core = self.readable()?;
-        let parsed = Path::new(path)?;
-        let target = Target { from: parent, root: self.root(), path: &parsed };
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| group::resolve(rows, &target))
-    }
+/// See [`Realm::lookup`].
+pub(super) fn lookup(realm: &Realm, parent: Gid, path: &str) -> Result<Option<Member>> {
+    let core = realm.readable()?;
+    let parsed = Path::new(path)?;
+    let target = Target { from: parent, root: realm.root(), path: &parsed };
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| group::resolve(rows, &target))
+}
 
-    /// The member at a path from `parent`, with what is known of it. Whoever replaces it meanwhile,
-    /// it is found: as it was, or as it is.
-    pub fn find(&self, parent: Gid, path: &str) -> Result<Option<Found>> {
-        let core = self.readable()?;
-        let parsed = Path::new(path)?;
-        let target = Target { from: parent, root: self.root(), path: &parsed };
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| match group::resolve(rows, &target)? {
-            Some(member) => Found::of(rows, member, self.scope()).map(Some),
-            None => Ok(None),
-        })
-    }
+/// See [`Realm::find`].
+pub(super) fn find(realm: &Realm, parent: Gid, path: &str) -> Result<Option<Found>> {
+    let core = realm.readable()?;
+    let parsed = Path::new(path)?;
+    let target = Target { from: parent, root: realm.root(), path: &parsed };
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| match group::resolve(rows, &target)? {
+        Some(member) => Found::of(rows, member, realm.scope()).map(Some),
+        None => Ok(None),
+    })
+}
 
-    /// What is known of a group.
-    pub fn group(&self, gid: Gid) -> Result<GroupInfo> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| group::with_record(
-            rows,
-            Member::Group(gid),
-            |record| { Ok(GroupInfo { scope: self.scope(), ..group::info(gid, record) }) }
-        ))
-    }
+/// See [`Realm::group`].
+pub(super) fn group(realm: &Realm, gid: Gid) -> Result<GroupInfo> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| group::with_record(rows, Member::Group(gid), |record| {
+        Ok(GroupInfo { scope: realm.scope(), ..group::info(gid, record) })
+    }))
+}
 
-    /// What is known of an object.
-    pub fn object(&self, oid: Oid) -> Result<ObjectInfo> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| group::with_record(
-            rows,
-            Member::Object(oid),
-            |record| { ObjectInfo::of(oid, record, self.scope()) }
-        ))
-    }
+/// See [`Realm::object`].
+pub(super) fn object(realm: &Realm, oid: Oid) -> Result<ObjectInfo> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| group::with_record(
+        rows,
+        Member::Object(oid),
+        |record| { ObjectInfo::of(oid, record, realm.scope()) }
+    ))
+}
 
-    /// Up to `limit` members of a group after a name, in byte order of their names.
-    pub fn list(
-        &self,
-        gid: Gid,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(String, Member)>> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| listed(rows, gid, after, limit))
-    }
+/// See [`Realm::list`].
+pub(super) fn list(
+    realm: &Realm,
+    gid: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, Member)>> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| listed(rows, gid, after, limit))
+}
 
-    /// As `list`, with what is known of each: all of it as of one commit.
-    pub fn list_found(
-        &self,
-        gid: Gid,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(String, Found)>> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| {
-            let there = listed(rows, gid, after, limit)?;
-            let mut found = |member| Found::of(rows, member, self.scope());
-            there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
-        })
-    }
+/// See [`Realm::list_found`].
+pub(super) fn list_found(
+    realm: &Realm,
+    gid: Gid,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, Found)>> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| {
+        let there = listed(rows, gid, after, limit)?;
+        let mut found = |member| Found::of(rows, member, realm.scope());
+        there.into_iter().map(|(name, member)| Ok((name, found(member)?))).collect()
+    })
+}
 
-    /// How many members a group has.
-    pub fn count(&self, gid: Gid) -> Result<u64> {
-        const PART: usize = 4096;
-        let (mut count, mut after) = (0, None::<String>);
-        loop {
-            let part = self.list(gid, after.as_deref(), PART)?;
-            count += part.len() as u64;
-            match part.into_iter().nth(PART - 1) {
-                Some((name, _)) => after = Some(name),
-                None => return Ok(count),
+/// See [`Realm::count`].
+pub(super) fn count(realm: &Realm, gid: Gid) -> Result<u64> {
+    const PART: usize = 4096;
+    let (mut count, mut after) = (0, None::<String>);
+    loop {
+        let part = realm.list(gid, after.as_deref(), PART)?;
+        count += part.len() as u64;
+        match part.into_iter().nth(PART - 1) {
+            Some((name, _)) => after = Some(name),
+            None => return Ok(count),
+        }
+    }
+}
+
+/// See [`Realm::path_of`].
+pub(super) fn path_of(realm: &Realm, member: Member) -> Result<String> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| group::path_of(rows, member))
+}
+
+/// See [`Realm::attrs`].
+pub(super) fn attrs(realm: &Realm, member: Member) -> Result<Vec<(String, Value)>> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    let entries =
+        look!(realm.at(), core, inside, |rows| group::with_record(rows, member, |record| {
+            attrs::entries(record.attrs)
+                .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
+                .collect::<Result<Vec<_>>>()
+        }))?;
+    let mut named = Vec::with_capacity(entries.len());
+    for (key, value) in entries {
+        named.push((keys::key_name(core, &inside, key)?.to_string(), value));
+    }
+    named.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(named)
+}
+
+/// See [`Realm::attr`].
+pub(super) fn attr(realm: &Realm, member: Member, key: &str) -> Result<Option<Value>> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    let Some(id) = keys::known_key(core, &inside, key)? else {
+        // Nobody has ever used the key; but a member that is gone is still an error.
+        return look!(realm.at(), core, inside, |rows| group::with_record(rows, member, |_| Ok(
+            None
+        )));
+    };
+    look!(realm.at(), core, inside, |rows| group::with_record(rows, member, |record| {
+        for entry in attrs::entries(record.attrs) {
+            let entry = entry?;
+            if entry.key == id {
+                return entry.decode().map(Some);
             }
         }
-    }
+        Ok(None)
+    }))
+}
 
-    /// The path of a member, without a leading slash; empty for the root.
-    pub fn path_of(&self, member: Member) -> Result<String> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| group::path_of(rows, member))
+/// See [`Realm::view`].
+pub(super) fn view(realm: &Realm, oid: Oid, write: bool) -> Result<Payload> {
+    if !write {
+        return Ok(payload_at(realm.readable()?, realm.at(), oid, false)?.0);
     }
-
-    /// Every attribute of a member, in byte order of the keys.
-    pub fn attrs(&self, member: Member) -> Result<Vec<(String, Value)>> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        let entries =
-            look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
-                attrs::entries(record.attrs)
-                    .map(|entry| entry.and_then(|e| Ok((e.key, e.decode()?))))
-                    .collect::<Result<Vec<_>>>()
-            }))?;
-        let mut named = Vec::with_capacity(entries.len());
-        for (key, value) in entries {
-            named.push((keys::key_name(core, &inside, key)?.to_string(), value));
-        }
-        named.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(named)
-    }
-
-    /// One attribute of a member.
-    pub fn attr(&self, member: Member, key: &str) -> Result<Option<Value>> {
-        let core = self.readable()?;
-        let inside = core.enter()?;
-        let Some(id) = keys::known_key(core, &inside, key)? else {
-            // Nobody has ever used the key; but a member that is gone is still an error.
-            return look!(self.at(), core, inside, |rows| group::with_record(
-                rows,
-                member,
-                |_| Ok(None)
-            ));
-        };
-        look!(self.at(), core, inside, |rows| group::with_record(rows, member, |record| {
-            for entry in attrs::entries(record.attrs) {
-                let entry = entry?;
-                if entry.key == id {
-                    return entry.decode().map(Some);
+    let core = realm.writable()?;
+    write::check_batch_writes(core, oid)?;
+    refuse_read_only(core, oid)?;
+    loop {
+        match payload(core, oid, true)? {
+            (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
+                write::promote(core, (oid, generation), &bytes, realm.precondition())?;
+                step!("inplace.promoted");
+            }
+            (Payload::Extent(view), _) => {
+                if checked::take_checksum(core, oid, &view)? {
+                    return Ok(Payload::Extent(view));
                 }
             }
-            Ok(None)
-        }))
-    }
-
-    /// An object's value for reading, and the generation of its payload.
-    pub fn payload(&self, oid: Oid) -> Result<(Payload, u32)> {
-        let core = self.readable()?;
-        payload_at(core, self.at(), oid, false)
-    }
-
-    /// An object's value as memory of the pool where it lies in an extent. For writing it is put
-    /// there first; an empty value stays inline.
-    pub fn view(&self, oid: Oid, write: bool) -> Result<Payload> {
-        if !write {
-            return Ok(payload_at(self.readable()?, self.at(), oid, false)?.0);
-        }
-        let core = self.writable()?;
-        write::check_batch_writes(core, oid)?;
-        refuse_read_only(core, oid)?;
-        loop {
-            match payload(core, oid, true)? {
-                (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
-                    write::promote(core, (oid, generation), &bytes, self.precondition())?;
-                    step!("inplace.promoted");
-                }
-                (Payload::Extent(view), _) => {
-                    if checked::take_checksum(core, oid, &view)? {
-                        return Ok(Payload::Extent(view));
-                    }
-                }
-                (payload, _) => return Ok(payload),
-            }
+            (payload, _) => return Ok(payload),
         }
     }
+}
 
-    /// Whether changes of a member are refused, since it or a group above it is read-only.
-    pub fn is_read_only(&self, member: Member) -> Result<bool> {
-        let core = self.readable()?;
+/// See [`Realm::is_read_only`].
+pub(super) fn is_read_only(realm: &Realm, member: Member) -> Result<bool> {
+    let core = realm.readable()?;
+    let inside = core.enter()?;
+    look!(realm.at(), core, inside, |rows| protect::holds(rows, member))
+}
+
+/// See [`Realm::check_deletable`].
+pub(super) fn check_deletable(realm: &Realm, parent: Gid, names: &[String]) -> Result<()> {
+    let core = realm.writable()?;
+    let inside = core.enter()?;
+    let root = realm.root();
+    look!(realm.at(), core, inside, |rows| protect::refuse_deletions(rows, parent, root, names))
+}
+
+/// See [`Realm::check_held`].
+pub(super) fn check_held(realm: &Realm, oid: Oid) -> Result<()> {
+    let core = realm.writable()?;
+    // What a batch makes is nobody else's yet.
+    if batch::runs(core) {
+        return Ok(());
+    }
+    let inside = core.enter()?;
+    let txn = inside.read()?;
+    Precondition::check(realm.precondition(), &mut txn.rows())?;
+    refuse_moving(&txn, oid)
+}
+
+/// See [`Realm::flush`].
+pub(super) fn flush(realm: &Realm, oid: Oid) -> Result<()> {
+    let core = realm.writable()?;
+    {
         let inside = core.enter()?;
-        look!(self.at(), core, inside, |rows| protect::holds(rows, member))
+        refuse_moving(&inside.read()?, oid)?;
     }
-
-    /// Refuses where one of these members of a group cannot be deleted, before any is; those that
-    /// are gone meanwhile are no matter.
-    pub fn check_deletable(&self, parent: Gid, names: &[String]) -> Result<()> {
-        let core = self.writable()?;
-        let inside = core.enter()?;
-        let root = self.root();
-        look!(self.at(), core, inside, |rows| protect::refuse_deletions(rows, parent, root, names))
+    // Each write of chunks is a commit, as durable as any.
+    if matches!(realm.object(oid).map_err(gone_is_busy)?.layout, Layout::Chunked { .. }) {
+        return Ok(());
     }
-
-    /// Whether an object has been here since the look that this handle relies on, and is not on
-    /// its way.
-    pub fn check_held(&self, oid: Oid) -> Result<()> {
-        let core = self.writable()?;
-        // What a batch makes is nobody else's yet.
-        if batch::runs(core) {
-            return Ok(());
+    match payload(core, oid, false) {
+        Ok((Payload::Extent(view), _)) => {
+            flush_view(core, &view)?;
+            checked::set_checksum(core, oid, &view)
         }
-        let inside = core.enter()?;
-        let txn = inside.read()?;
-        Precondition::check(self.precondition(), &mut txn.rows())?;
-        refuse_moving(&txn, oid)
-    }
-
-    /// Makes what was written in place durable, as far as the medium can.
-    ///
-    /// An object that was replaced or deleted meanwhile is `BusyError` (P8).
-    pub fn flush(&self, oid: Oid) -> Result<()> {
-        let core = self.writable()?;
-        {
-            let inside = core.enter()?;
-            refuse_moving(&inside.read()?, oid)?;
-        }
-        // Each write of chunks is a commit, as durable as any.
-        if matches!(self.object(oid).map_err(gone_is_busy)?.layout, Layout::Chunked { .. }) {
-            return Ok(());
-        }
-        match payload(core, oid, false) {
-            Ok((Payload::Extent(view), _)) => {
-                flush_view(core, &view)?;
-                checked::set_checksum(core, oid, &view)
-            }
-            Ok((Payload::Inline(_), _)) => Ok(()),
-            Err(error) => Err(gone_is_busy(error)),
-        }
+        Ok((Payload::Inline(_), _)) => Ok(()),
+        Err(error) => Err(gone_is_busy(error)),
     }
 }
 

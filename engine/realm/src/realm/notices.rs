@@ -6,7 +6,6 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::realm::Realm;
 use engram_base::mutex::lock;
 
 /// So many are kept at most: the newest.
@@ -30,20 +29,12 @@ impl Notices {
         self.any.store(true, Ordering::Release);
     }
 
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         if !self.any.load(Ordering::Relaxed) {
             return Vec::new();
         }
         let mut texts = lock(&self.texts);
         self.any.store(false, Ordering::Release);
         std::mem::take(&mut *texts)
-    }
-}
-
-impl Realm {
-    /// What the program should be told, though nothing has failed: that a snapshot of its own, or
-    /// of another process, keeps much of the catalog from reuse. Each is told once.
-    pub fn take_notices(&self) -> Vec<String> {
-        self.core.holdings.notices.take()
     }
 }

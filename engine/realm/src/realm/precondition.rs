@@ -22,7 +22,6 @@
 
 use std::sync::Arc;
 
-use crate::realm::Realm;
 use engram_base::error::{Error, Result};
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
@@ -59,22 +58,4 @@ impl Precondition {
 /// How many moves have come to a realm, or gone from it; in a batch, by now.
 pub(super) fn arrived_of(rows: &mut dyn Rows) -> Result<u64> {
     meta_u64(rows.glance(Table::Meta, ARRIVED)?.as_deref())
-}
-
-impl Realm {
-    /// What its changes rely on.
-    pub(super) fn precondition(&self) -> Option<&Precondition> {
-        self.precondition.as_ref()
-    }
-
-    /// Refuses a change, the rows of which are these, if what this handle relies on has changed.
-    pub fn check_precondition(&self, rows: &mut dyn Rows) -> Result<()> {
-        Precondition::check(self.precondition(), rows)
-    }
-
-    /// A handle of which every change relies on this.
-    #[must_use]
-    pub fn with_precondition(&self, precondition: Precondition) -> Realm {
-        Realm { precondition: Some(precondition), ..self.clone() }
-    }
 }

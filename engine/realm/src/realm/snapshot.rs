@@ -125,6 +125,18 @@ pub(crate) struct At {
 }
 
 impl At {
+    /// The id of the commit that it shows.
+    pub(super) fn id(&self) -> u64 {
+        self.held.age
+    }
+
+    /// Ends it, if this process took it.
+    pub(super) fn close(&self) {
+        if self.forks == forks() {
+            end_snapshot(&self.core, &self.held, Ending::Closed);
+        }
+    }
+
     /// Refuses once it has ended.
     pub(crate) fn check(&self) -> Result<()> {
         if self.forks != forks() {
@@ -184,94 +196,59 @@ impl Drop for At {
     }
 }
 
-impl Realm {
-    /// The realm as the newest commit has left it, until the last handle of what is returned goes:
-    /// all that is looked up through it is of that commit. It is given up when more bytes of the
-    /// catalog than `max_growth` wait for it (if not given: 256 MiB, or four times the catalog).
-    pub fn snapshot(&self, max_growth: Option<u64>) -> Result<Realm> {
-        let core = self.readable()?;
-        if self.at.is_some() {
-            fail!(Argument, "this is of a snapshot already: take another from the pool itself");
-        }
-        if batch::runs(core) {
-            fail!(Busy, "a snapshot shows what is committed: take it outside of the batch");
-        }
-        let inside = core.enter()?;
-        if core.setup.immutable {
-            // Mapped, values stay when a newer version takes the names of their files away.
-            let txn = inside.read()?;
-            let end = Span::all(&mut txn.rows())?.last().map_or(0, |last| last.range.end());
-            space::reach_in(core, &inside, end, &txn)?;
-        }
-        let catalog = inside.catalog();
-        let (page_bytes, last) = (catalog.page_bytes(), catalog.last_page()?);
-        let bound = max_growth.unwrap_or(GROWTH_MIN.max(GROWTH_PER_SIZE * last * page_bytes));
-        let pages_max = bound.div_ceil(page_bytes).max(1);
-        let ask_at = last.saturating_add(pages_max / 2);
-        let mut keeping = lock(&core.holdings.snapshots.state);
-        if !keeping.watched {
-            let weak = Arc::downgrade(core);
-            if !spawn_quietly("engram-snapshot", move || watch(&weak)) {
-                fail!(Os, "the kernel gives no thread to look after a snapshot: end some");
-            }
-            keeping.watched = true;
-        }
-        let look = inside.look()?;
-        let age = look.txn().id();
-        let held = Arc::new(HeldSnapshot {
-            number: look.hold(catalog, ask_at),
-            age,
-            session: address(&self.session),
-            pages_max,
-            ask_at: AtomicU64::new(ask_at),
-            told: AtomicBool::new(false),
-            ended: OnceLock::new(),
-        });
-        keeping.held.push(Arc::clone(&held));
-        if core.setup.immutable {
-            // Its session lets go of a version that is outdated. (It has no lease to hold on to.)
-            core.add_user();
-        }
-        let at = At {
-            core: Arc::clone(core),
-            held,
-            forks: forks(),
-            groups: GroupCache::default(),
-            directories: DirectoryCache::default(),
-        };
-        Ok(Realm { at: Some(Arc::new(at)), ..self.clone() })
+/// See [`Realm::snapshot`].
+pub(super) fn snapshot(realm: &Realm, max_growth: Option<u64>) -> Result<Realm> {
+    let core = realm.readable()?;
+    if realm.at.is_some() {
+        fail!(Argument, "this is of a snapshot already: take another from the pool itself");
     }
-
-    /// Ends the snapshot that this handle is of; without one, nothing.
-    pub fn end_snapshot(&self) {
-        if let Some(at) = self.at()
-            && at.forks == forks()
-        {
-            end_snapshot(&self.core, &at.held, Ending::Closed);
+    if batch::runs(core) {
+        fail!(Busy, "a snapshot shows what is committed: take it outside of the batch");
+    }
+    let inside = core.enter()?;
+    if core.setup.immutable {
+        // Mapped, values stay when a newer version takes the names of their files away.
+        let txn = inside.read()?;
+        let end = Span::all(&mut txn.rows())?.last().map_or(0, |last| last.range.end());
+        space::reach_in(core, &inside, end, &txn)?;
+    }
+    let catalog = inside.catalog();
+    let (page_bytes, last) = (catalog.page_bytes(), catalog.last_page()?);
+    let bound = max_growth.unwrap_or(GROWTH_MIN.max(GROWTH_PER_SIZE * last * page_bytes));
+    let pages_max = bound.div_ceil(page_bytes).max(1);
+    let ask_at = last.saturating_add(pages_max / 2);
+    let mut keeping = lock(&core.holdings.snapshots.state);
+    if !keeping.watched {
+        let weak = Arc::downgrade(core);
+        if !spawn_quietly("engram-snapshot", move || watch(&weak)) {
+            fail!(Os, "the kernel gives no thread to look after a snapshot: end some");
         }
+        keeping.watched = true;
     }
-
-    /// The id of the commit that all looks here are at, if this handle is of a snapshot.
-    pub fn snapshot_id(&self) -> Option<u64> {
-        self.at().map(|at| at.held.age)
+    let look = inside.look()?;
+    let age = look.txn().id();
+    let held = Arc::new(HeldSnapshot {
+        number: look.hold(catalog, ask_at),
+        age,
+        session: address(&realm.session),
+        pages_max,
+        ask_at: AtomicU64::new(ask_at),
+        told: AtomicBool::new(false),
+        ended: OnceLock::new(),
+    });
+    keeping.held.push(Arc::clone(&held));
+    if core.setup.immutable {
+        // Its session lets go of a version that is outdated. (It has no lease to hold on to.)
+        core.add_user();
     }
-
-    /// Whether this handle is of a snapshot.
-    pub fn is_snapshot(&self) -> bool {
-        self.at.is_some()
-    }
-
-    /// Whether nobody has committed since this snapshot.
-    pub fn is_newest(&self) -> Result<bool> {
-        let core = self.readable()?;
-        let newest = core.enter()?.catalog().last_id()?;
-        Ok(self.snapshot_id().is_none_or(|id| id == newest))
-    }
-
-    /// The snapshot that all looks are at.
-    pub(super) fn at(&self) -> Option<&At> {
-        self.at.as_deref()
-    }
+    let at = At {
+        core: Arc::clone(core),
+        held,
+        forks: forks(),
+        groups: GroupCache::default(),
+        directories: DirectoryCache::default(),
+    };
+    Ok(Realm { at: Some(Arc::new(at)), ..realm.clone() })
 }
 
 fn address(session: &Session) -> usize {

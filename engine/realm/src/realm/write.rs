@@ -6,22 +6,20 @@
 //! reservation of a dead lease, which anyone takes back. Operations are the functions of `group`;
 //! here they are run against one transaction, or against the thread's batch.
 
-use crate::realm::checked;
-use crate::realm::ids;
-use crate::realm::index;
-use crate::realm::keys;
-use crate::realm::space;
 use std::sync::Arc;
 
+use crate::realm::{checked, chunks, ids, index, keys, space};
+use engram_ops::group::GroupInfo;
+use engram_ops::mirror;
+use engram_ops::mirror::Original;
+
 use crate::batch;
-use crate::batch::Batch;
 use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::link::Link;
-use crate::realm::look::gone_is_busy;
 use crate::realm::precondition::Precondition;
-use crate::view::{Allocation, View};
+use crate::view::Allocation;
 use engram_base::checksum;
 use engram_base::error::Result;
 use engram_base::fail;
@@ -44,229 +42,152 @@ use engram_records::object::{
 };
 use engram_records::stamp::Stamp;
 
-impl Realm {
-    /// Makes a group; missing parents are made. With `exist_ok` an existing one is returned.
-    pub fn create_group(
-        &self,
-        parent: Gid,
-        path: &str,
-        attrs: &[(String, Value)],
-        origin: &[u8],
-        exist_ok: bool,
-    ) -> Result<Gid> {
-        let core = self.writable()?;
-        let parsed = Path::new(path)?;
-        let target = Target { from: parent, root: self.root(), path: &parsed };
-        let inside = &core.enter()?;
-        let attrs = encode_attrs(core, inside, attrs)?;
-        let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
-        let stamp = stamp(core);
-        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
-            let mut ids = ids;
-            let mut new_id = || ids.take();
-            group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
-        })
-    }
+/// See [`Realm::create_group`].
+pub(super) fn create_group(
+    realm: &Realm,
+    parent: Gid,
+    path: &str,
+    attrs: &[(String, Value)],
+    origin: &[u8],
+    exist_ok: bool,
+) -> Result<Gid> {
+    let core = realm.writable()?;
+    let parsed = Path::new(path)?;
+    let target = Target { from: parent, root: realm.root(), path: &parsed };
+    let inside = &core.enter()?;
+    let attrs = encode_attrs(core, inside, attrs)?;
+    let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
+    let stamp = stamp(core);
+    core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
+        let mut ids = ids;
+        let mut new_id = || ids.take();
+        group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
+    })
+}
 
-    /// Stores a value under a name; visible to everyone, whole, when this returns.
-    ///
-    /// On error nothing is visible and the space goes back.
-    pub fn put(
-        &self,
-        parent: Gid,
-        path: &str,
-        new: &NewObject,
-        data: &[u8],
-        placement: Placement,
-    ) -> Result<Oid> {
-        let core = self.writable()?;
-        check_data(new, data.len() as u64)?;
-        if new.layout != Layout::Contiguous {
-            return self.put_chunked((parent, path), new, Some(data), placement);
-        }
-        if data.len() as u64 <= INLINE_BYTES_MAX {
-            let link = link_of(core, parent, path, new, placement, self.precondition())?;
-            return link_object(core, &link, Stored::Inline(data), None);
-        }
-        let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
-        allocation.write(data);
-        step!("put.copied");
-        allocation.publish()
+/// See [`Realm::put`].
+pub(super) fn put(
+    realm: &Realm,
+    parent: Gid,
+    path: &str,
+    new: &NewObject,
+    data: &[u8],
+    placement: Placement,
+) -> Result<Oid> {
+    let core = realm.writable()?;
+    check_data(new, data.len() as u64)?;
+    if new.layout != Layout::Contiguous {
+        return chunks::put_chunked(realm, (parent, path), new, Some(data), placement);
     }
+    if data.len() as u64 <= INLINE_BYTES_MAX {
+        let link = link_of(core, parent, path, new, placement, realm.precondition())?;
+        return link_object(core, &link, Stored::Inline(data), None);
+    }
+    let allocation = realm.allocate(parent, path, new, data.len() as u64, placement)?;
+    allocation.write(data);
+    step!("put.copied");
+    allocation.publish()
+}
 
-    /// Stores zeros: space now, contents later, in place.
-    pub fn create_zeroed(
-        &self,
-        parent: Gid,
-        path: &str,
-        new: &NewObject,
-        placement: Placement,
-    ) -> Result<Oid> {
-        let core = self.writable()?;
-        let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
-        check_data(new, nbytes)?;
-        if new.layout != Layout::Contiguous {
-            return self.put_chunked((parent, path), new, None, placement);
-        }
-        if nbytes <= INLINE_BYTES_MAX {
-            let link = link_of(core, parent, path, new, placement, self.precondition())?;
-            return link_object(core, &link, Stored::Inline(&vec![0; nbytes as usize]), None);
-        }
-        let allocation = self.allocate(parent, path, new, nbytes, placement)?;
-        allocation.zero();
-        step!("put.zeroed");
-        allocation.publish()
+/// See [`Realm::create_zeroed`].
+pub(super) fn create_zeroed(
+    realm: &Realm,
+    parent: Gid,
+    path: &str,
+    new: &NewObject,
+    placement: Placement,
+) -> Result<Oid> {
+    let core = realm.writable()?;
+    let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
+    check_data(new, nbytes)?;
+    if new.layout != Layout::Contiguous {
+        return chunks::put_chunked(realm, (parent, path), new, None, placement);
     }
+    if nbytes <= INLINE_BYTES_MAX {
+        let link = link_of(core, parent, path, new, placement, realm.precondition())?;
+        return link_object(core, &link, Stored::Inline(&vec![0; nbytes as usize]), None);
+    }
+    let allocation = realm.allocate(parent, path, new, nbytes, placement)?;
+    allocation.zero();
+    step!("put.zeroed");
+    allocation.publish()
+}
 
-    /// Reserves space for an object that becomes visible on `Allocation::publish`. It holds
-    /// whatever this realm held there before.
-    pub fn allocate(
-        &self,
-        parent: Gid,
-        path: &str,
-        new: &NewObject,
-        nbytes: u64,
-        placement: Placement,
-    ) -> Result<Allocation> {
-        let core = self.writable()?;
-        check_data(new, nbytes)?;
-        if new.layout != Layout::Contiguous {
-            return Err(chunked_has_no(path, "memory to be filled in place"));
-        }
-        let link = link_of(core, parent, path, new, placement, self.precondition())?;
-        check_free(core, &link)?;
-        let (reserved, claim) = space::reserve(core, nbytes, placement.device)?;
-        Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
+/// See [`Realm::allocate`].
+pub(super) fn allocate(
+    realm: &Realm,
+    parent: Gid,
+    path: &str,
+    new: &NewObject,
+    nbytes: u64,
+    placement: Placement,
+) -> Result<Allocation> {
+    let core = realm.writable()?;
+    check_data(new, nbytes)?;
+    if new.layout != Layout::Contiguous {
+        return Err(chunked_has_no(path, "memory to be filled in place"));
     }
+    let link = link_of(core, parent, path, new, placement, realm.precondition())?;
+    check_free(core, &link)?;
+    let (reserved, claim) = space::reserve(core, nbytes, placement.device)?;
+    Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
+}
 
-    /// Unnamed memory of the pool, gone with its last reference or its process.
-    pub fn scratch(&self, nbytes: u64, device: Option<u32>) -> Result<View> {
-        let core = self.writable()?;
-        let (reserved, claim) = space::reserve(core, nbytes, device)?;
-        Ok(View::scratch(claim, reserved, nbytes))
-    }
+/// See [`Realm::rename`].
+pub(super) fn rename(
+    realm: &Realm,
+    parent: Gid,
+    old: &str,
+    new_parent: Gid,
+    new: &str,
+) -> Result<()> {
+    let core = realm.writable()?;
+    let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
+    let from = Target { from: parent, root: realm.root(), path: &old_path };
+    let to = Target { from: new_parent, root: realm.root(), path: &new_path };
+    let inside = &core.enter()?;
+    let ids = ids::take_ids(core, inside, new_path.parents.len() as u64)?;
+    let stamp = stamp(core);
+    core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
+        let mut ids = ids;
+        let mut new_id = || ids.take();
+        group::rename(rows, (&from, old), &to, stamp, &mut new_id)
+    })
+}
 
-    /// Replaces an object's value if its payload still has this generation; `false` if not.
-    ///
-    /// An object that is gone is `BusyError` (P8).
-    pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
-        let core = self.writable()?;
-        check_batch_writes(core, oid)?;
-        replace_payload(core, (oid, generation), data, false, self.precondition())
-            .map_err(gone_is_busy)
-    }
+/// See [`Realm::set_attrs_if`].
+pub(super) fn set_attrs_if(
+    realm: &Realm,
+    member: Member,
+    was: &[(String, Value)],
+    attrs: &[(String, Value)],
+) -> Result<()> {
+    let core = realm.writable()?;
+    let inside = &core.enter()?;
+    let known = keys::intern(core, inside, was.iter().map(|(key, _)| key.as_str()))?;
+    let was: Vec<_> = known.into_iter().zip(was.iter().map(|(_, value)| value)).collect();
+    let keys = keys::intern(core, inside, attrs.iter().map(|(key, _)| key.as_str()))?;
+    let changes: Vec<_> =
+        keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
+    let stamp = stamp(core);
+    core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
+        group::refuse_changed(rows, member, &was)?;
+        group::annotate(rows, member, &changes, stamp)
+    })
+}
 
-    /// Deletes a member, a group with all that is in it.
-    pub fn delete(&self, parent: Gid, path: &str) -> Result<()> {
-        let core = self.writable()?;
-        let parsed = Path::new(path)?;
-        let target = Target { from: parent, root: self.root(), path: &parsed };
-        self.delete_whole_or_in_batches(
-            || self.lookup(parent, path),
-            || {
-                let inside = &core.enter()?;
-                core.write(inside, Headroom::Relief, self.precondition(), |rows| {
-                    group::delete(rows, &target, path)
-                })
-            },
-        )
+/// See [`Realm::delete_attr`].
+pub(super) fn delete_attr(realm: &Realm, member: Member, key: &str) -> Result<()> {
+    let core = realm.writable()?;
+    if realm.attr(member, key)?.is_none() {
+        fail!(NotFound, "there is no attribute {key:?}: list them with keys()");
     }
-
-    /// Gives a member another name or group; missing parents are made.
-    pub fn rename(&self, parent: Gid, old: &str, new_parent: Gid, new: &str) -> Result<()> {
-        let core = self.writable()?;
-        let (old_path, new_path) = (Path::new(old)?, Path::new(new)?);
-        let from = Target { from: parent, root: self.root(), path: &old_path };
-        let to = Target { from: new_parent, root: self.root(), path: &new_path };
-        let inside = &core.enter()?;
-        let ids = ids::take_ids(core, inside, new_path.parents.len() as u64)?;
-        let stamp = stamp(core);
-        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
-            let mut ids = ids;
-            let mut new_id = || ids.take();
-            group::rename(rows, (&from, old), &to, stamp, &mut new_id)
-        })
-    }
-
-    /// Replaces what is kept beside a group for export (an import into an existing group).
-    pub fn set_origin(&self, group: Gid, origin: &[u8]) -> Result<()> {
-        let core = self.writable()?;
-        let inside = &core.enter()?;
-        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
-            group::keep_origin(rows, group, origin)
-        })
-    }
-
-    /// Sets attributes of a member, all in one commit.
-    pub fn set_attrs(&self, member: Member, attrs: &[(String, Value)]) -> Result<()> {
-        self.set_attrs_if(member, &[], attrs)
-    }
-
-    /// The same if attributes are still what they were; else it is `BusyError`.
-    pub fn set_attrs_if(
-        &self,
-        member: Member,
-        was: &[(String, Value)],
-        attrs: &[(String, Value)],
-    ) -> Result<()> {
-        let core = self.writable()?;
-        let inside = &core.enter()?;
-        let known = keys::intern(core, inside, was.iter().map(|(key, _)| key.as_str()))?;
-        let was: Vec<_> = known.into_iter().zip(was.iter().map(|(_, value)| value)).collect();
-        let keys = keys::intern(core, inside, attrs.iter().map(|(key, _)| key.as_str()))?;
-        let changes: Vec<_> =
-            keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
-        let stamp = stamp(core);
-        core.write(inside, Headroom::Normal, self.precondition(), |rows| {
-            group::refuse_changed(rows, member, &was)?;
-            group::annotate(rows, member, &changes, stamp)
-        })
-    }
-
-    /// Removes an attribute of a member.
-    pub fn delete_attr(&self, member: Member, key: &str) -> Result<()> {
-        let core = self.writable()?;
-        if self.attr(member, key)?.is_none() {
-            fail!(NotFound, "there is no attribute {key:?}: list them with keys()");
-        }
-        let inside = &core.enter()?;
-        let Some(id) = keys::known_key(core, inside, key)? else { return Ok(()) };
-        let stamp = stamp(core);
-        core.write(inside, Headroom::Relief, self.precondition(), |rows| {
-            group::annotate(rows, member, &[(id, None)], stamp)
-        })
-    }
-
-    /// Makes a member read-only, with all that is below it, or takes that back (see `protect`).
-    pub fn set_read_only(&self, member: Member, on: bool) -> Result<()> {
-        let core = self.writable()?;
-        let inside = &core.enter()?;
-        let stamp = stamp(core);
-        core.write(inside, Headroom::Relief, self.precondition(), |rows| {
-            protect::set(rows, member, on, stamp)
-        })
-    }
-
-    /// Begins a batch in this thread, or joins the one that runs. It is undone if the guard goes
-    /// without an end.
-    pub fn batch(&self) -> Result<Batch> {
-        Batch::begin(self.writable()?)
-    }
-
-    /// Begins a batch in this thread, or joins the one that runs; the caller sees to its end.
-    pub fn begin_batch(&self) -> Result<()> {
-        batch::begin(self.writable()?, None)
-    }
-
-    /// Ends the innermost batch; the outermost commits.
-    pub fn commit_batch(&self) -> Result<()> {
-        batch::end(&self.core, None, true)
-    }
-
-    /// Ends the innermost batch with an error: nothing of the whole batch will be kept.
-    pub fn abort_batch(&self) -> Result<()> {
-        batch::end(&self.core, None, false)
-    }
+    let inside = &core.enter()?;
+    let Some(id) = keys::known_key(core, inside, key)? else { return Ok(()) };
+    let stamp = stamp(core);
+    core.write(inside, Headroom::Relief, realm.precondition(), |rows| {
+        group::annotate(rows, member, &[(id, None)], stamp)
+    })
 }
 
 /// An array keeps its dtype and shape: another value has as many bytes.
@@ -389,7 +310,7 @@ pub(crate) fn promote(
     replace_payload(core, of, data, true, precondition).map(|_| ())
 }
 
-fn replace_payload(
+pub(super) fn replace_payload(
     core: &Arc<Core>,
     of: (Oid, u32),
     data: &[u8],
@@ -484,4 +405,26 @@ pub(crate) fn apply(core: &Core, overlay: &Overlay) -> Result<()> {
     step!("batch.committed");
     index::after_commit(core, inside);
     Ok(())
+}
+
+/// See [`Realm::reflect`].
+pub(super) fn reflect(realm: &Realm, chain: &[(GroupInfo, Vec<(String, Value)>)]) -> Result<()> {
+    let core = realm.writable()?;
+    let inside = &core.enter()?;
+    let mut originals = Vec::with_capacity(chain.len());
+    for (info, attrs) in chain {
+        originals.push(Original {
+            gid: info.gid,
+            parent: info.parent,
+            name: info.name.clone(),
+            owner: info.owner,
+            created: info.created,
+            modified: info.modified,
+            attrs: encode_attrs(core, inside, attrs)?,
+            checked: core.setup.checksums,
+        });
+    }
+    core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
+        mirror::reflect(rows, &originals)
+    })
 }

@@ -73,13 +73,18 @@ def _ready() -> None:
 
 def init(config_file_path: str | None = None, **_kwargs: Any) -> None:
     """Open the pool that a file, or the environment, names: in the master."""
-    _State.config = config_file_path
-    _ready()
+    before, _State.config = _State.config, config_file_path
+    try:
+        _ready()
+    except BaseException:
+        _State.config = before
+        raise
 
 
 def finish(**_kwargs: Any) -> None:
-    """Close the pool."""
+    """Close the pool, and forget the file that named it."""
     client, _State.client = _State.client, None
+    _State.config = None
     if client is not None and client.is_active and _State.pid == os.getpid():
         client.stop()
     _State.pid = 0
