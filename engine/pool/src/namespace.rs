@@ -11,15 +11,16 @@
 //! | `restore` | namespaces and realms like those of another pool |
 //! | `retry` | when an operation is begun again |
 //! | `scopes` | the shared counter that says whether there is more than the shared realm |
-//! | `chunks` | chunked arrays in the view |
+//! | `handle` | [`Namespace`]: every operation of the view |
 //! | `inplace` | writing in place through the view |
+//! | `moves` | moves between scopes |
 //! | `slab` | storing and loading boxes of arrays |
 //! | `look` | look-ups and listings in the view |
 //! | `snapshot` | snapshots of a namespace, and locks in it |
 //! | `tree` | one tree out of the rows of several realms |
 //! | `write` | writing through the view |
 //! | `change` | deleting and renaming through it |
-//! | `view` | [`Namespace`]: what one user sees of all realms as one tree |
+//! | `view` | the realms that one user sees, as one tree; those that come |
 //!
 //! On media: `ns/<name>/` with `namespace.toml`, `scopes`, `births/`, and the realms `shared/`,
 //! `private/<uid>/` and `published/<version>/`. The kernel keeps others out: the namespace's own
@@ -31,11 +32,12 @@
 
 mod allocation;
 mod change;
-mod chunks;
+mod handle;
 mod id_prefixes;
 mod inplace;
 mod look;
 mod make;
+mod moves;
 mod private;
 mod query;
 mod restore;
@@ -45,7 +47,7 @@ pub mod setup;
 mod slab;
 mod snapshot;
 mod tree;
-mod view;
+pub(crate) mod view;
 mod write;
 
 use engram_files::paths::NAMESPACE_FILE;
@@ -58,6 +60,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use self::allocation::Allocation;
+pub use self::handle::Namespace;
 pub use self::inplace::InPlace;
 pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
@@ -66,7 +69,6 @@ pub(crate) use self::private::remove as remove_private;
 pub use self::restore::{create_default, create_like, hand_over, realm_like};
 pub use self::setup::{private_setups, realm_setup, setup};
 pub use self::slab::Flush;
-pub use self::view::Namespace;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::id::Gid;
 pub(crate) use engram_files::toml_file::read_toml;

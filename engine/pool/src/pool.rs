@@ -462,7 +462,7 @@ impl Pool {
             namespace::remove_private(&self.path, &file, name, |realm| self.session.forget(realm));
         // Every handle looks anew, whatever came of it.
         namespace.has_come();
-        namespace.look_for_realms()?;
+        crate::namespace::view::look_for_realms(&namespace)?;
         removed
     }
 

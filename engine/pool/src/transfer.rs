@@ -46,8 +46,7 @@ mod copied;
 mod copy_in;
 mod deletion;
 mod plan;
-mod recover;
-mod view;
+pub(crate) mod recover;
 
 use engram_realm::index;
 use engram_realm::keys;
@@ -99,7 +98,7 @@ impl Source {
     }
 
     /// Whether anything of it is here, and not only groups of others.
-    fn has_own(&self) -> Result<bool> {
+    pub(crate) fn has_own(&self) -> Result<bool> {
         let inside = self.core.enter()?;
         let going = self.gather(&mut inside.read()?.rows())?;
         Ok(going.iter().any(|going| !going.mirror))

@@ -3,8 +3,8 @@
 //! The space lies in the realm into which the object falls. While it is filled, the group can move
 //! to another realm; then the value is copied there when it is published.
 
+use super::Namespace;
 use super::retry::Retry;
-use super::view::Namespace;
 use engram_base::error::Result;
 use engram_base::id::{Gid, Oid};
 use engram_realm::view::{Allocation as Space, View};

@@ -8,14 +8,15 @@
 //!
 //! A view that is kept has nobody who asks: as with what is replaced, it is of what was.
 
-use crate::namespace::retry::Doing;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::moves;
+
 use super::Namespace;
 use engram_base::error::{Kind, Result};
-use engram_base::id::{Member, Oid};
-use engram_realm::{Payload, Realm};
+use engram_base::id::Oid;
+use engram_realm::Realm;
 
 /// How long who has written waits for what moves, and how often it looks.
 const WAIT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
@@ -27,18 +28,12 @@ pub struct InPlace {
     oid: Oid,
 }
 
-impl Namespace {
-    /// An object's value to be written in place at once, and where that is; an empty value stays
-    /// inline.
-    pub fn view_in_place(&self, oid: Oid) -> Result<(Payload, InPlace)> {
-        self.with_owning_realm(Member::Object(oid), Doing::Changing, |realm, _| {
-            let payload = realm.view(oid, true)?;
-            Ok((payload, InPlace { namespace: self.clone(), realm: realm.clone(), oid }))
-        })
-    }
-}
-
 impl InPlace {
+    /// An object that this realm has, as it was looked for.
+    pub(super) fn new(namespace: &Namespace, realm: &Realm, oid: Oid) -> InPlace {
+        InPlace { namespace: namespace.clone(), realm: realm.clone(), oid }
+    }
+
     /// Whether what was written is the object's; if not, it has moved, and is to be written again.
     ///
     /// Waits while the object is on its way; `BusyError` if that takes too long: what was written
@@ -50,7 +45,7 @@ impl InPlace {
                 Ok(()) => return Ok(true),
                 Err(error) if error.is_moved() => return Ok(false),
                 Err(error) if error.kind() == Kind::Busy => {
-                    if self.namespace.end_dead_moves()? {
+                    if moves::end_dead_moves(&self.namespace)? {
                         return Ok(false);
                     }
                     if Instant::now() > until {

@@ -5,15 +5,17 @@
 //! its path leads to it. Which those are is worked out from the names of the realms that win, which
 //! are few as a rule, and remembered for as long as nobody commits.
 
-use crate::namespace::retry::Retry;
-use engram_realm::keys;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use crate::namespace::retry::Retry;
+use engram_realm::keys;
+
+use super::Namespace;
 use super::tree::Tree;
-use super::view::{Namespace, VisibleRealms};
+use super::view::VisibleRealms;
 use engram_base::error::Result;
 use engram_base::id::{Gid, Member, Oid, id_key, split_name_key};
 use engram_base::mutex::lock;
@@ -52,191 +54,211 @@ impl Hidden {
     }
 }
 
-impl Namespace {
-    /// The objects that a query finds.
-    pub fn query(&self, query: &Query, options: &QueryOptions) -> Result<Answer> {
-        self.retry(Retry::IfViewChanged, || match self.seen()? {
-            VisibleRealms::One(realm) => realm.query(query, options),
-            VisibleRealms::Many(realms) => self.united(&realms, query, options, |united| {
-                let oids = united.hits()?.into_iter().map(|(_, oid)| oid).collect();
-                Ok(Answer { oids, snapshot: united.snapshot() })
-            }),
-        })
-    }
+/// See [`Namespace::query`].
+pub(super) fn query(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<Answer> {
+    namespace.retry(Retry::IfViewChanged, || match namespace.seen()? {
+        VisibleRealms::One(realm) => realm.query(query, options),
+        VisibleRealms::Many(realms) => united(namespace, &realms, query, options, |united| {
+            let oids = united.hits()?.into_iter().map(|(_, oid)| oid).collect();
+            Ok(Answer { oids, snapshot: united.snapshot() })
+        }),
+    })
+}
 
-    /// How many objects a query finds.
-    pub fn query_count(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
-        self.retry(Retry::IfViewChanged, || match self.seen()? {
-            VisibleRealms::One(realm) => realm.query_count(query, options),
-            VisibleRealms::Many(realms) => {
-                self.united(&realms, query, options, |united: &mut United<'_, '_>| united.count())
-            }
-        })
-    }
-
-    /// How many attributes the objects have, in all, that a query finds.
-    pub fn query_count_attributes(&self, query: &Query, options: &QueryOptions) -> Result<u64> {
-        self.retry(Retry::IfViewChanged, || match self.seen()? {
-            VisibleRealms::One(realm) => realm.query_count_attributes(query, options),
-            VisibleRealms::Many(realms) => self.united(&realms, query, options, |united| {
-                let goals = united.goals(|| Goal::Attributes(0))?.into_iter();
-                Ok(goals.map(|goal| if let Goal::Attributes(sum) = goal { sum } else { 0 }).sum())
-            }),
-        })
-    }
-
-    /// The keys of the attributes that the objects have which a query finds, in byte order, each
-    /// with how many of the objects have it.
-    pub fn query_attribute_keys(
-        &self,
-        query: &Query,
-        options: &QueryOptions,
-    ) -> Result<Vec<(String, u64)>> {
-        self.retry(Retry::IfViewChanged, || {
-            let realms = match self.seen()? {
-                VisibleRealms::One(realm) => return realm.query_attribute_keys(query, options),
-                VisibleRealms::Many(realms) => realms,
-            };
-            self.united(&realms, query, options, |united| {
-                let mut all: BTreeMap<String, u64> = BTreeMap::new();
-                let goals = united.goals(|| Goal::Keys(BTreeMap::new()))?;
-                for (at, goal) in goals.into_iter().enumerate() {
-                    let Goal::Keys(keys) = goal else { continue };
-                    for (key, count) in keys {
-                        let name =
-                            keys::key_name_at(realms[at].core(), united.peeks[at].txn(), key)?;
-                        *all.entry(name.to_string()).or_default() += count;
-                    }
-                }
-                Ok(all.into_iter().collect())
-            })
-        })
-    }
-
-    /// The names of the objects that a query finds, in the order of [`Namespace::query`].
-    pub fn query_names(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
-        self.retry(Retry::IfViewChanged, || match self.seen()? {
-            VisibleRealms::One(realm) => realm.query_names(query, options),
-            VisibleRealms::Many(realms) => self.united(&realms, query, options, |united| {
-                let hits = united.hits()?.into_iter();
-                hits.map(|(at, oid)| {
-                    united.searches[at].with_record(oid, |_, record| Ok(record.name.to_owned()))
-                })
-                .collect()
-            }),
-        })
-    }
-
-    /// The paths of the objects that a query finds, in the order of [`Namespace::query`].
-    pub fn query_paths(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
-        self.retry(Retry::IfViewChanged, || match self.seen()? {
-            VisibleRealms::One(realm) => realm.query_paths(query, options),
-            VisibleRealms::Many(realms) => self.united(&realms, query, options, |united| {
-                let hits = united.hits()?.into_iter();
-                hits.map(|(at, oid)| {
-                    united.searches[at].with_record(oid, |judge, record| {
-                        judge.groups.path_of(record.parent, record.name)
-                    })
-                })
-                .collect()
-            }),
-        })
-    }
-
-    /// How a query is answered. It is run to find out: in each realm, hidden objects included.
-    pub fn explain(&self, query: &Query, options: &QueryOptions) -> Result<Explanation> {
-        self.retry(Retry::IfViewChanged, || {
-            let realms = match self.seen()? {
-                VisibleRealms::One(realm) => return realm.explain(query, options),
-                VisibleRealms::Many(realms) => realms,
-            };
-            let hits = self.query_count(query, options)?;
-            let mut all = Explanation { query: query.to_string(), ..Explanation::default() };
-            for realm in &realms {
-                let one = realm.explain(query, options)?;
-                all.snapshot = one.snapshot;
-                all.threads = all.threads.max(one.threads);
-                if all.leaves.is_empty() {
-                    all.leaves = one.leaves;
-                }
-                all.segments.extend(one.segments);
-                all.records.add(&one.records);
-            }
-            Ok(Explanation { hits, ..all })
-        })
-    }
-
-    fn united<T>(
-        &self,
-        realms: &[Realm],
-        query: &Query,
-        options: &QueryOptions,
-        ask: impl FnOnce(&mut United<'_, '_>) -> Result<T>,
-    ) -> Result<T> {
-        options.check()?;
-        let root = self.root();
-        peek_together(realms, |peeks| {
-            let hidden = self.hidden(realms, peeks)?;
-            let views: Vec<_> =
-                (0..realms.len()).map(|at| Elsewhere::new(at, realms, peeks, root)).collect();
-            let groups = |at: usize| {
-                let groups = Groups::new(peeks[at], root, &realms[at].core().index.groups);
-                groups.of(realms[at].scope()).beyond(&views[at])
-            };
-            let mut plans = Vec::with_capacity(realms.len());
-            for (at, realm) in realms.iter().enumerate() {
-                let (core, txn) = (realm.core(), peeks[at].txn());
-                let mut key_id = |key: &str| keys::key_at(core, txn, key);
-                let mut plan = compile(query, options, &mut groups(at), &mut key_id, false)?;
-                if realm.mode() == Mode::ReadWrite && realm.scope() != Scope::Published {
-                    realm.asked(&plan, options, peeks[at])?;
-                }
-                if !hidden.is_empty() {
-                    plan.limit = None;
-                }
-                plans.push(plan);
-            }
-            let searches = plans.iter().enumerate().map(|(at, plan)| {
-                let directories = &realms[at].core().index.directories;
-                Search::new(peeks[at], plan, groups(at), options, directories)
-            });
-            let limit = query.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-            ask(&mut United {
-                peeks,
-                searches: searches.collect(),
-                order: plans.first().map_or(&[], |plan| plan.order.as_slice()),
-                limit,
-                hidden: &hidden,
-                root,
-                scopes: &realms.iter().map(Realm::scope).collect::<Vec<_>>(),
-            })
-        })
-    }
-
-    /// What is hidden at these commits; of a batch's own changes worked out anew.
-    fn hidden(&self, realms: &[Realm], peeks: &[Peek<'_>]) -> Result<Arc<Hidden>> {
-        let at: Vec<u64> = peeks.iter().map(|peek| peek.txn().id()).collect();
-        let prefixes = realms.iter().map(|realm| realm.core().setup.id_prefix);
-        let at: Vec<u64> = prefixes.chain(at).collect();
-        let batch = peeks.iter().any(Peek::in_batch);
-        if !batch {
-            let known = between_forks(|| lock(self.hidden_before()).clone());
-            if let Some(known) = known.filter(|known| known.at == at) {
-                return Ok(known);
-            }
+/// See [`Namespace::query_count`].
+pub(super) fn query_count(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<u64> {
+    namespace.retry(Retry::IfViewChanged, || match namespace.seen()? {
+        VisibleRealms::One(realm) => realm.query_count(query, options),
+        VisibleRealms::Many(realms) => {
+            united(namespace, &realms, query, options, |united: &mut United<'_, '_>| united.count())
         }
-        let mut hidden = work_out(realms, peeks, self.root())?;
-        hidden.at = at;
-        let hidden = Arc::new(hidden);
-        if !batch {
-            between_forks(|| *lock(self.hidden_before()) = Some(Arc::clone(&hidden)));
+    })
+}
+
+/// See [`Namespace::query_count_attributes`].
+pub(super) fn query_count_attributes(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<u64> {
+    namespace.retry(Retry::IfViewChanged, || match namespace.seen()? {
+        VisibleRealms::One(realm) => realm.query_count_attributes(query, options),
+        VisibleRealms::Many(realms) => united(namespace, &realms, query, options, |united| {
+            let goals = united.goals(|| Goal::Attributes(0))?.into_iter();
+            Ok(goals.map(|goal| if let Goal::Attributes(sum) = goal { sum } else { 0 }).sum())
+        }),
+    })
+}
+
+/// See [`Namespace::query_attribute_keys`].
+pub(super) fn query_attribute_keys(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<Vec<(String, u64)>> {
+    namespace.retry(Retry::IfViewChanged, || {
+        let realms = match namespace.seen()? {
+            VisibleRealms::One(realm) => return realm.query_attribute_keys(query, options),
+            VisibleRealms::Many(realms) => realms,
+        };
+        united(namespace, &realms, query, options, |united| {
+            let mut all: BTreeMap<String, u64> = BTreeMap::new();
+            let goals = united.goals(|| Goal::Keys(BTreeMap::new()))?;
+            for (at, goal) in goals.into_iter().enumerate() {
+                let Goal::Keys(keys) = goal else { continue };
+                for (key, count) in keys {
+                    let name = keys::key_name_at(realms[at].core(), united.peeks[at].txn(), key)?;
+                    *all.entry(name.to_string()).or_default() += count;
+                }
+            }
+            Ok(all.into_iter().collect())
+        })
+    })
+}
+
+/// See [`Namespace::query_names`].
+pub(super) fn query_names(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<Vec<String>> {
+    namespace.retry(Retry::IfViewChanged, || match namespace.seen()? {
+        VisibleRealms::One(realm) => realm.query_names(query, options),
+        VisibleRealms::Many(realms) => united(namespace, &realms, query, options, |united| {
+            let hits = united.hits()?.into_iter();
+            hits.map(|(at, oid)| {
+                united.searches[at].with_record(oid, |_, record| Ok(record.name.to_owned()))
+            })
+            .collect()
+        }),
+    })
+}
+
+/// See [`Namespace::query_paths`].
+pub(super) fn query_paths(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<Vec<String>> {
+    namespace.retry(Retry::IfViewChanged, || match namespace.seen()? {
+        VisibleRealms::One(realm) => realm.query_paths(query, options),
+        VisibleRealms::Many(realms) => united(namespace, &realms, query, options, |united| {
+            let hits = united.hits()?.into_iter();
+            hits.map(|(at, oid)| {
+                united.searches[at].with_record(oid, |judge, record| {
+                    judge.groups.path_of(record.parent, record.name)
+                })
+            })
+            .collect()
+        }),
+    })
+}
+
+/// See [`Namespace::explain`].
+pub(super) fn explain(
+    namespace: &Namespace,
+    query: &Query,
+    options: &QueryOptions,
+) -> Result<Explanation> {
+    namespace.retry(Retry::IfViewChanged, || {
+        let realms = match namespace.seen()? {
+            VisibleRealms::One(realm) => return realm.explain(query, options),
+            VisibleRealms::Many(realms) => realms,
+        };
+        let hits = namespace.query_count(query, options)?;
+        let mut all = Explanation { query: query.to_string(), ..Explanation::default() };
+        for realm in &realms {
+            let one = realm.explain(query, options)?;
+            all.snapshot = one.snapshot;
+            all.threads = all.threads.max(one.threads);
+            if all.leaves.is_empty() {
+                all.leaves = one.leaves;
+            }
+            all.segments.extend(one.segments);
+            all.records.add(&one.records);
         }
-        Ok(hidden)
+        Ok(Explanation { hits, ..all })
+    })
+}
+
+fn united<T>(
+    namespace: &Namespace,
+    realms: &[Realm],
+    query: &Query,
+    options: &QueryOptions,
+    ask: impl FnOnce(&mut United<'_, '_>) -> Result<T>,
+) -> Result<T> {
+    options.check()?;
+    let root = namespace.root();
+    peek_together(realms, |peeks| {
+        let hidden = hidden(namespace, realms, peeks)?;
+        let views: Vec<_> =
+            (0..realms.len()).map(|at| Elsewhere::new(at, realms, peeks, root)).collect();
+        let groups = |at: usize| {
+            let groups = Groups::new(peeks[at], root, &realms[at].core().index.groups);
+            groups.of(realms[at].scope()).beyond(&views[at])
+        };
+        let mut plans = Vec::with_capacity(realms.len());
+        for (at, realm) in realms.iter().enumerate() {
+            let (core, txn) = (realm.core(), peeks[at].txn());
+            let mut key_id = |key: &str| keys::key_at(core, txn, key);
+            let mut plan = compile(query, options, &mut groups(at), &mut key_id, false)?;
+            if realm.mode() == Mode::ReadWrite && realm.scope() != Scope::Published {
+                realm.asked(&plan, options, peeks[at])?;
+            }
+            if !hidden.is_empty() {
+                plan.limit = None;
+            }
+            plans.push(plan);
+        }
+        let searches = plans.iter().enumerate().map(|(at, plan)| {
+            let directories = &realms[at].core().index.directories;
+            Search::new(peeks[at], plan, groups(at), options, directories)
+        });
+        let limit = query.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        ask(&mut United {
+            peeks,
+            searches: searches.collect(),
+            order: plans.first().map_or(&[], |plan| plan.order.as_slice()),
+            limit,
+            hidden: &hidden,
+            root,
+            scopes: &realms.iter().map(Realm::scope).collect::<Vec<_>>(),
+        })
+    })
+}
+
+/// What is hidden at these commits; of a batch's own changes worked out anew.
+fn hidden(namespace: &Namespace, realms: &[Realm], peeks: &[Peek<'_>]) -> Result<Arc<Hidden>> {
+    let at: Vec<u64> = peeks.iter().map(|peek| peek.txn().id()).collect();
+    let prefixes = realms.iter().map(|realm| realm.core().setup.id_prefix);
+    let at: Vec<u64> = prefixes.chain(at).collect();
+    let batch = peeks.iter().any(Peek::in_batch);
+    if !batch {
+        let known = between_forks(|| lock(namespace.hidden_before()).clone());
+        if let Some(known) = known.filter(|known| known.at == at) {
+            return Ok(known);
+        }
     }
+    let mut hidden = work_out(realms, peeks, namespace.root())?;
+    hidden.at = at;
+    let hidden = Arc::new(hidden);
+    if !batch {
+        between_forks(|| *lock(namespace.hidden_before()) = Some(Arc::clone(&hidden)));
+    }
+    Ok(hidden)
 }
 
 /// A query under way in every realm.
-struct United<'u, 'a> {
+pub(super) struct United<'u, 'a> {
     peeks: &'u [Peek<'u>],
     searches: Vec<Search<'a>>,
     order: &'u [OrderKey],

@@ -15,7 +15,10 @@
 use std::thread;
 use std::time::Duration;
 
-use super::view::{Namespace, VisibleRealms};
+use super::moves;
+
+use super::Namespace;
+use super::view::VisibleRealms;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::Member;
@@ -48,79 +51,69 @@ pub(super) enum Doing {
     Changing,
 }
 
-impl Namespace {
-    /// Runs an operation, again and again as the policy says. What it returns is the last try's.
-    #[inline]
-    pub(crate) fn retry<T>(
-        &self,
-        policy: Retry,
-        mut operation: impl FnMut() -> Result<T>,
-    ) -> Result<T> {
-        let (mut tries, mut recovered) = (0, false);
-        loop {
-            let before = self.counter();
-            let done = operation();
-            let again = match (&done, policy) {
-                (_, Retry::IfViewChanged) => self.counter() != before,
-                (Ok(_), Retry::IfMoved) => false,
-                (Err(error), Retry::IfMoved) => self.is_to_retry(error, &mut recovered)?,
-            };
-            if !again || tries == TRIES_MAX {
-                return done;
-            }
-            tries += 1;
-            // What is missing where it was seen is looked for at once: it is somewhere.
-            if tries > TRIES_AT_ONCE && done.is_err_and(|error| error.kind() == Kind::Busy) {
-                thread::sleep(PAUSE);
-            }
+/// See [`Namespace::retry`].
+#[inline]
+pub(super) fn retry<T>(
+    namespace: &Namespace,
+    policy: Retry,
+    mut operation: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let (mut tries, mut recovered) = (0, false);
+    loop {
+        let before = namespace.counter();
+        let done = operation();
+        let again = match (&done, policy) {
+            (_, Retry::IfViewChanged) => namespace.counter() != before,
+            (Ok(_), Retry::IfMoved) => false,
+            (Err(error), Retry::IfMoved) => is_to_retry(namespace, error, &mut recovered)?,
+        };
+        if !again || tries == TRIES_MAX {
+            return done;
+        }
+        tries += 1;
+        // What is missing where it was seen is looked for at once: it is somewhere.
+        if tries > TRIES_AT_ONCE && done.is_err_and(|error| error.kind() == Kind::Busy) {
+            thread::sleep(PAUSE);
         }
     }
+}
 
-    /// Whether this error comes of something that has moved, or of a move that is ended now.
-    #[cold]
-    fn is_to_retry(&self, error: &Error, recovered: &mut bool) -> Result<bool> {
-        if error.is_moved() {
-            return Ok(true);
-        }
-        if error.kind() == Kind::Busy && !*recovered && self.end_dead_moves()? {
-            *recovered = true;
-            return Ok(true);
-        }
-        Ok(false)
+/// Whether this error comes of something that has moved, or of a move that is ended now.
+#[cold]
+fn is_to_retry(namespace: &Namespace, error: &Error, recovered: &mut bool) -> Result<bool> {
+    if error.is_moved() {
+        return Ok(true);
     }
-
-    /// Runs a look-up in the realm that has a member.
-    pub(super) fn in_owning_realm<T>(
-        &self,
-        member: Member,
-        operation: impl Fn(&Realm) -> Result<T>,
-    ) -> Result<T> {
-        self.with_owning_realm(member, Doing::Looking, |realm, _| operation(realm))
+    if error.kind() == Kind::Busy && !*recovered && moves::end_dead_moves(namespace)? {
+        *recovered = true;
+        return Ok(true);
     }
+    Ok(false)
+}
 
-    /// The same for an operation that may change the member. It is given all realms, too, and the
-    /// realm's changes rely on the member being there.
-    pub(super) fn with_owning_realm<T>(
-        &self,
-        member: Member,
-        doing: Doing,
-        operation: impl Fn(&Realm, &[Realm]) -> Result<T>,
-    ) -> Result<T> {
-        self.retry(Retry::IfMoved, || {
-            let before = self.counter();
+/// See [`Namespace::with_owning_realm`].
+pub(super) fn with_owning_realm<T>(
+    namespace: &Namespace,
+    member: Member,
+    doing: Doing,
+    operation: impl Fn(&Realm, &[Realm]) -> Result<T>,
+) -> Result<T> {
+    namespace
+        .retry(Retry::IfMoved, || {
+            let before = namespace.counter();
             // Where nothing is found and the view has changed, it may be in a realm that has come.
             let missed = |error: Error| {
-                if self.counter() == before { error } else { error.gone_is_moved() }
+                if namespace.counter() == before { error } else { error.gone_is_moved() }
             };
-            match self.seen()? {
+            match namespace.seen()? {
                 VisibleRealms::One(realm) if doing == Doing::Looking => {
                     operation(realm, &[]).map_err(missed)
                 }
                 VisibleRealms::One(realm) => {
-                    operation(&self.while_alone(realm, before), &[]).map_err(missed)
+                    operation(&namespace.while_alone(realm, before), &[]).map_err(missed)
                 }
                 VisibleRealms::Many(realms) => {
-                    let (home, realms) = self.owning_realm(member, doing, realms)?;
+                    let (home, realms) = owning_realm(namespace, member, doing, realms)?;
                     match home {
                         // Found there, and gone since: it has moved.
                         Some(at) => operation(&realms[at], &realms).map_err(Error::gone_is_moved),
@@ -131,7 +124,7 @@ impl Namespace {
                                 fail!(
                                     NotFound,
                                     "there is nothing in namespace {:?}",
-                                    self.namespace()
+                                    namespace.namespace()
                                 )
                             }
                         },
@@ -144,24 +137,23 @@ impl Namespace {
             Kind::NotFound => Error::new(Kind::NotFound, error.message()),
             _ => error,
         })
-    }
+}
 
-    /// Which of these realms has a member; the realms are given back as what they were seen, if
-    /// something is to be changed.
-    fn owning_realm(
-        &self,
-        member: Member,
-        doing: Doing,
-        realms: Vec<Realm>,
-    ) -> Result<(Option<usize>, Vec<Realm>)> {
-        if doing == Doing::Looking {
-            return Ok((self.look(&realms, |tree| tree.home(member))?, realms));
-        }
-        self.look_to_change(&realms, |tree| {
-            if doing == Doing::Changing {
-                tree.refuse_read_only(member)?;
-            }
-            tree.home(member)
-        })
+/// Which of these realms has a member; the realms are given back as what they were seen, if
+/// something is to be changed.
+fn owning_realm(
+    namespace: &Namespace,
+    member: Member,
+    doing: Doing,
+    realms: Vec<Realm>,
+) -> Result<(Option<usize>, Vec<Realm>)> {
+    if doing == Doing::Looking {
+        return Ok((namespace.look(&realms, |tree| tree.home(member))?, realms));
     }
+    namespace.look_to_change(&realms, |tree| {
+        if doing == Doing::Changing {
+            tree.refuse_read_only(member)?;
+        }
+        tree.home(member)
+    })
 }

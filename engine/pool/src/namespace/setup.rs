@@ -1,9 +1,10 @@
 //! Where the realm of a scope lies, and whether it can be what it should be.
 
-use engram_files::realm_file::realm_file;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use engram_files::realm_file::realm_file;
 
 use crate::namespace::{NamespaceFile, names};
 use engram_base::error::{Error, Kind, Result};

@@ -9,6 +9,9 @@
 use std::time::Duration;
 use std::{iter, thread};
 
+use super::retry::Doing;
+use engram_base::id::Member;
+
 use super::Namespace;
 use engram_base::error::{Kind, Result};
 use engram_base::fail;
@@ -37,75 +40,68 @@ pub enum Flush {
     AsWritten,
 }
 
-impl Namespace {
-    /// Copies a box of an array's value into `out`, in C order; of a blob, a range of its bytes. Of
-    /// a chunked array it is of one moment.
-    pub fn load_slab(
-        &self,
-        oid: Oid,
-        offsets: &[u64],
-        counts: &[u64],
-        out: &mut [u8],
-    ) -> Result<()> {
-        let info = self.object(oid)?;
-        if info.layout != Layout::Contiguous {
-            return self.load_box(oid, offsets, counts, out);
-        }
-        let (slab, item) = boxed(&info, offsets, counts, out.len())?;
-        match self.payload(oid)?.0 {
-            Payload::Extent(view) => {
-                check_length(&info, &slab, item, view.len())?;
-                load(&view, &slab, item, out);
-            }
-            Payload::Inline(bytes) => {
-                check_length(&info, &slab, item, bytes.len())?;
-                for run in slab.runs(item) {
-                    let from = &bytes[run.array as usize..][..run.len as usize];
-                    out[run.buffer as usize..][..run.len as usize].copy_from_slice(from);
-                }
-            }
-        }
-        Ok(())
+/// See [`Namespace::load_slab`].
+pub(super) fn load_slab(
+    namespace: &Namespace,
+    oid: Oid,
+    offsets: &[u64],
+    counts: &[u64],
+    out: &mut [u8],
+) -> Result<()> {
+    let info = namespace.object(oid)?;
+    if info.layout != Layout::Contiguous {
+        return load_box(namespace, oid, offsets, counts, out);
     }
-
-    /// Copies `data`, in C order, into a box of an array's value, in place; of a blob, into a range
-    /// of its bytes. Where the pool's durability is "system", it is durable on return. Of a chunked
-    /// array each chunk is written at once, or not at all, and how it is flushed is no matter.
-    ///
-    /// On error some of it may have been written.
-    pub fn store_slab(
-        &self,
-        oid: Oid,
-        offsets: &[u64],
-        counts: &[u64],
-        data: &[u8],
-        flush: Flush,
-    ) -> Result<()> {
-        let info = self.object(oid)?;
-        if info.layout != Layout::Contiguous {
-            return self.store_box(oid, offsets, counts, data);
-        }
-        let (slab, item) = boxed(&info, offsets, counts, data.len())?;
-        let mut patience = 0;
-        loop {
-            let (payload, place) = match self.view_in_place(oid) {
-                Ok(opened) => opened,
-                Err(error) if error.kind() == Kind::Busy && patience > 0 => {
-                    patience -= 1;
-                    thread::sleep(PATIENCE.1);
-                    continue;
-                }
-                Err(error) => return Err(gone_is_busy(error)),
-            };
-            // What is empty stays in its row.
-            let Payload::Extent(view) = payload else { return Ok(()) };
+    let (slab, item) = boxed(&info, offsets, counts, out.len())?;
+    match namespace.payload(oid)?.0 {
+        Payload::Extent(view) => {
             check_length(&info, &slab, item, view.len())?;
-            store(&view, &slab, item, data, flush)?;
-            if place.held().map_err(gone_is_busy)? {
-                return Ok(());
-            }
-            patience = PATIENCE.0;
+            load(&view, &slab, item, out);
         }
+        Payload::Inline(bytes) => {
+            check_length(&info, &slab, item, bytes.len())?;
+            for run in slab.runs(item) {
+                let from = &bytes[run.array as usize..][..run.len as usize];
+                out[run.buffer as usize..][..run.len as usize].copy_from_slice(from);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// See [`Namespace::store_slab`].
+pub(super) fn store_slab(
+    namespace: &Namespace,
+    oid: Oid,
+    offsets: &[u64],
+    counts: &[u64],
+    data: &[u8],
+    flush: Flush,
+) -> Result<()> {
+    let info = namespace.object(oid)?;
+    if info.layout != Layout::Contiguous {
+        return store_box(namespace, oid, offsets, counts, data);
+    }
+    let (slab, item) = boxed(&info, offsets, counts, data.len())?;
+    let mut patience = 0;
+    loop {
+        let (payload, place) = match namespace.view_in_place(oid) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == Kind::Busy && patience > 0 => {
+                patience -= 1;
+                thread::sleep(PATIENCE.1);
+                continue;
+            }
+            Err(error) => return Err(gone_is_busy(error)),
+        };
+        // What is empty stays in its row.
+        let Payload::Extent(view) = payload else { return Ok(()) };
+        check_length(&info, &slab, item, view.len())?;
+        store(&view, &slab, item, data, flush)?;
+        if place.held().map_err(gone_is_busy)? {
+            return Ok(());
+        }
+        patience = PATIENCE.0;
     }
 }
 
@@ -171,4 +167,30 @@ fn store(view: &View, slab: &Slab, item: u64, data: &[u8], flush: Flush) -> Resu
         }
     }
     Ok(())
+}
+
+fn load_box(
+    namespace: &Namespace,
+    oid: Oid,
+    offsets: &[u64],
+    counts: &[u64],
+    out: &mut [u8],
+) -> Result<()> {
+    // Run again where the array moves meanwhile, so the buffer is lent each time.
+    let out = std::cell::RefCell::new(out);
+    namespace.in_owning_realm(Member::Object(oid), |realm| {
+        realm.load_box(oid, offsets, counts, &mut out.borrow_mut())
+    })
+}
+
+fn store_box(
+    namespace: &Namespace,
+    oid: Oid,
+    offsets: &[u64],
+    counts: &[u64],
+    data: &[u8],
+) -> Result<()> {
+    namespace.write_in_owning_realm(Member::Object(oid), Doing::Changing, |realm| {
+        realm.store_box(oid, offsets, counts, data)
+    })
 }
