@@ -320,7 +320,7 @@ impl Catalog {
         let raw = self.env.write()?;
         self.refuse_poisoned()?;
         if self.growth.is_persistent() {
-            self.seal_last()?;
+            seal::seal_last(self)?;
         }
         let kept_back = match headroom {
             Headroom::Normal => RESERVE_PAGES,
@@ -467,6 +467,65 @@ impl Catalog {
     /// would drop the locks that it then has. (Dropping a `Catalog` in a child does the same.)
     pub fn abandon(self) {
         self.env.abandon();
+    }
+
+    /// Runs `change` in one write transaction and commits it; again, where it needed more pages.
+    pub fn run<T>(&self, change: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
+        fill::run(self, change)
+    }
+
+    /// Every reader slot in use: its process, and the snapshot that it reads, if it reads one now.
+    pub fn readers(&self) -> Result<Vec<(u32, Option<u64>)>> {
+        self.env.readers()
+    }
+
+    /// Frees the reader slots of processes that are gone.
+    pub fn clear_dead_readers(&self) -> Result<()> {
+        self.env.clear_dead_readers()
+    }
+
+    /// Pages with rows on them, pages that the next transaction may take, and pages without rows
+    /// that readers still see.
+    pub fn pages(&self) -> Result<(u64, u64, u64)> {
+        stats::pages(self)
+    }
+
+    /// What the catalog takes.
+    pub fn stats(&self) -> Result<CatalogStats> {
+        stats::stats(self)
+    }
+
+    /// Keeps a snapshot live beyond its borrow; the number to ask for it by. Who no longer needs it
+    /// lets go of it: until then LMDB reuses no page that it shows.
+    pub fn hold(&self, read: ReadTxn<'_>) -> u64 {
+        self.env.hold(read.into_raw())
+    }
+
+    /// A held snapshot, to look through; waits while another thread does. `None` if there is none
+    /// of this number.
+    pub fn held(&self, number: u64) -> Result<Option<ReadTxn<'_>>> {
+        Ok(self.env.held(number)?.map(ReadTxn::new))
+    }
+
+    /// Ends a held snapshot, unless somebody looks through it now. Whether it is gone.
+    pub fn let_go(&self, number: u64) -> Result<bool> {
+        self.env.let_go(number)
+    }
+
+    /// How many pages are free but for who looks at the snapshot of this transaction; counting
+    /// stops at `enough`.
+    pub fn pages_freed_since(&self, since: u64, enough: u64) -> Result<u64> {
+        self.env.pages_freed_since(since, enough)
+    }
+
+    /// The last page in use.
+    pub fn last_page(&self) -> Result<u64> {
+        self.env.last_page()
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u64 {
+        self.env.page_bytes()
     }
 }
 

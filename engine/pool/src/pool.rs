@@ -9,6 +9,7 @@ mod belongs;
 mod destroy;
 mod place;
 
+use crate::namespace::Namespace;
 use engram_files::pool_file::FORMAT;
 use engram_space::extent::check_size;
 use std::fs;
@@ -488,6 +489,30 @@ impl Pool {
             );
         }
         Ok(())
+    }
+
+    /// Says that the pool at `path` is the one that its devices belong to: after it was moved to
+    /// another filesystem, or restored. Refused while the folder to which they belong has them
+    /// still. No other copy of the pool can be opened after that.
+    pub fn adopt(path: &Path) -> Result<()> {
+        belongs::adopt(path)
+    }
+
+    /// Removes the pool with all that is in it, unless somebody has it open. A pool of an earlier
+    /// format can be removed, too.
+    pub fn destroy(path: &Path) -> Result<()> {
+        Self::destroy_with(path, false)
+    }
+
+    /// The same; with `force` also where a device is missing, or may be another's: what is on it
+    /// stays there. A device that is another pool's, of which this one is a copy, always stays.
+    pub fn destroy_with(path: &Path, force: bool) -> Result<()> {
+        destroy::destroy_with(path, force)
+    }
+
+    /// What this user sees of a namespace.
+    pub fn namespace(&self, name: &str) -> Result<Namespace> {
+        Namespace::open(self, name)
     }
 }
 

@@ -10,20 +10,21 @@ use engram_base::error::Result;
 const PART_ROWS: usize = 8192;
 const PART_BYTES: u64 = 16 << 20;
 
-impl Catalog {
-    /// Runs `change` in one write transaction and commits it; again, where it needed more pages.
-    pub fn run<T>(&self, mut change: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
-        loop {
-            let mut txn = self.write(Headroom::Relief)?;
-            let changed = change(&mut txn);
-            match (changed, txn.short_of()) {
-                (_, Some(pages)) => {
-                    drop(txn);
-                    self.extend(pages)?;
-                }
-                (Err(error), None) => return Err(error),
-                (Ok(value), None) => return txn.commit().map(|_| value),
+/// See [`Catalog::run`].
+pub(super) fn run<T>(
+    catalog: &Catalog,
+    mut change: impl FnMut(&mut WriteTxn<'_>) -> Result<T>,
+) -> Result<T> {
+    loop {
+        let mut txn = catalog.write(Headroom::Relief)?;
+        let changed = change(&mut txn);
+        match (changed, txn.short_of()) {
+            (_, Some(pages)) => {
+                drop(txn);
+                catalog.extend(pages)?;
             }
+            (Err(error), None) => return Err(error),
+            (Ok(value), None) => return txn.commit().map(|_| value),
         }
     }
 }

@@ -97,23 +97,21 @@ fn take_back(data: &File, sealed: u64, page_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Catalog {
-    /// Sees to it that the transaction which a writer begins from is sealed. The caller has the
-    /// writer lock, and has changed nothing yet.
-    pub(super) fn seal_last(&self) -> Result<()> {
-        let last = self.env.last_id()?;
-        if self.growth.has_flushed(last) {
+/// Sees to it that the transaction which a writer begins from is sealed. The caller has the
+/// writer lock, and has changed nothing yet.
+pub(super) fn seal_last(catalog: &Catalog) -> Result<()> {
+    let last = catalog.env.last_id()?;
+    if catalog.growth.has_flushed(last) {
+        return Ok(());
+    }
+    for _ in 0..LOOKS {
+        if catalog.growth.sealed() >= last {
+            catalog.growth.seal(last);
             return Ok(());
         }
-        for _ in 0..LOOKS {
-            if self.growth.sealed() >= last {
-                self.growth.seal(last);
-                return Ok(());
-            }
-            std::hint::spin_loop();
-        }
-        sync_file(&self.data, &self.data_path).inspect_err(|_| self.poison())?;
-        self.growth.seal(last);
-        Ok(())
+        std::hint::spin_loop();
     }
+    sync_file(&catalog.data, &catalog.data_path).inspect_err(|_| catalog.poison())?;
+    catalog.growth.seal(last);
+    Ok(())
 }

@@ -33,54 +33,41 @@ pub struct CatalogStats {
     pub tables: [TableStats; Table::COUNT],
 }
 
-impl Catalog {
-    /// Every reader slot in use: its process, and the snapshot that it reads, if it reads one now.
-    pub fn readers(&self) -> Result<Vec<(u32, Option<u64>)>> {
-        self.env.readers()
-    }
+/// See [`Catalog::pages`].
+pub(super) fn pages(catalog: &Catalog) -> Result<(u64, u64, u64)> {
+    let last_id = catalog.env.last_id()?;
+    let behind = |(_, snapshot): &(u32, Option<u64>)| snapshot.is_some_and(|id| id < last_id);
+    let some_behind = catalog.env.readers()?.iter().any(behind);
+    let without_rows = catalog.env.free_pages(u64::MAX, true)?;
+    let free = if some_behind {
+        catalog.env.free_pages(u64::MAX, false)?.min(without_rows)
+    } else {
+        without_rows
+    };
+    let last = catalog.env.last_page()? + 1;
+    Ok((last.saturating_sub(without_rows), free, without_rows - free))
+}
 
-    /// Frees the reader slots of processes that are gone.
-    pub fn clear_dead_readers(&self) -> Result<()> {
-        self.env.clear_dead_readers()
-    }
-
-    /// Pages with rows on them, pages that the next transaction may take, and pages without rows
-    /// that readers still see.
-    pub fn pages(&self) -> Result<(u64, u64, u64)> {
-        let last_id = self.env.last_id()?;
-        let behind = |(_, snapshot): &(u32, Option<u64>)| snapshot.is_some_and(|id| id < last_id);
-        let some_behind = self.env.readers()?.iter().any(behind);
-        let without_rows = self.env.free_pages(u64::MAX, true)?;
-        let free = if some_behind {
-            self.env.free_pages(u64::MAX, false)?.min(without_rows)
-        } else {
-            without_rows
+/// See [`Catalog::stats`].
+pub(super) fn stats(catalog: &Catalog) -> Result<CatalogStats> {
+    let free_pages = catalog.env.free_pages(u64::MAX, true)?;
+    let read = catalog.env.read()?;
+    let mut tables = [TableStats::default(); Table::COUNT];
+    for table in Table::ALL {
+        let tree = read.tree(table)?;
+        tables[table as usize] = TableStats {
+            entries: read.entries(table)?,
+            depth: tree.depth.into(),
+            branch_pages: tree.branch.into(),
+            leaf_pages: tree.leaf.into(),
+            overflow_pages: tree.overflow.into(),
         };
-        let last = self.env.last_page()? + 1;
-        Ok((last.saturating_sub(without_rows), free, without_rows - free))
     }
-
-    /// What the catalog takes.
-    pub fn stats(&self) -> Result<CatalogStats> {
-        let free_pages = self.env.free_pages(u64::MAX, true)?;
-        let read = self.env.read()?;
-        let mut tables = [TableStats::default(); Table::COUNT];
-        for table in Table::ALL {
-            let tree = read.tree(table)?;
-            tables[table as usize] = TableStats {
-                entries: read.entries(table)?,
-                depth: tree.depth.into(),
-                branch_pages: tree.branch.into(),
-                leaf_pages: tree.leaf.into(),
-                overflow_pages: tree.overflow.into(),
-            };
-        }
-        Ok(CatalogStats {
-            page_bytes: self.env.page_bytes(),
-            last_page: self.env.last_page()?,
-            allocated_pages: self.growth.allocated_pages(),
-            free_pages,
-            tables,
-        })
-    }
+    Ok(CatalogStats {
+        page_bytes: catalog.env.page_bytes(),
+        last_page: catalog.env.last_page()?,
+        allocated_pages: catalog.growth.allocated_pages(),
+        free_pages,
+        tables,
+    })
 }

@@ -24,7 +24,6 @@ use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
 use engram_base::name::Path;
 use engram_base::scope::Scope;
-use engram_catalog::Table;
 use engram_files::paths::place;
 use engram_index::{IndexSettings, IndexStats};
 use engram_media::shared_counter::SharedCounter;
@@ -545,7 +544,7 @@ impl Namespace {
     pub fn receipts(&self) -> Result<u64> {
         let Some(realm) = moves::newest(self)? else { return Ok(0) };
         let inside = realm.core().enter()?;
-        inside.read()?.entries(Table::Received)
+        inside.read()?.entries(engram_catalog::Table::Received)
     }
 
     /// The objects that are on their way to another realm, or from one; for tests.

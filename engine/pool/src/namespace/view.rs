@@ -151,9 +151,9 @@ pub(crate) fn look_for_realms(namespace: &Namespace) -> Result<()> {
     let private = match known.private {
         Some(realm) if !realm.core().is_shut() => Some(realm),
         // There was none, or the user has removed it.
-        _ => inner.pool.realm_beside(&inner.name, Scope::Private)?,
+        _ => realm_beside(&inner.pool, &inner.name, Scope::Private)?,
     };
-    let published = inner.pool.realm_beside(&inner.name, Scope::Published)?;
+    let published = realm_beside(&inner.pool, &inner.name, Scope::Published)?;
     let alone = private.is_none() && published.is_none();
     let gone = between_forks(|| {
         let mut others = lock(&inner.beside);
@@ -260,25 +260,18 @@ fn check_open(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-impl Pool {
-    /// What this user sees of a namespace.
-    pub fn namespace(&self, name: &str) -> Result<Namespace> {
-        Namespace::open(self, name)
+/// The realm of a scope beside the shared one, if there is one that this user may open.
+fn realm_beside(pool: &Pool, name: &str, scope: Scope) -> Result<Option<Realm>> {
+    let (path, file, mount) = pool.parts();
+    let dir = place(path, name).join(within(scope, user::current()));
+    if scope == Scope::Private && !belongs_to(&dir, user::current()) {
+        // What others put in its place has nothing of the user's in it: it is refused where the
+        // user wants to make the realm, and keeps nobody from the others.
+        return Ok(None);
     }
-
-    /// The realm of a scope beside the shared one, if there is one that this user may open.
-    fn realm_beside(&self, name: &str, scope: Scope) -> Result<Option<Realm>> {
-        let (path, file, mount) = self.parts();
-        let dir = place(path, name).join(within(scope, user::current()));
-        if scope == Scope::Private && !belongs_to(&dir, user::current()) {
-            // What others put in its place has nothing of the user's in it: it is refused where the
-            // user wants to make the realm, and keeps nobody from the others.
-            return Ok(None);
-        }
-        let find = || realm_setup(path, file, mount.clone(), name, scope);
-        if scope == Scope::Published {
-            return with_newest(find, |setup| self.open_realm(setup));
-        }
-        find()?.map(|setup| self.open_realm(setup)).transpose()
+    let find = || realm_setup(path, file, mount.clone(), name, scope);
+    if scope == Scope::Published {
+        return with_newest(find, |setup| pool.open_realm(setup));
     }
+    find()?.map(|setup| pool.open_realm(setup)).transpose()
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pool, absolute};
+use super::absolute;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::pool_lock::PoolLock;
@@ -243,23 +243,19 @@ pub(super) fn to_clear(
     Ok(found)
 }
 
-impl Pool {
-    /// Says that the pool at `path` is the one that its devices belong to: after it was moved to
-    /// another filesystem, or restored. Refused while the folder to which they belong has them
-    /// still. No other copy of the pool can be opened after that.
-    pub fn adopt(path: &Path) -> Result<()> {
-        let path = &absolute(path)?;
-        let file = PoolFile::read(path)?;
-        let _pool_lock = PoolLock::take(path)?;
-        let now = PoolFolder::of(path, &file.uuid)?;
-        for device in &file.devices[1..] {
-            let said = read(device, &file.uuid)?.filter(|said| !said.is(&now));
-            if let Some(said) = said
-                && still_has(&said, &now, &file.uuid, device)
-            {
-                return Err(refusal(path, device, &said, true));
-            }
+/// See [`Pool::adopt`].
+pub(super) fn adopt(path: &Path) -> Result<()> {
+    let path = &absolute(path)?;
+    let file = PoolFile::read(path)?;
+    let _pool_lock = PoolLock::take(path)?;
+    let now = PoolFolder::of(path, &file.uuid)?;
+    for device in &file.devices[1..] {
+        let said = read(device, &file.uuid)?.filter(|said| !said.is(&now));
+        if let Some(said) = said
+            && still_has(&said, &now, &file.uuid, device)
+        {
+            return Err(refusal(path, device, &said, true));
         }
-        file.devices[1..].iter().try_for_each(|device| write(device, &file, &now))
     }
+    file.devices[1..].iter().try_for_each(|device| write(device, &file, &now))
 }

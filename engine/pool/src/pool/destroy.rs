@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::absolute;
 use super::belongs;
-use super::{Pool, absolute};
 use crate::namespace;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -20,40 +20,31 @@ use engram_files::pool_file::{
 use engram_media::{devdax, emulated};
 use engram_realm::process;
 
-impl Pool {
-    /// Removes the pool with all that is in it, unless somebody has it open. A pool of an earlier
-    /// format can be removed, too.
-    pub fn destroy(path: &Path) -> Result<()> {
-        Self::destroy_with(path, false)
-    }
-
-    /// The same; with `force` also where a device is missing, or may be another's: what is on it
-    /// stays there. A device that is another pool's, of which this one is a copy, always stays.
-    pub fn destroy_with(path: &Path, force: bool) -> Result<()> {
-        let path = &absolute(path)?;
-        let there = |error| if path.is_dir() { error } else { what_is_there(path) };
-        let _pool_lock = PoolLock::take(path).map_err(there)?;
-        let (file, marker) = match PoolFile::read_to_destroy(path) {
-            Ok(file) => (file, POOL_FILE),
-            Err(error) => {
-                let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
-                match left {
-                    Some(marker) => (PoolFile::load(path, marker)?, marker),
-                    None if is_unbegun(path) => return remove_unbegun(path),
-                    None => return Err(error),
-                }
+/// See [`Pool::destroy_with`].
+pub(super) fn destroy_with(path: &Path, force: bool) -> Result<()> {
+    let path = &absolute(path)?;
+    let there = |error| if path.is_dir() { error } else { what_is_there(path) };
+    let _pool_lock = PoolLock::take(path).map_err(there)?;
+    let (file, marker) = match PoolFile::read_to_destroy(path) {
+        Ok(file) => (file, POOL_FILE),
+        Err(error) => {
+            let left = [DESTROYING, CREATING].into_iter().find(|m| path.join(m).exists());
+            match left {
+                Some(marker) => (PoolFile::load(path, marker)?, marker),
+                None if is_unbegun(path) => return remove_unbegun(path),
+                None => return Err(error),
             }
-        };
-        let owner = path.join(marker);
-        let whole = marker == POOL_FILE && file.format == FORMAT;
-        let removed = refuse_in_use(path, &file, marker)
-            .and_then(|()| belongs::to_clear(path, &file, whole, force))
-            .and_then(|devices| Ok((rename_away(path, marker)?, devices)))
-            .and_then(|(away, devices)| remove_all(path, &file, &devices, &away));
-        removed.map_err(|error| owner_alone(&owner, path, "destroy it", error))?;
-        clear(path, true);
-        Ok(())
-    }
+        }
+    };
+    let owner = path.join(marker);
+    let whole = marker == POOL_FILE && file.format == FORMAT;
+    let removed = refuse_in_use(path, &file, marker)
+        .and_then(|()| belongs::to_clear(path, &file, whole, force))
+        .and_then(|devices| Ok((rename_away(path, marker)?, devices)))
+        .and_then(|(away, devices)| remove_all(path, &file, &devices, &away));
+    removed.map_err(|error| owner_alone(&owner, path, "destroy it", error))?;
+    clear(path, true);
+    Ok(())
 }
 
 /// Refuses to take away what others have kept there, or have open.

@@ -1,7 +1,7 @@
 //! The commit: the one place where a realm changes.
 //!
 //! *The commit point is LMDB's: an object exists if and only if its row is committed; bytes that
-//! no row points to are free.* `Core::commit` reads as the protocol does. Two steps come before it
+//! no row points to are free.* `commit_if` reads as the protocol does. Two steps come before it
 //! and are named here because the order matters: bulk data is written into reserved space and
 //! flushed first, outside the writer lock (P1, `space::reserve` and `Allocation::publish`); and
 //! what follows it, ending a reservation's claim, needs no lock.
@@ -10,10 +10,9 @@
 //! so far (P5), the transaction is dropped, the catalog is extended, and it runs again. It touches
 //! nothing but the rows, so that is invisible. On error nothing has changed.
 
-use crate::realm::index;
-use crate::realm::snapshot;
 use std::borrow::Cow;
-use std::sync::Arc;
+
+use crate::realm::snapshot;
 
 use crate::batch;
 use crate::realm::core::Core;
@@ -52,96 +51,60 @@ pub struct Changes<'env> {
     moving: bool,
 }
 
-impl Core {
-    /// Runs an operation on this thread's batch, if it runs one here, or else in one commit, if
-    /// what the operation relies on holds there. It may run more than once.
-    ///
-    /// On error nothing is visible; in a batch, what the operation refuses before its first change
-    /// leaves the list as it was.
-    pub(crate) fn write<T>(
-        self: &Arc<Self>,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        precondition: Option<&Precondition>,
-        mut operation: impl FnMut(&mut dyn RowsMut) -> Result<T>,
-    ) -> Result<T> {
-        if let Some(done) = batch::change(self, inside.catalog(), precondition, &mut operation)? {
-            return Ok(done);
-        }
-        let done = self.commit_if(inside, headroom, precondition, |rows| operation(rows))?;
-        step!("write.committed");
-        index::after_commit(self, inside);
-        Ok(done)
-    }
-
-    /// Runs `change` in one write transaction, and commits it.
-    ///
-    /// On error nothing is visible and nothing has changed.
-    pub fn commit<T>(
-        &self,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.commit_if(inside, headroom, None, change)
-    }
-
-    /// The same for a change that relies on something: where that does not hold any more, the
-    /// change is not made, and the error says that it has moved.
-    pub fn commit_if<T>(
-        &self,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        precondition: Option<&Precondition>,
-        mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let catalog = inside.catalog();
-        let mut called_in = false;
-        loop {
-            // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
-            let mut rows = Changes::new(catalog.write(headroom)?);
-            step!("commit.begun");
-            // precondition: what a look has seen is so still, now that nobody else can change it.
-            Precondition::check(precondition, &mut rows)?;
-            // moves: from here on, what is on its way to another realm is refused to this change.
-            rows.watch_moves()?;
-            // rows, and what follows from them.
-            let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
-            match (changed, rows.txn.short_of()) {
-                (_, Some(pages)) => {
-                    drop(rows);
-                    step!("commit.short");
-                    snapshot::ask_holders(self, inside)?;
-                    match catalog.extend(pages) {
-                        Ok(()) => {}
-                        // What gives space back goes before what somebody only looks at.
-                        Err(error)
-                            if error.kind() == Kind::PoolFull
-                                && headroom == Headroom::Relief
-                                && !called_in =>
-                        {
-                            called_in = true;
-                            snapshot::call_in_snapshots(self, inside)?;
-                        }
-                        Err(error) => return Err(no_rows(self, inside, &error)),
+/// See [`Core::commit_if`].
+pub(super) fn commit_if<T>(
+    core: &Core,
+    inside: &Inside<'_>,
+    headroom: Headroom,
+    precondition: Option<&Precondition>,
+    mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+) -> Result<T> {
+    let catalog = inside.catalog();
+    let mut called_in = false;
+    loop {
+        // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
+        let mut rows = Changes::new(catalog.write(headroom)?);
+        step!("commit.begun");
+        // precondition: what a look has seen is so still, now that nobody else can change it.
+        Precondition::check(precondition, &mut rows)?;
+        // moves: from here on, what is on its way to another realm is refused to this change.
+        rows.watch_moves()?;
+        // rows, and what follows from them.
+        let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
+        match (changed, rows.txn.short_of()) {
+            (_, Some(pages)) => {
+                drop(rows);
+                step!("commit.short");
+                snapshot::ask_holders(core, inside)?;
+                match catalog.extend(pages) {
+                    Ok(()) => {}
+                    // What gives space back goes before what somebody only looks at.
+                    Err(error)
+                        if error.kind() == Kind::PoolFull
+                            && headroom == Headroom::Relief
+                            && !called_in =>
+                    {
+                        called_in = true;
+                        snapshot::call_in_snapshots(core, inside)?;
                     }
+                    Err(error) => return Err(no_rows(core, inside, &error)),
                 }
-                (Err(error), None) => return Err(error),
-                (Ok(value), None) => {
-                    // commit: durable here where the realm is; visible to everyone from here on.
-                    let changed = rows.txn.is_changed();
-                    let waiting = rows.waiting()?;
-                    let died = rows.died;
-                    step!("commit.changed");
-                    let id = rows.txn.commit()?;
-                    step!("commit.committed");
-                    self.index.state.note(waiting, died);
-                    // A transaction without changes has no id: the next one gets it.
-                    if changed {
-                        batch::helped(self, id);
-                    }
-                    return Ok(value);
+            }
+            (Err(error), None) => return Err(error),
+            (Ok(value), None) => {
+                // commit: durable here where the realm is; visible to everyone from here on.
+                let changed = rows.txn.is_changed();
+                let waiting = rows.waiting()?;
+                let died = rows.died;
+                step!("commit.changed");
+                let id = rows.txn.commit()?;
+                step!("commit.committed");
+                core.index.state.note(waiting, died);
+                // A transaction without changes has no id: the next one gets it.
+                if changed {
+                    batch::helped(core, id);
                 }
+                return Ok(value);
             }
         }
     }

@@ -17,19 +17,27 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use crate::batch;
 use crate::process;
+use crate::realm::commit;
+use crate::realm::commit::Changes;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
+use crate::realm::index;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
+use crate::realm::precondition::Precondition;
 use crate::realm::setup::Setup;
 use crate::realm::space_state::SpaceState;
 use engram_base::error::{Error, Kind, Result};
+use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::user;
+use engram_catalog::Headroom;
 use engram_files::realm_file::check_same;
+use engram_ops::rows_mut::RowsMut;
 use engram_space::extent::Arena;
 
 /// What one process has of one realm. Its parts are dropped in this order.
@@ -114,6 +122,51 @@ impl Core {
         self.index.forget();
         self.holdings.forget();
         self.space.forget();
+    }
+
+    /// Runs an operation on this thread's batch, if it runs one here, or else in one commit, if
+    /// what the operation relies on holds there. It may run more than once.
+    ///
+    /// On error nothing is visible; in a batch, what the operation refuses before its first change
+    /// leaves the list as it was.
+    pub(crate) fn write<T>(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        mut operation: impl FnMut(&mut dyn RowsMut) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(done) = batch::change(self, inside.catalog(), precondition, &mut operation)? {
+            return Ok(done);
+        }
+        let done = self.commit_if(inside, headroom, precondition, |rows| operation(rows))?;
+        step!("write.committed");
+        index::after_commit(self, inside);
+        Ok(done)
+    }
+
+    /// Runs `change` in one write transaction, and commits it.
+    ///
+    /// On error nothing is visible and nothing has changed.
+    pub fn commit<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.commit_if(inside, headroom, None, change)
+    }
+
+    /// The same for a change that relies on something: where that does not hold any more, the
+    /// change is not made, and the error says that it has moved.
+    pub fn commit_if<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        commit::commit_if(self, inside, headroom, precondition, change)
     }
 
     /// Whether the last user has left.
