@@ -10,10 +10,11 @@
 //! of the words. Any bytes of the right length are some sequence: no number is out of bounds.
 
 use super::bitmap::Bitmap;
-use super::bits::{Packed, bytes_of, pack, width_of};
+use super::bits::Packed;
 use super::lanes;
+pub(crate) use encode::push;
 
-mod pick;
+mod encode;
 
 const PACKED: u8 = 0;
 const STEPS: u8 = 1;
@@ -25,46 +26,8 @@ pub(crate) const SIGN: u64 = 1 << 63;
 /// Numbers to a block.
 const BLOCK: usize = 64;
 
-/// Sequences shorter than this are not tried as deltas, which have a head for each block.
-const DELTAS_FROM: usize = 2 * BLOCK;
-
-/// The length of numbers less their least: width, least number, items.
-fn packed_bytes(items: &[u64]) -> usize {
-    let (least, width) = frame(items.iter().copied());
-    2 + word_bytes(least) + bytes_of(width, items.len())
-}
-
-fn frame(items: impl Iterator<Item = u64>) -> (u64, u32) {
-    let (least, greatest) =
-        items.fold((u64::MAX, 0), |(least, most), item| (least.min(item), most.max(item)));
-    if least > greatest { (0, 0) } else { (least, width_of(greatest - least)) }
-}
-
-/// A difference as a small word, whether it goes up or down.
-fn zigzag(step: u64) -> u64 {
-    step << 1 ^ ((step as i64) >> 63) as u64
-}
-
-fn unzigzag(word: u64) -> u64 {
-    word >> 1 ^ (word & 1).wrapping_neg()
-}
-
-fn varint_bytes(value: usize) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
-}
-
-fn word_bytes(word: u64) -> usize {
-    8 - word.leading_zeros() as usize / 8
-}
-
-fn push_packed(out: &mut Vec<u8>, items: &[u64]) {
-    let (least, width) = frame(items.iter().copied());
-    let len = word_bytes(least);
-    out.push(width as u8);
-    out.push(len as u8);
-    out.extend_from_slice(&least.to_le_bytes()[..len]);
-    pack(out, width, items.iter().map(|item| item - least));
-}
+/// So few of a block are looked up one by one.
+const FEW: u32 = 6;
 
 /// Numbers less their least.
 #[derive(Clone, Copy, Debug)]
@@ -89,137 +52,9 @@ impl<'a> Framed<'a> {
     }
 }
 
-/// Stretches with one difference throughout.
-#[derive(Default)]
-struct Stretches {
-    ends: Vec<u64>,
-    firsts: Vec<u64>,
-    steps: Vec<u64>,
-}
-
-impl Stretches {
-    /// Of these numbers, unless there are more than `most`.
-    fn of(items: &[u64], most: usize) -> Option<Self> {
-        let mut found = Stretches::default();
-        let mut start = 0;
-        while start < items.len() {
-            if found.ends.len() >= most {
-                return None;
-            }
-            let step = items.get(start + 1).map_or(0, |next| next.wrapping_sub(items[start]));
-            let more = items[start..].windows(2);
-            let end =
-                start + 1 + more.take_while(|two| two[1].wrapping_sub(two[0]) == step).count();
-            found.ends.push(end as u64);
-            found.firsts.push(items[start]);
-            found.steps.push(zigzag(step));
-            start = end;
-        }
-        Some(found)
-    }
-
-    fn bytes(&self) -> usize {
-        let parts = [&self.ends, &self.firsts, &self.steps];
-        varint_bytes(self.ends.len()) + parts.iter().map(|part| packed_bytes(part)).sum::<usize>()
-    }
-
-    fn push(&self, out: &mut Vec<u8>) {
-        engram_base::varint::push(out, self.ends.len() as u64);
-        for part in [&self.ends, &self.firsts, &self.steps] {
-            push_packed(out, part);
-        }
-    }
-}
-
-/// Blocks of differences.
-#[derive(Default)]
-struct Differences {
-    firsts: Vec<u64>,
-    leasts: Vec<u64>,
-    widths: Vec<u8>,
-}
-
-impl Differences {
-    fn of(items: &[u64]) -> Self {
-        let mut found = Differences::default();
-        for block in items.chunks(BLOCK) {
-            let steps = block.windows(2).map(|two| two[1].wrapping_sub(two[0]) ^ SIGN);
-            let (least, width) = frame(steps);
-            found.firsts.push(block[0]);
-            found.leasts.push(zigzag(least ^ SIGN));
-            found.widths.push(width as u8);
-        }
-        found
-    }
-
-    fn bytes(&self) -> usize {
-        let items: usize = self.widths.iter().map(|width| 8 * usize::from(*width)).sum();
-        packed_bytes(&self.firsts) + packed_bytes(&self.leasts) + self.widths.len() + items
-    }
-
-    fn push(&self, out: &mut Vec<u8>, items: &[u64]) {
-        push_packed(out, &self.firsts);
-        push_packed(out, &self.leasts);
-        out.extend_from_slice(&self.widths);
-        for ((block, least), width) in items.chunks(BLOCK).zip(&self.leasts).zip(&self.widths) {
-            let steps = block
-                .windows(2)
-                .map(|two| two[1].wrapping_sub(two[0]).wrapping_sub(unzigzag(*least)));
-            let fill = std::iter::repeat_n(0, BLOCK + 1 - block.len());
-            pack(out, u32::from(*width), steps.chain(fill));
-        }
-    }
-}
-
-/// Appends the numbers in their shortest form. How many they are is kept elsewhere.
-pub(crate) fn push(out: &mut Vec<u8>, items: &[u64]) {
-    choose(items).push(out, items);
-}
-
-/// Bytes that [`push`] takes for them.
-#[cfg(test)]
-fn bytes(items: &[u64]) -> usize {
-    choose(items).bytes
-}
-
-struct Choice {
-    bytes: usize,
-    steps: Option<Stretches>,
-    deltas: Option<Differences>,
-}
-
-fn choose(items: &[u64]) -> Choice {
-    let packed = packed_bytes(items);
-    let mut choice = Choice { bytes: 1 + packed, steps: None, deltas: None };
-    // A stretch takes about a byte at least.
-    if let Some(steps) = Stretches::of(items, packed)
-        && steps.bytes() < choice.bytes
-    {
-        choice = Choice { bytes: 1 + steps.bytes(), steps: Some(steps), deltas: None };
-    }
-    // Differences of a width of at least four bits, as a rule; not worth trying for codes.
-    if items.len() >= DELTAS_FROM && choice.bytes > items.len() {
-        let deltas = Differences::of(items);
-        if deltas.bytes() < choice.bytes {
-            choice = Choice { bytes: 1 + deltas.bytes(), steps: None, deltas: Some(deltas) };
-        }
-    }
-    choice
-}
-
-impl Choice {
-    fn push(&self, out: &mut Vec<u8>, items: &[u64]) {
-        if let Some(steps) = &self.steps {
-            out.push(STEPS);
-            steps.push(out);
-        } else if let Some(deltas) = &self.deltas {
-            out.push(DELTAS);
-            deltas.push(out, items);
-        } else {
-            out.push(PACKED);
-            push_packed(out, items);
-        }
-    }
+/// The step that a small word stands for (`encode::zigzag`).
+fn unzigzag(word: u64) -> u64 {
+    word >> 1 ^ (word & 1).wrapping_neg()
 }
 
 /// A sequence on media.
@@ -234,6 +69,13 @@ enum Form<'a> {
     Packed(Framed<'a>),
     Steps { count: usize, ends: Framed<'a>, firsts: Framed<'a>, steps: Framed<'a> },
     Deltas { firsts: Framed<'a>, leasts: Framed<'a>, widths: &'a [u8], items: &'a [u8] },
+}
+
+/// A stretch of positions whose numbers have one difference throughout.
+struct Stretch {
+    start: usize,
+    end: usize,
+    place: usize,
 }
 
 impl<'a> Ints<'a> {
@@ -417,6 +259,136 @@ impl<'a> Ints<'a> {
         }
         Bitmap::from_words(words, self.len)
     }
+
+    /// Appends all numbers.
+    pub(crate) fn extend(&self, out: &mut Vec<u64>) {
+        out.reserve(self.len);
+        if let Some(stretches) = self.stretches() {
+            for stretch in stretches {
+                self.count_up(&stretch, stretch.start, stretch.end, out);
+            }
+            return;
+        }
+        self.blocks(|items| out.extend_from_slice(items));
+    }
+
+    /// Appends the numbers at these positions, ascending.
+    pub(crate) fn extend_at(&self, positions: &Bitmap, out: &mut Vec<u64>) {
+        out.reserve(positions.count());
+        match self.stretches() {
+            Some(stretches) => {
+                stretches.for_each(|stretch| self.count_up_at(&stretch, positions, out));
+            }
+            None => self.pick(positions, out),
+        }
+    }
+
+    /// Which numbers are in `low..=high`, if they are kept as stretches: where they go up, two
+    /// divisions tell.
+    fn between_along(&self, low: u64, high: u64) -> Option<Bitmap> {
+        let mut found = Bitmap::new(self.len);
+        for stretch in self.stretches()? {
+            let (first, step) = self.line(&stretch);
+            let (start, most) = (stretch.start, stretch.end - stretch.start - 1);
+            let last = step.checked_mul(most as u64).and_then(|by| first.checked_add(by));
+            let Some(last) = last else {
+                for along in 0..=most {
+                    let number = first.wrapping_add(step.wrapping_mul(along as u64));
+                    if (low..=high).contains(&number) {
+                        found.insert(start + along);
+                    }
+                }
+                continue;
+            };
+            if first > high || last < low {
+                continue;
+            }
+            let from = if low <= first { 0 } else { (low - first).div_ceil(step) as usize };
+            let to = if last <= high { most } else { ((high - first) / step) as usize };
+            found.insert_range(start + from, start + to + 1);
+        }
+        Some(found)
+    }
+
+    /// All positions, if the numbers are kept as stretches. Ends that do not ascend are cut off.
+    fn stretches(&self) -> Option<impl Iterator<Item = Stretch> + '_> {
+        let Form::Steps { count, ends, .. } = &self.form else { return None };
+        let ends = (0..*count).map(|place| ends.get(place) as usize).chain([self.len]);
+        let mut start = 0;
+        Some(ends.enumerate().filter_map(move |(place, end)| {
+            let stretch = Stretch { start, end: end.clamp(start, self.len), place };
+            start = stretch.end;
+            (stretch.start < stretch.end).then_some(stretch)
+        }))
+    }
+
+    /// The number at the start of a stretch, and the difference.
+    fn line(&self, stretch: &Stretch) -> (u64, u64) {
+        match &self.form {
+            Form::Steps { firsts, steps, .. } => {
+                (firsts.get(stretch.place), unzigzag(steps.get(stretch.place)))
+            }
+            Form::Packed(_) | Form::Deltas { .. } => (0, 0),
+        }
+    }
+
+    fn count_up(&self, stretch: &Stretch, from: usize, to: usize, out: &mut Vec<u64>) {
+        let (first, step) = self.line(stretch);
+        let along = (from - stretch.start) as u64..(to - stretch.start) as u64;
+        out.extend(along.map(|along| first.wrapping_add(step.wrapping_mul(along))));
+    }
+
+    fn count_up_at(&self, stretch: &Stretch, positions: &Bitmap, out: &mut Vec<u64>) {
+        let mut line = None;
+        for place in stretch.start / BLOCK..=(stretch.end - 1) / BLOCK {
+            let start = place * BLOCK;
+            let word = positions.words().get(place).copied().unwrap_or(0);
+            let mut rest = word
+                & u64::MAX << stretch.start.saturating_sub(start)
+                & u64::MAX >> (BLOCK - (stretch.end - start).min(BLOCK));
+            if rest == 0 {
+                continue;
+            }
+            let (first, step) = *line.get_or_insert_with(|| self.line(stretch));
+            let before = (start as u64).wrapping_sub(stretch.start as u64);
+            let number = |bit: u64| first.wrapping_add(step.wrapping_mul(before.wrapping_add(bit)));
+            if rest == u64::MAX {
+                out.extend((0..BLOCK as u64).map(number));
+                continue;
+            }
+            while rest != 0 {
+                out.push(number(u64::from(rest.trailing_zeros())));
+                rest &= rest - 1;
+            }
+        }
+    }
+
+    fn pick(&self, positions: &Bitmap, out: &mut Vec<u64>) {
+        let mut items = [0; BLOCK];
+        let by_item = matches!(self.form, Form::Packed(_));
+        for (block, word) in positions.words().iter().enumerate() {
+            let mut rest = *word;
+            if by_item && rest.count_ones() <= FEW {
+                while rest != 0 {
+                    out.push(self.get(block * BLOCK + rest.trailing_zeros() as usize));
+                    rest &= rest - 1;
+                }
+                continue;
+            }
+            self.block(block, &mut items);
+            if rest == u64::MAX {
+                out.extend_from_slice(&items);
+                continue;
+            }
+            let (mut picked, mut count) = ([0; BLOCK], 0);
+            while rest != 0 {
+                picked[count % BLOCK] = items[rest.trailing_zeros() as usize];
+                count += 1;
+                rest &= rest - 1;
+            }
+            out.extend_from_slice(&picked[..count]);
+        }
+    }
 }
 
 /// The first place up to `len` that is not before, of places in order.
@@ -444,7 +416,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::bitmap::Bitmap;
-    use super::{Ints, bytes, position, push};
+    use super::encode::bytes;
+    use super::{Ints, position, push};
 
     /// Sequences that each of the forms is good at, and those that none is.
     fn any_items() -> impl Strategy<Value = Vec<u64>> {
