@@ -92,7 +92,7 @@ impl Batch {
 }
 
 impl Running {
-    /// Where this holder stands; without one it is whoever came last.
+    /// Where this holder stands; without a guard it is the holder that came last.
     fn place_of(&self, holder: Option<&Arc<()>>) -> Option<usize> {
         match holder {
             None => self.holders.len().checked_sub(1),
@@ -316,7 +316,7 @@ pub(crate) fn change<T>(
                 overlay.torn = true;
                 conflict(Table::Meta, ARRIVED)
             }
-            // What was read earlier and what is read now may not fit: no damage, but a conflict.
+            // A row read earlier and a row read now may not fit: no damage, but a conflict.
             Err(error) if error.kind() == Kind::Corrupt => {
                 overlay.torn = true;
                 overlay.check_guards(&mut catalog.read()?.rows())?;

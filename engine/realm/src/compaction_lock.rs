@@ -3,8 +3,8 @@
 //! It is a file, `compacting`, under a lock that the kernel drops with the process. The process
 //! that compacts makes the file first and looks for leases then; a process that opens the realm
 //! makes its lease first and looks for the file then. So one of the two sees the other: the first
-//! gives up, or the second waits until the lock is free. A file without a lock was left by somebody
-//! who died: whoever opens next clears away what that one left.
+//! gives up, or the second waits until the lock is free. A file without a lock was left by a
+//! process that died: the next process to open the realm clears away what that one left.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -70,7 +70,7 @@ impl CompactionLock {
         let lock = CompactionLock { file, path: path.clone() };
         lock.file.set_permissions(Permissions::from_mode(setup.file_mode)).map_err(refused)?;
         folder::hand_over(&lock.file, &path)?;
-        // Somebody who found the file before this may hold the lock, and take the file away.
+        // A process that found the file before this may hold the lock, and take the file away.
         if lock.file.try_lock().is_err() || !is_at(&lock.file, &path) {
             std::mem::forget(lock);
             fail!(Busy, "{} is being opened: try again later", setup.dir.display());

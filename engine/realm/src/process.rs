@@ -79,7 +79,7 @@ pub fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
     Ok(core)
 }
 
-/// Who opens a realm to work with it sees to what is queued there.
+/// A process that opens a realm to work with it sees to what is queued there.
 fn begin_work(core: &Core, purpose: Purpose) {
     if purpose == Purpose::Use && !core.setup.immutable {
         // Nothing is lost if it cannot be looked at now.

@@ -94,8 +94,8 @@ impl World {
         let inside = self.realm.core().enter().unwrap();
         let txn = inside.read().unwrap();
         let mut rows = MemoryRows::of(&txn).unwrap();
-        // What is made ready for a change stays where that is refused: ids are taken in blocks,
-        // keys get numbers, the arena grows, space is reserved and given back.
+        // Preparations for a change stay where the change is refused: ids are taken in blocks, keys
+        // get numbers, the arena grows, space is reserved and given back.
         for key in [NEXT_ID, b"keys"] {
             rows.remove(Table::Meta, key);
         }

@@ -51,7 +51,7 @@ pub(crate) fn take_checksum(core: &Arc<Core>, oid: Oid, view: &View) -> Result<b
 }
 
 /// Sets the checksum of an object anew, now that its bytes are flushed; or leaves that to the
-/// last of this process's writable views, or to the flush of who else may be writing.
+/// last of this process's writable views, or to the flush of another process that may be writing.
 pub(crate) fn set_checksum(core: &Arc<Core>, oid: Oid, view: &View) -> Result<()> {
     if !core.setup.checksums {
         return Ok(());

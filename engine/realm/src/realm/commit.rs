@@ -78,7 +78,8 @@ pub(super) fn commit_if<T>(
                 snapshot::ask_holders(core, inside)?;
                 match catalog.extend(pages) {
                     Ok(()) => {}
-                    // What gives space back goes before what somebody only looks at.
+                    // A change that gives space back goes before a snapshot that somebody only
+                    // looks at.
                     Err(error)
                         if error.kind() == Kind::PoolFull
                             && headroom == Headroom::Relief

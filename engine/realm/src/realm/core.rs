@@ -46,7 +46,7 @@ pub struct Core {
     pub setup: Setup,
     /// The catalog and the lease, as operations enter them.
     pub(crate) gate: Gate,
-    /// The arena, and what is remembered of who uses it.
+    /// The arena, and what is remembered of its users.
     pub space: SpaceState,
     /// Ids taken and not yet used.
     pub(crate) ids: Mutex<IdBlock>,

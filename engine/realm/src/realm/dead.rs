@@ -2,8 +2,8 @@
 //!
 //! Most have nothing reserved when they die: a reservation lives as long as one put. Their leases
 //! go without a commit. For the others one commit takes back all; it waits for the writer lock like
-//! any commit, so who opens a realm does not begin with it: it is done before the first reservation
-//! of this process, and when somebody asks where the space is.
+//! any commit, so an opening does not begin with it: it is done before the first reservation of
+//! this process, and when somebody asks where the space is.
 
 use std::sync::atomic::Ordering;
 
@@ -37,8 +37,8 @@ pub fn take_back_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
     reap(core, inside, left)
 }
 
-/// The same as far as it needs no writer lock, which others may have: who opens waits for
-/// nobody. What is left is taken back when this process first needs space.
+/// The same as far as it needs no writer lock, which others may have: an opening waits for nobody.
+/// The rest is taken back when this process first needs space.
 pub(crate) fn reap_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let Some(dead) = find_dead(core, inside)? else { return Ok(()) };
     let left = reap_idle(core, inside, dead)?;

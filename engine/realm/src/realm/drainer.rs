@@ -26,7 +26,7 @@ use engram_index::queue;
 const GATHER: Duration = Duration::from_millis(100);
 /// The longest that it rests between two parts.
 const REST_MAX: Duration = Duration::from_millis(100);
-/// How long it rests when somebody has the catalog who stands still.
+/// How long it rests when a process that stands still has the catalog.
 const REST_BUSY: Duration = Duration::from_secs(1);
 
 /// What rings the thread.

@@ -105,8 +105,8 @@ impl Realm {
         look::lookup(self, parent, path)
     }
 
-    /// The member at a path from `parent`, with what is known of it. Whoever replaces it meanwhile,
-    /// it is found: as it was, or as it is.
+    /// The member at a path from `parent`, with what is known of it. If it is replaced meanwhile,
+    /// it is found all the same: as it was, or as it is.
     pub fn find(&self, parent: Gid, path: &str) -> Result<Option<Found>> {
         look::find(self, parent, path)
     }
@@ -417,8 +417,8 @@ impl Realm {
         chunks::store(self, oid, (offsets, counts), data, Some(mask))
     }
 
-    /// Gives a chunked array another shape of as many dimensions. What it grows by is zeros; what
-    /// is cut off is gone.
+    /// Gives a chunked array another shape of as many dimensions. The part that is added is zeros;
+    /// the part that is cut off is gone.
     ///
     /// On error all is as it was.
     pub fn reshape(&self, oid: Oid, shape: &[u64]) -> Result<()> {
@@ -428,7 +428,7 @@ impl Realm {
     /// Appends `data`, of this shape and in C order, along one dimension, in one commit; the shape
     /// of the array after it.
     ///
-    /// Who appends at the same time comes before or after. On error all is as it was.
+    /// An append at the same time comes before or after. On error all is as it was.
     pub fn append(&self, oid: Oid, axis: usize, counts: &[u64], data: &[u8]) -> Result<Vec<u64>> {
         chunks::append(self, oid, axis, counts, data)
     }
@@ -589,8 +589,8 @@ impl Realm {
 
 // Space, and what processes hold.
 impl Realm {
-    /// Where the space is. Who may write takes back first what dead processes had reserved; to a
-    /// reader that counts as pending.
+    /// Where the space is. A handle that may write takes back first what dead processes had
+    /// reserved; to a reader that counts as pending.
     pub fn space(&self) -> Result<Space> {
         let core = self.readable()?;
         if self.mode() == Mode::ReadWrite {

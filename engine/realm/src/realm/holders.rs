@@ -6,7 +6,8 @@
 //!
 //! *Held* is space that was freed and cannot be used again yet: an extent freed by transaction F is
 //! held by a lease that pins it, and by one whose age is below F (see `extent::reclaim`). Several
-//! may hold one extent; each is told of it. What nobody holds is free when somebody asks for space.
+//! may hold one extent; each is told of it. An extent that nobody holds is free when somebody asks
+//! for space.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -174,8 +175,8 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
         });
     }
     holders.leases.sort_by_key(|lease| (u64::MAX - (lease.reserved + lease.held), lease.pid));
-    // Of the dead there are places until somebody looks for them. Who stands still with the
-    // table's lock is in the table.
+    // The places of the dead stay until somebody looks for them. A process that stands still with
+    // the table's lock is in the table.
     match inside.catalog().clear_dead_readers() {
         Err(error) if error.kind() != Kind::Busy => return Err(error),
         _ => {}

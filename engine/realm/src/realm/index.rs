@@ -149,8 +149,8 @@ fn reindex_one(rows: &mut dyn RowsMut, oid: Oid, mode: Option<IndexMode>) -> Res
     rows.index(oid, Touch::New(after))
 }
 
-/// Runs work that is nobody's errand: a fault in it must not unwind into who happens to do it. Its
-/// transaction was given up then, and has changed nothing.
+/// Runs work that is nobody's errand: a fault in it must not unwind into the caller that happens to
+/// do it. Its transaction was given up then, and has changed nothing.
 pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
         Ok(done) => done,
@@ -174,14 +174,14 @@ pub fn after_commit(core: &Core, inside: &Inside<'_>) {
     core.index.state.looked(done.is_err(), matches!(done, Ok(true)));
 }
 
-/// Wakes who indexes what is queued.
+/// Wakes the thread that indexes what is queued.
 pub(crate) fn ring(core: &Core) {
     if let Some(me) = core.me.get() {
         core.index.drainer.ring(me);
     }
 }
 
-/// Wakes it if anything is queued: for who opens the realm to work with it.
+/// Wakes it if anything is queued: for a process that opens the realm to work with it.
 pub(crate) fn ring_if_queued(core: &Core) -> Result<()> {
     let inside = core.enter()?;
     if inside.read()?.entries(Table::Queue)? > 0 {

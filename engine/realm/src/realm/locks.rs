@@ -1,25 +1,26 @@
 //! Locks of objects and groups: advisory, between processes and threads.
 //!
 //! A lock keeps out those who ask for one, and nobody else: look-ups, replaces and views go on
-//! without. It belongs to the thread that took it. What the same thread asks for again, it joins;
-//! but who has it for reading cannot have it for writing as well: two who tried would wait for each
-//! other for ever, so that is refused.
+//! without. It belongs to the thread that took it. The same thread may ask for a lock again, and
+//! joins it. But a thread that has it for reading cannot have it for writing as well: two threads
+//! that tried would wait for each other for ever, so that is refused.
 //!
 //! **Waiting.** The kernel's own waiting can be ended by no deadline and no Ctrl-C that Python
-//! would see, so who waits asks again and again, in steps that grow to some milliseconds; the
-//! gate (`lease::locks`) sees to it that a writer's turn comes.
+//! would see, so a waiting thread asks again and again, in steps that grow to some milliseconds;
+//! the gate (`lease::locks`) sees to it that a writer's turn comes.
 //!
 //! **Moves.** An object that moves to another realm is locked there by its next holder, on another
-//! file. So nothing moves that is locked, and nobody has a lock of what moves. Who moves marks the
-//! members that go (`leaving`), and asks the kernel then whether anybody has one of them locked: if
-//! so, the marks go, and that is `BusyError` (`Core::refuse_locked`). Who locks takes the lock, and
-//! looks for marks then: if there is one, it lets go, and tries again where the member is by then.
-//! One of the two sees the other, whoever came first, since the kernel puts the taking and the
-//! asking in an order: an asking that came before the taking came after the marks. The marks stand
-//! until the member is gone from here, and, while it is not to be in two realms, those of one of
-//! them keep everybody out; who finds it gone, or its home elsewhere, tries there. A published
-//! realm has no locks: nobody writes there, and who has one of its members for reading holds
-//! nothing. Gates keep nothing from moving: who waits there looks, once it has the lock.
+//! file. So no locked member moves, and nobody has a lock of a member that moves. The mover marks
+//! the members that go (`leaving`), and asks the kernel then whether anybody has one of them
+//! locked: if so, the marks go, and that is `BusyError` (`Core::refuse_locked`). The lock taker
+//! takes the lock, and looks for marks then: if there is one, it lets go, and tries again where the
+//! member is by then. One of the two sees the other, whichever came first, since the kernel puts
+//! the taking and the asking in an order: an asking that came before the taking came after the
+//! marks. The marks stand until the member is gone from here, and, while it is not to be in two
+//! realms, those of one of them keep everybody out; a lock taker that finds it gone, or its home
+//! elsewhere, tries there. A published realm has no locks: nobody writes there, and a lock of one
+//! of its members for reading holds nothing. Gates keep nothing from moving: a thread that waits
+//! there looks, once it has the lock.
 //!
 //! **Ends.** With its last holder here, and with the process, however that ends: the kernel drops
 //! it. A holder is one taking of it, through one session: it ends with its block, or with its
@@ -27,7 +28,7 @@
 //! it. A forked child has no part in it. That an object is replaced or deleted ends no lock of it:
 //! the lock is of the OID.
 //!
-//! Who has a lock is in the leases, for messages: `BusyError` names pids. The list has room for so
+//! The leases say who has a lock, for messages: `BusyError` names pids. The list has room for so
 //! many, and has nobody who only waits; so where it tells nothing, the kernel is asked what the
 //! processes have locked by their descriptors, which it tells of this user's. Neither decides
 //! anything.
@@ -59,7 +60,7 @@ const LOCKS: &str = "locks";
 const STEP_MIN: Duration = Duration::from_micros(50);
 const STEP_MAX: Duration = Duration::from_millis(10);
 
-/// How long who moves something waits for those who took a lock of it only to see that it moves.
+/// How long a mover waits for those who took a lock of a member only to see that it moves.
 const PATIENCE: [Duration; 3] =
     [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
 
@@ -413,8 +414,9 @@ fn first_locked(core: &Core, places: &[(i64, Member)]) -> Result<Option<Member>>
     }))
 }
 
-/// The pids of those who have a lock which stands in the way of this one. If none is known to
-/// who stands at the gate, those of who has passed it and waits for the lock, and then `false`.
+/// The pids of those who have a lock which stands in the way of this one. If none is known, a
+/// process at the gate gets the pids of those who have passed it and wait for the lock, and then
+/// `false`.
 fn lock_holders(core: &Core, id: u64, mode: LockMode, at_gate: bool) -> Result<(Vec<u32>, bool)> {
     let inside = core.enter()?;
     // A writer is in everybody's way, readers in a writer's.

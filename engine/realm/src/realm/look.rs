@@ -1,8 +1,8 @@
 //! Look-ups: names, records, attributes, values and views.
 //!
-//! Inside a batch the thread's list is seen first. What lies in the catalog is copied out within
-//! the read transaction. What lies in an extent is pinned within a look-up (P2) and then read, or
-//! handed out as a view, without any transaction: lease → read → record → pin → slice.
+//! Inside a batch the thread's list is seen first. A value in the catalog is copied out within the
+//! read transaction. A value in an extent is pinned within a look-up (P2) and then read, or handed
+//! out as a view, without any transaction: lease → read → record → pin → slice.
 
 use crate::realm::checked;
 use crate::realm::keys;
@@ -255,7 +255,7 @@ pub(super) fn check_deletable(realm: &Realm, parent: Gid, names: &[String]) -> R
 /// See [`Realm::check_held`].
 pub(super) fn check_held(realm: &Realm, oid: Oid) -> Result<()> {
     let core = realm.writable()?;
-    // What a batch makes is nobody else's yet.
+    // An object that a batch makes is nobody else's yet.
     if batch::runs(core) {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Opening and shutting a core.
 //!
-//! **Order of opening**: (1) the lease, so that whoever looks can see us; (2) look at the other
-//! leases: one of another PID namespace, or one of this very process that our registry does not
-//! know (a second copy of the engine), refuses; then wait while somebody compacts the realm
+//! **Order of opening**: (1) the lease, so that any process that looks can see us; (2) look at the
+//! other leases: one of another PID namespace, or one of this very process that our registry does
+//! not know (a second copy of the engine), refuses; then wait while somebody compacts the realm
 //! (`compaction_lock`); (3) LMDB, whose locks such a copy would break by closing; (4) raise the
 //! epoch: from here on look-ups may begin; (5) reap the dead, as far as that waits for nobody
 //! (`dead`).
@@ -272,7 +272,8 @@ pub fn shut(core: &Arc<Core>) {
     state.frozen.clear();
 }
 
-/// Gives back what this process has reserved. Who has nothing waits for no writer.
+/// Gives back what this process has reserved. A process that has nothing reserved waits for no
+/// writer.
 ///
 /// In a poisoned realm nobody knows what is reserved: a commit that failed may yet be seen.
 fn give_all_back(core: &Core, inside: &Inside<'_>) -> Result<()> {
@@ -292,7 +293,7 @@ fn mark_synced_close(core: &Core, inside: &Inside<'_>) -> Result<()> {
     if core.setup.durable || !core.setup.mount.durable || catalog.growth().clean() {
         return Ok(());
     }
-    // Whoever opens from here on commits after us, and takes the mark away again.
+    // A process that opens from here on commits after us, and takes the mark away again.
     if dead::others_of(core, inside)?.is_empty() {
         catalog.growth().set_boot_id(boot_id());
         catalog.close_clean(|| space::sync_spans(core, inside))?;

@@ -2,14 +2,14 @@
 //!
 //! A look finds the realm that a member is in, or is to be in; a commit of that realm changes it.
 //! Between the two a move can take the member out of the realm, or bring something in that bears
-//! the same name. Marks refuse changes of what is on its way (T0 to T3); what has gone leaves
-//! nothing behind that could refuse anything. **So every move raises `arrived` of a realm in the
-//! commit with which something comes (T2), and in the one with which something goes (T3); and who
-//! changes a realm expects there, in the commit itself, the number that the look saw.** If it is
-//! another, nothing is changed (`Error::moved`), and the look is taken again.
+//! the same name. Marks refuse changes of a member that is on its way (T0 to T3); a member that has
+//! gone leaves nothing behind that could refuse anything. **So every move raises `arrived` of a
+//! realm in the commit with which something comes (T2), and in the one with which something goes
+//! (T3); and a change of a realm expects there, in the commit itself, the number that the look
+//! saw.** If it is another, nothing is changed (`Error::moved`), and the look is taken again.
 //!
-//! Only the realm that is changed is asked. What moves between two others leaves the view of names
-//! as it was, and this realm's part of it.
+//! Only the realm that is changed is asked. A move between two others leaves the view of names as
+//! it was, and this realm's part of it.
 //!
 //! Where the shared realm is the only one, nothing is looked at beforehand. Then nothing has gone
 //! from it as long as the shared counter in `scopes` is the one at which it was the only one: that

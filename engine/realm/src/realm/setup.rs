@@ -47,7 +47,7 @@ pub struct Setup {
     /// Whether copying takes as long as on persistent memory.
     pub emulated: bool,
     /// A published version: never written again, so there is no lease, no lock and nothing to
-    /// reclaim, and whoever may read its files may use it.
+    /// reclaim, and every user that may read its files may use it.
     pub immutable: bool,
 }
 

@@ -24,8 +24,8 @@
 //!
 //! A mount may be full long before a bound is reached. A deletion that finds no room for its rows
 //! then (`call_in_snapshots`) asks for every snapshot for which any page waits, of this process and
-//! of others, waits a second, and begins again: deleting works, and who has held a snapshot takes
-//! another. What only needs more room ends nobody's snapshot.
+//! of others, waits a second, and begins again: deleting works, and the holder of a snapshot takes
+//! another. A change that only needs more room ends nobody's snapshot.
 //!
 //! An owner that does not answer (it was stopped, perhaps) is asked once and waited for no more.
 //! Nobody can end its transaction but the kernel, when it dies. The catalog grows then; a notice
@@ -63,7 +63,8 @@ const GROWTH_PER_SIZE: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a writer waits for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
-/// How long a deletion waits that has no room without it: who looks through one now ends first.
+/// How long a deletion waits that has no room without it: a reader that looks through one now ends
+/// first.
 const CALL_WITHIN: Duration = Duration::from_secs(1);
 const ANSWER_LOOK: Duration = Duration::from_millis(1);
 
@@ -255,7 +256,8 @@ fn address(session: &Session) -> usize {
     std::ptr::from_ref(session).addr()
 }
 
-/// Ends a snapshot: at once for who looks through it from now on; who does so now ends first.
+/// Ends a snapshot: at once for a reader that comes from now on; a reader that looks through it now
+/// ends first.
 fn end_snapshot(core: &Core, held: &Arc<HeldSnapshot>, ending: Ending) {
     let state = core.gate.read();
     end_held(core, &state, held, ending);
@@ -288,8 +290,8 @@ pub(crate) fn end_snapshots_of(core: &Core, session: &Session) {
     }
 }
 
-/// The list as it is. Who asks is inside, as is whoever touches it, so that no child inherits
-/// it locked.
+/// The list as it is. The caller is inside, as is everyone who touches it, so that no child
+/// inherits it locked.
 fn held_now(core: &Core) -> Vec<Arc<HeldSnapshot>> {
     lock(&core.holdings.snapshots.state).held.clone()
 }
@@ -422,7 +424,7 @@ fn watch(core: &Weak<Core>) {
         let asked: Vec<_> =
             inside.own_leases().filter_map(|lease| Some((lease, lease.was_asked()?))).collect();
         let called_in = asked.iter().any(|(_, asked)| *asked == CALLED_IN);
-        // A damaged catalog is for who reads it to tell.
+        // A damaged catalog is for its readers to report.
         let _ = judge_snapshots(&core, &inside);
         if called_in {
             let _ = give_up_all(&core, &inside);
@@ -432,7 +434,7 @@ fn watch(core: &Weak<Core>) {
                 end_held(&core, inside.state(), &held, *ending);
             }
         }
-        // Somebody may look through one still: then who has no room waits for that.
+        // Somebody may look through one still: then a deletion without room waits for that.
         let ending = held_now(&core).iter().any(|held| held.ended.get().is_some());
         for (lease, asked) in asked.iter().filter(|(_, asked)| *asked != CALLED_IN || !ending) {
             lease.answer(*asked);

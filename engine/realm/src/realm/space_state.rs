@@ -13,7 +13,7 @@ use engram_space::lease::Peers;
 /// How many extents this process remembers as touched.
 const WARM_MAX: usize = 32;
 
-/// The arena, and what is remembered of who uses it.
+/// The arena, and what is remembered of its users.
 pub struct SpaceState {
     /// The arena's addresses, and the spans that are mapped there.
     pub arena: Arena,

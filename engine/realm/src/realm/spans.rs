@@ -1,7 +1,8 @@
 //! Spans: the files that an arena lies in; opening them, and making more.
 //!
-//! Whoever grows an arena holds its growth lock. The file is there, with all of its blocks, before
-//! a row says so; what no row says is left by a death, and removed by the next.
+//! A process that grows an arena holds its growth lock. The file is there, with all of its blocks,
+//! before a row says so; a file that no row names was left by a death, and the next process removes
+//! it.
 
 use crate::Setup;
 use crate::realm::holders;
@@ -36,8 +37,8 @@ const GROWTH_MAX: u64 = 256 << 20;
 /// Left on a device for the catalog and leases, whose rows make room.
 const DEVICE_MARGIN: u64 = 1 << 20;
 
-/// Whether a span's file is published already. Who publishes more makes spans beside those, and
-/// the kernel lets nobody but root open these for writing.
+/// Whether a span's file is published already. A process that publishes more makes spans beside
+/// those, and the kernel lets nobody but root open these for writing.
 pub(super) fn is_closed(core: &Core, span: Span) -> Result<bool> {
     if core.setup.scope != Scope::Published {
         return Ok(false);
@@ -54,7 +55,7 @@ pub fn open_span(core: &Core, span: Span, writable: bool) -> Result<File> {
     if span.place == 0 {
         let opened = span::open(&path, span.range.len, writable);
         return opened.map_err(|error| {
-            // Whoever has published a newer version may have taken it away.
+            // The publisher of a newer version may have taken it away.
             let outdated = core.setup.immutable && !versions::is_newest(&core.setup.dir);
             if outdated { error } else { missing(&core.setup.pool, &core.setup.dir, error) }
         });
@@ -204,7 +205,7 @@ fn make_span(core: &Core, inside: &Inside<'_>, number: u32, device: u32, len: u6
             fail!(PoolFull, "{} has no {len} bytes in one piece", path.display())
         };
         span.place = gap.offset;
-        // Nobody else takes ranges of this node: it carries this realm's label, and whoever
+        // Nobody else takes ranges of this node: it carries this realm's label, and a process that
         // grows the realm holds its growth lock.
         devdax::zero(&open_span(core, span, true)?, span.place, len)?;
         return add_span(core, inside, span);
@@ -327,7 +328,7 @@ pub fn sweep_spans(setup: &Setup, devices: &[PathBuf], kept: &HashSet<(u32, u32)
     Ok(())
 }
 
-/// Removes what somebody has left who died compacting.
+/// Removes what a process that died compacting has left.
 pub(super) fn sweep_left(core: &Core) -> Result<()> {
     let inside = core.enter()?;
     let _growing = Growing::begin(&core.setup.dir)?;

@@ -2,20 +2,21 @@
 //!
 //! **What moves is seen once.** Nothing can be read of two catalogs at the very same instant. A
 //! member that moves from one realm to another is in the target before it goes from the source; so
-//! whoever sees the source without it sees it in the target, if the target is looked at later.
-//! Snapshots are begun in the order in which the names of realms win. Against that order a move
-//! could be missed: begun before it arrived in the one, after it was gone from the other. So every
-//! move raises `arrived` in the commit with which it arrives (and, for who changes something, in
-//! the one with which it goes: see `precondition`), and who has begun all snapshots looks whether a
-//! newer commit of an earlier realm has another number; then it begins again.
+//! a reader that sees the source without it sees it in the target, if the target is looked at
+//! later. Snapshots are begun in the order in which the names of realms win. Against that order a
+//! move could be missed: begun before it arrived in the one, after it was gone from the other. So
+//! every move raises `arrived` in the commit with which it arrives (and, for those who change
+//! something, in the one with which it goes: see `precondition`), and a reader that has begun all
+//! snapshots looks whether a newer commit of an earlier realm has another number; then it begins
+//! again.
 //!
 //! **What is deleted of two realms at once** is gone from one of them an instant before it goes
-//! from the other (`transfer::delete_in_both`). Whoever has begun its snapshots in between begins
-//! again. Where the one that deletes stands still there, or is gone, looks go on after a tenth of a
-//! second, and see what is left; a snapshot that is held is refused.
+//! from the other (`transfer::delete_in_both`). A reader that has begun its snapshots in between
+//! begins again. Where the one that deletes stands still there, or is gone, looks go on after a
+//! tenth of a second, and see what is left; a snapshot that is held is refused.
 //!
-//! **Locks.** Entering a core waits for a fork, and a fork waits for who is inside. So several are
-//! entered in one order, that of their addresses, in which a fork takes them too.
+//! **Locks.** Entering a core waits for a fork, and a fork waits for those who are inside. So
+//! several are entered in one order, that of their addresses, in which a fork takes them too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,7 +55,8 @@ pub fn look_together<T>(
     look_at(realms, |_, rows| look(rows))
 }
 
-/// The same for who is about to change something, with handles that rely on what was seen.
+/// The same for a caller that is about to change something, with handles that rely on what was
+/// seen.
 pub fn look_to_change<T>(
     realms: &[Realm],
     look: impl FnOnce(&mut [&mut dyn Rows]) -> Result<T>,

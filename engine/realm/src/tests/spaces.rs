@@ -1,4 +1,4 @@
-//! Space of one realm: taken, given back, and kept for who looks at it.
+//! Space of one realm: taken, given back, and kept for those who look at it.
 
 use super::{SIZE, World, blob, bytes_of};
 use crate::Payload;
