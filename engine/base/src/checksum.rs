@@ -9,14 +9,14 @@
 //! forget it; a record that has none, in a pool without checksums, gets none. A value's is computed
 //! over the pool's own memory once it has been filled, outside any lock, before the row commits.
 //!
-//! **Values that are written in place** change under their checksum, so they have none meanwhile.
-//! Whoever is given a writable view has pinned the extent as a *writer* first, and then takes the
-//! checksum away, under the writer lock; it is there once, so this commits once. `flush` sets it
-//! anew, if no lease says that somebody could still be writing. It marks the record with a number
-//! of its own, computes without a lock, and puts the checksum where it finds that number still: a
-//! writer who came meanwhile has taken it away. If this process has writable views itself, the last
-//! of them to go does what `flush` could not. Whoever dies in between leaves a value that is not
-//! checked, never one that looks damaged.
+//! **Values that are written in place** change under their checksum, so they have none meanwhile. A
+//! process that is given a writable view has pinned the extent as a *writer* first, and then takes
+//! the checksum away, under the writer lock; it is there once, so this commits once. `flush` sets
+//! it anew, if no lease says that somebody could still be writing. It marks the record with a
+//! number of its own, computes without a lock, and puts the checksum where it finds that number
+//! still: a writer that came meanwhile has taken it away. If this process has writable views
+//! itself, the last of them to go does what `flush` could not. A process that dies in between
+//! leaves a value that is not checked, never one that looks damaged.
 
 use crate::random;
 use twox_hash::XxHash3_64;
@@ -24,7 +24,7 @@ use twox_hash::xxhash3_64::Hasher;
 
 /// A value's checksum word when it has none.
 pub const NONE: u64 = 0;
-/// Words below this one are no checksums, but numbers of who computes one.
+/// Words below this one are no checksums, but numbers of those who compute one.
 const LEAST: u64 = 1 << 32;
 
 /// Where a record's own checksum stands in its row.
@@ -73,7 +73,7 @@ pub fn is_checksum(word: u64) -> bool {
     word >= LEAST
 }
 
-/// A number for who computes a checksum: no checksum, and as good as nobody else's.
+/// A number for a process that computes a checksum: no checksum, and as good as nobody else's.
 pub fn new_mark() -> crate::error::Result<u64> {
     let random = random::id()?;
     Ok((random >> 32).max(1))

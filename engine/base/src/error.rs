@@ -116,7 +116,7 @@ impl Error {
     }
 
     /// The refusal of a change that relied on a look which no longer holds, since something has
-    /// moved between scopes. Who changes looks again; it comes out only if that goes on and on.
+    /// moved between scopes. The changer looks again; it comes out only if that goes on and on.
     pub fn moved() -> Self {
         let message = "it was to be changed where it had just been found, and members moved from \
                        one scope to another each time: try again";

@@ -5,7 +5,7 @@
 //! no pool, no catalog and no file but the one that the pool lock lies on.
 //!
 //! *Invariant*: nothing here keeps state between two calls, but for the hook of the test steps, the
-//! threads, and the number of each lock's holder. What is decoded here is checked before it is
+//! threads, and the number of each lock's holder. Everything decoded here is checked before it is
 //! believed.
 //!
 //! | module | what it offers |
@@ -16,7 +16,7 @@
 //! | [`dtype`], [`slab`] | types of elements, and boxes of arrays |
 //! | [`checksum`], [`varint`] | bytes on media that every layer has |
 //! | [`mutex`], [`threads`] | locks and threads of this process |
-//! | [`pool_lock`] | the lock of everybody who makes or removes parts of a pool |
+//! | [`pool_lock`] | the lock of every process that makes or removes parts of a pool |
 //! | [`user`], [`random`] | what the kernel is asked for |
 
 #![deny(missing_docs)]

@@ -24,8 +24,8 @@ pub use self::watch::{Holder, Watch};
 use crate::error::{Error, Result};
 use crate::fail;
 
-/// Whoever may list a pool's folder can lock it, and need not be trusted: this is the most that
-/// anybody is kept waiting by that.
+/// Every user who may list a pool's folder can lock it, and need not be trusted: this is the most
+/// that anybody is kept waiting by that.
 const FOLDER_MOST: Duration = Duration::from_secs(60);
 
 /// The pool lock, given up when dropped.

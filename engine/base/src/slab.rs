@@ -1,8 +1,8 @@
 //! Slabs: boxes of an array, and the contiguous pieces that they are made of.
 //!
-//! An array lies in C order, and so does the memory of who stores or loads a part of it. A box is
-//! then a sequence of *runs*: pieces that are contiguous in both. Dimensions that the box covers
-//! wholly, from the last one on, make runs longer: a box of whole planes is one run.
+//! An array lies in C order, and so does the memory of a caller that stores or loads a part of it.
+//! A box is then a sequence of *runs*: pieces that are contiguous in both. Dimensions that the box
+//! covers wholly, from the last one on, make runs longer: a box of whole planes is one run.
 //!
 //! Nothing here touches memory; it is arithmetic, checked once in [`Slab::new`]: what it gives out
 //! lies within the array and within the buffer.

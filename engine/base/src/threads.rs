@@ -1,7 +1,7 @@
 //! Threads: what is large is encoded, decoded and copied by several at once.
 //!
 //! The caller's thread works, too; the others live as long as the call. There are as many as there
-//! are processors for this process: one alone for a rank that is bound to a core. What they do
+//! are processors for this process: one alone for a rank that is bound to a core. Their work
 //! touches no catalog, takes no lock of the realm and knows no batch: that stays with the caller's
 //! thread.
 

@@ -11,11 +11,11 @@
 //! 2. Each row is admitted against mark, last page, reserve and the bound of `bound.rs`. A row that
 //!    may not fit is refused before it is written, and [`WriteTxn::short_of`] says what is missing.
 //! 3. The writer drops the transaction, calls [`Catalog::extend`], and begins again. That takes
-//!    the lock of `growth`, not the writer lock: `fallocate` first, the mark after it. Who dies in
-//!    between leaves blocks that the next extension finds.
+//!    the lock of `growth`, not the writer lock: `fallocate` first, the mark after it. A writer
+//!    that dies in between leaves blocks that the next extension finds.
 //!
-//! A mark read too early is too small and costs one more round. It never shrinks. Blocks beyond
-//! it belong to who holds the lock of `growth`, so those of a failed attempt are given back.
+//! A mark read too early is too small and costs one more round. It never shrinks. Blocks beyond it
+//! belong to the holder of the lock of `growth`, so those of a failed attempt are given back.
 //!
 //! The last [`RESERVE_PAGES`](bound::RESERVE_PAGES) are for [`Headroom::Relief`]: deleting copies
 //! pages too. When nothing more can be had, free pages inside the file count: `extend` then says
@@ -451,7 +451,7 @@ impl Catalog {
         self.growth.poisoned()
     }
 
-    /// Allows writing again: for who has verified the realm and has it alone.
+    /// Allows writing again: for a caller that has verified the realm and has it alone.
     pub fn clear_poison(&self) {
         self.growth.set_poisoned(false);
         let _ = self.growth.sync();
@@ -495,8 +495,8 @@ impl Catalog {
         stats::stats(self)
     }
 
-    /// Keeps a snapshot live beyond its borrow; the number to ask for it by. Who no longer needs it
-    /// lets go of it: until then LMDB reuses no page that it shows.
+    /// Keeps a snapshot live beyond its borrow; the number to ask for it by. A caller that no
+    /// longer needs it lets go of it: until then LMDB reuses no page that it shows.
     pub fn hold(&self, read: ReadTxn<'_>) -> u64 {
         self.env.hold(read.into_raw())
     }
@@ -512,7 +512,7 @@ impl Catalog {
         self.env.let_go(number)
     }
 
-    /// How many pages are free but for who looks at the snapshot of this transaction; counting
+    /// How many pages are free but for those who look at the snapshot of this transaction; counting
     /// stops at `enough`.
     pub fn pages_freed_since(&self, since: u64, enough: u64) -> Result<u64> {
         self.env.pages_freed_since(since, enough)

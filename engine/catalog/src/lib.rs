@@ -15,7 +15,7 @@
 //! | [`Headroom`], [`Cursor`] | what a write keeps in reserve; rows in order |
 //! | [`Table`] | every table, by name |
 //! | [`Filling`], [`CatalogStats`], [`Growth`] | a new catalog filled in order; figures; the shared page |
-//! | [`rows`] | rows read by whoever holds a transaction, a snapshot or a list |
+//! | [`rows`] | rows read by the holder of a transaction, a snapshot or a list |
 //! | [`meta`] | numbers in the table `meta` |
 //! | `testing` | rows in memory, for unit tests: in builds with the feature `testing` alone |
 //!

@@ -128,8 +128,8 @@ fn reach<'p>(rows: &mut dyn Rows, target: &Target<'p>) -> Result<(Gid, &'p [Name
             None => break,
         }
     }
-    // Who was found as a member is there; the group that a handle stands for may be gone. A batch
-    // relies on what the group is.
+    // A group that was found as a member is there; the group that a handle stands for may be gone.
+    // A batch relies on what the group is.
     if (group == target.start() || rows.is_list()) && !rows.has(Table::Groups, &id_key(group))? {
         fail!(NotFound, "the group {group:#x} was deleted: open it again by its path");
     }
@@ -384,7 +384,7 @@ pub(crate) fn delete_tree(rows: &mut dyn RowsMut, gid: Gid) -> Result<()> {
                 Member::Object(oid) => remove_object(rows, oid)?,
             }
         }
-        // Read, so that a batch conflicts with whoever moves an inner group out meanwhile.
+        // Read, so that a batch conflicts with one that moves an inner group out meanwhile.
         if rows.get(Table::Groups, &id_key(gid))?.is_none() {
             fail!(Corrupt, "a name stands for group {gid:#x}, which has no record: run verify");
         }
@@ -414,7 +414,7 @@ pub fn rename(
     protect::refuse(rows, member)?;
     protect::refuse_new(rows, reached, name)?;
     if let Member::Group(moved) = member {
-        // What is published below it would hold it where it is.
+        // A published member below it would hold it where it is.
         rely_on_all_moves(rows)?;
         let (mut above, mut steps) = (reached, 0);
         while above != 0 {
@@ -512,7 +512,7 @@ pub fn annotate(
 ) -> Result<()> {
     protect::refuse(rows, member)?;
     if let Member::Group(_) = member {
-        // What does not fit is refused before the first change, which is the next line's.
+        // A value that does not fit is refused before the first change, which is the next line's.
         with_record(rows, member, |record| attrs::merge(record.attrs, changes).map(drop))?;
         mirror::own(rows, member)?;
     }

@@ -1,6 +1,6 @@
 //! Marks: the rows by which realms know of moves (`transfers`, `leaving`, `received`).
 //!
-//! What the rows mean, and when each is put, stands above `transfer`, which makes the moves.
+//! The meaning of the rows, and when each is put, stands above `transfer`, which makes the moves.
 
 use crate::rows_mut::RowsMut;
 use engram_base::error::{Error, Kind, Result};
@@ -186,7 +186,8 @@ pub fn unmark(rows: &mut dyn RowsMut, members: &[Going]) -> Result<()> {
     members.iter().try_for_each(|going| rows.remove(Table::Leaving, &id_key(going.member.id())))
 }
 
-/// What to say of a member that is on its way, to who would lock it. A mirror is no member.
+/// What to say of a member that is on its way, to a caller that would lock it. A mirror is no
+/// member.
 pub fn on_its_way(rows: &mut dyn Rows, id: u64) -> Result<Option<Error>> {
     let key = id_key(id);
     match rows.get(Table::Leaving, &key)? {
@@ -233,8 +234,8 @@ pub fn refuse_leaving(rows: &mut dyn Rows, id: u64) -> Result<()> {
     )
 }
 
-/// Tells who looks at several realms that something has come here from another, or gone there; and
-/// who has looked, and would change something here.
+/// Tells a process that looks at several realms that something has come here from another, or gone
+/// there; and one that has looked, and would change something here.
 pub fn pass(rows: &mut dyn RowsMut) -> Result<()> {
     let number = meta_u64(rows.get(Table::Meta, ARRIVED)?.as_deref())?;
     rows.put(Table::Meta, ARRIVED, &(number + 1).to_le_bytes())
@@ -243,7 +244,7 @@ pub fn pass(rows: &mut dyn RowsMut) -> Result<()> {
 /// A row of `received`: what says that a move has arrived, and which realm has the move's own row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Who sees the realm that has the move's own row.
+    /// The users who see the realm that has the move's own row.
     pub scope: Scope,
     /// Whose that realm is, if it is private.
     pub uid: u32,

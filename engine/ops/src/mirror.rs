@@ -1,10 +1,10 @@
 //! Mirrors: groups of another realm of the namespace, under which this one has members.
 //!
 //! A mirror has the GID of the true group, and a copy of its place, name and attributes. The copy
-//! may be behind: who sees both realms goes by the true record. It is made new before anything is
-//! made below it, and where it stands in the way of a name. A mirror whose true group is gone, or
-//! not to be seen, is an ordinary group of its realm: nothing below it is lost. Whoever changes it
-//! makes it the realm's own, and so does who moves it to another realm ([`own`]).
+//! may be behind: a process that sees both realms goes by the true record. It is made new before
+//! anything is made below it, and where it stands in the way of a name. A mirror whose true group
+//! is gone, or not to be seen, is an ordinary group of its realm: nothing below it is lost. A
+//! change makes it the realm's own, and so does a move to another realm ([`own`]).
 //!
 //! A mirror has its row in `names` if the name is free in its realm. Where a member of the realm
 //! has the name already, that one keeps it, and hides the group from this realm's user as it hides
@@ -124,9 +124,9 @@ pub fn note(rows: &mut dyn RowsMut, gid: Gid, on: bool) -> Result<()> {
     }
 }
 
-/// Makes a mirror a true group, since nobody who changes it here sees another that is true: what is
-/// said of it from now on is no copy. One that has no name here, since a member has that, stays as
-/// it is: nobody finds it.
+/// Makes a mirror a true group, since nobody who changes it here sees another that is true: its
+/// record from now on is no copy. One that has no name here, since a member has that, stays as it
+/// is: nobody finds it.
 pub fn own(rows: &mut dyn RowsMut, member: Member) -> Result<()> {
     let Member::Group(gid) = member else { return Ok(()) };
     let owned = |record: &Record<'_>| {

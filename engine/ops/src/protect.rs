@@ -8,7 +8,7 @@
 //! Here one realm is asked. A group above may be in another one: that, the view of all of them
 //! asks (`Tree::refuse_read_only`), in the look in which it finds the member.
 //!
-//! It protects from mistakes, not from people: whoever may write in the realm may take the hint
+//! It protects from mistakes, not from people: a user who may write in the realm may take the hint
 //! back. A group above may be renamed or moved: its members stay what they are. Memory that was
 //! viewed for writing before stays writable.
 
@@ -35,7 +35,7 @@ fn guard_of(rows: &mut dyn Rows, member: Member) -> Result<Option<Member>> {
         let (table, key) = table_of(at);
         let above = match rows.glance(table, &key)? {
             Some(row) => Record::parse(&row)?.parent,
-            None => return Ok(None), // whoever needs it says that it is gone
+            None => return Ok(None), // the caller that needs it says that it is gone
         };
         if above == 0 {
             return Ok(None);
@@ -157,7 +157,8 @@ pub fn holds(rows: &mut dyn Rows, member: Member) -> Result<bool> {
     Ok(rows.has_read_only()? && guard_of(rows, member)?.is_some())
 }
 
-/// Makes a member read-only, or takes that back. What a group above says, only that takes back.
+/// Makes a member read-only, or takes that back. The protection of a group above is taken back only
+/// there.
 pub fn set(rows: &mut dyn RowsMut, member: Member, on: bool, stamp: Stamp) -> Result<()> {
     let (above, before) =
         group::with_record(rows, member, |record| Ok((record.parent, record.flags.read_only)))?;

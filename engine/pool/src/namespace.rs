@@ -26,9 +26,9 @@
 //! `private/<uid>/` and `published/<version>/`. The kernel keeps others out: the namespace's own
 //! folder admits whom its mode admits; the shared realm is 0700/0600, or 2770/0660 where the mode
 //! lets the group write; a private realm is 0700/0600 and its user's. No code of ours decides who
-//! may see what. But what is opened in a folder where everybody may make things is looked at
-//! first: a private realm is a real folder, its user's own, closed to others, or it is refused by
-//! name.
+//! may see what. But anything that is opened in a folder where everybody may make things is looked
+//! at first: a private realm is a real folder, its user's own, closed to others, or it is refused
+//! by name.
 
 mod allocation;
 mod change;
@@ -122,7 +122,7 @@ pub fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
     let mode = match read_toml::<NamespaceFile>(&place.join(NAMESPACE_FILE)) {
         Ok(file) => file.mode,
-        // Who may not enter still sees the folder, which has the same mode.
+        // A user who may not enter still sees the folder, which has the same mode.
         Err(error) if error.kind() == Kind::Access => meta.mode() & 0o777,
         Err(error) => return Err(error),
     };

@@ -112,7 +112,8 @@ pub struct Pool {
 
 impl Pool {
     /// Makes a pool at `path`, which must not exist or be an empty folder, and opens it. It must
-    /// not lie in another pool's folder: whoever destroys that one would find it in the way.
+    /// not lie in another pool's folder: the process that destroys that one would find it in the
+    /// way.
     ///
     /// On error nothing is left behind.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Pool> {
@@ -127,7 +128,8 @@ impl Pool {
             let folder_made = ensure_folder(path)?;
             match PoolLock::take(path) {
                 Ok(pool_lock) => break (pool_lock, folder_made),
-                // Whoever had made the folder could not make its pool, and took it away again.
+                // The process that had made the folder could not make its pool, and took it away
+                // again.
                 Err(error) if error.kind() == Kind::NotFound => {}
                 Err(error) => {
                     if folder_made {
@@ -245,7 +247,7 @@ impl Pool {
             Err(error) if error.kind() == Kind::Access && pool.has_others() => {}
             Err(error) => return Err(missing(path, path, error)),
         }
-        // Our lease stands: whoever destroys the pool sees it, unless that began before.
+        // Our lease stands: a process that destroys the pool sees it, unless that began before.
         if PoolFile::read(path)?.uuid != pool.file.uuid {
             fail!(Busy, "{} was removed while it was being opened, and made anew", path.display());
         }
@@ -335,7 +337,7 @@ impl Pool {
             .collect()
     }
 
-    /// The bytes of a node that no span has; all of them for who may not open the namespace.
+    /// The bytes of a node that no span has; all of them for a user who may not open the namespace.
     fn free_on_node(&self, index: u32, path: &Path) -> Result<u64> {
         let len = devdax::look(path)?.len;
         match self.realm(paths::DEFAULT) {
@@ -452,10 +454,10 @@ impl Pool {
     }
 
     /// Removes the private realm of this user in a namespace, with all that is in it, unless
-    /// somebody has it open. What others see stays as it is.
+    /// somebody has it open. The view of others stays as it is.
     pub fn remove_private(&self, name: &str) -> Result<()> {
         self.writable()?;
-        // What the dead have left half moved between it and the others is ended first.
+        // The moves that the dead have left half done between it and the others are ended first.
         let namespace = self.namespace(name)?;
         let _pool_lock = PoolLock::take(&self.path)?;
         let file = PoolFile::read(&self.path)?;

@@ -1,8 +1,8 @@
 //! Published realms: versions that nobody ever writes again.
 //!
-//! Who reads a shared realm writes its lease and its lock file, and so must be trusted by the
-//! others. What is published is read without any of that, by whom the namespace's mode admits, who
-//! need not be trusted at all. On media:
+//! A reader of a shared realm writes its lease and its lock file, and so must be trusted by the
+//! others. A published realm is read without any of that, by the users whom the namespace's mode
+//! admits, who need not be trusted at all. On media:
 //!
 //! * `published/<version>/`: `realm.toml` and `catalog/data.mdb`, mode 0444. The greatest version
 //!   counts; each is whole. LMDB opens it for reading alone, without locks, mapped as far as the
@@ -14,24 +14,24 @@
 //! **Making a version** ([`Making`]): one process at a time, by a lock on the shared realm's
 //! folder, which the kernel drops with its holder; readers may not open that folder, so they cannot
 //! hold publishers up. A publisher that stands still holds the others up for seconds
-//! (`pool_lock/watch.rs`). (1) What dead publishers have left is cleared away. (2) The newest
+//! (`pool_lock/watch.rs`). (1) The leftovers of dead publishers are cleared away. (2) The newest
 //! catalog is copied into a working realm, an ordinary one that nobody else knows. (3) Members come
 //! and go there, by ordinary commits; values go into new spans of just their size. (4) The index is
 //! brought up to date, spans without a value in use lose their rows' files, and the catalog is
 //! written out without free pages. (5) Everything is synced and made 0444, the files before the
 //! folders. (6) *One rename* gives the version its name: the commit point. (7) Older versions are
-//! removed, and spans that have no value any more. Who dies before (6) has changed nothing, after
-//! it only left things to be cleared away.
+//! removed, and spans that have no value any more. A publisher that dies before (6) has changed
+//! nothing; one that dies after it has only left things to be cleared away.
 //!
-//! **Trust.** Nobody has to trust readers. Readers trust who publishes as far as one trusts a file
-//! of another user's that one maps: who may write it could cut it short (SIGBUS), and LMDB believes
-//! its pages. Records and extents are bounded as everywhere; `verify` walks in a child.
+//! **Trust.** Nobody has to trust readers. Readers trust the publisher as far as one trusts a file
+//! of another user's that one maps: those who may write it could cut it short (SIGBUS), and LMDB
+//! believes its pages. Records and extents are bounded as everywhere; `verify` walks in a child.
 //!
 //! **Readers** look for the newest version when they open the namespace, and again when its shared
-//! counter says that one has come (`namespace/scopes.rs`). Who has an older one open goes on with
-//! it: its catalog is mapped, and so are the spans that it has met. Where it meets a span that is
-//! gone, it looks for the newest version and asks again. Views keep their memory: a file that is
-//! mapped keeps its bytes when its name goes.
+//! counter says that one has come (`namespace/scopes.rs`). A reader that has an older one open goes
+//! on with it: its catalog is mapped, and so are the spans that it has met. Where it meets a span
+//! that is gone, it looks for the newest version and asks again. Views keep their memory: a file
+//! that is mapped keeps its bytes when its name goes.
 
 mod making;
 mod restore;
@@ -131,8 +131,8 @@ pub fn setup(
     fail!(Busy, "the newest published version in {} goes again and again", published.display())
 }
 
-/// Does something with the newest version; where that fails because it has gone meanwhile (who
-/// publishes a newer one removes the others), with the one that is the newest then. `None` where
+/// Does something with the newest version; where that fails because it has gone meanwhile (the
+/// publisher of a newer one removes the others), with the one that is the newest then. `None` where
 /// there is none.
 pub fn with_newest<T>(
     mut find: impl FnMut() -> Result<Option<Setup>>,
@@ -150,7 +150,8 @@ pub fn with_newest<T>(
     }
 }
 
-/// Sees to it that a version's name is on the medium: whoever gave it may have died before.
+/// Sees to it that a version's name is on the medium: the process that gave it may have died
+/// before.
 pub(crate) fn sync_name(setup: &Setup) -> Result<()> {
     making::sync_folder(setup.dir.parent().expect("a version lies in a folder"))
 }

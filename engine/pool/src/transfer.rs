@@ -1,7 +1,7 @@
 //! Moves between the realms of a namespace: share, unshare, publish, unpublish.
 //!
 //! An object, a group with all that is below it, or the hits of a query go from their realms to
-//! another one, all or nothing. What they are is kept: OID, GIDs, attributes, dimensions, origin,
+//! another one, all or nothing. They keep what they are: OID, GIDs, attributes, dimensions, origin,
 //! times, owner, index mode, name. No transaction covers two realms, so a move is a few commits, in
 //! an order in which it is never lost, never twice, and never on the wrong side: wherever its
 //! process dies, what has happened says how it ends.
@@ -11,33 +11,34 @@
 //! asks for each row of a member that it changes, if there are moves at all); all may read them.
 //! A group that goes takes no new names either: they would be left behind, in sight of others
 //! where it is unshared; and from T2 on a name could be given twice, once in each realm.
-//! Then, with the marks there for who locks to see, the kernel is asked whether anybody has one of
-//! them locked: what is locked does not move (see `realm::locks`), so the marks go again.
+//! Then, with the marks there for lock takers to see, the kernel is asked whether anybody has one
+//! of them locked: a locked member does not move (see `realm::locks`), so the marks go again.
 //! **T1**: space reserved in the target, values copied, with no lock held, and flushed (P1).
 //! **T2**, in the target, one commit: the records, their names, the groups above them as mirrors,
 //! what the index notes of them, and a *receipt* (`received`). From here on the others see them.
-//! The same OID in two realms is one object to who sees both.
-//! **T3**, in the source, one commit: records and names gone, extents freed, marks away, and the
-//! move's row says so. A group that has something of others in it stays as a mirror.
-//! **T4**, in the target: the receipt goes. **T5**, in the source: the move's row goes.
+//! The same OID in two realms is one object to a process that sees both. **T3**, in the source, one
+//! commit: records and names gone, extents freed, marks away, and the move's row says so. A group
+//! that has something of others in it stays as a mirror. **T4**, in the target: the receipt goes.
+//! **T5**, in the source: the move's row goes.
 //!
-//! **The receipt decides.** A move whose process is gone (its lease is) is ended by who opens the
-//! source for writing: if the target has the receipt, from T3 on; if not, the marks are taken away,
-//! and what was reserved in the target goes with the dead lease, as always. Not the presence of the
-//! OIDs: they may have been deleted in the target since. Two that end the same move do no harm:
-//! each step looks at the move's row in its own commit, and the receipt goes only after T3.
+//! **The receipt decides.** A move whose process is gone (its lease is) is ended by the next
+//! process to open the source for writing: if the target has the receipt, from T3 on; if not, the
+//! marks are taken away, and what was reserved in the target goes with the dead lease, as always.
+//! Not the presence of the OIDs: they may have been deleted in the target since. Two that end the
+//! same move do no harm: each step looks at the move's row in its own commit, and the receipt goes
+//! only after T3.
 //!
 //! **Publishing** has a published version as its target (see `published`): T1 and T2 make a new
 //! version beside the newest, and T2's commit point is one rename. Nobody can take a receipt out of
-//! a published catalog; who publishes next leaves those behind of which no row is left in the realm
-//! that they name, if he may look there.
+//! a published catalog; the next publisher leaves those behind of which no row is left in the realm
+//! that they name, if it may look there.
 //!
 //! **Unpublishing** has one as its source, in which no mark can stand. So the target has them: T2
 //! puts the members there together with a move's row at stage `Arrived` and marks on the members,
 //! so that nobody changes them yet; T3 is a new version without them, and with a receipt; and the
-//! marks go. Whoever finds such a row of a dead lease goes on at T3, if its members are published
-//! still. If they are not, the receipt says whether it was this move that took them; or another
-//! has, and then they go again from where they had come in vain.
+//! marks go. A process that finds such a row of a dead lease goes on at T3, if its members are
+//! published still. If they are not, the receipt says whether it was this move that took them; or
+//! another has, and then they go again from where they had come in vain.
 //!
 //! No byte of one realm is ever another's: each has span files of its own, values are copied into
 //! them, and extents are freed where they lie (P9).
@@ -193,7 +194,7 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
         step!("publish.copied-in");
         making.finish()
     })();
-    // If the version is there, and perhaps not on the medium, who comes next goes on from here.
+    // If the version is there, and perhaps not on the medium, the next process goes on from here.
     published.inspect_err(|_| legs.iter().for_each(stay))??;
     step!("publish.arrived");
     for leg in &legs {
@@ -318,14 +319,15 @@ fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
     }
 }
 
-/// Refuses to move what somebody has locked. Asked before anything is marked, so that who has a
-/// lock does not meet the marks of a move that will not be; and again after, see the essay.
+/// Refuses to move what somebody has locked. Asked before anything is marked, so that the holder of
+/// a lock does not meet the marks of a move that will not be; and again after, see the essay.
 fn refuse_locked(core: &Core, going: &[Going]) -> Result<()> {
     let of_here = going.iter().filter(|going| !going.mirror);
     locks::refuse_locked(core, &of_here.map(|going| going.member).collect::<Vec<_>>())
 }
 
-/// The members stay where they are. If even that fails, who opens the realm next sees to it.
+/// The members stay where they are. If even that fails, the next process to open the realm sees to
+/// it.
 fn stay(leg: &Leg) {
     let _ = undo(&leg.core, leg.running.0);
 }

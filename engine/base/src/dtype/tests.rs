@@ -21,7 +21,7 @@ fn check_round_trip(dtype: &DType) {
     let mut bytes = encoded(dtype);
     let len = bytes.len();
     assert_eq!(DType::decode(&bytes).unwrap(), (dtype.clone(), len));
-    // What follows it in a record is left alone.
+    // The bytes after it in a record are left alone.
     bytes.extend_from_slice(b"more");
     assert_eq!(DType::decode(&bytes).unwrap(), (dtype.clone(), len));
     // A dtype cut short is never another dtype.

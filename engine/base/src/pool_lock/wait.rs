@@ -1,6 +1,6 @@
 //! Waiting for a lock of the kernel on a file that another process may keep for ever.
 //!
-//! Who holds it is in `/proc/locks`; how long it is waited for is in `pool_lock/watch.rs`.
+//! `/proc/locks` names its holder; `pool_lock/watch.rs` says how long it is waited for.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 /// Between two tries: at first, and in the end.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
 
-/// Locks a file or folder, whatever signals come. `Busy` where somebody has it who stands still, or
-/// has it for longer than `most`.
+/// Locks a file or folder, whatever signals come. `Busy` where its holder stands still, or has it
+/// for longer than `most`.
 pub fn wait_for(file: &File, path: &Path, most: Duration) -> Result<()> {
     let (mut pause, mut watch) = (PAUSE.0, Watch::begin());
     loop {

@@ -3,10 +3,11 @@
 //! A process that is stopped keeps its locks, and so does one that means ill. Nobody waits for such
 //! a one without end or word: as long as a holder is *at work* it is waited for, since making a
 //! large version, or deleting a large group, may take minutes; when it has stood still for
-//! [`IDLE_MOST`], whoever waits gives up with `BusyError` and its pid. At work is who uses the
-//! processor or waits for a disk, as `/proc/<pid>/stat` has it; and when the lock goes from one
-//! holder to the next, the time begins anew. A holder that is not to be seen there may be at work:
-//! it is waited for [`UNSEEN_MOST`]. None of this decides about anything but how long one waits.
+//! [`IDLE_MOST`], the waiting process gives up with `BusyError` and its pid. A process is at work
+//! if it uses the processor or waits for a disk, as `/proc/<pid>/stat` has it; and when the lock
+//! goes from one holder to the next, the time begins anew. A holder that is not to be seen there
+//! may be at work: it is waited for [`UNSEEN_MOST`]. None of this decides about anything but how
+//! long one waits.
 
 use std::fmt::Display;
 use std::fs;
@@ -20,10 +21,10 @@ use crate::user;
 const IDLE_MOST: Duration = Duration::from_secs(5);
 /// So long one that cannot be seen.
 const UNSEEN_MOST: Duration = Duration::from_secs(20);
-/// Between two looks at who holds it.
+/// Between two looks at its holder.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// One who waits for a lock, and what the holders have done meanwhile.
+/// A process that waits for a lock, and what the holders have done meanwhile.
 #[derive(Clone)]
 pub struct Watch {
     begun: Instant,
@@ -48,7 +49,7 @@ impl Watch {
         Watch { begun: now, looked: now, ..self.clone() }
     }
 
-    /// Notes that the lock was seen free: whoever has it next has just come.
+    /// Notes that the lock was seen free: its next holder has just come.
     pub fn was_free(&mut self) {
         self.moved = Instant::now();
         self.holders.clear();
@@ -75,7 +76,7 @@ impl Watch {
         self.begun.elapsed()
     }
 
-    /// The error of who gives up.
+    /// The error of a process that gives up.
     pub fn busy(&self, locked: impl Display) -> Error {
         let who: Vec<String> = self.holders.iter().map(Holder::describe).collect();
         let who = if who.is_empty() {

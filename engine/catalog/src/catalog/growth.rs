@@ -3,27 +3,28 @@
 //! One page of the file `growth`, mapped shared by each process that has the catalog open. Every
 //! field is one atomic word, so no reader sees half of one; each field has its own rule:
 //!
-//! * `allocated_pages`: written by who holds this file's lock, after the blocks exist; it only
-//!   grows. Read by a writer, under LMDB's writer lock. An older value is smaller: the writer
-//!   grows once more for nothing.
-//! * `poison`: set by whoever sees a sync fail, cleared by who reopens after `verify`. Read by a
-//!   writer, under the writer lock (see `Catalog::write`).
+//! * `allocated_pages`: written by the holder of this file's lock, after the blocks exist; it only
+//!   grows. Read by a writer, under LMDB's writer lock. An older value is smaller: the writer grows
+//!   once more for nothing.
+//! * `poison`: set by the process that sees a sync fail, cleared by the process that reopens after
+//!   `verify`. Read by a writer, under the writer lock (see `Catalog::write`).
 //! * `clean`: set and cleared under LMDB's writer lock, and read there: it is never stale.
-//! * `boot_id`: as `clean`; read by who opens.
+//! * `boot_id`: as `clean`; read at opening.
 //! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
 //! * `lease_epoch`: the lease protocol's; see there.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
 //!
-//! The file's first byte has a lock of its own, for who opens the catalog ([`Growth::one_opens`]).
-//! The first to open `lock.mdb` finds nobody's lock on it, takes its own, and makes what is in it
-//! anew: mutexes, no readers, no last transaction, and then the last transaction that the data
-//! file tells of. Others that open it wait for that lock, and take what they find then for made.
-//! If the first is killed meanwhile, they go on from *no* transaction: their commits overwrite the
-//! last ones. So one opens at a time, by a lock that outlives LMDB's: the kernel drops locks of
-//! processes (LMDB's) as it closes a dead one's descriptors, and those of open files (this one)
-//! after that. Who gets it finds either somebody who has opened, or nobody, and is the first.
+//! The file's first byte has a lock of its own, for a process that opens the catalog
+//! ([`Growth::one_opens`]). The first to open `lock.mdb` finds nobody's lock on it, takes its own,
+//! and makes what is in it anew: mutexes, no readers, no last transaction, and then the last
+//! transaction that the data file tells of. Others that open it wait for that lock, and take what
+//! they find then for made. If the first is killed meanwhile, they go on from *no* transaction:
+//! their commits overwrite the last ones. So one opens at a time, by a lock that outlives LMDB's:
+//! the kernel drops locks of processes (LMDB's) as it closes a dead one's descriptors, and those of
+//! open files (this one) after that. The process that gets it either finds one that has opened, or
+//! finds none, and is the first.
 //!
 //! | Offset | Bytes | Field |
 //! |---|---|---|
@@ -297,7 +298,8 @@ impl Growth {
         id
     }
 
-    /// Stores the boot id. Only for who has the catalog to itself or holds its writer lock.
+    /// Stores the boot id. Only for a process that has the catalog to itself or holds its writer
+    /// lock.
     pub fn set_boot_id(&self, id: [u8; 16]) {
         let both = u128::from_le_bytes(id);
         self.page().boot_id[0].store(both as u64, Ordering::Release);
@@ -436,8 +438,8 @@ pub(super) struct Extent {
     pub(super) keep_size: bool,
 }
 
-/// Gives blocks to a range of a file. What had some keeps its bytes. On error part of the range
-/// may have got some.
+/// Gives blocks to a range of a file. A part that had some keeps its bytes. On error part of the
+/// range may have got some.
 pub(super) fn allocate(file: &File, range: Extent, path: &Path) -> Result<()> {
     const LEAST_STEP_BYTES: u64 = 64 << 10;
     let mode = if range.keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };

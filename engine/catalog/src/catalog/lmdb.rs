@@ -90,7 +90,7 @@ fn watch_forks() -> Result<()> {
 /// A kept read transaction: reset, holding its reader slot.
 struct Slot(NonNull<ffi::MDB_txn>);
 
-// SAFETY: with MDB_NOTLS a read transaction belongs to no thread; whoever has the `Slot` is the
+// SAFETY: with MDB_NOTLS a read transaction belongs to no thread; the owner of the `Slot` is the
 // only one to use it.
 unsafe impl Send for Slot {}
 
@@ -463,8 +463,8 @@ impl Drop for Env {
             }
         } else {
             for slot in kept.into_iter().chain(self.held.take()) {
-                // SAFETY: a kept transaction is reset, a held one live and used by nobody, since
-                // who uses one borrows the environment; both are ours alone, and end only here.
+                // SAFETY: a kept transaction is reset, a held one live and used by nobody, since a
+                // user of one borrows the environment; both are ours alone, and end only here.
                 unsafe { ffi::mdb_txn_abort(slot.0.as_ptr()) };
             }
         }

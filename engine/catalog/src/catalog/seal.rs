@@ -13,9 +13,9 @@
 //! 1. A writer whose commit has returned seals its id, by a store, a write-back of the line and a
 //!    fence, before anybody is told that the commit is done.
 //! 2. A writer that has begun (it has the writer lock) sees to it, before it changes anything, that
-//!    the id it begins from is sealed. It writes that line back in any case: whoever has stored the
-//!    word may not have come to it yet. If the word is behind, the one before is about to seal, and
-//!    is waited for a moment; or it has died between its stores and now, and the file is synced
+//!    the id it begins from is sealed. It writes that line back in any case: the writer that stored
+//!    the word may not have come to it yet. If the word is behind, the one before is about to seal,
+//!    and is waited for a moment; or it has died between its stores and now, and the file is synced
 //!    first.
 //!
 //! So a commit page is only overwritten once the *other* one is whole, durable and sealed, and:
@@ -23,14 +23,14 @@
 //! *when power fails with id s sealed, the page of s is whole; of the other one nothing is known,
 //! and nothing of it was acknowledged, unless it is the older one.*
 //!
-//! 3. Who first opens a catalog after a restart (the growth page has another boot's id; under the
-//!    lock of `growth`, before LMDB looks) writes what the page of s says over the other one. Both
-//!    are then the same; LMDB takes either, and its next commit goes to the page that s is not on.
-//!    If power fails meanwhile, the next one finds what this one has found.
+//! 3. The first process to open a catalog after a restart (the growth page has another boot's id;
+//!    under the lock of `growth`, before LMDB looks) writes what the page of s says over the other
+//!    one. Both are then the same; LMDB takes either, and its next commit goes to the page that s
+//!    is not on. If power fails meanwhile, the next one finds what this one has found.
 //!
 //! After a mere death nothing is taken back: memory is whole then, and others may have seen the
 //! commit. Nothing is sealed (0) in a catalog that is new, or was written to where there is no
-//! persistent memory: who opens one there takes the seal away, since commits pass it by.
+//! persistent memory: a process that opens one there takes the seal away, since commits pass it by.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -73,7 +73,7 @@ pub(super) fn settle(data: &File, path: &Path, growth: &Growth, boot: [u8; 16]) 
 }
 
 /// After a restart of the machine, takes back what was not sealed of a catalog that nobody has open
-/// yet: for who reads its pages without opening it.
+/// yet: for a caller that reads its pages without opening it.
 pub fn settle_closed(dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join("data.mdb");
     let (data, _) = open_file(&path)?;
@@ -88,7 +88,7 @@ fn take_back(data: &File, sealed: u64, page_bytes: u64) -> std::io::Result<()> {
     }
     let place = (sealed & 1) as usize;
     let id = u64::from_le_bytes(pages[place][ID_AT..][..8].try_into().expect("eight bytes"));
-    // Another id: the file is not the one that was sealed. What it is, LMDB and `verify` say.
+    // Another id: the file is not the one that was sealed. LMDB and `verify` say what it is.
     if id == sealed && pages[place][BODY] != pages[1 - place][BODY] {
         let at = (1 - place) as u64 * page_bytes + BODY.start as u64;
         data.write_all_at(&pages[place][BODY], at)?;

@@ -1,10 +1,10 @@
 //! What a batch relies on, and what it says where that no longer holds.
 //!
 //! **Moves between realms.** A look at all realms finds which one an operation falls into; the list
-//! is of that realm, and committed later. What has moved to it or from it meanwhile, and is nothing
-//! to the batch, must not fail it. So it does not rely on the number of moves that `precondition`
-//! has for other changes, but on those rows of its own realm that a move of what it has touched
-//! would change:
+//! is of that realm, and committed later. A move to it or from it meanwhile, which is nothing to
+//! the batch, must not fail it. So it does not rely on the number of moves that `precondition` has
+//! for other changes, but on those rows of its own realm that a move of what it has touched would
+//! change:
 //!
 //! * a name that it took as free, gave, or went along: its row;
 //! * an object, or a group, that it changes or deletes: its record, which goes where that moves
@@ -13,8 +13,8 @@
 //!   moves away leaves a mirror where others have something in it, and one that comes takes the
 //!   mirror's place. No other guard would tell, and what is put would be seen by the wrong ones.
 //!
-//! Who gives a *group* another name or place relies on more: that nothing below it has been
-//! published since. It relies on the number itself.
+//! An operation that gives a *group* another name or place relies on more: that nothing below it
+//! has been published since. It relies on the number itself.
 //!
 //! Each operation still expects the number of its own look, so that both are of one moment; if it
 //! is another, the operation alone looks again.

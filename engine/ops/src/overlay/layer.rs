@@ -74,7 +74,7 @@ struct LayerEntry {
     change: Option<Change<BufferRange>>,
 }
 
-/// A row of the list, for whoever applies it.
+/// A row of the list, as it is applied.
 pub struct Listed<'a> {
     /// The row's key.
     pub key: &'a [u8],
@@ -124,8 +124,8 @@ impl Layer {
         self.listed(*self.entries.get(self.find(key)?)?).change
     }
 
-    /// Notes what an operation relied on. The first such note stays, but for one: who relied on
-    /// there being a row may come to rely on what it holds.
+    /// Notes what an operation relied on. The first such note stays, but for one: an operation that
+    /// relied on there being a row may come to rely on what it holds.
     pub(crate) fn guard(&mut self, key: &[u8], guard: Guard<&[u8]>) {
         let place = self.place(key);
         let guard = match (self.entries[place].guard, guard) {

@@ -1,7 +1,7 @@
 //! What a query sees: one snapshot, and above it the changes of the batch that asks.
 //!
-//! Nothing is copied and nothing becomes a guard. What the batch has merely read does not count:
-//! below its own changes, all that a query sees is of the one snapshot.
+//! Nothing is copied and nothing becomes a guard. A row that the batch has merely read does not
+//! count: below its own changes, all that a query sees is of the one snapshot.
 
 use std::borrow::Cow;
 

@@ -19,7 +19,7 @@ use engram_ops::group::Taker;
 use engram_ops::protect;
 use engram_realm::Realm;
 
-/// How long a deletion that has begun waits for who moves what is left, and between two tries.
+/// How long a deletion that has begun waits for a mover of what is left, and between two tries.
 const WAIT_MOST: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_millis(5);
 
@@ -60,7 +60,7 @@ pub(super) fn delete(namespace: &Namespace, parent: Gid, path: &str) -> Result<(
     let since = Instant::now();
     while begun.is_none() || since.elapsed() < WAIT_MOST {
         match namespace.retry(Retry::IfMoved, || delete_now(namespace, parent, path, &mut begun)) {
-            // What was left of a group went by itself: the last mirror, when it was empty.
+            // The rest of a group went by itself: the last mirror, when it was empty.
             Err(error) if begun.is_some() && error.kind() == Kind::NotFound => return Ok(()),
             Err(error) if begun.is_some() && error.kind() == Kind::Busy => thread::sleep(WAIT),
             done => return done,
@@ -218,8 +218,8 @@ pub(super) fn check_deletable_now(
 }
 
 /// The groups of a realm that lie below these members and have no name in it, since a member
-/// has theirs. What else lies below is found by the realm's own names: it is made to say where
-/// the groups of others are. (Of a group with published members nobody changes the name.)
+/// has theirs. Everything else below is found by the realm's own names: it is made to say where the
+/// groups of others are. (Of a group with published members nobody changes the name.)
 pub(crate) fn strays_below(
     namespace: &Namespace,
     members: &[Member],
@@ -290,7 +290,7 @@ pub(super) fn rename_now(
             if tree.chain(reach.group)?.iter().any(|(_, above)| above.gid == gid) {
                 fail!(Argument, "{old:?} cannot be moved into itself");
             }
-            // Who sees that alone would go on seeing it under the old name.
+            // A user who sees that alone would go on seeing it under the old name.
             if tree.having(gid)?.iter().any(|at| scopes[*at] == Scope::Published) {
                 fail!(
                     ReadOnly,

@@ -69,7 +69,7 @@ pub(super) struct Inner {
 
 // The handle itself.
 impl Namespace {
-    /// The namespace, with the realms that there are. Who may see nothing of it is refused.
+    /// The namespace, with the realms that there are. A user who may see nothing of it is refused.
     pub(crate) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
         view::open(pool, name)
     }
@@ -416,8 +416,8 @@ impl Namespace {
         self.write_in_owning_realm(member, Doing::Changing, |realm| realm.set_read_only(member, on))
     }
 
-    /// Deletes a member, a group with all that is in it that this user may delete. What others keep
-    /// to themselves below a group stays theirs.
+    /// Deletes a member, a group with all that is in it that this user may delete. The members that
+    /// others keep to themselves below a group stay theirs.
     ///
     /// A group that has members in two realms goes from both, or from none. Only where a full mount
     /// has no room for the marks that this takes, it goes from one after the other. Where somebody
@@ -485,8 +485,8 @@ impl Namespace {
         })
     }
 
-    /// Gives a chunked array another shape of as many dimensions, in one commit. What it grows by
-    /// is zeros; what is cut off is gone.
+    /// Gives a chunked array another shape of as many dimensions, in one commit. The part that is
+    /// added is zeros; the part that is cut off is gone.
     ///
     /// On error all is as it was.
     pub fn reshape(&self, oid: Oid, shape: &[u64]) -> Result<()> {
@@ -498,7 +498,7 @@ impl Namespace {
     /// Appends `data`, of this shape and in C order, to a chunked array along one dimension, in one
     /// commit; the shape of the array after it.
     ///
-    /// Who appends at the same time comes before or after. On error all is as it was.
+    /// An append at the same time comes before or after. On error all is as it was.
     pub fn append(&self, oid: Oid, axis: usize, counts: &[u64], data: &[u8]) -> Result<Vec<u64>> {
         self.write_in_owning_realm(Member::Object(oid), Doing::Changing, |realm| {
             realm.append(oid, axis, counts, data)
@@ -588,7 +588,7 @@ impl Namespace {
     }
 
     /// Locks a member in the realm that has it: see [`Realm::lock`]. While it is on its way to
-    /// another scope nobody has it; who waits gets it where it comes to.
+    /// another scope nobody has it; a waiting caller gets it where it comes to.
     ///
     /// [`Realm::lock`]: engram_realm::Realm::lock
     pub fn lock(
@@ -638,14 +638,15 @@ impl Namespace {
 
 // Space, and what processes hold.
 impl Namespace {
-    /// Where the space of the shared realm is; of who may not open that, of what there is.
+    /// Where the space of the shared realm is; for a user who may not open that, of the realms that
+    /// there are.
     pub fn space(&self) -> Result<Space> {
         write::main_realm(self)?.map_or_else(|| Ok(Space::default()), |realm| realm.space())
     }
 
     /// Sets the bound of the shared realm's arena, rounded up to 2 MiB; with it that of this user's
-    /// private one, but not below what that has. New private realms have it, too: those of who may
-    /// not use the shared realm, if the namespace's owner says so.
+    /// private one, but not below what that has. New private realms have it, too: those of users
+    /// who may not use the shared realm, if the namespace's owner says so.
     pub fn resize(&self, size: u64) -> Result<()> {
         write::resize(self, size)
     }
@@ -655,9 +656,10 @@ impl Namespace {
         write::own_realm(self)?.scratch(nbytes, device)
     }
 
-    /// Who holds what in the shared realm; of who may not open that, in what there is.
+    /// Who holds what in the shared realm; for a user who may not open that, in the realms that
+    /// there are.
     pub fn holders(&self) -> Result<Holders> {
-        // Who reads what is published holds nothing that anybody could list.
+        // A reader of what is published holds nothing that anybody could list.
         let realm = write::main_realm(self)?.filter(|realm| realm.scope() != Scope::Published);
         realm.map_or_else(|| Ok(Holders::default()), |realm| realm.holders())
     }
@@ -724,7 +726,8 @@ impl Namespace {
         }
     }
 
-    /// The private realm of another user, for root, who may end what that one has left half moved.
+    /// The private realm of another user, for root, who may end the moves that this user has left
+    /// half done.
     pub(crate) fn private_of(&self, user: u32) -> Result<Option<Realm>> {
         let (path, file, mount) = self.inner.pool.parts();
         let setup = private_setup(path, file, mount.clone(), &self.inner.name, user)?;
@@ -799,7 +802,7 @@ impl Namespace {
         look_together(realms, |rows| look(&mut Tree::new(rows, &scopes, root)))
     }
 
-    /// The same for who is about to change something: with the realms as what they were seen.
+    /// The same for a caller that is about to change something: with the realms as they were seen.
     pub(super) fn look_to_change<T>(
         &self,
         realms: &[Realm],
@@ -810,7 +813,8 @@ impl Namespace {
         look_to_change(realms, |rows| look(&mut Tree::new(rows, &scopes, root)))
     }
 
-    /// Runs an operation, again and again as the policy says. What it returns is the last try's.
+    /// Runs an operation, again and again as the policy says. It returns the result of the last
+    /// try.
     #[inline]
     pub(crate) fn retry<T>(
         &self,

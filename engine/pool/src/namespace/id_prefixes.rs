@@ -2,8 +2,8 @@
 //!
 //! A realm's own `realm.toml` says its id prefix (`birth`), but a user cannot read those of others.
 //! So each is reserved by an empty file in `ns/<name>/births`, a folder in which everybody who may
-//! enter the namespace makes files and nobody removes those of others. What was drawn for a realm
-//! that was never finished stays taken, which costs nothing.
+//! enter the namespace makes files and nobody removes those of others. A prefix that was drawn for
+//! a realm that was never finished stays taken, which costs nothing.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,12 +1,12 @@
 //! Writing in place through the view.
 //!
-//! A write in place is no commit: bytes change, and nobody is asked. So who writes looks where the
+//! A write in place is no commit: bytes change, and nobody is asked. So the writer looks where the
 //! object is before, and asks afterwards whether it has been there all the while
 //! ([`InPlace::held`]). If it has moved to another realm, its value may have been copied before the
 //! bytes changed: they are to be written again, where it is by now. While it is on its way nobody
-//! can tell, and who has begun to write waits for a while ([`WAIT`]); then that is `BusyError`.
+//! can tell, and a writer that has begun waits for a while ([`WAIT`]); then that is `BusyError`.
 //!
-//! A view that is kept has nobody who asks: as with what is replaced, it is of what was.
+//! A view that is kept has nobody to ask: as with an object that is replaced, it is of what was.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use engram_base::error::{Kind, Result};
 use engram_base::id::Oid;
 use engram_realm::Realm;
 
-/// How long who has written waits for what moves, and how often it looks.
+/// How long a writer waits for an object that moves, and how often it looks.
 const WAIT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_millis(1));
 
 /// Where an object was when its value was given out to be written in place.

@@ -133,7 +133,7 @@ pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Re
 
 /// Makes the folders for spans on a device that is being added.
 pub(crate) fn add_device(pool: &Path, file: &PoolFile, device: &Path) -> Result<()> {
-    // Whoever has a folder of the pool's uuid there would have all that is put into it.
+    // The owner of a folder of the pool's uuid there would have all that is put into it.
     check_theirs(&place(pool, DEFAULT), &device.join(&file.uuid))?;
     for name in names(pool)? {
         let namespace = place(pool, &name);
@@ -169,7 +169,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     make_for_published(at, new)?;
     scopes::make(at, modes.1)?;
     for device in &file.folders() {
-        // One that was left by somebody who died making a namespace of the name.
+        // A folder that was left by a process that died making a namespace of the name.
         let _ = fs::remove_dir_all(on_device(device, file, new.name));
     }
     let realm = NewRealm {
@@ -191,8 +191,8 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
     write_toml(&at.join(NAMESPACE_FILE), &description, 0o644)
 }
 
-/// Makes the folder of published versions: theirs who may write the shared realm, and open for
-/// reading to all whom the namespace's folder admits.
+/// Makes the folder of published versions: it belongs to those who may write the shared realm, and
+/// is open for reading to all whom the namespace's folder admits.
 fn make_for_published(at: &Path, new: &NewNamespace<'_>) -> Result<()> {
     let published = at.join(Scope::Published.as_str());
     let mode = if new.mode & 0o020 == 0 { 0o755 } else { 0o2775 };
@@ -214,8 +214,8 @@ pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
     for inner in ["catalog", "leases"] {
         make_folder(&realm.join(inner), folder_mode)?;
     }
-    // What members of the group will use is made now, with the realm's own mode and group: none of
-    // them could make it for the others.
+    // The files that members of the group will use are made now, with the realm's own mode and
+    // group: none of them could make it for the others.
     Growing::prepare(realm, file_mode)?;
     prepare_locks(realm, file_mode)?;
     for device in new.devices {
@@ -339,7 +339,7 @@ pub(crate) fn remove(
     let_go(&realms)?;
     let away = folder(pool).join(format!("{REMOVING}{name}"));
     fs::rename(&place, &away).map_err(|e| Error::os(format!("removing {name:?}"), &e))?;
-    // Nobody finds it any more; who had found it before has a lease by now, or fails.
+    // Nobody finds it any more; a process that had found it before has a lease by now, or fails.
     let realms = realm_folders(&away)?;
     let unused = users_of(&realms).and_then(|users| refuse_users(name, &users));
     if let Err(error) = unused {
@@ -351,7 +351,7 @@ pub(crate) fn remove(
     for realm in &realms {
         process::detach(realm);
     }
-    // It is gone. What cannot be cleared away now, whoever makes or removes the next one clears.
+    // It is gone. The next process to make or remove one clears away what cannot be cleared now.
     let _ = clear_left(pool, file);
     Ok(())
 }

@@ -286,8 +286,8 @@ impl Others for Namespace {
     fn making(&self) -> Result<Option<Making>> {
         match begin_publishing(self) {
             Ok(making) => Ok(Some(making)),
-            // Who may not publish, or cannot now, since the holder of the publish lock stands
-            // still, leaves it to the next: until then the members stay where they are.
+            // A process that may not publish, or cannot now, since the holder of the publish lock
+            // stands still, leaves it to the next: until then the members stay where they are.
             Err(error) if matches!(error.kind(), Kind::Access | Kind::Busy) => Ok(None),
             Err(error) => Err(error),
         }

@@ -3,7 +3,7 @@
 //! It is made whole under a hidden name and then renamed to the user's number, under the pool lock,
 //! so that of two processes of the user one makes it and the other finds it, and nobody removes the
 //! namespace meanwhile. It lies in a sticky folder: others may put things there, but not take this
-//! one away. What they put in its place beforehand is refused by name.
+//! one away. Anything that they put in its place beforehand is refused by name.
 //!
 //! Nobody but its user, or root, can remove it, so its user can: it is renamed away first, looked
 //! at once more, and then goes, its spans before its folder, so that what somebody died removing is
@@ -135,7 +135,7 @@ pub(crate) fn remove(
             .map_err(|e| Error::os(format!("putting back {}", dir.display()), &e))?;
         Err(error)
     };
-    // Nobody finds it any more; who had found it before has a lease by now, or fails.
+    // Nobody finds it any more; a process that had found it before has a lease by now, or fails.
     if let Err(error) = users(&away).and_then(|users| refuse_users(name, &users)) {
         return put_back(error);
     }
@@ -143,7 +143,7 @@ pub(crate) fn remove(
         return put_back(error);
     }
     process::detach(&away);
-    // It is gone. What cannot be cleared away now, its user's next one clears.
+    // It is gone. The user's next one clears away what cannot be cleared now.
     let _ = clear_left((pool, file, name), &devices, user);
     Ok(())
 }
@@ -170,7 +170,7 @@ fn remove_own(folder: &Path, user: u32) -> Result<bool> {
 }
 
 /// Clears away what this user died making or removing, while the user has no private realm in the
-/// namespace; whether there was any. What is not the user's own is refused.
+/// namespace; whether there was any. Anything that is not the user's own is refused.
 fn clear_left(
     (pool, file, name): (&Path, &PoolFile, &str),
     devices: &[PathBuf],
@@ -206,7 +206,7 @@ pub(super) fn leavings(pool: &Path, file: &PoolFile, name: &str) -> Result<Vec<u
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let of = [MAKING, REMOVING].iter().find_map(|hidden| name.strip_prefix(hidden));
-            // What is no real folder keeps nobody from removing it.
+            // Anything but a real folder keeps nobody from removing it.
             if entry.file_type().is_ok_and(|kind| kind.is_dir())
                 && let Ok(user) = of.unwrap_or(name).parse()
             {

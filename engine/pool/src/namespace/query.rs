@@ -1,9 +1,9 @@
 //! Queries in the view: each realm seen answers for itself, at one commit of each.
 //!
-//! What a query says of groups (paths, attributes above an object) is asked of the one tree, not of
-//! the mirrors that a realm happens to have. What a name hides is left out: an object is found if
-//! its path leads to it. Which those are is worked out from the names of the realms that win, which
-//! are few as a rule, and remembered for as long as nobody commits.
+//! The conditions of a query on groups (paths, attributes above an object) are asked of the one
+//! tree, not of the mirrors that a realm happens to have. An object that a name hides is left out:
+//! an object is found if its path leads to it. Which those are is worked out from the names of the
+//! realms that win, which are few as a rule, and remembered for as long as nobody commits.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;

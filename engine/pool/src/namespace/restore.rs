@@ -58,7 +58,7 @@ pub fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &str) -> R
 
 fn reserve(id_prefix: &Path) -> Result<()> {
     match id_prefixes::reserve(id_prefix) {
-        // It is kept already; or somebody else has come, who keeps it too.
+        // It is kept already; or somebody else has come, and keeps it too.
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         made => {
             made.map(drop).map_err(|e| Error::os(format!("reserving {}", id_prefix.display()), &e))
@@ -151,8 +151,8 @@ fn pool_device(file: &PoolFile) -> std::path::PathBuf {
 }
 
 /// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
-/// (`*`: under any). What is in it goes first: the new owner could put other things in its place.
-/// What root has not made here is left as it is.
+/// (`*`: under any). Its contents go first: the new owner could put other things in their place.
+/// Anything that root has not made here is left as it is.
 fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
     let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
     if fs::symlink_metadata(at).map_err(refused)?.uid() != ROOT {

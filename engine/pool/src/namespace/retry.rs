@@ -8,7 +8,8 @@
 //! * *Something has moved.* The commit refused, because what the look had seen does not hold any
 //!   more ([`Error::is_moved`]); or the realm in which the member was found does not have it.
 //! * *A dead process's move is in the way.* The member is on its way, so the change is refused as
-//!   busy. Whoever finds the mover dead ends the move, and the operation is begun again, once.
+//!   busy. A process that finds the mover dead ends the move, and the operation is begun again,
+//!   once.
 //!
 //! [`Error::is_moved`]: engram_base::error::Error::is_moved
 
@@ -71,7 +72,7 @@ pub(super) fn retry<T>(
             return done;
         }
         tries += 1;
-        // What is missing where it was seen is looked for at once: it is somewhere.
+        // A member that is missing where it was seen is looked for at once: it is somewhere.
         if tries > TRIES_AT_ONCE && done.is_err_and(|error| error.kind() == Kind::Busy) {
             thread::sleep(PAUSE);
         }

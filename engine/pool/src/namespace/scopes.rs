@@ -1,13 +1,14 @@
 //! The shared counter that says whether there is more than the shared realm.
 //!
 //! Most namespaces have no other realm, and their operations must not pay for those that have. So
-//! there is one number in the file `scopes`, mapped by every process that may write it, which is
-//! who may use the shared realm: it is raised by whoever makes a private realm, or publishes. As
-//! long as it is what it was, nothing has come since the handle last looked. That costs one load.
+//! there is one number in the file `scopes`, mapped by every process that may write it, which are
+//! those that may use the shared realm: it is raised by every process that makes a private realm,
+//! or publishes. As long as it is what it was, nothing has come since the handle last looked. That
+//! costs one load.
 //!
-//! Who may not write the shared realm does not map the file: who may write a file could cut it
-//! short, and to touch the page then is a SIGBUS. Such users trust nobody here. They look at the
-//! folders each time.
+//! A user who may not write the shared realm does not map the file: those who may write a file
+//! could cut it short, and to touch the page then is a SIGBUS. Such users trust nobody here. They
+//! look at the folders each time.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::NotFound;
@@ -42,7 +43,7 @@ pub(super) fn problem(namespace: &Path) -> Option<Error> {
     open(namespace).err().filter(|error| error.kind() != Kind::Access)
 }
 
-/// Maps the shared counter, for who may write it.
+/// Maps the shared counter, for a user who may write it.
 pub(super) fn open(namespace: &Path) -> Result<SharedCounter> {
     let path = namespace.join(SCOPES);
     let file = File::options()

@@ -91,8 +91,8 @@ pub fn setup(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> Result<S
     Ok(setup_at(pool, &dir, file, name, (Scope::Shared, modes(mode & 0o777).1), &toml, mount))
 }
 
-/// The same of the realm of a scope, as this user has it; `None` where there is none yet. Who may
-/// not use it is refused with `AccessError`.
+/// The same of the realm of a scope, as this user has it; `None` where there is none yet. A user
+/// who may not use it is refused with `AccessError`.
 pub fn realm_setup(
     pool: &Path,
     file: &PoolFile,
@@ -163,7 +163,7 @@ pub(super) fn private_users(namespace: &Path) -> Result<Vec<u32>> {
         Err(e) => return Err(Error::os(format!("listing {}", private.display()), &e)),
     };
     let user_of = |entry: fs::DirEntry| {
-        // What is no real folder is no realm: whoever put it there has put nothing in it.
+        // Anything but a real folder is no realm: the one who put it there has put nothing in it.
         let folder = entry.file_type().ok()?.is_dir();
         folder.then(|| entry.file_name().to_str()?.parse().ok()).flatten()
     };

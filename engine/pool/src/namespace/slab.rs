@@ -94,7 +94,7 @@ pub(super) fn store_slab(
             }
             Err(error) => return Err(gone_is_busy(error)),
         };
-        // What is empty stays in its row.
+        // An empty value stays in its row.
         let Payload::Extent(view) = payload else { return Ok(()) };
         check_length(&info, &slab, item, view.len())?;
         store(&view, &slab, item, data, flush)?;

@@ -57,7 +57,7 @@ pub(super) fn lock(
             Some((lock, realm)) if is_home(namespace, member, &realm)? => return Ok(lock),
             // It has moved while one waited.
             Some(_) => {}
-            // It moves; perhaps by somebody who is gone.
+            // It moves; perhaps its mover is gone.
             None => drop(moves::end_dead_moves(namespace)?),
         }
     }

@@ -8,7 +8,7 @@
 //!   an earlier realm has the object as well (it is moving). The row of a true group counts unless
 //!   an earlier realm has it true as well. The row of a mirror counts only where no realm has the
 //!   group true, nor an earlier one a mirror of it.
-//! * The root is every realm's. What is said of it is said in the shared realm, if that is seen.
+//! * The root is every realm's. Everything said of it is said in the shared realm, if that is seen.
 
 use std::collections::VecDeque;
 
@@ -325,8 +325,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(protect::holds(&mut self.rows[home], member)? || self.read_only_above(member)?.is_some())
     }
 
-    /// Refuses to change a member below a read-only group, whichever realm has that. What the
-    /// member says of itself, its own realm asks in the commit that changes it.
+    /// Refuses to change a member below a read-only group, whichever realm has that. The member's
+    /// own realm asks what the member says of itself, in the commit that changes it.
     pub(super) fn refuse_read_only(&mut self, member: Member) -> Result<()> {
         let Some(above) = self.read_only_above(member)? else { return Ok(()) };
         let path = self.path_of(member)?;

@@ -61,7 +61,7 @@ pub(super) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
     let shared = match pool.realm(name) {
         Ok(realm) => Some(realm),
         Err(error) if error.kind() == Kind::Access => {
-            // Who may enter sees what is published, and may keep things in private.
+            // A user who may enter sees what is published, and may keep things in private.
             if namespace_file(pool.path(), name).is_err() {
                 return Err(error);
             }
@@ -265,8 +265,8 @@ fn realm_beside(pool: &Pool, name: &str, scope: Scope) -> Result<Option<Realm>> 
     let (path, file, mount) = pool.parts();
     let dir = place(path, name).join(within(scope, user::current()));
     if scope == Scope::Private && !belongs_to(&dir, user::current()) {
-        // What others put in its place has nothing of the user's in it: it is refused where the
-        // user wants to make the realm, and keeps nobody from the others.
+        // Anything that others put in its place has nothing of the user's in it: it is refused
+        // where the user wants to make the realm, and keeps nobody from the others.
         return Ok(None);
     }
     let find = || realm_setup(path, file, mount.clone(), name, scope);

@@ -1,8 +1,8 @@
 //! Writing through the view: each operation falls into one realm.
 //!
-//! What is made has the scope that was asked for; else that of what it replaces, else that of its
-//! group. What is changed or deleted is changed where it is. Before anything is made in a realm
-//! that has not its group, mirrors of that group and of those above it are made there.
+//! A new member has the scope that was asked for; else that of the member that it replaces, else
+//! that of its group. A member is changed or deleted where it is. Before anything is made in a
+//! realm that has not its group, mirrors of that group and of those above it are made there.
 //!
 //! **What may lie where.** A group is seen by all who see what is in it: private members may lie
 //! in any group, shared ones in shared and published groups, never in private ones.
@@ -113,7 +113,8 @@ pub(super) fn sum(namespace: &Namespace, work: impl Fn(&Realm) -> Result<u64>) -
 
 /// See [`Namespace::resize`].
 pub(super) fn resize(namespace: &Namespace, size: u64) -> Result<()> {
-    // The bound is for those to say who share the namespace, not for whom it binds in private.
+    // The bound is for those who share the namespace to say, not for the user whom it binds in
+    // private.
     let Some(shared) = namespace.realm_of(Scope::Shared, false)? else {
         return own_realm(namespace)?.resize(size);
     };
@@ -128,7 +129,8 @@ pub(super) fn resize(namespace: &Namespace, size: u64) -> Result<()> {
         }
         return Err(error);
     }
-    // What the owner alone may write binds what is not there yet: nothing is lost without it.
+    // The bound that the owner alone may write is for realms that are not there yet: nothing is
+    // lost without it.
     let _ = set_size(namespace.pool_path(), namespace.namespace(), shared.space()?.size);
     Ok(())
 }
@@ -139,8 +141,8 @@ pub(super) fn only(namespace: &Namespace, scope: Option<Scope>) -> Result<Option
     Ok(namespace.alone()?.filter(fits))
 }
 
-/// The realm of what says nothing of its scope: the shared one, or the private one of who may
-/// not use that.
+/// The realm of a member that says nothing of its scope: the shared one, or the private one of a
+/// user who may not use that.
 pub(super) fn own_realm(namespace: &Namespace) -> Result<Realm> {
     let scope = if namespace.sees_shared() { Scope::Shared } else { Scope::Private };
     match namespace.realm_of(scope, true)? {
@@ -179,7 +181,7 @@ pub(super) fn aim_among_realms<'p>(
         };
         Ok((reach.clone(), tree.is_moving(reach.group)?, allowed))
     })?;
-    // Who moves the group may be gone.
+    // The mover of the group may be gone.
     if moving && moves::end_dead_moves(namespace)? {
         return aim_among_realms(namespace, parent, path, scope, taker);
     }
@@ -260,7 +262,8 @@ pub(super) fn prepare(
     reach: &Reach,
     path: &Path<'_>,
 ) -> Result<()> {
-    // What is there already has others see its name, whatever has become of its group.
+    // The name of a member that is there already is seen by others, whatever has become of its
+    // group.
     let there = reach.taken.is_some_and(|place| realms[place.at].is(realm));
     if let Some(home) = reach.home.filter(|_| !there)
         && realm.scope() > realms[home].scope()

@@ -2,15 +2,15 @@
 //!
 //! A pool's folder can be copied, and the copy's description names the same further devices. Two
 //! pools that take space from one folder of a device would write over each other's values: each has
-//! a catalog that knows nothing of the other's. So what a pool has on a device says which folder
+//! a catalog that knows nothing of the other's. So the part of a pool on a device says which folder
 //! it belongs to: by inode, and by the number of the filesystem, which may be another after a
-//! restart; then the path must be the same. Who opens a pool whose device belongs to another folder
-//! is refused.
+//! restart; then the path must be the same. The opening of a pool whose device belongs to another
+//! folder is refused.
 //!
 //! A pool that was renamed is itself still. One that was moved to another filesystem, or restored
 //! from a copy, is another folder: its user says that it is the one (`adopt`), which is refused
-//! while the former folder is there and lists the device. What says nothing of where it belongs, of
-//! an earlier engine, becomes its who first opens the pool for writing.
+//! while the former folder is there and lists the device. A device of an earlier engine may say
+//! nothing of where it belongs: it goes to the pool that is first opened for writing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -69,7 +69,7 @@ fn read(device: &Path, uuid: &str) -> Result<Option<PoolFolder>> {
             Ok(note) => Ok(note
                 .and_then(|text| toml::from_str(&text).ok())
                 .filter(|place: &PoolFolder| place.uuid == uuid)),
-            // Who may not open the node uses nothing of it.
+            // A user who may not open the node uses nothing of it.
             Err(error) if error.kind() == Kind::Access => Ok(None),
             Err(error) => Err(error),
         };
@@ -106,7 +106,7 @@ fn still_has(said: &PoolFolder, now: &PoolFolder, uuid: &str, device: &Path) -> 
     }
     [POOL_FILE, CREATING, DESTROYING].iter().any(|marker| match PoolFile::load(former, marker) {
         Ok(file) => file.uuid == uuid && file.devices[1..].iter().any(|other| other == device),
-        // What cannot be looked at may be that.
+        // A folder that cannot be looked at may be that.
         Err(error) => error.kind() == Kind::Access || former.join(marker).exists(),
     })
 }

@@ -61,7 +61,7 @@ fn rename_away(path: &Path, marker: &str) -> Result<PathBuf> {
     let away = path.join(DESTROYING);
     fs::rename(path.join(marker), &away)
         .map_err(|e| Error::os(format!("destroying {}", path.display()), &e))?;
-    // Who opens it from here on fails; who had before has a lease by now.
+    // A process that opens it from here on fails; one that opened it before has a lease by now.
     if let Err(error) = refuse_users(path) {
         fs::rename(&away, path.join(marker))
             .map_err(|e| Error::os(format!("putting back {}", path.display()), &e))?;
@@ -89,7 +89,8 @@ fn remove_all(path: &Path, file: &PoolFile, devices: &[PathBuf], marker: &Path) 
                 .map_err(|e| Error::os(format!("removing {}", spans.display()), &e))?;
         }
     }
-    // The marker goes last: what cannot be removed now is for who destroys it once more.
+    // The marker goes last: a file that cannot be removed now is left to the next process that
+    // destroys the pool.
     let namespaces = paths::folder(path);
     if namespaces.exists() {
         fs::remove_dir_all(&namespaces)
@@ -128,7 +129,7 @@ fn remove_unbegun(path: &Path) -> Result<()> {
     })
 }
 
-/// Who may do what the kernel has refused to a stranger: whose the file is.
+/// The user who may do what the kernel has refused to a stranger: the owner of the file.
 pub(super) fn owner_alone(file: &Path, pool: &Path, what: &str, error: Error) -> Error {
     let (Ok(meta), user) = (fs::symlink_metadata(file), user::current()) else { return error };
     if error.kind() != Kind::Access || user == 0 || user == meta.uid() {

@@ -18,7 +18,7 @@ use engram_media::devdax;
 /// Refuses a path in the folder of another pool, however deep and by whatever links.
 pub(super) fn refuse_within(path: &Path) -> Result<()> {
     let Some(above) = path.parent().and_then(|above| fs::canonicalize(above).ok()) else {
-        return Ok(()); // what is missing is told by who makes the folder
+        return Ok(()); // what is missing is reported where the folder is made
     };
     match pool_around(&above) {
         None => Ok(()),
@@ -110,7 +110,8 @@ pub(super) fn ensure_folder(path: &Path) -> Result<bool> {
 }
 
 /// Makes a folder that all may enter, whatever the umask. There is nothing in it that must be kept
-/// from anybody, so it is made open: who dies just then leaves what the next to come takes over.
+/// from anybody, so it is made open: a process that dies just then leaves a folder that the next to
+/// come takes over.
 fn make_open_folder(path: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .mode(0o755)

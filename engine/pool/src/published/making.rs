@@ -57,16 +57,16 @@ pub struct Making {
 
 impl Making {
     /// Waits for the right to publish, clears away what the dead have left, and begins with a copy
-    /// of the newest version. `shared` is the namespace's shared realm: who may write it publishes.
-    /// `Busy`: who has the right stands still.
+    /// of the newest version. `shared` is the namespace's shared realm: a process that may write it
+    /// publishes. `Busy`: the process that has the right stands still.
     pub(crate) fn begin(shared: &Core, told: impl Fn() + 'static) -> Result<Making> {
         let publish_lock = PublishLock::take(&shared.setup.dir)?;
         let published = shared.setup.dir.with_file_name(Scope::Published.as_str());
         folder::check_real(&shared.setup.pool, &published)?;
         let file = PoolFile::read(&shared.setup.pool)?;
         if versions(&published)?.0.len() > 1 {
-            // Whoever has named the newest died before all were told of it, perhaps, and now go the
-            // files of the others.
+            // The process that named the newest may have died before all were told of it, and now
+            // go the files of the others.
             told();
         }
         let newest = clear_left(&shared.setup, &published, &file)?;
@@ -197,8 +197,8 @@ impl Making {
         Ok(())
     }
 
-    /// Gives the version its name: from here on everyone sees it. On error nothing has changed.
-    /// What it returns otherwise says whether the name is on the medium, too.
+    /// Gives the version its name: from here on everyone sees it. On error nothing has changed. The
+    /// value otherwise says whether the name is on the medium, too.
     pub(crate) fn finish(mut self) -> Result<Result<()>> {
         let dead = self.settle()?;
         step!("publish.settled");
@@ -246,7 +246,7 @@ impl Making {
         for path in dead {
             let _ = fs::remove_file(path);
         }
-        // Whoever publishes next clears away what cannot be cleared now: this version is there.
+        // The next publisher clears away what cannot be cleared now: this version is there.
         let known = versions(&self.published).map(|(known, _)| known).unwrap_or_default();
         let older = known.into_iter().filter(|version| *version < self.version);
         older.for_each(|older| drop(fs::remove_dir_all(self.published.join(version_name(older)))));

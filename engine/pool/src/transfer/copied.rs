@@ -1,10 +1,10 @@
 //! Moves in a copy: what was under way when a namespace was copied has ended there.
 //!
 //! The copies of a namespace's realms are of one moment. So what they say of a move between them
-//! says how it ends, as it does for who comes after a death (`recover`), and nobody is at it in the
-//! copy. Marks, moves and receipts do not go into it. A member that is in both realms of a move,
-//! or has come and is published still, is taken out of one of them. Where the other realm is not in
-//! the copy, the member stays where it is: it is nowhere else.
+//! says how it ends, as it does for a process that comes after a death (`recover`), and nobody is
+//! at it in the copy. Marks, moves and receipts do not go into it. A member that is in both realms
+//! of a move, or has come and is published still, is taken out of one of them. Where the other
+//! realm is not in the copy, the member stays where it is: it is nowhere else.
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ fn copy_in_group(
         attrs::rekey(record.attrs, keys)?
     };
     let origin = if mirror { &[] } else { record.origin };
-    // What says that it is read-only, says so where it is true.
+    // A group that says that it is read-only says so where it is true.
     let flags = Flags { mirror, read_only: record.flags.read_only && !mirror };
     let record = Record { attrs: &attrs, origin, flags, ..record };
     take_name(rows, &record, Member::Group(gid))?;
@@ -114,7 +114,7 @@ fn keep_read_only(rows: &mut Changes<'_>, member: Member, flags: Flags) -> Resul
 }
 
 /// Gives a group that is true here the attributes of one that comes and was so elsewhere: two users
-/// have changed it who did not see each other's. What is said here stays.
+/// who did not see each other's have changed it. The attributes here stay.
 fn unite(rows: &mut Changes<'_>, gid: Gid, there: &Record<'_>, coming: &[u8]) -> Result<()> {
     let mut said = HashSet::new();
     for entry in attrs::entries(there.attrs) {

@@ -3,9 +3,10 @@
 //! It goes as a move does that arrives nowhere. **T0**, in the one realm: a row in `transfers`, at
 //! the stage `Ending`, and marks on all that is below the group there, so that nobody changes it or
 //! makes anything in it. **T2**, in the other realm, which decides: all that it has below the group
-//! is deleted, and the receipt is put, in one commit. **T3** to **T5** as ever: what is marked goes
-//! from the first, the receipt, and the row. Who dies before T2 has deleted nothing; what was begun
-//! then ends as other moves do (`recover`), and copies of that moment have none of it.
+//! is deleted, and the receipt is put, in one commit. **T3** to **T5** as ever: the marked members
+//! go from the first, the receipt, and the row. A process that dies before T2 has deleted nothing;
+//! the deletion that it began then ends as other moves do (`recover`), and copies of that moment
+//! have none of it.
 //!
 //! **Where groups lie.** Each of the two has mirrors of groups of the other, and goes by what these
 //! say. Before T0 they are made to say where the groups are. A group may be renamed after that, in
@@ -14,8 +15,8 @@
 //! was moved out before T0, it has no mark, and T2 finds its mirror below the group. Then nothing
 //! is deleted, and the caller looks again.
 //!
-//! **Between T2 and T3** one realm has all of its part still. Who looks at both then would see half
-//! of it, so looks and snapshots wait a moment for T3 (`half_deleted`).
+//! **Between T2 and T3** one realm has all of its part still. A reader that looks at both then
+//! would see half of it, so looks and snapshots wait a moment for T3 (`half_deleted`).
 //!
 //! Where there is no room for marks, which is on a full mount, the realms go one after the other.
 
@@ -46,7 +47,7 @@ type Parents = HashMap<Gid, Gid>;
 
 /// Deletes a group from two realms that say where it lies, the second of which decides; `false` if
 /// there is no room for that, and all is as it was. So it is on error, but for one of T3 on: then
-/// it is deleted, and who comes next ends it. `moved` if one of them no longer says so.
+/// it is deleted, and the next process ends it. `moved` if one of them no longer says so.
 pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<bool> {
     let running = Running::begin()?;
     let number = running.0;
@@ -113,7 +114,7 @@ fn mark(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<Parents> {
 }
 
 /// The mirrors in the second of groups that are in the first, and do not go there. (One at a time:
-/// who enters two cores does so in the order in which a fork does.)
+/// a thread that enters two cores does so in the order in which a fork does.)
 fn strays(first: &Part<'_>, second: &Part<'_>, marked: &Parents) -> Result<Vec<Gid>> {
     let mirrors = {
         let inside = second.realm.core().enter()?;

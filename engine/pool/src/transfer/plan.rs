@@ -61,8 +61,8 @@ pub(crate) struct Plan {
     pub keys: HashMap<KeyId, String>,
 }
 
-/// The roots and all that is below them, groups before what is in them. What lies below another
-/// root is taken once.
+/// The roots and all that is below them, groups before what is in them. A member below another root
+/// is taken once.
 pub(crate) fn gather(rows: &mut dyn Rows, root: Gid, roots: &[Member]) -> Result<Vec<Going>> {
     let (mut all, mut seen) = (Vec::new(), HashSet::new());
     for member in roots {

@@ -1,9 +1,9 @@
 //! Read transactions that outlive the operation that began them: what a snapshot is made of.
 //!
-//! A held transaction stays live in its reader slot. LMDB lets one thread at a time use it, so
-//! whoever looks through it takes it out of the table here and puts it back; others wait for that.
-//! The thread that has it may take it again: one thread with two cursors is no news to LMDB. It is
-//! ended by who lets go of it while nobody has it, and with the environment.
+//! A held transaction stays live in its reader slot. LMDB lets one thread at a time use it, so a
+//! thread that looks through it takes it out of the table here and puts it back; others wait for
+//! that. The thread that has it may take it again: one thread with two cursors is no news to LMDB.
+//! It ends when it is let go of while nobody has it, and with the environment.
 //!
 //! Its number is never given out again in this process or in its children, so an environment that
 //! was opened anew, or by a child for itself, knows that it does not have it.
@@ -41,7 +41,7 @@ impl Table {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all out: for who closes the environment.
+    /// Takes all out: for the closing of the environment.
     pub(super) fn take(&mut self) -> Vec<Slot> {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(held).into_values().map(|held| held.slot).collect()

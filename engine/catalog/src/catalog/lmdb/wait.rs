@@ -1,12 +1,12 @@
-//! How LMDB waits for its locks: never for ever for one that nobody has, or that somebody has who
-//! stands still.
+//! How LMDB waits for its locks: never for ever for one that nobody has, or whose holder stands
+//! still.
 //!
 //! LMDB's two locks are robust mutexes. A thread that unlocks one wakes one of those that wait. If
 //! that one is killed before it has the lock, the kernel wakes the next, but only if the lock is
 //! still free then. If a third has taken it meanwhile, which has seen nobody wait, nobody is woken
-//! when that one unlocks; and who waits then sleeps, beside a free lock, until others contend for
-//! it again. Eight processes with a mutex alone, of which some were killed all the time, met it 11
-//! times in 4,876 deaths.
+//! when that one unlocks; and the waiting thread then sleeps, beside a free lock, until others
+//! contend for it again. Eight processes with a mutex alone, of which some were killed all the
+//! time, met it 11 times in 4,876 deaths.
 //!
 //! So nobody sleeps for long: LMDB's C is compiled to call [`engram_mutex_lock`] where it says
 //! `pthread_mutex_lock` (a flag that `.cargo/config.toml` sets). That waits until a
@@ -16,10 +16,10 @@
 //! # Who stands still
 //!
 //! A process that is stopped inside a commit keeps the writer lock. The word of a robust mutex says
-//! which thread has it (futex(2)), so whoever has slept looks what that thread does, as
+//! which thread has it (futex(2)), so a thread that has slept looks what that thread does, as
 //! `pool_lock/watch.rs` has it: one at work is waited for, one that stands still is given up, with
-//! `EBUSY`, which LMDB hands to its caller. (No two PID namespaces share a catalog.)
-//! A lock that was given up was not taken, and nothing has changed:
+//! `EBUSY`, which LMDB hands to its caller. (No two PID namespaces share a catalog.) A lock that
+//! was given up was not taken, and nothing has changed:
 //!
 //! - Beginning a transaction: before the writer lock nothing is touched; what was made for a reader
 //!   is freed again.
@@ -27,9 +27,9 @@
 //! - Copying the catalog: that begins as a reader does. (The plain mutexes between its threads are
 //!   no robust ones, and are waited for.)
 //! - Nothing else takes a lock: renewing, committing, resetting, ending and closing do not.
-//! - *Not so* while LMDB puts in order what somebody has left who died with the writer lock. It
-//!   takes the readers' lock then, and if that failed, the writer lock could never be had again.
-//!   So a thread that was told of a death gives nothing up until its call returns.
+//! - *Not so* while LMDB puts in order what a process that died with the writer lock has left. It
+//!   takes the readers' lock then, and if that failed, the writer lock could never be had again. So
+//!   a thread that was told of a death gives nothing up until its call returns.
 
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
@@ -56,7 +56,7 @@ thread_local! {
 }
 
 /// Who had the lock that this process gave up last: as long as that one does nothing, nobody here
-/// waits for it as long again. Who finds this locked does without.
+/// waits for it as long again. A thread that finds this locked does without.
 static LAST: Mutex<Option<Watch>> = Mutex::new(None);
 /// The address of that lock, until somebody here has it; 0 for none.
 static LAST_AT: AtomicUsize = AtomicUsize::new(0);
@@ -104,7 +104,7 @@ unsafe extern "C" fn engram_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     rc
 }
 
-/// Whether to give the lock up, since who has it stands still.
+/// Whether to give the lock up, since its holder stands still.
 ///
 /// # Safety
 ///

@@ -83,7 +83,7 @@ impl Shape {
     }
 }
 
-/// Who sees old pages while transactions are compared.
+/// The reader that sees old pages while transactions are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readers {
     /// Nobody.

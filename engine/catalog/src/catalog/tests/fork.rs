@@ -85,8 +85,8 @@ fn a_child_is_refused_what_it_inherited_and_may_drop_it() {
         assert_eq!(kind(catalog.sync()), Kind::Busy);
         assert_eq!(kind(read.get(Table::Names, b"a")), Kind::Busy);
         assert_eq!(kind(read.seek(Table::Names, b"a")), Kind::Busy);
-        // What the child drops, it forgets.
-        // SAFETY: bitwise copies, the originals of which the child never drops: it exits.
+        // The child forgets what it drops. SAFETY: bitwise copies, the originals of which the child
+        // never drops: it exits.
         drop(unsafe { std::ptr::read(&raw const read) });
         // SAFETY: as above.
         drop(unsafe { std::ptr::read(&raw const catalog) });

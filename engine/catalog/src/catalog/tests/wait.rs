@@ -33,7 +33,7 @@ fn words_of(page: &MappedFile) -> impl Iterator<Item = &AtomicU32> {
     })
 }
 
-/// Makes the lock free without waking who waits for it, as a death at the right instant does.
+/// Makes the lock free without waking those who wait for it, as a death at the right instant does.
 #[test]
 fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
     let dir = directory();
@@ -79,7 +79,8 @@ fn who_waits_for_a_lock_that_is_free_gets_it_though_nobody_wakes_them() {
 /// Of a robust mutex that processes share, where its kind stands, in words, and what that is.
 const KIND: (usize, u32) = (4, 16 | 128);
 
-/// Who stands still with the lock that readers take once is named to who opens the catalog.
+/// A process that stands still with the lock that readers take once is named to one that opens the
+/// catalog.
 #[test]
 fn who_stands_still_with_the_readers_lock_is_named() {
     let dir = directory();
