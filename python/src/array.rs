@@ -1,8 +1,9 @@
 //! Arrays: put, allocate, read, view, write in place.
 //!
 //! Everything of one call is done in one native: a 256 B array is created, or read, in one crossing
-//! between the languages. What commits lets go of the interpreter, as a commit may wait for another
-//! process; reading does not, as readers wait for no one (protocol P6), unless it copies much.
+//! between the languages. A native that commits lets go of the interpreter, as a commit may wait
+//! for another process; reading does not, as readers wait for no one (protocol P6), unless it
+//! copies much.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,8 +1,8 @@
 //! numpy's dtypes as the engine's, and back.
 //!
 //! Both ways are exact: kind, width, byte order, a datetime's unit, fields with their offsets,
-//! titles and padding, sub-arrays. What is not kept, because it says nothing of the bytes: a
-//! dtype's `metadata`, and `numpy.record` as the type of a structured scalar.
+//! titles and padding, sub-arrays. Two things are not kept, because they say nothing of the bytes:
+//! a dtype's `metadata`, and `numpy.record` as the type of a structured scalar.
 //!
 //! A structured dtype's field names can be changed in place, so descriptors of structured dtypes
 //! are built anew each time; those of plain scalars cannot change and are shared.

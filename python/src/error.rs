@@ -89,7 +89,7 @@ pub fn refused(py: Python<'_>, what: &str, error: PyErr) -> Failure {
     Failure::Python(error)
 }
 
-/// Warns the program, in the name of who called the package. A warning that is made an error has
+/// Warns the program, in the name of the package's caller. A warning that is made an error has
 /// nobody to go to here, and is printed.
 pub fn warn(py: Python<'_>, texts: &[String]) {
     for text in texts {

@@ -1,4 +1,4 @@
-//! Locks: with-blocks that keep out who else asks.
+//! Locks: with-blocks that keep out others who ask.
 //!
 //! The block's two ends are native, so that no signal's exception comes between the lock and the
 //! interpreter's own begin or end. While one waits, the interpreter is let go of, and looked at

@@ -2,7 +2,7 @@
 //!
 //! Python hands it over as a named tuple, `NewMember` in `python/engram/member.py`, whose fields
 //! and their order are these. A tuple is as good: making one costs next to nothing, which counts
-//! where a small array is put. What is `None` is left to the natives, the group or numpy.
+//! where a small array is put. A field that is `None` is left to the natives, the group or numpy.
 
 use engram::Placement;
 use pyo3::prelude::*;

@@ -260,7 +260,7 @@ impl Pool {
 /// What a walk found: problems, counts of what was walked, namespaces not to be opened.
 type Walked = (Vec<String>, Vec<(&'static str, u64)>, Vec<String>);
 
-/// Says on stderr, once a second, that work goes on: whoever waits for this process sees it.
+/// Says on stderr, once a second, that work goes on, for those who wait for this process.
 pub fn pulse() {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,7 @@
 //! The payload of a single string (0-d) is its UTF-8 bytes alone. That of an n-d array is n + 1
 //! offsets (u64, little-endian) into the bytes that follow them: item i lies at
 //! `offset[i]..offset[i + 1]`.
-//! What is read is validated in full before numpy sees any of it.
+//! The bytes read are validated in full before numpy sees any of it.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};

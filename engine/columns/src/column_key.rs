@@ -1,7 +1,7 @@
 //! What the index calls a column, and what it keeps of one object.
 //!
-//! An attribute's column is called by the number that its key is interned as. What every object
-//! has beside its attributes has columns too, numbered from the top, where no key gets.
+//! An attribute's column is called by the number that its key is interned as. The values that every
+//! object has beside its attributes have columns too, numbered from the top, where no key gets.
 
 use super::cell::Cell;
 

@@ -2,7 +2,7 @@
 //!
 //! This crate owns cells and their order, zones, segments and runs: what a sealed part of the index
 //! holds, how it is searched, and the rows that it lies in. It does not know which objects are
-//! sealed when, nor who asks.
+//! sealed when, nor for whom.
 //!
 //! *Invariant*: what is sealed is never changed; and a zone, a column and a run answer a test as
 //! the cells that went into them would.

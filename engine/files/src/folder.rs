@@ -6,8 +6,8 @@
 //! gives what it makes there to the folder's owner.
 //!
 //! A name is on the medium only when its folder has been synced: syncing a file does not name it.
-//! So whoever makes a file or folder that something durable will lead to syncs the folder that
-//! names it first ([`sync_names`]), whatever the pool promises: it happens once for each.
+//! So a process that makes a file or folder that something durable will lead to syncs the folder
+//! that names it first ([`sync_names`]), whatever the pool promises: it happens once for each.
 //!
 //! **Who else writes there.** Members of a group may rename what lies in a shared realm's folders,
 //! and everybody may make things in a device's folder that is open to all. So nothing is given a
@@ -27,7 +27,7 @@ use engram_base::fail;
 use engram_base::scope::Scope;
 use engram_base::user;
 
-/// The mode of folders in which everybody who comes there may make things of their own.
+/// The mode of folders in which all who come there may make things of their own.
 pub const STICKY: u32 = 0o1777;
 const ROOT: u32 = 0;
 
@@ -36,9 +36,9 @@ pub fn open_folder(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC).open(path)
 }
 
-/// Opens a file or folder that this user has just made, to give it a mode or an owner. What
-/// somebody has put in its place is refused: a link, another user's, a file with another name, or
-/// anything that does not lie at this path without links.
+/// Opens a file or folder that this user has just made, to give it a mode or an owner. Anything
+/// that somebody has put in its place is refused: a link, another user's, a file with another name,
+/// or anything that does not lie at this path without links.
 pub fn own(path: &Path) -> Result<File> {
     let shown = path.display();
     let refused = |e| Error::os(format!("opening {shown}"), &e);
@@ -86,7 +86,7 @@ pub fn make_folder(path: &Path, mode: u32) -> Result<()> {
 }
 
 /// Refuses where anything between the pool's folder and this one, itself included, is no real
-/// folder. What is missing, or cannot be looked at, is for who opens it.
+/// folder. A folder that is missing, or cannot be looked at, is left to the process that opens it.
 pub fn check_real(pool: &Path, folder: &Path) -> Result<()> {
     let below = folder.ancestors().take_while(|above| *above != pool);
     for place in below {
@@ -156,8 +156,9 @@ pub fn hand_over(file: &File, path: &Path) -> Result<()> {
 
 /// Makes what a namespace has on a device: its folder, which admits whom the namespace's own
 /// admits, and in it the one for private realms. They are made with the namespace, by its owner: a
-/// group that may write in the realm need not be allowed to make folders on the device. What is
-/// there already is checked, and synced again: whoever made it may have died before.
+/// group that may write in the realm need not be allowed to make folders on the device. A folder
+/// that is there already is checked, and synced again: the process that made it may have died
+/// before.
 ///
 /// # Panics
 ///
@@ -193,7 +194,7 @@ pub fn make_for_namespace(namespace: &Path, outer: &Path) -> Result<()> {
         like(&private, namespace, STICKY)?;
     }
     check_theirs(namespace, &private)?;
-    // Whoever has made them may have died before this.
+    // The process that made them may have died before this.
     [above, outer, &private].into_iter().try_for_each(sync_names_above)
 }
 
@@ -204,7 +205,7 @@ pub fn sync_names(folder: &Path) -> Result<()> {
 }
 
 /// As [`sync_names`], of the folder that names this file or folder. Where this user may enter it
-/// and not read it, it is another's, who has made the name.
+/// and not read it, it belongs to another, who has made the name.
 pub fn sync_names_above(path: &Path) -> Result<()> {
     match sync_names(path.parent().unwrap_or(Path::new("/"))) {
         Err(error) if error.kind() == Kind::Access => Ok(()),

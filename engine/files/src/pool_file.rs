@@ -204,9 +204,9 @@ pub fn real_path(path: &Path) -> Result<PathBuf> {
     fs::canonicalize(path).map_err(|_| what_is_there(path))
 }
 
-/// What is gone of a pool that is there is damage: no name that the caller has given is wrong.
-/// `place` is where it should be, and is there itself, unless it has just been removed with all in
-/// it.
+/// A part that is gone of a pool that is there is damage: no name that the caller has given is
+/// wrong. `place` is where it should be, and is there itself, unless it has just been removed with
+/// all in it.
 pub fn missing(pool: &Path, place: &Path, error: Error) -> Error {
     if error.kind() != Kind::NotFound || !place.is_dir() || !pool.join(POOL_FILE).exists() {
         return error;
@@ -223,7 +223,7 @@ fn way_out(pool: &Path) -> String {
     )
 }
 
-/// Whether a folder has nothing in it but what somebody died writing who was making a pool.
+/// Whether a folder has nothing in it but what a process that was making a pool died writing.
 pub fn is_unbegun(path: &Path) -> bool {
     let Ok(entries) = fs::read_dir(path) else { return false };
     let unfinished = |name: std::ffi::OsString| UNFINISHED.iter().any(|known| name == **known);

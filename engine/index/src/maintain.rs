@@ -1,13 +1,13 @@
 //! Maintenance: what is done to the index between commits, one step in a transaction.
 //!
 //! A commit only ever adds to the tail or the queue, or marks a position dead. Everything else is a
-//! step of its own, taken after a commit by whoever made it, under the writer lock, where it looks
-//! again at what is due: another process may have done it. Each step leaves a whole index, so that
-//! dying between two leaves work to do, and nothing to mend.
+//! step of its own, taken after a commit by the process that made it, under the writer lock, where
+//! it looks again at what is due: another process may have done it. Each step leaves a whole index,
+//! so that dying between two leaves work to do, and nothing to mend.
 //!
 //! 1. *Seal* the tail once it has `tail_rows`.
 //! 2. *Drop* segments without live rows, families that were merged away, those of deleted tags.
-//! 3. *Merge* runs: whoever rewrites segments adds runs, and a query looks into each.
+//! 3. *Merge* runs: every rewrite of segments adds runs, and a query looks into each.
 //! 4. *Unite* small segments of a family: all of them, once they fill a segment or are
 //!    [`SMALL_MAX`], or [`TINY_MAX`] of them are tiny. So each object is read a few times on its
 //!    way into a full segment.

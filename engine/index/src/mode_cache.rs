@@ -2,11 +2,11 @@
 //!
 //! Where a realm has settings, the mode of a new object is that of the nearest group above with
 //! one. Looking for it costs two rows for each group on the way, and in a batch each of them would
-//! be a guard: whoever annotates a group would make batches below it fail. So each process
-//! remembers the answers, and one row of `meta` says for how long: `settings`, a random number that
-//! changes with every change of settings, and whenever a group moves. It is random, not counted,
-//! because a batch sees its own changes before anybody else does, and may never apply them: what it
-//! remembers must not be taken for what another commit has made.
+//! be a guard: annotating a group would make batches below it fail. So each process remembers the
+//! answers, and one row of `meta` says for how long: `settings`, a random number that changes with
+//! every change of settings, and whenever a group moves. It is random, not counted, because a batch
+//! sees its own changes before anybody else does, and may never apply them: what it remembers must
+//! not be taken for what another commit has made.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -126,7 +126,7 @@ fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
         && records.bytes.len() <= most
     {
         *oids = rest;
-        // What has no record is not indexed: verify would have said so.
+        // An object without a record is not indexed: verify would have said so.
         if let Some(record) = cursor.find(&id_key(*oid))? {
             records.push(*oid, record)?;
             if records.spans.len() == 1 {

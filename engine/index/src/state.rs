@@ -1,6 +1,6 @@
 //! What one process remembers of a realm's index between commits: when to look for work.
 //!
-//! All of it is a hint. Whoever looks for work looks at the rows, under the writer lock.
+//! All of it is a hint. A search for work looks at the rows, under the writer lock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -178,8 +178,8 @@ fn hierarchies(own: &str, mounts: &str) -> Vec<Hierarchy> {
         }
         let Some(path) = own.lines().find_map(|line| own_path(line, unified)) else { continue };
         // Inside a container without a cgroup namespace the path is the host's, and the mount
-        // shows only what is below the mount's own root. What lies outside it shows as "/..":
-        // then the mount's root is the nearest that can be seen.
+        // shows only what is below the mount's own root. A cgroup outside it shows as "/..": then
+        // the mount's root is the nearest that can be seen.
         let below = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
         let below = below.strip_prefix("/").unwrap_or(below);
         let below = if path.contains("/..") { Path::new("") } else { below };

@@ -5,11 +5,12 @@
 //! pool and the namespace that the node serves, and the rest is taken in ranges by one realm. Which
 //! ranges, the rows of that realm's spans say; nothing on the node does.
 //!
-//! A node is one file with one owner and one mode, so it serves one realm: whoever may open it may
-//! read all of it. The label is checked each time that a node is opened for use, so that a node
-//! which another pool has taken meanwhile is an error, not somebody else's data. It is written, and
-//! durable, before `pool.toml` lists the node, and removed after the pool has gone; who writes one
-//! holds the node's lock (`flock`), so of two pools that want the same node one is refused.
+//! A node is one file with one owner and one mode, so it serves one realm: every user who may open
+//! it may read all of it. The label is checked each time that a node is opened for use, so that a
+//! node which another pool has taken meanwhile is an error, not somebody else's data. It is
+//! written, and durable, before `pool.toml` lists the node, and removed after the pool has gone;
+//! its writer holds the node's lock (`flock`), so of two pools that want the same node one is
+//! refused.
 //!
 //! The label's bytes (little-endian): `ENGRAMDX`; version u32, 1; checksum u32 over all 2 MiB's
 //! first 4 KiB with this field zero (FNV-1a); the pool's uuid, 32 hexadecimal digits; length of the

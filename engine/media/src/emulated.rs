@@ -1,12 +1,13 @@
 //! Persistent memory, emulated, for evaluation alone: memory that takes as long as that would.
 //!
-//! What papers on persistent memory report was measured on machines that few have. A pool that was
-//! made to emulate it copies as any other, and then waits until a device of the published latency
-//! and bandwidth would be done. Bandwidth is the device's, so processes share it: each copy books
-//! its time on the device's clock, which all of them map, and waits for the end of what it booked.
+//! The figures that papers on persistent memory report were measured on machines that few have. A
+//! pool that was made to emulate it copies as any other, and then waits until a device of the
+//! published latency and bandwidth would be done. Bandwidth is the device's, so processes share it:
+//! each copy books its time on the device's clock, which all of them map, and waits for the end of
+//! what it booked.
 //!
 //! Only what the engine copies is paced: puts, allocations that are written, boxes that are stored
-//! and loaded, values that are read. Who computes on a view has the machine's own memory.
+//! and loaded, values that are read. A computation on a view has the machine's own memory.
 //!
 //! Figures of such a pool are no measurement of a medium, and are to be labelled as emulated.
 

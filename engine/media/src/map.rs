@@ -5,9 +5,9 @@
 //! into it stays good as long as the range lives, however much the arena grows meanwhile.
 //!
 //! Who does what: `attach` is called by one thread at a time (the realm's own lock); everything
-//! else by any thread at any time. `attach` maps first and then advances `attached` (release), so
-//! who reads `attached` (acquire) may touch every byte below it. Two processes attach the same
-//! files to different addresses; nothing in the arena is an address.
+//! else by any thread at any time. `attach` maps first and then advances `attached` (release), so a
+//! thread that reads `attached` (acquire) may touch every byte below it. Two processes attach the
+//! same files to different addresses; nothing in the arena is an address.
 //!
 //! After `fork` the child has the same mappings of the same files at the same addresses; dropping
 //! a range in one process unmaps nothing in the other.
@@ -274,7 +274,7 @@ impl Range {
     /// Lets go of every file, so that removed ones give their memory back. The addresses stay
     /// reserved, and nothing can be attached any more.
     ///
-    /// Only for who has the range alone: it takes `Arc`'s word for that.
+    /// Only for a caller that has the range alone: it takes `Arc`'s word for that.
     pub fn release(this: &std::sync::Arc<Range>) {
         if std::sync::Arc::strong_count(this) > 1 {
             return;
@@ -424,7 +424,8 @@ impl Range {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's own, and whoever holds a pointer into it holds it too.
+        // SAFETY: the range is this value's own, and every holder of a pointer into it holds it
+        // too.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
     }
 }
@@ -533,13 +534,13 @@ impl MappedFile {
     }
 
     /// Lets go of the file; in its place there is memory of this process's own from now on, which
-    /// begins with this number, and is zero else. In one step: who reads meanwhile sees the one or
-    /// the other. `false` if the kernel has no memory for it: then nothing has changed.
+    /// begins with this number, and is zero else. In one step: a reader sees the one or the other.
+    /// `false` if the kernel has no memory for it: then nothing has changed.
     pub fn exchange(&self, number: u64) -> bool {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, which nobody else knows, is filled, and takes the place of this
-        // value's own: whoever uses its address touches it by atomic operations, or holds a lock.
+        // value's own: every user of its address touches it by atomic operations, or holds a lock.
         // If the move fails when what was there has gone already, the addresses are taken again.
         unsafe {
             let own = libc::mmap(ptr::null_mut(), self.len, prot, flags, -1, 0);
@@ -562,7 +563,7 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and whoever uses its address holds it too.
+        // SAFETY: the mapping is this value's own, and every user of its address holds it too.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

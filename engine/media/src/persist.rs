@@ -2,8 +2,8 @@
 //!
 //! A store that goes through the cache first reads the line that it is about to overwrite, so a
 //! copy moves three bytes for each byte copied, not two. Non-temporal stores leave out that read,
-//! and leave the cache to whoever computes. They pay where the destination is not in the cache, and
-//! cost where it is, or is read next. Measured (Zen 5, 2 cores, 1 MiB of L2, 32 MiB of L3, warm
+//! and leave the cache to those who compute. They pay where the destination is not in the cache,
+//! and cost where it is, or is read next. Measured (Zen 5, 2 cores, 1 MiB of L2, 32 MiB of L3, warm
 //! mappings; GB/s of glibc's memcpy against non-temporal AVX2):
 //!
 //! | source / destination | 256 KiB | 1 MiB | 4 MiB | 8 MiB | 16 MiB | 64 MiB |
@@ -20,8 +20,8 @@
 //! own gave 93 against 93 at 64 MiB, 77 against 45 at 8 MiB out of the cache and 55 against 132 in
 //! it, so `memset` it is.
 //!
-//! Non-temporal stores are not ordered with others. [`copy`] ends with a fence, so that what it
-//! wrote is seen by whoever sees anything that its caller writes afterwards.
+//! Non-temporal stores are not ordered with others. [`copy`] ends with a fence, so that every
+//! reader that sees anything that its caller writes afterwards sees what it wrote, too.
 //!
 //! **Persistent memory** (fsdax, devdax) has what the processor's caches have let go of. Two calls
 //! make it so, and every durable byte of such a medium went through them: [`flush_lines`] asks for
@@ -37,8 +37,8 @@ pub const LINE: usize = 64;
 /// From this many bytes on, stores pass the cache by.
 pub const STREAM: usize = 4 << 20;
 
-/// Copies `len` bytes, whatever the alignment. What was copied is ordered before whatever the
-/// caller writes next.
+/// Copies `len` bytes, whatever the alignment. The copy is ordered before whatever the caller
+/// writes next.
 ///
 /// # Safety
 ///
@@ -316,8 +316,9 @@ mod tests {
         check(copy_through, <[u8]>::to_vec);
     }
 
-    /// What a copy to persistent memory leaves in the cache is asked to be written back: all of a
-    /// short one, the first and last lines of a long one, and whatever the stream leaves out.
+    /// The lines that a copy to persistent memory leaves in the cache are asked to be written back:
+    /// all of a short one, the first and last lines of a long one, and whatever the stream leaves
+    /// out.
     #[test]
     fn copy_through_writes_back_all_that_did_not_pass_the_cache_by() {
         for len in [1, 64, 4096, STREAM - 1, STREAM, STREAM + 63, STREAM + 4096 + 77] {

@@ -26,8 +26,8 @@
 //! Why not at any price: a virtual machine's host may have taken back what lies free in large
 //! pieces (free page reporting), and gives it back page by page at the first touch. Measured so:
 //! huge pages at 0.25 GB/s, where small pages, out of what was in use a moment ago, come at 6. So
-//! [`create`] makes huge pages only as long as they come quickly ([`Pace`]). Who asks for space
-//! beforehand (`prefault`) has the time: [`make_huge`] gives what there is.
+//! [`create`] makes huge pages only as long as they come quickly ([`Pace`]). A caller that asks for
+//! space beforehand (`prefault`) has the time: [`make_huge`] gives what there is.
 
 use std::fs::{self, File};
 use std::io;

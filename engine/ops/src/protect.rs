@@ -157,8 +157,7 @@ pub fn holds(rows: &mut dyn Rows, member: Member) -> Result<bool> {
     Ok(rows.has_read_only()? && guard_of(rows, member)?.is_some())
 }
 
-/// Makes a member read-only, or takes that back. The protection of a group above is taken back only
-/// there.
+/// Makes a member read-only, or takes that back. Only the group above takes back what it says.
 pub fn set(rows: &mut dyn RowsMut, member: Member, on: bool, stamp: Stamp) -> Result<()> {
     let (above, before) =
         group::with_record(rows, member, |record| Ok((record.parent, record.flags.read_only)))?;

@@ -99,8 +99,8 @@ fn count<'a>(chars: impl Iterator<Item = &'a char>, room: usize) -> usize {
     chars.take_while(|c| left.checked_sub(columns(**c)).map(|rest| left = rest).is_some()).count()
 }
 
-/// A tab stays one, above and below. What a terminal would obey is not shown to it, nor what it
-/// would not show: joiners, marks of direction, soft hyphens.
+/// A tab stays one, above and below. A character that a terminal would obey is not shown to it, nor
+/// one that it would not show: joiners, marks of direction, soft hyphens.
 fn shown(c: char) -> char {
     match c {
         '\t' => c,

@@ -83,7 +83,7 @@ impl<'a> Groups<'a> {
         Groups { beyond: Some(beyond), ..self }
     }
 
-    /// Who sees what is found.
+    /// The users who see what is found.
     pub(crate) fn scope(&self) -> Scope {
         self.scope
     }

@@ -9,7 +9,8 @@ use super::lex::Input;
 use engram_columns::literal::Literal;
 use engram_columns::literal::instant;
 
-/// A number. What runs on without a space is read with it, so that a date is not three numbers.
+/// A number. Text that runs on without a space is read with it, so that a date is not three
+/// numbers.
 pub(super) fn number(input: &mut Input<'_>) -> Parsed<Literal> {
     let start = input.current_token_start();
     let text: &str = take(run(input)).parse_next(input)?;

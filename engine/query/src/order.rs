@@ -1,7 +1,7 @@
 //! Orders hits: by the values of the keys asked for, then by OID.
 //!
-//! What lacks a value comes last, whichever the direction. Values of mixed kinds are in the
-//! index's total order. With a limit no more than about twice as many hits are kept at a time.
+//! An object that lacks a value comes last, whichever the direction. Values of mixed kinds are in
+//! the index's total order. With a limit no more than about twice as many hits are kept at a time.
 
 use std::cmp::Ordering;
 

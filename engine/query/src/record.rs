@@ -50,7 +50,7 @@ impl Users {
 }
 
 impl<'a> Judge<'a> {
-    /// A judge who knows nothing yet.
+    /// A judge that knows nothing yet.
     pub(crate) fn new(groups: Groups<'a>) -> Self {
         Judge { groups, users: Users::default() }
     }

@@ -3,8 +3,8 @@
 //!
 //! The thread that reads the catalog opens segments. Where many are to be searched, it brings the
 //! parts that they need to hand, which are bytes of the mapped catalog and stay while its
-//! transaction does, and other threads search them with it. What needs the catalog stays with the
-//! reader: which groups pass, and what records say.
+//! transaction does, and other threads search them with it. The work that needs the catalog stays
+//! with the reader: which groups pass, and what records say.
 //!
 //! With a bound, segments are searched from the least OIDs on, until no later one can have less.
 

@@ -16,9 +16,9 @@
 //!
 //! **Writing** encodes the chunks that a box touches, on a few threads, puts them into reserved
 //! space, flushes (P1), and commits their rows, many in one commit. A chunk that the box covers is
-//! replaced. Of one that it covers in part the rest is read before, so the row is swapped only if
-//! its generation is still that one; if it is not, the chunk is read again. So who writes to
-//! disjoint parts of one chunk at the same time loses nothing. A box as a whole is not one commit,
+//! replaced. Of a chunk that it covers in part the rest is read before, so the row is swapped only
+//! if its generation is still that one; if it is not, the chunk is read again. So writers to
+//! disjoint parts of one chunk at the same time lose nothing. A box as a whole is not one commit,
 //! as with a write in place; but each chunk is as it was or as it is to be, also after a death.
 //!
 //! **Resizing** raises the generation of the array's record, and every commit of chunks expects the

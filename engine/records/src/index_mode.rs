@@ -7,7 +7,8 @@ pub enum IndexMode {
     /// In the object's own commit.
     #[default]
     Sync = 0,
-    /// A little later, by whoever drains the queue; queries see the object at once all the same.
+    /// A little later, by the process that drains the queue; queries see the object at once all the
+    /// same.
     Async = 1,
     /// Not at all: queries find the object by its built-in fields alone.
     None = 2,

@@ -193,7 +193,7 @@ impl<'a> Chunking<'a> {
         Ok(Chunking { nbytes, codec: Codec { shuffle, coder }, chunks })
     }
 
-    /// The layout, for who asks.
+    /// The layout, for those who ask.
     pub fn layout(&self) -> Layout {
         Layout::Chunked { chunks: crate::object::decode_shape(self.chunks), codec: self.codec }
     }

@@ -128,7 +128,7 @@ pub struct Flags {
     /// Neither it nor what is below it is to be changed: a hint against mistakes.
     pub read_only: bool,
     /// A group that stands for one of the same GID in another realm of the namespace, so that
-    /// members here have a place. What it says of itself is a copy.
+    /// members here have a place. Its description of itself is a copy.
     pub mirror: bool,
 }
 
@@ -492,7 +492,7 @@ pub struct Placement {
     pub index: Option<IndexMode>,
     /// Whether it is read-only from the beginning.
     pub read_only: bool,
-    /// Who sees it; `None` for who sees its group. A realm takes no notice: it has one scope.
+    /// Who sees it; `None` for those who see its group. A realm takes no notice: it has one scope.
     pub scope: Option<Scope>,
 }
 

@@ -1,14 +1,14 @@
 //! Leases: what a process looks up, views and has reserved in a realm (protocols P2, P3, P4).
 //!
 //! **Who writes what.** A lease is one file, `leases/<random u64>`. Only its owner writes it: its
-//! *age* and its *pins*. Everybody who allocates reads it. What it has reserved is in the catalog,
-//! in rows that carry its id. One word is others' to write: `asked`, by which a writer asks for
-//! snapshots that keep the catalog from reusing its pages (`realm::snapshot`). What it has locked
-//! is listed for messages; the locks themselves are the kernel's (`realm::locks`).
+//! *age* and its *pins*. Every process that allocates reads it. Its reservations are in the
+//! catalog, in rows that carry its id. One word is others' to write: `asked`, by which a writer
+//! asks for snapshots that keep the catalog from reusing its pages (`realm::snapshot`). Its locks
+//! are listed for messages; the kernel has the locks themselves (`realm::locks`).
 //!
 //! **Alive or dead.** The owner holds an open-file-description lock on the file from before it got
-//! its name until the process is gone; the kernel drops it then, however that happened. Whoever
-//! finds the lock free takes it, takes back the reservations, and unlinks the file. A pid is
+//! its name until the process is gone; the kernel drops it then, however that happened. A process
+//! that finds the lock free takes it, takes back the reservations, and unlinks the file. A pid is
 //! written for messages, and decides nothing.
 //!
 //! **Look-up (reader).** (1) age = PIN; (2) `SeqCst` fence; (3) begin the catalog's read
@@ -68,7 +68,7 @@ pub const IDLE: u64 = u64::MAX;
 const SPARE: &str = "spare";
 /// How often one asks for a spare while somebody else has its lock.
 const SPARE_TRIES: u32 = 1000;
-/// How often of these at once; then it is waited between, for who has it may have no processor.
+/// How often of these at once; then it is waited between, for its holder may have no processor.
 const SPARE_TRIES_AT_ONCE: u32 = 100;
 const SPARE_WAIT: Duration = Duration::from_millis(2);
 /// A look-up is about to begin, on a snapshot not yet known.
@@ -201,7 +201,8 @@ impl Lease {
     }
 
     /// On a full mount without a spare: takes over the lease of a process that is gone, under its
-    /// name. What it had reserved is this process's to take back then, which `realm::open` does.
+    /// name. The reservations of that process are this one's to take back then, which `realm::open`
+    /// does.
     fn of_the_dead(dir: &Path, owner: Owner) -> Result<Option<Self>> {
         let entries = std::fs::read_dir(dir)
             .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
@@ -280,9 +281,9 @@ impl Lease {
         Owner::current().write(&self.file);
     }
 
-    /// Two processes have the lease from here on, and neither writes it any more: to whoever looks
-    /// it is of no process that runs. (The parent's own look, once it opens the realm anew while
-    /// its child lives, would else find a second copy of the engine in itself.)
+    /// Two processes have the lease from here on, and neither writes it any more: to a process that
+    /// looks it is of no process that runs. (The parent's own look, once it opens the realm anew
+    /// while its child lives, would else find a second copy of the engine in itself.)
     pub fn freeze(&self) {
         self.file.head().start_time.store(0, Ordering::Release);
     }
@@ -460,8 +461,8 @@ pub struct Spare {
 }
 
 impl Spare {
-    /// Makes a spare for this process's next fork. One that is swept up before it is locked, by who
-    /// takes it for a dead one's, is made again.
+    /// Makes a spare for this process's next fork. One that is swept up before it is locked, by a
+    /// process that takes it for a dead one's, is made again.
     pub fn create(dir: &Path, mode: u32) -> Result<Self> {
         for _ in 0..SPARE_TRIES {
             let path = dir.join(format!("spare-{:016x}", random::id()?));
@@ -491,7 +492,7 @@ impl Spare {
 }
 
 /// A locked file to become the lease: a new one, or the realm's spare where the mount is full.
-/// `None`: somebody who sweeps up after the dead got hold of it first; try again.
+/// `None`: a process that sweeps up after the dead got hold of it first; try again.
 fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf)>> {
     let fresh = dir.join(format!("new-{id:016x}"));
     match LeaseFile::create(&fresh, mode) {
@@ -503,7 +504,7 @@ fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf
                     Ok(file) if file.try_lock()? && file.is_at(&spare) => {
                         return Ok(Some((file, spare)));
                     }
-                    // Its last owner is about to let go of it, or who has forked this process; or
+                    // Its last owner, or the parent of this process, is about to let go of it; or
                     // somebody looks whether it lives.
                     Ok(_) if tries < SPARE_TRIES_AT_ONCE => thread::yield_now(),
                     Ok(_) => thread::sleep(SPARE_WAIT),

@@ -1,10 +1,10 @@
 //! Rewriting a realm: its rows into a new catalog, its values to other places.
 //!
 //! Backup and compaction are one thing: all rows of one snapshot go, in the order of their keys,
-//! into a catalog that nobody knows yet. What is of the moment stays behind: reservations, what
-//! was freed and waits; and of a copy also moves between realms that are under way, which have
-//! ended there (see `transfer::copied`). Where values change their places, records are told the
-//! new ones, and the free tables are made anew from what is left between.
+//! into a catalog that nobody knows yet. Things of the moment stay behind: reservations, and
+//! extents that were freed and wait; and of a copy also moves between realms that are under way,
+//! which have ended there (see `transfer::copied`). Where values change their places, records are
+//! told the new ones, and the free tables are made anew from what is left between.
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -123,7 +123,8 @@ fn settle(catalog: &Catalog, setup: &Setup) -> Result<()> {
     if setup.mount.durable { catalog.close_clean(|| Ok(())) } else { Ok(()) }
 }
 
-/// A record whose value lies elsewhere. A number of who computes its checksum stays behind.
+/// A record whose value lies elsewhere. A number of the process that computes its checksum stays
+/// behind.
 fn moved(row: &[u8], to: u64) -> Result<Vec<u8>> {
     let record = Record::parse(row)?;
     let Stored::Contiguous { extent, nbytes, checksum } = record.stored else {

@@ -2,7 +2,7 @@
 //!
 //! Nothing of the pool is trusted, mapped, locked or written: its catalogs are read page by page
 //! (`verify::pages`), its values from their files. So a pool can be salvaged that no engine opens,
-//! by whoever can read its files, while nobody writes to it. What is sound is
+//! by every user who can read its files, while nobody writes to it. What is sound is
 //!
 //! * a record that decodes, agrees with itself, and has the checksum that it carries, in a page of
 //!   its table, or in one that the damage has cut off from it and that is not free;
@@ -17,10 +17,11 @@
 //! Names and places come from the records themselves. A member whose groups are lost is put below
 //! `lost+found`, one whose name is lost or taken gets its OID for a name. All that is left out, or
 //! put elsewhere, is told with the reason. Copies go through the ordinary doors of another pool,
-//! so they are new objects there: with new OIDs, times and owners. What was read-only is so again.
+//! so they are new objects there: with new OIDs, times and owners. A member that was read-only is
+//! so again.
 //!
-//! Who saw what is not kept: all of it comes to shared realms of namespaces that are the salvager's
-//! alone, so that nothing is seen by anybody who could not see it before. What that changes is
+//! The scopes are not kept: all of it comes to shared realms of namespaces that are the salvager's
+//! alone, so that nothing is seen by anybody who could not see it before. Every change by this is
 //! noted, by namespace.
 
 mod chunks;
@@ -70,7 +71,7 @@ struct Item {
     path: String,
 }
 
-/// Who follows a copy.
+/// The one who follows a copy.
 pub trait Witness {
     /// A member is about to be copied: whether to go on.
     fn begin(&mut self, place: u64, path: &str) -> bool;

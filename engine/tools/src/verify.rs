@@ -11,8 +11,8 @@
 //! `scopes`).
 //!
 //! LMDB trusts its own pages, so they come first: `pages` reads all of them without it, and where
-//! it finds damage, LMDB is not asked at all. What it overlooks could still kill the process that
-//! walks: callers run this in a child process, and take its death for what it is.
+//! it finds damage, LMDB is not asked at all. Damage that it overlooks could still kill the process
+//! that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Others may write meanwhile: all is of one snapshot, which a look-up keeps. Before LMDB is open
 //! nothing keeps the pages of a snapshot, so what looks damaged while others commit is looked at

@@ -52,7 +52,7 @@ impl Entries<'_> {
     }
 
     fn sort(&mut self) {
-        // What comes in is sorted, or some sorted parts: such input the stable sort only merges.
+        // The input is sorted, or some sorted parts: such input the stable sort only merges.
         match self {
             Entries::Keys(_, keys) => keys.sort_by(Ord::cmp),
             Entries::Cells(cells) => {

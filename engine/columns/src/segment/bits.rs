@@ -97,8 +97,8 @@ impl<'a> Packed<'a> {
         &copy[..bytes + 8]
     }
 
-    /// The items `64 * block..`, up to 64 of them; returns how many. What lies behind them in `out`
-    /// is not told.
+    /// The items `64 * block..`, up to 64 of them; returns how many. The contents of `out` behind
+    /// them are unspecified.
     pub(crate) fn unpack(&self, block: usize, out: &mut [u64; 64]) -> usize {
         let count = self.len.saturating_sub(block * 64).min(64);
         let (width, mask) = (self.width as usize, self.mask());

@@ -1,13 +1,14 @@
 //! Sequences of whole numbers: OIDs, codes, values, lengths. Three forms; the shortest is taken.
 //!
 //! * **Packed**: each number less the least of all.
-//! * **Steps**: stretches with one difference throughout. What repeats for a while, and what counts
-//!   up, takes a few bytes for each stretch.
+//! * **Steps**: stretches with one difference throughout. Numbers that repeat for a while, or count
+//!   up, take a few bytes for each stretch.
 //! * **Deltas**: in blocks of 64, each difference to the number before, less the least difference
 //!   of the block. Times go up by about the same.
 //!
-//! Numbers are unsigned words. Who has an order to keep maps its values so that theirs is the order
-//! of the words. Any bytes of the right length are some sequence: no number is out of bounds.
+//! Numbers are unsigned words. A caller that has an order to keep maps its values so that theirs is
+//! the order of the words. Any bytes of the right length are some sequence: no number is out of
+//! bounds.
 
 use super::bitmap::Bitmap;
 use super::bits::Packed;
@@ -133,8 +134,8 @@ impl<'a> Ints<'a> {
         }
     }
 
-    /// The numbers `64 * block..`, up to 64 of them; returns how many. What lies behind them in
-    /// `out` is not told.
+    /// The numbers `64 * block..`, up to 64 of them; returns how many. The contents of `out` behind
+    /// them are unspecified.
     fn block(&self, block: usize, out: &mut [u64; BLOCK]) -> usize {
         let count = self.len.saturating_sub(block * BLOCK).min(BLOCK);
         match &self.form {

@@ -134,7 +134,7 @@ fn what_a_namespace_has_on_a_device_admits_whom_the_namespace_admits() {
     make_folder(&device, super::STICKY).unwrap();
     let outer = device.join("uuid").join("default");
     for _ in 0..2 {
-        // The second time all of it is there, as after somebody who died in between.
+        // The second time all of it is there, as after a process that died in between.
         make_for_namespace(&namespace, &outer).unwrap();
         let modes = [outer.parent().unwrap(), &outer, &outer.join("published")].map(mode_of);
         assert_eq!(modes, [0o755, 0o750, 0o755], "as the namespace and its versions");

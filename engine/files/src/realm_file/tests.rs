@@ -47,7 +47,7 @@ fn a_realm_is_the_one_that_was_opened_while_its_birth_and_its_pool_are() {
     assert_eq!(same(8, UUID, shared), Err(Kind::Busy), "a realm made anew");
     assert_eq!(same(7, &other, shared), Err(Kind::Busy), "a pool made anew");
 
-    // Whoever destroys the pool renames its description first; it is still the same one.
+    // The process that destroys the pool renames its description first; it is still the same one.
     fs::rename(path.join(POOL_FILE), path.join(DESTROYING)).unwrap();
     assert_eq!(same(7, UUID, shared), Ok(()));
     fs::rename(path.join(DESTROYING), path.join(POOL_FILE)).unwrap();

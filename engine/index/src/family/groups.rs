@@ -1,8 +1,8 @@
 //! Attribute groups: which keys lie side by side.
 //!
 //! Keys that the same objects have go together, up to as many as a group may hold. Keys of few
-//! objects share groups, and so do keys whose objects are nearly the same. What is known of the
-//! objects are *signatures*: which sets of keys occur, and how often.
+//! objects share groups, and so do keys whose objects are nearly the same. The objects are known by
+//! their *signatures*: which sets of keys occur, and how often.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Filesystems: who may carry a pool, who may with force, who may not, and the reason.
+//! Filesystems: which may carry a pool, which may with force, which may not, and the reason.
 
 use super::*;
 use crate::testing::Tmpfs;

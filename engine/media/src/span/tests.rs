@@ -138,7 +138,7 @@ fn a_full_tmpfs_refuses_and_keeps_nothing_of_it() {
         assert!(error.message().contains("8388608"), "{error}");
         assert_eq!(names(mount.path()), ["span-0"], "huge={huge}");
         check_new(&first, 10 * MIB, 0o600);
-        // What the refused one took is free again: all of it can be had.
+        // The space that the refused one took is free again: all of it can be had.
         drop(create(&at("span-2"), 6 * MIB, 0o600, &tmpfs()).unwrap());
         assert_eq!(create(&at("x"), 4096, 0o600, &tmpfs()).unwrap_err().kind(), Kind::PoolFull);
         // And deleting makes room.

@@ -1,4 +1,5 @@
-//! What is written is read back; what is ill-formed is said where it is, and how to mend it.
+//! A query that is written is read back; a fault in an ill-formed one is told with its place, and
+//! how to mend it.
 
 use super::{NESTING_MAX, QUERY_BYTES_MAX, parse};
 use crate::ast::{Builtin, Comparison, Expr, Field, Order, Query, Test};

@@ -1,8 +1,8 @@
 //! Codecs: a chunk's bytes, encoded and decoded.
 //!
-//! What does not become shorter is kept as it is, which its length says. So a decoder knows how
-//! many bytes it has to give: it writes into a buffer of just that size, whatever the bytes say,
-//! and anything else than filling it is `CorruptError`.
+//! A chunk that does not become shorter is kept as it is, which its length says. So a decoder knows
+//! how many bytes it has to give: it writes into a buffer of just that size, whatever the bytes
+//! say, and anything else than filling it is `CorruptError`.
 //!
 //! **Its check.** Where there is a codec, every chunk ends with 4 bytes of XXH3 over those before:
 //! one bit that changes in what is encoded changes many values, and coders often do not see it.

@@ -3,7 +3,7 @@
 //! The state is in the catalog, so every process sees one allocator, and a crash needs no repair.
 //! A request takes, in this order: space that this process has touched lately (its page table is
 //! warm, and copying runs six times as fast there), the smallest free extent that holds it well
-//! aligned, the smallest that holds it page-aligned. What is left at either end stays free.
+//! aligned, the smallest that holds it page-aligned. The rest at either end stays free.
 
 use engram_base::error::Result;
 use engram_base::fail;

@@ -9,7 +9,7 @@
 //! **Growing** (outside the writer lock: allocating blocks takes time): (1) take the growth lock;
 //! (2) `fallocate` the file; (3) one transaction adds the span's row and its free extent. A file
 //! without a row is what a crash between (2) and (3) leaves: nobody knows it, and the next grower,
-//! who wants the same number, removes it.
+//! which wants the same number, removes it.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -224,7 +224,7 @@ impl Growing {
         engram_files::folder::hand_over(&made, &path)
     }
 
-    /// Waits for the growth lock, unless who has it stands still; `dir` is the realm's.
+    /// Waits for the growth lock, unless its holder stands still; `dir` is the realm's.
     pub fn begin(dir: &Path) -> Result<Self> {
         let path = dir.join("growing");
         let lock = File::options()

@@ -56,7 +56,7 @@ fn pending_key(kind: u8, by: u64, offset: u64) -> [u8; 17] {
     key
 }
 
-/// Who holds a pending extent.
+/// The holder of a pending extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// Reserved by this lease.

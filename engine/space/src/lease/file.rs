@@ -60,7 +60,7 @@ pub(crate) struct Head {
     pub pid_namespace: AtomicU64,
     pub start_time: AtomicU64,
     pub pid: AtomicU32,
-    /// Whether whoever has the lock only reaps the owner.
+    /// Whether the holder of the lock only reaps the owner.
     pub dead: AtomicU32,
     pub since: AtomicI64,
     _pad_owner: [u64; 2],

@@ -45,7 +45,7 @@ impl Lease {
         Some(self.file.head().asked.load(Ordering::Acquire)).filter(|asked| *asked != 0)
     }
 
-    /// Answers who has asked so; who asks for more meanwhile is answered next.
+    /// Answers a process that has asked so; one that asks for more meanwhile is answered next.
     pub fn answer(&self, asked: u32) {
         let word = &self.file.head().asked;
         let _ = word.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -1,10 +1,10 @@
 //! One lock of one object: an open-file-description lock on two bytes of the file `locks`.
 //!
 //! Byte 2 x id is the lock itself: shared by those who read, or one writer's. Byte 2 x id + 1 is
-//! the *gate*: whoever wants the lock passes it first, readers together, a writer alone, and a
-//! writer keeps it until it has the lock. So a writer that waits lets no new readers in, and cannot
-//! be kept waiting by readers that come and go. (Of an id's 64 bits the upper two do not count: two
-//! objects of which all else is alike would share a lock, and wait for each other.)
+//! the *gate*: every process that wants the lock passes it first, readers together, a writer alone,
+//! and a writer keeps it until it has the lock. So a writer that waits lets no new readers in, and
+//! cannot be kept waiting by readers that come and go. (Of an id's 64 bits the upper two do not
+//! count: two objects of which all else is alike would share a lock, and wait for each other.)
 //!
 //! Whether anybody has one of many locks is asked of the kernel in a few calls ([`held`]): it tells
 //! one range that is locked, and is asked again beside that. Most often none is.

@@ -70,7 +70,7 @@ impl Peers {
                 // Never one, since a lease is whole before it gets its name; or what a loss of
                 // power has left of one.
                 Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&path),
-                // What cannot be read may pin anything: nothing may be taken.
+                // A lease that cannot be read may pin anything: nothing may be taken.
                 Err(error) => return Err(error),
             }
         }
@@ -120,8 +120,8 @@ impl Peers {
     }
 
     /// Whether another live process may be writing to the extent at `offset`. The caller holds the
-    /// writer lock: who becomes a writer looks at the record under it, after pinning. A fork moves
-    /// pins, as above.
+    /// writer lock: a process that becomes a writer looks at the record under it, after pinning. A
+    /// fork moves pins, as above.
     pub fn others_write(
         &mut self,
         dir: &Path,
@@ -171,8 +171,8 @@ impl Peers {
         self.list.iter().any(|peer| peer.id == id)
     }
 
-    /// Asks whoever holds a snapshot that is to be asked for at this last page of the catalog; the
-    /// number of those that had not been asked.
+    /// Asks every holder of a snapshot that is to be asked for at this last page of the catalog;
+    /// the number of those that had not been asked.
     pub fn ask(&self, last_page: u64) -> usize {
         let due = |peer: &&Peer| peer.file.head().ask_at.load(Ordering::Acquire) <= last_page;
         self.ask_those(due, ASKED)

@@ -35,7 +35,7 @@ fn a_look_up_shows_itself_from_before_it_begins_until_after_it_ends() {
     lease.end_look(7);
     assert_eq!(seen(&dir).age, 9);
     lease.end_look(9);
-    // What is left is the pin: the age guards look-ups alone.
+    // Only the pin is left: the age guards look-ups alone.
     let after = seen(&dir);
     assert_eq!((after.age, after.pins.into_iter().collect::<Vec<_>>()), (IDLE, vec![64]));
 }
@@ -79,7 +79,7 @@ fn a_lease_whose_owner_is_gone_holds_nothing() {
     assert_eq!(seen(&dir).age, 5);
     drop(lease);
     assert_eq!((seen(&dir).age, seen(&dir).pins.len()), (IDLE, 0));
-    // Whoever looks first takes it back, alone.
+    // The first to look takes it back, alone.
     let mut peers = [Peers::default(), Peers::default()];
     for known in &mut peers {
         known.refresh(dir.path(), 1, 0).unwrap();

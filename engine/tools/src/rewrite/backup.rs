@@ -13,9 +13,9 @@
 //! half-created pool, refused by name.
 //!
 //! Values are laid out longest first, so that large ones keep their alignment and no hole is left.
-//! What is written *in place* meanwhile is not isolated: such a value may be of several moments.
-//! Its checksum was taken away before the first write (see `checksum`), so a value whose bytes are
-//! not those of its checksum, and whose record has changed since, is one of these, and is copied
+//! A value that is written *in place* meanwhile is not isolated: it may be of several moments. Its
+//! checksum was taken away before the first write (see `checksum`), so a value whose bytes are not
+//! those of its checksum, and whose record has changed since, is one of these, and is copied
 //! without a checksum; if its record is as it was, the bytes have changed by themselves, and that
 //! is an error.
 //!
@@ -345,8 +345,8 @@ fn enter_all(found: &[SourceRealm]) -> Result<Vec<Inside<'_>>> {
     Ok(insides.into_iter().map(|(_, inside)| inside).collect())
 }
 
-/// Begins a look-up in each realm, all at one moment. What is published has no writer lock: that
-/// nothing has come there meanwhile is looked at afterwards.
+/// Begins a look-up in each realm, all at one moment. A published realm has no writer lock: whether
+/// anything has come there meanwhile is looked at afterwards.
 fn together<'a>(found: &[SourceRealm], insides: &'a [Inside<'a>]) -> Result<Vec<LookUp<'a>>> {
     let changing = found.iter().zip(insides).filter(|(found, _)| !found.core.0.setup.immutable);
     let writers = if found.len() > 1 {

@@ -7,10 +7,10 @@
 //! in their files; (3) it is synced; (4) the two catalogs change places in one step, which is the
 //! one moment at which anything changes for anybody; (5) the old catalog goes, and then the files
 //! of spans that no row names any more; (6) the compaction lock is given up. A death before (4)
-//! leaves the old realm, one after it the new one; whoever opens it next clears away what is left.
-//! So no page is ever mapped whose file has gone, and no file goes that a row names.
+//! leaves the old realm, one after it the new one; the next process to open it clears away what is
+//! left. So no page is ever mapped whose file has gone, and no file goes that a row names.
 //!
-//! What is published is left as it is: a publisher writes each version without holes, and takes
+//! A published realm is left as it is: a publisher writes each version without holes, and takes
 //! spans without values away. Its readers have no leases, so nobody could tell when bytes that lie
 //! between values may move; a backup has them packed.
 //!
@@ -159,7 +159,8 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
     make_beside(&setup.catalog(), at)?;
     Catalog::create(at, &options)?;
     let new = Catalog::open(at, &options)?;
-    // Who was moving members is gone: the next to open the namespace ends that, by these rows.
+    // The process that was moving members is gone: the next to open the namespace ends that, by
+    // these rows.
     rewrite_rows(&txn, &found, &[], &new)?;
     step!("compact.rows");
     rewrite_space(&kept, &found, &new)?;

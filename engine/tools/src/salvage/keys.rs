@@ -64,7 +64,7 @@ impl Keys {
         for (number, names) in said {
             let agreed: Vec<&str> =
                 names.iter().copied().filter(|name| self.agree(number, name)).collect();
-            // What is another number's beyond doubt is not this one's.
+            // A name that is another number's beyond doubt is not this one's.
             let left: Vec<&str> =
                 names.iter().copied().filter(|name| !sure.contains_key(name)).collect();
             match (&agreed[..], &left[..]) {

@@ -14,7 +14,7 @@ const MODE: u32 = 0o700;
 /// this user's alone.
 pub(super) fn of(pool: &Path, name: &str, gathered: &Gathered) -> Vec<Loss> {
     let mut said = Vec::new();
-    // One whose description is damaged has been told of by who looked for its realms.
+    // One whose description is damaged was told of when its realms were looked for.
     if let Ok(info) = namespace::info(pool, name) {
         let user = user::current();
         if info.mode != MODE || info.owner != user {

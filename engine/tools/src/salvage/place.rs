@@ -8,7 +8,7 @@ use engram_base::name::Name;
 use engram_ops::group::DEPTH_MAX;
 use engram_records::object::Record;
 
-/// What has no group any more is put below this one.
+/// A member that has no group any more is put below this one.
 const LOST: &str = "lost+found";
 
 /// The paths that are given out.

@@ -44,7 +44,7 @@ pub(super) fn file_problem(pool: &Path, setup: &Setup) -> Option<String> {
 /// Walks the pages of a realm that is not open.
 pub(super) fn pages(setup: &Setup, pulse: &mut dyn FnMut()) -> Result<Pages> {
     if !setup.immutable {
-        // What is wrong with these files, opening them says.
+        // Opening these files says what is wrong with them.
         let _ = engram_catalog::settle_closed(&setup.catalog(), &setup.catalog_options());
     }
     let file = setup.catalog().join("data.mdb");

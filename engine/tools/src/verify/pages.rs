@@ -3,8 +3,8 @@
 //! LMDB believes what its pages say, so a damaged one can make it read anywhere. This reader
 //! believes nothing: it reads page by page from the file (no mapping, so no signal), checks every
 //! number before it is used, visits no page twice, and goes no deeper than LMDB's own cursors do.
-//! What it checks is all that LMDB itself relies on, and what LMDB keeps exactly: each page says
-//! its own number and kind; nodes fill a page without gap or overlap; keys ascend, and lie between
+//! It checks all that LMDB itself relies on, and all that LMDB keeps exactly: each page says its
+//! own number and kind; nodes fill a page without gap or overlap; keys ascend, and lie between
 //! those of the branch above; trees are as deep, as large and as long as they claim; and each page
 //! up to the last is in one tree, or in the list of free pages, and only once.
 //!
@@ -123,7 +123,7 @@ impl Pages {
             Ok(()) => {
                 let before = walk.problems.len();
                 walk.free(meta);
-                // What is free is known then, and what is in nothing was lost.
+                // The free pages are known then, and a page that is in nothing was lost.
                 let free_known = walk.problems.len() == before;
                 walk.tables(meta);
                 walk.rest(free_known);

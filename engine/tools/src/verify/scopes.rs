@@ -1,15 +1,15 @@
 //! Scopes: an object is in one realm of a namespace.
 //!
-//! What moves is in two for a while, and marks say so. The realms are walked one after the other,
-//! so what moves meanwhile is found in both without a mark. Therefore what seems to be in two
-//! realms is looked at again: in the one, in the other, and in the first once more. If it was there
-//! each time, unmarked, then it has not gone from the first to the second in between (it would be
-//! marked there now, or gone); and if nothing has arrived in the first meanwhile, it has not come
-//! back from the second either. So it is in both, and nothing moves it.
+//! A member that moves is in two for a while, and marks say so. The realms are walked one after the
+//! other, so a member that moves meanwhile is found in both without a mark. Therefore a member that
+//! seems to be in two realms is looked at again: in the one, in the other, and in the first once
+//! more. If it was there each time, unmarked, then it has not gone from the first to the second in
+//! between (it would be marked there now, or gone); and if nothing has arrived in the first
+//! meanwhile, it has not come back from the second either. So it is in both, and nothing moves it.
 //!
 //! That a *name* is in two scopes is no fault: a private member may hide a shared one. Nor is it
 //! one that a group is true in two: two users who do not see each other's have both changed it
-//! (`mirror::own`), and who sees both goes by the first.
+//! (`mirror::own`), and a reader that sees both goes by the first.
 
 use std::collections::HashMap;
 

@@ -74,7 +74,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is reserved is somebody's: of a lease that there was before, or is by now.
+    /// A reserved extent is somebody's: of a lease that there was before, or is by now.
     fn reservations(&mut self, pending: &[(Holder, Extent)]) -> Result<()> {
         let now = lease_ids(self.core)?;
         for (holder, extent) in pending {
