@@ -266,7 +266,7 @@ pub fn pulse() {
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
         *last = Some(Instant::now());
-        // Nobody who listens has gone is no reason to stop.
+        // That nobody listens any more is no reason to stop.
         let _ = std::io::stderr().write_all(b".");
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! By allow-list: tmpfs, ext4 and xfs keep what the engine needs, which is `fallocate` that gives
 //! real blocks, shared mappings that every process sees at once, and `msync` that reaches the
-//! disk. A filesystem that is not known to keep it can be forced, by a user who knows better; one
-//! over a network cannot, because its shared mappings are not shared between nodes, and a lock or a
-//! map that seems to work destroys the pool later. Every refusal says why.
+//! disk. A filesystem that is not known to keep it can be forced, by someone who knows; one over a
+//! network cannot, because its shared mappings are not shared between nodes, and a lock or a map
+//! that seems to work destroys the pool later. Every refusal says why.
 //!
 //! The kernel's magic number is not enough: ext2, ext3 and ext4 share one, devtmpfs has tmpfs's,
 //! and every FUSE filesystem has the same. So the type's name is read from the row of

@@ -1,6 +1,6 @@
 //! A query made ready: keys as their numbers, literals as cells, paths as groups.
 //!
-//! A word that nobody has ever used as a key is on no object, so a test of it is false here
+//! A name that nobody has ever used as a key is on no object, so a test of it is false here
 //! already, and so is `under` of a group that there is none of. Tests of the group that holds an
 //! object (its path, an attribute of it or above it, what it lies under) are about groups alone:
 //! `groups.rs` judges each group once.

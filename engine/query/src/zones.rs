@@ -43,7 +43,7 @@ const NAMES_FEW: usize = 64;
 pub(crate) enum How {
     /// By the cells of a column.
     Cells(ColumnKey),
-    /// By the column of owners, which have names too.
+    /// By the column of owners, who have names too.
     Owner,
     /// By the groups in the column of groups.
     Group(GroupField),
@@ -387,7 +387,7 @@ impl<'p> Ready<'p> {
             return false;
         }
         let Some(windows) = self.windows.get(usize::from(zone.class)) else { return false };
-        // A column that is in no order has ends that hold nothing; whatever takes it takes it all.
+        // A zone in no order has ends that hold nothing; whatever takes it takes it all.
         let disordered = zone.min > zone.max && !windows.is_empty();
         !disordered && windows.iter().all(|(low, high)| zone.max < *low || zone.min > *high)
     }
