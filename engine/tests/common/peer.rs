@@ -1,7 +1,8 @@
 //! Other processes: forked with all that this one has, or spawned afresh from the test program.
 //!
-//! Nobody sleeps: processes tell each other words through two pipes, and whoever waits for a word
-//! or for an end gives up after [`deadline`]. A process that a test started dies with the test.
+//! Nobody sleeps: processes tell each other words through two pipes, and a process that waits for a
+//! word or for an end gives up after [`deadline`]. A process that a test started dies with the
+//! test.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -510,7 +510,7 @@ impl Campaign {
     fn salvaged(&mut self, here: &str, said: &str) {
         for line in said.lines().filter(|line| line.starts_with("value ")) {
             self.saved += 1;
-            // What has lost an attribute has said so; its value is as it was.
+            // An object that has lost an attribute has said so; its value is as it was.
             let value = line.rsplit_once(' ').unwrap().0;
             let same_value = || self.values.iter().any(|known| known.starts_with(value));
             let known = self.values.iter().any(|known| known == line)

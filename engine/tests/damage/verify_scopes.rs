@@ -80,7 +80,7 @@ fn what_is_in_two_scopes_and_not_on_its_way_is_found() {
     });
 }
 
-/// Whatever moves meanwhile, by whoever lives.
+/// Whatever a living process moves meanwhile.
 #[test]
 fn what_moves_is_not_taken_for_being_in_two_scopes() {
     alone("what_moves_is_not_taken_for_being_in_two_scopes", || {

@@ -227,7 +227,8 @@ impl Trial<'_> {
             return Err("a signal is no failure".into());
         }
         let poisoned = place.pool.as_ref().is_some_and(is_poisoned);
-        // Half destroyed: it says so to whoever opens it, and is destroyed by whoever goes on.
+        // Half destroyed: it says so to a process that opens it, and is destroyed by one that goes
+        // on.
         if name == "destroy" && now.is_none() {
             return Ok(());
         }

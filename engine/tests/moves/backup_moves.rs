@@ -12,7 +12,7 @@ use crate::common::{Fixture, Random, alone, attach, fork, seed, sound};
 use engram::{Mode, Pool, Scope};
 
 /// A mover that dies at any step leaves a pool whose copy has ended the move: before anybody has
-/// opened it, and as whoever opens the pool itself would end it. So has the pool, compacted.
+/// opened it, and as a process that opens the pool itself would end it. So has the pool, compacted.
 #[test]
 fn a_move_that_died_half_way_has_ended_in_the_copy() {
     alone("a_move_that_died_half_way_has_ended_in_the_copy", || {

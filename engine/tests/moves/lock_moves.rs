@@ -1,5 +1,5 @@
-//! Locks and moves between scopes: what is locked does not move, nobody has what moves, and who
-//! waited has it where it comes to.
+//! Locks and moves between scopes: a locked member does not move, nobody has a lock of one that
+//! moves, and a thread that waited has it where it comes to.
 #![cfg(feature = "faults")]
 
 use std::cell::Cell;
@@ -94,7 +94,7 @@ fn nothing_moves_that_is_locked() {
                 }
                 peer.line.say(2);
                 peer.finish();
-                // Nor for who has it.
+                // Nor for its holder.
                 let held = try_lock(&here, "run/large", mode).unwrap();
                 refused("run/large", "object \"run/large\" is locked by this process,");
                 refused("run", "object \"run/large\" is locked by this process,");
@@ -126,7 +126,7 @@ enum Meanwhile {
     Moving,
 }
 
-/// Who waits for a lock while that moves, to the first private realm of the namespace.
+/// A thread waits for a lock of a member that moves to the first private realm of the namespace.
 fn waiting_while_it_moves(meanwhile: Meanwhile, of: &'static str, stop: &'static str) {
     let fixture = Fixture::new(64 << 20);
     put(&fixture.realm(), "run/a", &filled(1, 1, 5000));
@@ -224,7 +224,7 @@ fn what_a_dead_mover_has_left_is_mended_by_who_locks_it() {
             assert!(die_at(&fixture.path, way, step), "{way:?}: {step} was not reached");
             let error = busy(try_lock(&reader, "run/large", Read));
             assert!(error.message().contains("on its way"), "{error}");
-            // Who asks once, and who would wait.
+            // One that asks once, and one that would wait.
             let held = match way.0 {
                 Shared => try_lock(&here, "run/large", Write).expect(step),
                 _ => take(&here, "run/large", Write),

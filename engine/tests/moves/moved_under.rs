@@ -76,7 +76,8 @@ fn an_allocation_is_published_where_its_name_is_by_now() {
         moved(&namespace, "other", Scope::Shared, Scope::Private);
         let oid = space.publish().expect("it is where it was");
         assert_eq!(value_of(&namespace, oid), filled(2, 2, WORDS));
-        // What it replaces has gone to another realm: so does the value, and its space goes back.
+        // The object that it replaces has gone to another realm: so does the value, and its space
+        // goes back.
         let space = allocate();
         space.write(&filled(3, 3, WORDS));
         let used = |scope| {

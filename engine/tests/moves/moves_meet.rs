@@ -1,5 +1,6 @@
-//! Who changes what a dead mover has left half moved ends the move first, and goes on: as who reads
-//! it does. Who meets a mover that lives is refused, in whatever realm the member is by now.
+//! A process that changes what a dead mover has left half moved ends the move first, and goes on,
+//! as a reader does. A process that meets a mover that lives is refused, in whatever realm the
+//! member is by now.
 #![cfg(feature = "faults")]
 
 use crate::common::moves::{all, begin, die_at, homes, move_run, names, steps, value_of};
@@ -99,8 +100,8 @@ fn clear(namespace: &Namespace) {
     assert_eq!(homes(namespace).len(), 0);
 }
 
-/// Kills a mover at every step of a way; each time, every change is made by one who had the pool
-/// open before.
+/// Kills a mover at every step of a way; each time, every change is made by a process that had the
+/// pool open before.
 fn changed_after_every_step(from: Scope, to: Scope) {
     let fixture = Fixture::new(64 << 20);
     let path = &fixture.path;
@@ -176,8 +177,8 @@ fn who_changes_what_a_dead_withdrawal_left_ends_it() {
     });
 }
 
-/// What has come to its user's own realm, and is not gone from the shared one yet: deleted in the
-/// one it would be seen in the other.
+/// A member has come to its user's own realm, and is not gone from the shared one yet: deleted in
+/// the one it would be seen in the other.
 #[test]
 fn what_a_living_mover_has_in_two_realms_is_not_changed_in_one() {
     alone("what_a_living_mover_has_in_two_realms_is_not_changed_in_one", || {
@@ -233,8 +234,8 @@ fn waits(pid: i32) -> bool {
     open.any(|file| file.ends_with("default/shared"))
 }
 
-/// Of two who withdraw the same, one dies having the publish lock, when the members have come
-/// to the one realm and are published still; the other has waited, and takes them to another.
+/// Of two processes that withdraw the same, one dies having the publish lock, when the members have
+/// come to the one realm and are published still; the other has waited, and takes them to another.
 #[test]
 fn what_two_withdraw_of_whom_one_dies_is_there_once() {
     alone("what_two_withdraw_of_whom_one_dies_is_there_once", || {

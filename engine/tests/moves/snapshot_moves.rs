@@ -86,7 +86,7 @@ fn a_snapshot_of_three_realms_belongs_to_its_opening() {
         let refused = own.lookup(root, "g0/o0").unwrap_err();
         assert_eq!(refused.kind(), Kind::Argument, "{refused}");
         assert_eq!((seen_once(&held, &oids), value(&held, "g0/o0")), (before.clone(), (0, 1)));
-        // What was published is withdrawn, and its memory goes: the snapshot has it still.
+        // A published object is withdrawn, and its memory goes: the snapshot has it still.
         namespace.transfer(root, "g1/o1", &[Scope::Published], Scope::Shared).unwrap();
         let child = fork(|line| {
             let refused = held.lookup(root, "g0/o0").unwrap_err();

@@ -120,7 +120,7 @@ fn killed_once_at_every_step(from: Scope, to: Scope) {
     assert_eq!(there.len(), 5);
     let (mut nth, mut stayed, mut went) = (1, 0, 0);
     while die_moving(path, from, to, nth) {
-        // Who only reads ends nothing, and sees each once.
+        // A reader ends nothing, and sees each once.
         let (pool, _) = attach(path, Mode::Read);
         assert_eq!(all(&view(&pool)), there, "{from:?} to {to:?}, before recovery, step {nth}");
         pool.close();

@@ -125,7 +125,7 @@ fn a_pool_that_was_moved_is_itself_or_is_adopted() {
     });
 }
 
-/// Who copies the devices, too, and says so in the description, has another pool.
+/// A user who copies the devices, too, and says so in the description, has another pool.
 #[test]
 fn a_copy_with_copies_of_its_devices_is_adopted() {
     let place = Place::new();
@@ -150,7 +150,8 @@ fn a_copy_with_copies_of_its_devices_is_adopted() {
     assert_eq!(place.value("pool"), (1, 1));
 }
 
-/// What an earlier engine has left says nothing: who opens it first for writing has it.
+/// A device that an earlier engine has left says nothing: the pool that is opened first for writing
+/// has it.
 #[test]
 fn a_pool_whose_devices_say_nothing_is_whose_it_is_opened_first() {
     let place = Place::new();

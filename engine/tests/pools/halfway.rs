@@ -1,4 +1,4 @@
-//! Making a pool, copying one and taking one away, killed at every system call: whoever comes next
+//! Making a pool, copying one and taking one away, killed at every system call: the next process
 //! makes the pool anew there, or takes it away, and nobody has to clear anything up by hand.
 
 use std::fs;

@@ -102,7 +102,7 @@ fn of_processes_that_make_one_namespace_exactly_one_does() {
     });
 }
 
-/// Whoever makes a namespace keeps what is put into it, though others remove the one of that name
+/// The maker of a namespace keeps what is put into it, though others remove the one of that name
 /// before: neither the folder nor the spans of the new one go with the old.
 #[test]
 fn a_namespace_is_not_removed_with_the_one_that_had_its_name() {

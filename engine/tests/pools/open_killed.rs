@@ -1,4 +1,4 @@
-//! Who is first to open a pool makes its catalog's lock file anew. It may die in the middle of
+//! The first process to open a pool makes its catalog's lock file anew. It may die in the middle of
 //! that, while others wait to open the pool, too.
 
 use std::ffi::c_int;

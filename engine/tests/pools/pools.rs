@@ -131,7 +131,8 @@ fn a_half_created_pool_is_refused_and_cleared_away() {
     Pool::destroy(dir.path()).unwrap();
 }
 
-/// What an older engine has left can be taken away; a newer one may have kept things elsewhere.
+/// A pool that an older engine has left can be taken away; a newer one may have kept things
+/// elsewhere.
 #[test]
 fn a_pool_of_an_earlier_format_can_be_removed() {
     let fixture = closed();
@@ -212,7 +213,7 @@ fn damaged_files_are_refused_by_name() {
             "ns/default/shared/catalog/growth",
             "span-0",
         ];
-        // What is gone is damage: the pool is there, and says what it misses.
+        // A missing part is damage: the pool is there, and says what it misses.
         for file in ["ns/default", "ns/default/shared/leases", "ns/default/shared/catalog"] {
             let fixture = closed();
             std::fs::remove_dir_all(fixture.path.join(file)).unwrap();

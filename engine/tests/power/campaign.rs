@@ -209,7 +209,8 @@ fn try_one(
     checked.unwrap_or_else(|_| Err(PANIC.lock().expect("a message").clone()))
 }
 
-/// Whoever opens the image does so in another boot of the machine than the one that failed.
+/// The process that opens the image does so in another boot of the machine than the one that
+/// failed.
 fn restart(folder: &Path) {
     const BOOT_ID_AT: u64 = 40;
     for entry in fs::read_dir(folder).expect("a folder").flatten() {

@@ -59,7 +59,7 @@ pub enum Event {
     Fence,
     /// The operation of this number has begun.
     Begun(usize),
-    /// It has ended well, and whoever asked for it knows.
+    /// It has ended well, and the caller knows.
     Done(usize),
     /// A moment at which power may fail: what is about to happen.
     Point(&'static str),
@@ -91,7 +91,7 @@ struct Mapping {
     offset: usize,
 }
 
-/// Who writes the trace.
+/// The process that writes the trace.
 pub struct Recorder {
     root: PathBuf,
     trace: Trace,
@@ -311,8 +311,8 @@ impl Watched {
             assert_ne!(at, libc::MAP_FAILED, "no mapping of {len} bytes");
             self.map = (at as usize, len);
         }
-        // SAFETY: the mapping stays as long as the process. Who writes meanwhile is a thread of
-        // the engine's: what is seen of its bytes is what a medium might see.
+        // SAFETY: the mapping stays as long as the process. The writer meanwhile is a thread of the
+        // engine's: what is seen of its bytes is what a medium might see.
         unsafe { std::slice::from_raw_parts(self.map.0 as *const u8, len) }
     }
 }

@@ -239,7 +239,7 @@ impl Page {
         self.leaving.clear();
     }
 
-    /// Makes what was written back durable. What was stored since may be there or not.
+    /// Makes what was written back durable. Bytes stored since may be there or not.
     fn fence(&mut self) {
         if self.leaving.is_empty() {
             return;

@@ -59,7 +59,7 @@ impl Steps {
     }
 }
 
-/// Does the step. What the step's own rules refuse changes nothing.
+/// Does the step. A step that its own rules refuse changes nothing.
 fn perform(realm: &Realm, writer: u64, step: &Step) -> Result<(), Kind> {
     let root = realm.root();
     let done = match step {

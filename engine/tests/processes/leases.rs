@@ -351,7 +351,7 @@ fn a_process_that_could_give_nothing_back_leaves_its_lease_for_others() {
     });
 }
 
-/// Whatever the dead have left, and whoever stands in the middle of a commit.
+/// Whatever the dead have left, and although a process stands in the middle of a commit.
 #[cfg(feature = "faults")]
 #[test]
 fn who_opens_after_a_death_waits_for_no_writer() {

@@ -1,4 +1,5 @@
-//! Who keeps a lock and does nothing keeps nobody waiting for ever: the others are told who it is.
+//! A process that keeps a lock and does nothing keeps nobody waiting for ever: the others are told
+//! who it is.
 
 use std::fs::File;
 use std::path::Path;
@@ -96,8 +97,8 @@ fn write(path: &Path, name: &str, tag: u64) -> engram::Result<()> {
     done.map(drop)
 }
 
-/// A writer that is stopped inside a commit has the catalog's writer lock. Who writes is told so;
-/// who reads, opens and closes is not held up; all goes on when it does, or when it dies.
+/// A writer that is stopped inside a commit has the catalog's writer lock. A writer is told so;
+/// reading, opening and closing are not held up; all goes on when it does, or when it dies.
 #[test]
 fn a_writer_that_is_stopped_in_a_commit_is_named() {
     alone("a_writer_that_is_stopped_in_a_commit_is_named", || {
@@ -137,7 +138,7 @@ fn a_writer_that_is_stopped_in_a_commit_is_named() {
         goes_on.signal(libc::SIGCONT);
         goes_on.line.expect(1);
         goes_on.finish();
-        // Whoever indexes what was queued has not given up.
+        // The thread that indexes the queue has not given up.
         let until = deadline();
         while realm.index_stats().unwrap().queued > 0 {
             assert!(Instant::now() < until, "nobody indexes what is queued");
@@ -166,7 +167,8 @@ fn work_until(end: Instant) {
     }
 }
 
-/// One that works is waited for, however long it takes; so is who takes turns with others.
+/// A process that works is waited for, however long it takes; so is one that takes turns with
+/// others.
 #[test]
 fn a_writer_that_works_is_waited_for() {
     alone("a_writer_that_works_is_waited_for", || {
@@ -196,7 +198,7 @@ fn a_writer_that_works_is_waited_for() {
     });
 }
 
-/// Who compacts and is stopped keeps nobody from being told so.
+/// A process that is stopped while it compacts keeps nobody from being told so.
 #[test]
 fn who_is_stopped_while_compacting_is_named() {
     alone("who_is_stopped_while_compacting_is_named", || {
@@ -215,7 +217,8 @@ fn who_is_stopped_while_compacting_is_named() {
 /// Something that takes the pool lock.
 type Act = fn(&Path) -> engram::Result<()>;
 
-/// A stranger who locks the pool's folder cannot hold up for ever who makes or removes parts of it.
+/// A stranger who locks the pool's folder cannot hold up for ever those who make or remove parts of
+/// it.
 #[test]
 fn a_strangers_lock_on_the_pools_folder_is_named() {
     let test = "a_strangers_lock_on_the_pools_folder_is_named";

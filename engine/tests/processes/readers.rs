@@ -50,7 +50,7 @@ fn readers_go_on_while_a_writer_stands_still_within_its_transaction() {
             line.say(3);
         });
         reader.line.expect(1);
-        // Somebody has died with a lease, which whoever writes next will take back.
+        // A process has died with a lease, which the next writer will take back.
         let dead = fork(|line| {
             let space = realm.scratch(1 << 20, None).unwrap();
             line.say(1);

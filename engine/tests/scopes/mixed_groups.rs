@@ -192,7 +192,8 @@ fn finish_deaths(path: &Path, from: u64, stayed: u64, mut went: u64) {
     assert!(stayed > 3 && went > 3, "the steps are on both sides: {stayed} {went}");
 }
 
-/// Whoever looks, or takes a snapshot, while such groups are deleted and made sees all or nothing.
+/// A reader that looks, or takes a snapshot, while such groups are deleted and made sees all or
+/// nothing.
 #[test]
 fn no_look_sees_half_of_what_is_deleted_from_two_scopes() {
     alone("no_look_sees_half_of_what_is_deleted_from_two_scopes", || {

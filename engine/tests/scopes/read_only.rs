@@ -114,7 +114,7 @@ fn a_read_only_group_holds_all_that_is_below_it() {
     refused("origin", realm.set_origin(g, b"x"));
     refused("delete", realm.delete(root, "g/inner"));
     refused("rename", realm.rename(root, "g", root, "h"));
-    // What is below cannot be let go alone; what is there may be asked for.
+    // A member below cannot be let go alone; its flag may be asked for.
     refused("inner", realm.set_read_only(object(&realm, "g/y"), false));
     refused("inner", realm.set_read_only(object(&realm, "g/y"), true));
     assert_eq!(
@@ -254,8 +254,8 @@ fn changes_in(all: &Namespace, path: &str) -> Vec<(&'static str, Result<()>)> {
     ]
 }
 
-/// What a group says holds for what is below it, whoever sees that: also in a group of its own
-/// realm that lies in one of another.
+/// The word of a group holds for the members below it, whoever sees them: also in a group of its
+/// own realm that lies in one of another.
 #[test]
 fn a_read_only_group_holds_what_is_below_it_in_other_scopes() {
     for (inner, published) in [("", false), ("/deep/deeper", false), ("", true), ("/deep", true)] {
@@ -296,7 +296,8 @@ fn a_read_only_group_holds_what_is_below_it_in_other_scopes() {
             }
             assert!(value_of(&all, x.id()) == data && all.attrs(x).unwrap() == before);
             assert_eq!(all.path_of(x).unwrap(), path);
-            // A setting of the index is no change of what is there, and who may look may lock.
+            // A setting of the index is no change of what is there, and a user who may look may
+            // lock.
             if !inner.is_empty() {
                 let deep = all.lookup(root, &above).unwrap().unwrap().id();
                 all.set_index_settings(deep, &IndexSettings::default()).unwrap();

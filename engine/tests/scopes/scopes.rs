@@ -97,7 +97,8 @@ fn new_members_have_the_scope_of_their_group() {
     assert_eq!([scope(a), scope(b), scope(c)], [Scope::Shared, Scope::Private, Scope::Private]);
     assert_eq!(view.scope_of(Member::Group(own)).unwrap(), Scope::Private);
     assert_eq!(view.scope_of(Member::Group(root)).unwrap(), Scope::Shared);
-    // Who sees the shared realm alone sees nothing of the others, not even that they are there.
+    // A user who sees the shared realm alone sees nothing of the others, not even that they are
+    // there.
     let shared = fixture.realm();
     assert_eq!(shared.list(root, None, 9).unwrap().len(), 1);
     assert_eq!(shared.list(open, None, 9).unwrap().len(), 1);

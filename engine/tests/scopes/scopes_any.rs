@@ -159,7 +159,7 @@ fn transfer(view: &Namespace, model: &mut Model, path: &str, random: &mut Random
 /// One operation; the model follows those that succeed. Whether it did.
 fn step(view: &Namespace, model: &mut Model, random: &mut Random, count: i64) -> bool {
     let (root, scope, what) = (model.root, some_scope(random), random.below(10));
-    // What is made may be anywhere; what is deleted, moved or renamed had better be there.
+    // A new member may be anywhere; one that is deleted, moved or renamed had better be there.
     let path = if what < 5 { some_path(random) } else { likely_path(model, random) };
     let name = path.rsplit('/').next().unwrap().to_owned();
     match what {

@@ -181,7 +181,7 @@ fn who_dies_compacting_leaves_the_old_realm_or_the_new_one() {
     });
 }
 
-/// Who opens the pool meanwhile waits, or is seen: never two catalogs at once.
+/// A process that opens the pool meanwhile waits, or is seen: never two catalogs at once.
 #[test]
 fn who_opens_meanwhile_waits_or_is_seen() {
     alone("who_opens_meanwhile_waits_or_is_seen", || {

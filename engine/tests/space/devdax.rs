@@ -104,7 +104,8 @@ fn values_on_a_node_are_there_for_every_process_and_after_it() {
     });
 }
 
-/// Whoever dies at any step of growing leaves ranges that nobody has, and the next one takes them.
+/// A process that dies at any step of growing leaves ranges that nobody has, and the next one takes
+/// them.
 #[test]
 fn a_death_while_a_node_is_taken_gives_no_range_twice() {
     let test = "a_death_while_a_node_is_taken_gives_no_range_twice";
@@ -261,7 +262,7 @@ fn a_pool_begins_in_a_folder() {
     assert!(error.message().contains("further device"), "{error}");
 }
 
-/// What a node has no more room for goes to the folder; asked for the node, it is an error.
+/// A value that a node has no more room for goes to the folder; asked for the node, it is an error.
 #[test]
 fn a_full_node_is_an_error_and_another_device_helps() {
     let test = "a_full_node_is_an_error_and_another_device_helps";

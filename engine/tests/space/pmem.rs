@@ -222,8 +222,8 @@ fn found(realm: &Realm, writer: u64) -> Model {
     model
 }
 
-/// How many steps of a writer the pool has: at least those that were acknowledged. What was
-/// committed and not told may be there too, in order and whole.
+/// How many steps of a writer the pool has: at least those that were acknowledged. Steps committed
+/// and not told may be there too, in order and whole.
 fn steps_there(realm: &Realm, writer: u64, acknowledged: u64) -> (u64, Model) {
     const UNTOLD: u64 = 100_000;
     let there = found(realm, writer);

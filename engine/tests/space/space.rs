@@ -382,7 +382,7 @@ fn a_large_group_is_deleted_from_a_full_mount() {
 }
 
 /// On a full mount a deletion has every snapshot given up that keeps pages of the catalog, and so
-/// works beside any. What needs more room ends none; it says who has one.
+/// works beside any. A change that needs more room ends none; it says who has one.
 #[test]
 fn deleting_from_a_full_mount_works_beside_idle_snapshots() {
     let test = "deleting_from_a_full_mount_works_beside_idle_snapshots";

@@ -302,8 +302,9 @@ fn batches_of_many_processes_are_applied_one_after_the_other() {
                 for round in 0..ROUNDS {
                     loop {
                         realm.begin_batch().unwrap();
-                        // A counter, and a trace of who has counted: both or neither. Looking
-                        // relies on nothing; making the trace relies on its not being there.
+                        // A counter, and a trace of those who have counted: both or neither.
+                        // Looking relies on nothing; making the trace relies on its not being
+                        // there.
                         let oid = lookup(&realm, "count").unwrap();
                         let Ok(Payload::Extent(before)) = realm.view(oid, false) else {
                             realm.abort_batch().unwrap(); // replaced between these two lines

@@ -140,7 +140,7 @@ fn reading_a_box_touches_its_chunks_alone() {
     let oid = namespace.put(namespace.root(), "a", &new, &data, KEEP).unwrap();
     drop(namespace);
     fixture.pool.close();
-    // All chunks but one are damaged: who reads that one does not meet them.
+    // All chunks but one are damaged: a reader of that one does not meet them.
     let catalog = crate::common::catalog_of_path(&fixture.path);
     let mut txn = catalog.write(Headroom::Normal).unwrap();
     let mut keys = Vec::new();

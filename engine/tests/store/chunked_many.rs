@@ -497,7 +497,7 @@ fn verify_finds_chunks_that_cannot_be() {
         drop(catalog);
         let problems = report_of(&fixture.path).problems;
         assert!(problems.iter().any(|told| told.contains(word)), "{word}: {problems:?}");
-        // Whoever meets it gets an error, and no wild access.
+        // A process that meets it gets an error, and no wild access.
         let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
         let namespace = names(&pool);
         let mut out = vec![0; 1500 * 8];

@@ -65,7 +65,7 @@ fn what_one_process_writes_in_place_others_see_until_it_is_replaced() {
     });
 }
 
-/// Whoever reads a value sees it, wherever it goes meanwhile: out of its extent into its row.
+/// A reader of a value sees it, wherever it goes meanwhile: out of its extent into its row.
 #[cfg(feature = "faults")]
 #[test]
 fn a_value_that_moves_while_it_is_read_is_read() {

@@ -382,7 +382,7 @@ fn processes_take_turns_and_the_killed_leave_none_waiting() {
                 worker.line.expect(1);
                 worker.finish();
             }
-            // What one has counted is there for the next: none was lost.
+            // The count of one is there for the next: none was lost.
             assert_eq!(count(), before + 2 * ROUNDS);
             sound(&fixture.path);
         },

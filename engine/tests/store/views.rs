@@ -228,7 +228,7 @@ fn views_beyond_the_pin_list_keep_their_memory_too() {
             }
             parts
         };
-        // What the views have is freed last, and would be taken first: it fits best.
+        // The extent that the views have is freed last, and would be taken first: it fits best.
         let first = fill(200);
         viewer.line.say(2);
         viewer.line.expect(3);

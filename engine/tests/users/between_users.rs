@@ -151,7 +151,7 @@ fn die_moving(path: &Path, name: &str, (from, to): (Scope, Scope), step: &'stati
     assert!(libc::WIFSIGNALED(alice.wait()), "{step} is not reached");
 }
 
-/// What a user's own realm has to do with is ended by that user, or root. The others read it
+/// A move that a user's own realm has part in is ended by that user, or root. The others read it
 /// meanwhile, and are told whom to ask.
 #[test]
 fn a_move_to_anothers_own_realm_is_ended_by_that_user_or_root() {
@@ -215,8 +215,8 @@ fn a_move_to_anothers_own_realm_is_ended_by_that_user_or_root() {
     });
 }
 
-/// What one user died withdrawing to their own realm, another withdraws to the shared one: it is
-/// there, once, also for the first, whose part in it is over.
+/// One user died withdrawing an object to their own realm; another withdraws it to the shared one:
+/// it is there, once, also for the first, whose part in it is over.
 #[test]
 fn what_another_has_withdrawn_is_not_kept_twice() {
     let test = "what_another_has_withdrawn_is_not_kept_twice";

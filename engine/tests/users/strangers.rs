@@ -1,4 +1,4 @@
-//! Strangers: who may enter a namespace, and share nothing in it, reads what is published.
+//! Strangers: users who may enter a namespace, and share nothing in it, read what is published.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn read_published(path: &Path, name: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// Who is not root publishes again beside what is published, and withdraws one of both.
+/// A user who is not root publishes again beside what is published, and withdraws one of both.
 #[test]
 fn a_user_publishes_again_and_again() {
     let test = "a_user_publishes_again_and_again";
@@ -129,8 +129,8 @@ fn strangers_read_what_is_published_and_write_nothing() {
     });
 }
 
-/// Whoever reads what is published is not seen by who destroys the pool, and loses nothing by it:
-/// views keep what they show, and what is looked for after that is gone.
+/// A reader of what is published is not seen by the process that destroys the pool, and loses
+/// nothing by it: views keep what they show, and anything looked for after that is gone.
 #[test]
 fn who_reads_what_is_published_keeps_it_when_the_pool_goes() {
     let test = "who_reads_what_is_published_keeps_it_when_the_pool_goes";

@@ -27,7 +27,7 @@ fn use_all(realm: &Realm, tag: u64) {
     churn(realm, 1);
 }
 
-/// Whoever is root uses a user's realm and leaves nothing in it that the user cannot use.
+/// Root uses a user's realm and leaves nothing in it that the user cannot use.
 #[test]
 fn what_root_makes_in_a_users_realm_is_the_users() {
     let test = "what_root_makes_in_a_users_realm_is_the_users";
@@ -188,7 +188,7 @@ fn strangers(path: &Path) {
 }
 
 /// A private realm is its user's: the others of the group see nothing of it, by the engine or by
-/// its files; who shares nothing else keeps things in private all the same.
+/// its files; a user who shares nothing else keeps things in private all the same.
 #[test]
 fn a_private_realm_is_open_to_its_user_alone() {
     let test = "a_private_realm_is_open_to_its_user_alone";

@@ -60,7 +60,8 @@ fn move_on(path: &Path, board: &File, line: &Line) {
 
 /// Whether a change was refused as it may be, so that nothing of it has happened.
 fn is_refusal(tag: &str, error: &engram::Error) -> bool {
-    // What is shared lies in no private group: what is renamed into one stays where it is.
+    // A shared member lies in no private group: one that is renamed into such a group stays where
+    // it is.
     let private = tag == "rename-into" && error.kind() == Kind::Argument;
     error.kind() == Kind::Busy || (private && error.message().contains("cannot lie in"))
 }

@@ -3,9 +3,9 @@
 //! A history is linearizable if each call can be given an instant between its begin and its end so
 //! that, done one after another at these instants, the calls have these answers. The search is
 //! Wing and Gong's: take any call that began before the first end among those left, do it to a
-//! plain map, and go on if the answer is the one that was given. What was tried once, by the set of
-//! calls taken and the map, is not tried again. A call whose caller was killed may have been done
-//! at any time after its begin, or never.
+//! plain map, and go on if the answer is the one that was given. An order that was tried once, by
+//! the set of calls taken and the map, is not tried again. A call whose caller was killed may have
+//! been done at any time after its begin, or never.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -94,8 +94,8 @@ fn named(answer: Option<&Answer>) -> Vec<u64> {
     }
 }
 
-/// The object that a put has made. It said so; or it was killed, and then whoever read its value
-/// knows, or it is the one that others have met and nobody says to have made; or nobody saw it.
+/// The object that a put has made. It said so; or it was killed, and then a reader of its value
+/// knows it, or it is the one that others have met and nobody says to have made; or nobody saw it.
 fn made_by(history: &[Event], place: usize) -> u64 {
     let Call::Put { value, .. } = history[place].call else { return 0 };
     if let Some(Answer::Oid(Some(oid))) = history[place].answer {

@@ -248,7 +248,7 @@ fn try_all(stage: &Stage, by: Who) -> u64 {
     acts
 }
 
-/// Who may do what the others are refused.
+/// The users who may do what the others are refused.
 fn allowed(world: &World) {
     fork(|_| {
         become_user(DAVE, TEAM);
@@ -311,8 +311,8 @@ fn acts_of_others_are_refused() {
     });
 }
 
-/// Who makes a folder in the place of somebody's private realm wins nothing: it is refused by name,
-/// and so is one that is open to others.
+/// A user who makes a folder in the place of somebody's private realm wins nothing: it is refused
+/// by name, and so is one that is open to others.
 #[test]
 fn a_squatted_private_realm_is_not_used() {
     let test = "acts::a_squatted_private_realm_is_not_used";

@@ -1,5 +1,5 @@
-//! Modes: every file and folder has the one that `docs/format.md` says, whatever the umask of who
-//! makes it, and the group of its realm.
+//! Modes: every file and folder has the one that `docs/format.md` says, whatever the umask of its
+//! maker, and the group of its realm.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! Members of a namespace's group may rename what lies in its shared realm; a device's folder, or
 //! the pool's, may be open to all. So at every name that the engine makes or opens there, something
 //! else is put, and everything is tried by a user, and by root. Each try must end, well or with an
-//! error. What links lead to is the same place of another pool of the user's: a twin, in which all
+//! error. The links lead to the same place of another pool of the user's: a twin, in which all
 //! would go well. No byte, mode or owner of it may change.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::common::{
 enum Thing {
     /// A symbolic link to the twin's file or folder of this place.
     Link,
-    /// One to nothing: who follows it makes a file there.
+    /// One to nothing: a process that follows it makes a file there.
     LinkToNothing,
     /// A second name of the twin's file.
     SecondName,
@@ -285,7 +285,7 @@ fn try_then(then: Then, path: &Path, own: &Path) -> Vec<Error> {
 /// waited for ever.
 fn tried(of: &Of, then: Then, own: &Path) -> Option<u64> {
     let mut peer = fork(|line| {
-        // SAFETY: asks for a signal, which kills whoever waits for a FIFO.
+        // SAFETY: asks for a signal, which kills a process that waits for a FIFO.
         unsafe { libc::alarm(30) };
         if of.user != 0 {
             become_user(of.user, TEAM);
@@ -314,7 +314,7 @@ fn try_row(row: &Row, of: &Of, twin: &Of, wrong: &mut Vec<String>) -> (u64, u64)
         }
         for then in row.1 {
             let own = folder_of(of.user);
-            // An arena grows once; who publishes where nothing is published clears spans away; and
+            // An arena grows once; a publisher where nothing is published clears spans away; and
             // another description makes another pool of it.
             let once = *then == Then::Grow
                 || row.0.contains("published")
@@ -398,7 +398,7 @@ fn what_is_planted_is_not_followed_by_root() {
     try_as("planted::what_is_planted_is_not_followed_by_root", 0);
 }
 
-/// Whoever has made a folder of the pool's uuid on a device before it is added is not trusted.
+/// The maker of a folder of the pool's uuid on a device before it is added is not trusted.
 #[test]
 fn a_device_with_anothers_folder_is_not_added() {
     let test = "planted::a_device_with_anothers_folder_is_not_added";

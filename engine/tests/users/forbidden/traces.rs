@@ -10,7 +10,7 @@ use super::refused;
 use super::world::{SECRET, WORDS, Who, World, all_below, array, open, put};
 use crate::common::{DAVE, KEEP, TEAM, alone, become_user, contents, fork, is_root};
 
-/// The files below these in which the bytes stand, and where, for who may read them.
+/// The files below these in which the bytes stand, and where, for those who may read them.
 pub fn found(tops: &[&Path], bytes: &[u8]) -> Vec<(PathBuf, u64)> {
     let files = tops.iter().flat_map(|top| all_below(top)).filter(|path| path.is_file());
     files
@@ -78,8 +78,8 @@ fn take(path: &Path, who: &str) {
     }
 }
 
-/// What a user keeps, and never shares, stands in no file that another may read: not while it is
-/// there, not after it is deleted and its space taken, not in what is published beside it.
+/// A value that a user keeps, and never shares, stands in no file that another may read: not while
+/// it is there, not after it is deleted and its space taken, not in the files published beside it.
 #[test]
 fn nothing_of_what_is_kept_stands_elsewhere() {
     let test = "traces::nothing_of_what_is_kept_stands_elsewhere";

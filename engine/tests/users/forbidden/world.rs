@@ -15,7 +15,7 @@ use crate::common::{
 /// Words that stand in what Dave keeps to himself: a name, an attribute's key and its text.
 pub const SECRET: &str = "daves-secret";
 
-/// Who tries: a user, and a group beside its own.
+/// The one who tries: a user, and a group beside its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Shares nothing with the others; may enter the namespace `open`.
