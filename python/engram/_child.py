@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import IO
 
 QUIET_SECONDS = 300.0
-"""Who says nothing for so long does not work any more."""
+"""A child that says nothing for so long does not work any more."""
 
 _PIECE = 1 << 16
 

@@ -1,7 +1,7 @@
 """`python -m engram._salvage POOL [TARGET NAMESPACE START]`: the child of `engram.salvage`.
 
 With the pool alone it says what there is; else it copies a namespace's members from one on. It
-prints a line of JSON for each thing, so that whoever reads them knows what killed it.
+prints a line of JSON for each thing, so that its reader knows what killed it.
 """
 
 import json

@@ -28,7 +28,7 @@ class ChunkedArray(Array):
     """An array in chunks, each encoded for itself; a chunk that was never written is zeros.
 
     `a[...]`, `a[2:5, ::2]` read the chunks that they touch, and `a[2:5] = y` encodes those anew.
-    What is read is of one moment, but for strides that leave chunks out, which are read box by box.
+    The result is of one moment, but for strides that leave chunks out, which are read box by box.
     Processes that write at the same time, even to one chunk, lose nothing; each chunk is written at
     once, or not at all. `a.resize(shape)` and `a.append(x)` give it another shape; `a.shape` is
     what it is now, whoever has changed it.
@@ -87,7 +87,7 @@ class ChunkedArray(Array):
     def append(self, data: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `data` along a dimension, at once for all; give the shape that the array has then.
 
-        All other dimensions of `data` are as long as the array's. Who appends at the same time, in
+        All other dimensions of `data` are as long as the array's. An append at the same time, in
         any process, comes before or after; nothing is lost.
 
         Raises
@@ -131,7 +131,7 @@ class ChunkedArray(Array):
             try:
                 return work(*self._sizes())
             except _ReshapedError:
-                time.sleep(0)  # whoever resizes it may be a thread of this process
+                time.sleep(0)  # it may be a thread of this process that resizes it
         return work(*self._sizes())
 
     def _selected(self, key: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> Any:

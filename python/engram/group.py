@@ -228,8 +228,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         or index of a device of the pool. `index` says when queries find it by its attributes:
         "sync", "async" or "none" (`IndexMode`); as the group says, if it is not given. With
         `read_only`, changes of it are refused from the beginning (`Array.read_only`). `scope` says
-        who sees it: "private" the user alone, "shared" all who share the namespace; who sees its
-        group, if it is not given.
+        who sees it: "private" the user alone, "shared" all who share the namespace; those who see
+        its group, if it is not given.
 
         With `chunks`, the shape of a chunk (True chooses one), the array is kept in chunks
         (`ChunkedArray`): it can be resized and appended to, and each chunk is encoded as `codec`

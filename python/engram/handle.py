@@ -107,9 +107,9 @@ class Handle:
     def read_only(self) -> bool:
         """Whether changes of it are refused: a hint against mistakes, which can be set and unset.
 
-        What is read-only, and all that is below a group that is, is not written, replaced, deleted,
-        renamed or annotated, and nothing is made there: that is `ReadOnlyError`. It can only be
-        taken back where it was set. It keeps nobody out who may write in the namespace.
+        A read-only member, and all that is below a read-only group, is not written, replaced,
+        deleted, renamed or annotated, and nothing is made there: that is `ReadOnlyError`. It can
+        only be taken back where it was set. It keeps out nobody who may write in the namespace.
         """
         return _engram.is_read_only(self._namespace, self._is_group, self._id)
 
@@ -137,14 +137,14 @@ class Handle:
 
         "w" excludes all others, "r" those who ask for "w". Nobody else is kept out: a lock binds
         those who ask for one. The kernel drops it with the process, however that ends. `timeout`
-        is in seconds; None waits for ever, until Ctrl-C. What is locked is not shared, unshared
-        or published until that is let go of.
+        is in seconds; None waits for ever, until Ctrl-C. A locked member is not shared, unshared or
+        published until the lock is let go of.
 
         Raises
         ------
         BusyError
-            If it could not be had in time; the message names who has it, or who moves it to
-            another scope. Also for "w" inside this thread's own "r".
+            If it could not be had in time; the message names its holder, or the process that moves
+            it to another scope. Also for "w" inside this thread's own "r".
         NotFoundError
             If it is gone, or went while one waited.
         ReadOnlyError

@@ -76,7 +76,7 @@ class Stats(TypedDict):
     readers: list[ReaderStats]
     """The catalog's readers."""
     oldest: Oldest | None
-    """Who reads the oldest snapshot; None: nobody reads an old one."""
+    """The reader of the oldest snapshot; None: nobody reads an old one."""
     catalog: CatalogStats
     """The catalog's pages."""
     reserved: int
@@ -120,8 +120,8 @@ class Compaction:
 def compact(path: str | os.PathLike[str]) -> Compaction:
     """Give back what the catalogs of a pool, and its space for values, do not need any more.
 
-    Nobody may have the pool open or views of it, this process neither: who opens it meanwhile
-    waits. A death on the way leaves each part as it was, or compacted.
+    Nobody may have the pool open or views of it, this process neither: a process that opens it
+    meanwhile waits. A death on the way leaves each part as it was, or compacted.
 
     Raises
     ------

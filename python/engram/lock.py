@@ -1,4 +1,4 @@
-"""Locks: with-blocks that keep out who else asks. The block itself is native."""
+"""Locks: with-blocks that keep out others who ask. The block itself is native."""
 
 from engram._engram import Lock
 

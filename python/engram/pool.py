@@ -172,8 +172,8 @@ class Pool(Namespace):
     def remove_private(self, namespace: str = "default") -> None:
         """Remove all that you keep to yourself in a namespace: your private realm there.
 
-        Nobody else could, but root: who owns a pool cannot destroy it while others keep something
-        in private in it. What is shared or published stays as it is.
+        Nobody else could, but root: the owner of a pool cannot destroy it while others keep
+        something in private in it. Shared and published members stay as they are.
 
         Raises
         ------

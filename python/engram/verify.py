@@ -1,6 +1,6 @@
 """Verifying a pool: its catalogs and extents are walked in a child process.
 
-LMDB trusts its own pages, so a damaged catalog can kill who reads it. That is why a child walks it,
+LMDB trusts its own pages, so a damaged catalog can kill its reader. That is why a child walks it,
 and why the child's death is a finding, not a crash.
 """
 

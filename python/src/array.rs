@@ -343,7 +343,7 @@ pub struct ObjectInfo {
     shape: Py<PyTuple>,
     /// Names of the dimensions, if any were given.
     dims: Option<Vec<String>>,
-    /// The uid of who made it.
+    /// The uid of its maker.
     owner: u32,
     /// When it was made: nanoseconds since 1970, UTC.
     created: i64,

@@ -133,7 +133,7 @@ pub struct GroupInfo {
     created: i64,
     /// When it was last changed: nanoseconds since 1970, UTC.
     modified: i64,
-    /// The uid of who made it.
+    /// The uid of its maker.
     owner: u32,
     /// Who sees it: `"private"`, `"shared"` or `"published"`.
     scope: &'static str,

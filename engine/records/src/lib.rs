@@ -14,7 +14,7 @@
 //! | [`layout`], [`chunked`] | how a value lies: whole, or in chunks with a codec |
 //! | [`extent`] | [`extent::Extent`]: a run of bytes in an arena |
 //! | [`index_mode`] | when an object is indexed, and what a commit tells the index |
-//! | [`stamp`] | who makes a record, and when |
+//! | [`stamp`] | the maker of a record, and the time |
 
 #![deny(missing_docs)]
 

@@ -1,6 +1,6 @@
-//! Stamps: who makes a record, and when.
+//! Stamps: the maker of a record, and the time.
 
-/// Who does it, and when: what new records carry.
+/// The maker and the time: what new records carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// The user.

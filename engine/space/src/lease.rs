@@ -74,7 +74,7 @@ const SPARE_WAIT: Duration = Duration::from_millis(2);
 /// A look-up is about to begin, on a snapshot not yet known.
 pub(crate) const PIN: u64 = 0;
 
-/// Who this process is, as leases record it.
+/// This process, as leases record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The pid, for messages.

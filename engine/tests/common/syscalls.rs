@@ -28,7 +28,7 @@ pub struct Call<'a> {
     pub path: Option<&'a CStr>,
 }
 
-/// Who is asked.
+/// The one that is asked before and after each call.
 pub trait Hook: Send + Sync {
     /// Before the call. An errno: the call does not happen, and fails with it.
     fn before(&self, call: &Call<'_>) -> Option<c_int>;

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::{PermissionsExt, chown};
 
-/// Who makes most pools.
+/// The user who makes most pools.
 pub const ALICE: u32 = 40_001;
 pub const BOB: u32 = 40_002;
 pub const CAROL: u32 = 40_003;

@@ -216,7 +216,7 @@ fn a_node_serves_the_default_namespace_alone() {
     });
 }
 
-/// Compacting gives ranges back, and they are taken again, by whoever comes.
+/// Compacting gives ranges back, and they are taken again, by the next process.
 #[test]
 fn ranges_that_compacting_gives_back_are_taken_again() {
     let test = "ranges_that_compacting_gives_back_are_taken_again";

@@ -116,7 +116,7 @@ impl Salvage {
         self.namespaces.iter().map(|(name, _, items)| (name.clone(), items.len() as u64)).collect()
     }
 
-    /// What is lost already: what has no record any more, and who had another place.
+    /// What is lost already: what has no record any more, and what had another place.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }

@@ -1,8 +1,9 @@
 """What a method does to fields, as far as its code tells.
 
 A guess that only decides what a method waits for: whether it has its object's lock from the
-beginning, and whether arrays it had in hand are looked after at its end. What it overlooks is found
-when the changes are committed (`transaction.py`); `@activemethod(locks=, read_only=)` overrules it.
+beginning, and whether arrays it had in hand are looked after at its end. A change that it overlooks
+is found when the changes are committed (`transaction.py`); `@activemethod(locks=, read_only=)`
+overrules it.
 """
 
 import dis

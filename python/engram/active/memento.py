@@ -1,7 +1,7 @@
 """What a value was: noted before an inner method may change it, and put back if that raises.
 
 Every container and object within is noted with what it holds, and each is put back itself, so that
-whoever has one of them in hand still has it afterwards. Active objects are not entered: their
+a caller that has one of them in hand still has it afterwards. Active objects are not entered: their
 fields are noted by themselves.
 """
 

@@ -116,7 +116,7 @@ class BoundMethod(Generic[P, R]):
 
         `executor` is by default the one whose with-block this is in (`engram.active.Executor`).
         """
-        from engram.active.workers.executor import current  # noqa: PLC0415 - only who has workers needs it
+        from engram.active.workers.executor import current  # noqa: PLC0415 - only users of workers need it
 
         return current(executor).submit(self, *args, **kwargs)
 

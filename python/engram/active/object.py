@@ -532,7 +532,7 @@ class ActiveObject(Twins, Versions, Placing):
             )
         return found
 
-    if not TYPE_CHECKING:  # a misspelt name is an error to who checks types
+    if not TYPE_CHECKING:  # a misspelt name is an error to a type checker
 
         def __getattr__(self, name: str) -> Any:
             """Give the asynchronous twin of an active method: `await obj.a_mean()`."""

@@ -53,7 +53,7 @@ _ABSENT: Final = object()
 
 
 class _Kept(dict[tuple[Any, int], _engram.Lock]):
-    """Locks that stay until a batch ends; they go with their thread, who alone has this."""
+    """Locks that stay until a batch ends; they go with their thread, which alone has this."""
 
 
 class _Local(threading.local):

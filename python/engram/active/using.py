@@ -153,7 +153,7 @@ def opened(path: str, namespace: str, *, writable: bool | None = None) -> Home:
 
 
 def followed(path: str, namespace: str) -> Home:
-    """Open a pool that a reference leads to, if it is this user's: who wrote it chose the path.
+    """Open a pool that a reference leads to, if it is this user's: its writer chose the path.
 
     Raises
     ------

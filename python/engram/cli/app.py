@@ -49,7 +49,7 @@ class _Verb(TyperCommand):
 
 
 class _Verbs(TyperGroup):
-    """The verbs; whoever stops reading what they print has seen enough, and that is no error."""
+    """The verbs; a reader that stops reading what they print has seen enough: that is no error."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))

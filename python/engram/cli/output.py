@@ -63,7 +63,7 @@ def stand_in(*, shows: bool) -> None:
 
 
 def _dead_end() -> int:
-    """Open what is empty for whoever reads, and refuses whoever writes."""
+    """Open what is empty for a reader, and refuses a writer."""
     reading, writing = os.pipe()
     os.close(writing)
     return reading

@@ -85,7 +85,7 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(_starting.INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(0)  # whoever read our output has seen enough
+        sys.exit(0)  # the reader of our output has seen enough
     except OSError as error:
         fail(str(error), EngramError.exit_code, EngramError.__name__)
     sys.exit(code if isinstance(code, int) else 0)
@@ -107,6 +107,6 @@ def _shows(words: list[str]) -> bool:
 
 
 def _pool_first(words: list[str]) -> str:
-    """Return a hint for who named the pool after the path in it."""
+    """Return a hint for a user who named the pool after the path in it."""
     found = [word for word in words[2:] if Path(word, "pool.toml").is_file()]
     return f"; the pool comes first: `engram {words[0]} {found[0]} ...`" if found else ""

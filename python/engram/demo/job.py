@@ -155,7 +155,7 @@ class Job:
             wait_until(reached, f"step {until}")
 
     def kill_and_replace(self, pool: engram.Pool, victim: Writer) -> Writer:
-        """Kill the victim while it computes in space it has reserved; start who takes over."""
+        """Kill the victim while it computes in space it has reserved; start its successor."""
         time.sleep(random.uniform(0.0, 0.03))  # noqa: S311 - any moment of the step will do
         before = pool.space
         victim.kill()

@@ -54,7 +54,7 @@ class Worker:
 
 
 class Log:
-    """What a writer, and who took over from it, has acknowledged."""
+    """What a writer, and its successor, has acknowledged."""
 
     def __init__(self, path: Path) -> None:
         """Read the log at `path`, which may not be there yet."""

@@ -342,7 +342,7 @@ fn an_object_takes_a_few_bytes_whatever_the_groups() {
     }
 }
 
-/// What each column takes and how long it is read, for who measures.
+/// What each column takes and how long it is read, for measurements.
 fn print_columns(built: &Built<'_>) {
     let segment = Segment::parse(&built.head).unwrap();
     let mut entries: Vec<_> = segment.columns().map(Result::unwrap).collect();

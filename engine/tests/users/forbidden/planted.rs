@@ -123,7 +123,7 @@ const TABLE: &[Row] = &[
     Row("ns/team/published/00000000000000000001/catalog/data.mdb", &[Then::Use]),
 ];
 
-/// A pool of a user's, and who it is.
+/// A pool of a user's, and that user.
 struct Of {
     user: u32,
     dir: tempfile::TempDir,

@@ -309,7 +309,8 @@ impl Gathered {
         self.places[realm].keys.get(&key).map(String::as_str)
     }
 
-    /// How many objects and true groups there are of realms that were not shared, by who saw them.
+    /// How many objects and true groups there are of realms that were not shared, by those who saw
+    /// them.
     pub(super) fn elsewhere(&self) -> BTreeMap<Whose, (u64, u64)> {
         let mut counts: BTreeMap<Whose, (u64, u64)> = BTreeMap::new();
         for saved in self.objects.values() {

@@ -41,7 +41,7 @@ _ours: dict[str, type["ActiveObject"]] = {}
 """The classes of this program, by their names."""
 
 _entered = 0
-"""How many classes were entered so far: who looks through them sees whether there are new ones."""
+"""How many classes were entered so far: a thread that looks through them sees if any are new."""
 
 finders: list[Callable[[str], type["ActiveObject"] | None]] = []
 """What knows how to get at classes of this program that are not there yet; workers have one."""
@@ -130,7 +130,7 @@ def _register(home: Home, cls: type["ActiveObject"], scope: str | None) -> str:
         "source": source.text,
         "missing": list(source.missing),
     }
-    for base in cls.__mro__[1:]:  # whoever lacks its module needs that of its bases, too
+    for base in cls.__mro__[1:]:  # a process without its module needs that of its bases, too
         if getattr(base, "_fields", None) and base.__module__ != cls.__module__:
             register(home, base, scope)
     packed = msgpack.packb(content)
@@ -345,7 +345,7 @@ def _stand_in(home: Home, module: str, *, trust: bool) -> ModuleType | None:
     names = [name for name in stored_names(home) if name.rpartition(".")[0] == module]
     made = {}
     for name in names:
-        with suppress(ClassUnknownError):  # whoever needs that one misses it
+        with suppress(ClassUnknownError):  # a class that needs that one misses it
             made[name] = _ours.get(name) or _load(home, name, trust=trust)
     inner = [name for name in stored_names(home) if name.startswith(f"{module}.")]
     return standing_in(module, made | dict.fromkeys(set(inner) - set(names)))

@@ -1,10 +1,10 @@
 """Moving an object to another pool or namespace, where two commits have to be as one.
 
 First it is copied (`__arriving__`: no object yet), then a note takes its place, which is the move,
-then the copy is an object as any other (`ways.py`). What it shares with its versions it lets go in
-the commit that makes the note, so that a move that fails has changed nothing. A lock on the object,
-from beginning to end, keeps others out who move it, or whose methods change it; one on the copy
-those who collect what such moves have left.
+then the copy is an object as any other (`ways.py`). It lets go of what it shares with its versions
+in the commit that makes the note, so that a move that fails has changed nothing. A lock on the
+object, from beginning to end, keeps out others that move it, or whose methods change it; one on the
+copy keeps out those that collect what such moves have left.
 """
 
 import random

@@ -2,10 +2,10 @@
 
 A version is an object of its own with the values of its original. Arrays are shared until one of
 the two is about to change them: the version *borrows* the original's array, which *lends* it. Both
-know (`__sharing__`), and who is about to write first *separates*: a lender that writes gives the
-array, which stays what it is, to a borrower, and takes a copy; a borrower that writes takes a copy.
-A view that somebody took before `new_version` and still writes through is not part of this: it
-writes into what was shared.
+know (`__sharing__`), and the one that is about to write first *separates*: a lender that writes
+gives the array, which stays what it is, to a borrower, and takes a copy; a borrower that writes
+takes a copy. A view that somebody took before `new_version` and still writes through is not part of
+this: it writes into what was shared.
 
 Consolidating gives the original the version's values, arrays without a copy. The version, and the
 versions between it and the original, become notes that lead there: references and aliases follow.
@@ -347,7 +347,7 @@ def before_deletion(home: Home, gid: int) -> None:
 
 
 def hand_over(home: Home, gid: int, only: str | None = None) -> None:
-    """Give what an object lends to those who borrow it; in a batch."""
+    """Give what an object lends to those that borrow it; in a batch."""
     sharing = _held(home, gid)
     lent: dict[str, list[int]] = sharing.get("lent", {})
     for name in [only] if only is not None else list(lent):
@@ -359,7 +359,7 @@ def hand_over(home: Home, gid: int, only: str | None = None) -> None:
 
 
 def _pass_on(home: Home, owner: int, name: str, heir: int) -> None:
-    """Let an array be another object's, who lends it to those who borrow it; in a batch."""
+    """Let an array be another object's, which lends it to those that borrow it; in a batch."""
     sharing = _held(home, owner)
     lent = sharing.get("lent", {}).pop(name, [])
     others = [each for each in lent if each != heir and _borrows(home, each, name, owner)]

@@ -6,9 +6,9 @@ to its own note is the object again: there is one note in a home, and a way has 
 steps as there are homes.
 
 A move is one commit of the home that the object leaves: the one that makes the note. Until then the
-copy is no object: it says what it is a copy of (`__arriving__`), and who finds it is led there. So
-a process that dies while it moves an object leaves that where it was. The next move takes the copy,
-or whoever collects does.
+copy is no object: it says what it is a copy of (`__arriving__`), and a process that finds it is led
+there. So a process that dies while it moves an object leaves that where it was. The next move takes
+the copy, or the next collection does.
 """
 
 from concurrent.futures import ThreadPoolExecutor

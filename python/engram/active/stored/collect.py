@@ -9,10 +9,10 @@ Others may work meanwhile, and only what is unreachable at the moment of its del
 (1) note when each object was changed last; (2) find what is reachable, both in a snapshot, so
 that what moves from one field to another is seen in one of them; (3) take the others in pieces
 that no reference joins, and delete each piece in one commit, which relies on none of its
-objects having been changed since (1). Whoever makes an object refer to another one changes that in
-the same commit (`home.py`, touching). So of a link that is made meanwhile either the mark sees it,
-or the commit sees the touch and the piece stays; or the piece was deleted first, and who links is
-told that the object is gone. Objects made after (1) are none of it.
+objects having been changed since (1). A commit that makes an object refer to another one changes
+that, too (`home.py`, touching). So of a link that is made meanwhile either the mark sees it, or the
+commit sees the touch and the piece stays; or the piece was deleted first, and the linking process
+is told that the object is gone. Objects made after (1) are none of it.
 
 What does not decode, since something else has written it, is no reason to leave the rest: an object
 of which something cannot be read stays, with all that the rest of it leads to.

@@ -15,7 +15,7 @@ which no field may have.
 
 Invariant: an object is committed whole, with its aliases and with all objects that it refers to
 and that were not stored before; so is each change. A commit that makes an object refer to another
-one *touches* that (its `__links__`), so that whoever collects what is unreachable, and looked
+one *touches* that (its `__links__`), so that a collection of what is unreachable, which looked
 before, sees that it was linked meanwhile.
 """
 
@@ -211,7 +211,7 @@ class Home(Aliases):
     def keep_for_others(self, gid: int) -> None:
         """Note that something of another pool, namespace or scope refers to an object, for ever.
 
-        Who collects what is unreachable here cannot see that it is reached from there. It is a
+        A collection of what is unreachable here cannot see that it is reached from there. It is a
         commit of its own, in a thread of its own, since this one may be in a batch elsewhere.
         """
         if not self.namespace.writable or self.notes(gid, OUTSIDE) is not None:

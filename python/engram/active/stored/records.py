@@ -1,10 +1,10 @@
 """Records: what is known of a stored object beside its fields, in its attributes.
 
-What a batch reads is no guard; what it writes is. So whoever reads an object's record and writes
-what follows from it *holds* the object first, by writing `__held__` into it: from then on the batch
-relies on the record being what it was at that moment. Arrays and blobs are rows of their own, so
-who replaces one holds the object, too. If others were faster, the batch is undone, and done again
-(`again` in `meanwhile.py`).
+A row that a batch reads is no guard; a row that it writes is. So a caller that reads an object's
+record and writes what follows from it *holds* the object first, by writing `__held__` into it: from
+then on the batch relies on the record being what it was at that moment. Arrays and blobs are rows
+of their own, so a caller that replaces one holds the object, too. If others were faster, the batch
+is undone, and done again (`again` in `meanwhile.py`).
 """
 
 import itertools

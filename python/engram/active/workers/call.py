@@ -23,7 +23,7 @@ class Answered(Future[Any]):
     """The future of a call."""
 
     seat: "Seat | None" = None
-    """Who has the worker that was given the call."""
+    """The seat of the worker that was given the call."""
 
     def result(self, timeout: float | None = None) -> Any:
         """Give the result of the call; wait for it if need be."""

@@ -1,13 +1,14 @@
 """A worker's place in an executor, and the thread that reads its answers.
 
-To wake a thread takes longer than a short call. So who waits for the result of a call to a worker
-whose calls are short *attends* to it: for a moment that thread reads the answer itself, awake, and
-does with it what the seat would do. The seat's own thread leaves the socket alone for a while after
-that (but for the worker's death), so that it is not woken for each answer that others have read.
+To wake a thread takes longer than a short call. So a thread that waits for the result of a call to
+a worker whose calls are short *attends* to it: for a moment that thread reads the answer itself,
+awake, and does with it what the seat would do. The seat's own thread leaves the socket alone for a
+while after that (but for the worker's death), so that it is not woken for each answer that others
+have read.
 
-Invariants. Only who has the `_reading` lock reads from the worker; the seat's own thread waits for
-it, or for something to read, whenever nobody attends. A call that a worker may have begun is never
-given to another one: its future gets `WorkerDiedError`.
+Invariants. Only the thread that has the `_reading` lock reads from the worker; the seat's own
+thread waits for it, or for something to read, whenever nobody attends. A call that a worker may
+have begun is never given to another one: its future gets `WorkerDiedError`.
 """
 
 import contextlib
@@ -37,10 +38,10 @@ _MOST_TRIES: Final = 2
 
 
 _AWAKE: Final = 0.0002
-"""Seconds for which who waits for a short call attends to it."""
+"""Seconds for which a thread that waits for a short call attends to it."""
 
 _GLANCE_MS: Final = 5
-"""Milliseconds after which who reads for others looks whether its own call is done."""
+"""Milliseconds after which a thread that reads for others looks whether its own call is done."""
 
 _LET_ALONE: Final = 0.002
 """Seconds after that in which the seat's own thread does not look at what comes."""
@@ -160,7 +161,7 @@ class Seat(threading.Thread):
     def _take(self, wire: Wire) -> "tuple[Call, Message] | None":
         """Read an answer, and give the worker its next call; give what is to be settled.
 
-        Who calls this has the `_reading` lock.
+        The caller has the `_reading` lock.
         """
         answer, done = wire.receive(), self.call
         self._brisk = time.monotonic() < self._given + SHORT
@@ -168,7 +169,7 @@ class Seat(threading.Thread):
         return None if done is None else (done, answer)
 
     def attend(self, future: Answered) -> None:
-        """Read the answer to a call, if it comes soon; for who waits for it."""
+        """Read the answer to a call, if it comes soon; for the thread that waits for it."""
         if not self._brisk:
             return
         taken = None
@@ -296,7 +297,7 @@ class Seat(threading.Thread):
             f"the worker that ran {call.label} {how}: what the method had not committed never "
             "happened; another worker takes its place"
         )
-        with contextlib.suppress(InvalidStateError):  # who attended to it was interrupted
+        with contextlib.suppress(InvalidStateError):  # the attending thread was interrupted
             call.future.set_exception(died)
 
     def hang_up(self) -> None:

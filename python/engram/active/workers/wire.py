@@ -193,7 +193,7 @@ def kept(buffers: Iterable[Any]) -> list[Any]:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Make both ends; neither goes to children who are not given it."""
+    """Make both ends; neither goes to children that are not given it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     assert not os.get_inheritable(ours.fileno())  # noqa: S101 - what the docstring above says
     return ours, theirs

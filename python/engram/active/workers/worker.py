@@ -241,7 +241,7 @@ class Things:
         here: dict[str, Any] = {}
         for whole, key in told.items():
             if key[0] == module:
-                with contextlib.suppress(ClassUnknownError):  # whoever needs that one misses it
+                with contextlib.suppress(ClassUnknownError):  # its users miss it
                     here[whole] = self.get(key)
         return standing_in(module, here | dict.fromkeys(told.keys() - here.keys()))
 

@@ -22,7 +22,7 @@ use engram_base::fail;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A held transaction, and who looks through it now.
+/// A held transaction, and the thread that looks through it now.
 struct HeldTxn {
     slot: Slot,
     thread: usize,

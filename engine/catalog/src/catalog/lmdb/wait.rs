@@ -51,17 +51,17 @@ const ROBUST: u32 = 16;
 thread_local! {
     /// Whether this thread is in a call that may give a lock up.
     static MAY_GIVE_UP: Cell<bool> = const { Cell::new(false) };
-    /// Who had the lock that it gave up.
+    /// The holder of the lock that it gave up.
     static GIVEN_UP: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
 
-/// Who had the lock that this process gave up last: as long as that one does nothing, nobody here
-/// waits for it as long again. A thread that finds this locked does without.
+/// The holder of the lock that this process gave up last: as long as that one does nothing, nobody
+/// here waits for it as long again. A thread that finds this locked does without.
 static LAST: Mutex<Option<Watch>> = Mutex::new(None);
 /// The address of that lock, until somebody here has it; 0 for none.
 static LAST_AT: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a call of LMDB's that may give up a lock, with `EBUSY`: [`given_up`] has who had it.
+/// Makes a call of LMDB's that may give up a lock, with `EBUSY`: [`given_up`] has its holder.
 pub(super) fn giving_up(call: impl FnOnce() -> c_int) -> c_int {
     drop(given_up());
     MAY_GIVE_UP.set(true);
@@ -70,7 +70,7 @@ pub(super) fn giving_up(call: impl FnOnce() -> c_int) -> c_int {
     rc
 }
 
-/// Who had the lock that the last such call of this thread gave up.
+/// The holder of the lock that the last such call of this thread gave up.
 pub(super) fn given_up() -> Option<Watch> {
     // A thread that ends may commit still, when this is gone: what its batch had goes back.
     GIVEN_UP.try_with(|slot| slot.borrow_mut().take()).ok().flatten()
