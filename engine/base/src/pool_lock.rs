@@ -3,7 +3,7 @@
 //! Making and destroying a pool, making and removing namespaces, and adding devices take several
 //! steps on files each. They hold the pool lock, which lies on the pool's folder (`flock`: it
 //! belongs to the open file, so the kernel drops it with its process). So of two that make the same
-//! thing one finds it made; nobody removes spans that have an owner again; and what is found half
+//! thing one finds it made; nobody removes spans that have an owner again; and a part found half
 //! made or half removed under the pool lock is a dead process's, and is cleared away. Using a pool
 //! does not take it: a process that opens a pool while it is taken away is told by the order of
 //! renaming and leases.

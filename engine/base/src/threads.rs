@@ -1,4 +1,4 @@
-//! Threads: what is large is encoded, decoded and copied by several at once.
+//! Threads: large data is encoded, decoded and copied by several at once.
 //!
 //! The caller's thread works, too; the others live as long as the call. There are as many as there
 //! are processors for this process: one alone for a rank that is bound to a core. Their work
@@ -21,7 +21,7 @@ fn processors() -> usize {
 }
 
 /// Does `work` for each number below `count`, of `bytes` in all, with what `begin` makes once for
-/// each thread. What they give, in order; after an error nothing more is begun.
+/// each thread. Returns what they give, in order; after an error nothing more is begun.
 pub fn each<W, T: Send>(
     (count, bytes): (usize, usize),
     begin: impl Fn() -> W + Sync,

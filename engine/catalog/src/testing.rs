@@ -1,7 +1,7 @@
 //! Rows in memory, for unit tests of the crates above: a sorted map for each table.
 //!
 //! An operation that runs against these rows sees what it would see in a catalog that nobody else
-//! writes to. There is no transaction: what was changed stays changed, so a test that compares two
+//! writes to. There is no transaction: a changed row stays changed, so a test that compares two
 //! states of the rows sees whatever a refused operation has left behind.
 
 use std::borrow::Cow;

@@ -4,8 +4,8 @@
 //! holds, how it is searched, and the rows that it lies in. It does not know which objects are
 //! sealed when, nor for whom.
 //!
-//! *Invariant*: what is sealed is never changed; and a zone, a column and a run answer a test as
-//! the cells that went into them would.
+//! *Invariant*: a sealed part is never changed; and a zone, a column and a run answer a test as the
+//! cells that went into them would.
 //!
 //! | module | what it offers |
 //! |---|---|

@@ -28,7 +28,7 @@ pub enum ZoneClass {
     Time = 1,
     /// Strings.
     Text = 2,
-    /// What equals nothing; and the zone of a column whose every cell is unsure.
+    /// Cells that equal nothing; and the zone of a column whose every cell is unsure.
     Other = 3,
     /// A segment's own: its OIDs as they are, not as numbers.
     Oids = 4,

@@ -235,8 +235,8 @@ pub fn give_to_group(folder: &Path, group: u32) -> Result<()> {
         .map_err(|e| Error::os(format!("giving {} to its group", folder.display()), &e))
 }
 
-/// Gives a file or folder that root has made for others to its owner. For anybody else it is
-/// done: what a user makes is the user's.
+/// Gives a file or folder that root has made for others to its owner. For anybody else it is done:
+/// anything that a user makes is the user's.
 pub fn give(made: &Path, owner: u32, group: u32) -> Result<()> {
     if user::current() != ROOT || owner == ROOT {
         return Ok(());

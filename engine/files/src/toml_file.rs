@@ -1,8 +1,8 @@
-//! TOML files: written whole, and what does not parse is told by name.
+//! TOML files: written whole, and a file that does not parse is told by name.
 //!
 //! They lie in folders where others may have put something under the same name. So the new text
-//! goes into a file that this process makes, whatever was there under its passing name; and what is
-//! read is a plain file of a sane size, not what a link leads to, nor a FIFO that keeps one
+//! goes into a file that this process makes, whatever was there under its passing name; and a file
+//! that is read is a plain one of a sane size, not the target of a link, nor a FIFO that keeps one
 //! waiting.
 
 use std::fs;
@@ -52,7 +52,7 @@ pub fn write_toml<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<()>
     })
 }
 
-/// Reads a TOML file; what does not parse is `FormatError`.
+/// Reads a TOML file; one that does not parse is `FormatError`.
 pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let damaged =
         |what: &str| Error::new(Kind::Format, format!("{} is damaged: {what}", path.display()));

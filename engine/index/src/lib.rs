@@ -11,8 +11,8 @@
 //!   record. When the tail is full, a transaction after a commit **seals** it ([`seal`]);
 //! * at one live position of a **segment** ([`segment`]): columns over some thousand objects of one
 //!   **family** ([`family`]), with **zones** ([`zone`]) that say what a query need not open;
-//! * or it waits in the **queue** ([`queue`]), if it is of mode `async`; what the index has of it
-//!   then is out of date. Objects of mode `none` are nowhere.
+//! * or it waits in the **queue** ([`queue`]), if it is of mode `async`; the index is out of date
+//!   about it then. Objects of mode `none` are nowhere.
 //!
 //! Changing or deleting a sealed object marks its position dead ([`directory`]). Everything else
 //! (uniting small segments, splitting families by value, taking splits back, regrouping keys,

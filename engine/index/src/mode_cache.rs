@@ -5,8 +5,8 @@
 //! be a guard: annotating a group would make batches below it fail. So each process remembers the
 //! answers, and one row of `meta` says for how long: `settings`, a random number that changes with
 //! every change of settings, and whenever a group moves. It is random, not counted, because a batch
-//! sees its own changes before anybody else does, and may never apply them: what it remembers must
-//! not be taken for what another commit has made.
+//! sees its own changes before anybody else does, and may never apply them: an answer that it
+//! remembers must not be taken for one that another commit has made.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -191,7 +191,7 @@ pub(crate) fn settings_of(txn: &mut WriteTxn<'_>, root: Gid, tag: Gid) -> Result
     let at = if tag == 0 { root } else { tag };
     match settings::at(&mut txn.rows(), at) {
         Ok((settings, _)) => Ok(settings.effective()),
-        // The group is gone: what is left of its families are dead positions.
+        // The group is gone: only dead positions are left of its families.
         Err(error) if error.kind() == Kind::NotFound => {
             Ok(settings::at(&mut txn.rows(), root)?.0.effective())
         }

@@ -1,9 +1,9 @@
 //! Settings: how objects below a group are indexed.
 //!
-//! A row of `index_settings` belongs to a group; what it does not say is said by the nearest group
-//! above that does, then by the realm's root, then by the defaults. A group other than the root
-//! whose row says more than when to index is a *tag*: the objects below it form families of their
-//! own.
+//! A row of `index_settings` belongs to a group; a setting that it does not have is said by the
+//! nearest group above that has it, then by the realm's root, then by the defaults. A group other
+//! than the root whose row says more than when to index is a *tag*: the objects below it form
+//! families of their own.
 //!
 //! A row is a run of entries: a tag byte, a length (varint) and as many bytes. Integers are
 //! little-endian.

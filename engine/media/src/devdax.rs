@@ -29,7 +29,7 @@ use super::memory::Memory;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 
-/// Where ranges begin: what comes before is the label's.
+/// Where ranges begin: the bytes before are the label's.
 pub const LABEL_LEN: u64 = HUGE;
 
 const MAGIC: &[u8; 8] = b"ENGRAMDX";

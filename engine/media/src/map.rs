@@ -55,8 +55,8 @@ struct Piece {
     medium: Medium,
 }
 
-// SAFETY: a range is an address and numbers; what is read or written through the address is the
-// caller's to justify, at each access.
+// SAFETY: a range is an address and numbers; a read or write through the address is the caller's to
+// justify, at each access.
 unsafe impl Send for Range {}
 // SAFETY: as above; the counters are atomic and `attach` orders its mapping before them.
 unsafe impl Sync for Range {}
@@ -229,7 +229,7 @@ impl Range {
     /// process maps could come to lie there then, and the next span over it.
     fn keep(&self, offset: u64, len: u64) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: addresses of this range; what is mapped there still stays as it is.
+        // SAFETY: addresses of this range; a mapping that is still there stays as it is.
         unsafe {
             libc::mmap(
                 self.at(offset).cast(),
@@ -432,7 +432,7 @@ impl Drop for Range {
 
 /// Gives the whole units of 2 MiB in `[offset, offset + len)` of a tmpfs file one huge page each,
 /// whatever the mount's `huge=` says, as far as the kernel has such pages and the call
-/// (Linux 6.1). A unit needs a page to begin with; what it lacks is filled with zeros.
+/// (Linux 6.1). A unit needs a page to begin with; the missing bytes are filled with zeros.
 ///
 /// On error some units may have been done; the file's contents are the same in any case.
 pub(super) fn collapse(file: &File, offset: u64, len: u64) -> io::Result<()> {

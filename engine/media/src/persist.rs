@@ -70,8 +70,8 @@ pub const fn can_flush_lines() -> bool {
     cfg!(target_arch = "x86_64")
 }
 
-/// Copies `len` bytes to persistent memory, past the cache; what cannot pass it is written back.
-/// All of it is durable once [`fence`] has been called.
+/// Copies `len` bytes to persistent memory, past the cache; the bytes that cannot pass it are
+/// written back. All of it is durable once [`fence`] has been called.
 ///
 /// # Safety
 ///

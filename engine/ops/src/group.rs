@@ -340,7 +340,7 @@ fn remove_object(rows: &mut dyn RowsMut, oid: Oid) -> Result<()> {
     }
 }
 
-/// Removes a group's record, and what else is kept of it; its name and its members are gone
+/// Removes a group's record, and all else that is kept of it; its name and its members are gone
 /// already.
 pub fn remove_group(rows: &mut dyn RowsMut, gid: Gid) -> Result<()> {
     rows.remove(Table::Groups, &id_key(gid))?;

@@ -1,8 +1,8 @@
 //! The overlay: a list of row changes under construction, on top of the catalog.
 //!
 //! An operation that runs against the overlay reads from the list first and from a snapshot of the
-//! catalog below; what it writes goes into the list. What it has read from below is a *guard*: the
-//! list is applied only where every guard still holds (`guards`).
+//! catalog below; its writes go into the list. What it has read from below is a *guard*: the list
+//! is applied only where every guard still holds (`guards`).
 
 pub(crate) mod below;
 pub mod guards;

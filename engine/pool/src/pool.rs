@@ -506,7 +506,7 @@ impl Pool {
         Self::destroy_with(path, false)
     }
 
-    /// The same; with `force` also where a device is missing, or may be another's: what is on it
+    /// The same; with `force` also where a device is missing, or may be another's: the data on it
     /// stays there. A device that is another pool's, of which this one is a copy, always stays.
     pub fn destroy_with(path: &Path, force: bool) -> Result<()> {
         destroy::destroy_with(path, force)

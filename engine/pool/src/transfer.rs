@@ -23,10 +23,10 @@
 //!
 //! **The receipt decides.** A move whose process is gone (its lease is) is ended by the next
 //! process to open the source for writing: if the target has the receipt, from T3 on; if not, the
-//! marks are taken away, and what was reserved in the target goes with the dead lease, as always.
-//! Not the presence of the OIDs: they may have been deleted in the target since. Two that end the
-//! same move do no harm: each step looks at the move's row in its own commit, and the receipt goes
-//! only after T3.
+//! marks are taken away, and the reservations in the target go with the dead lease, as always. Not
+//! the presence of the OIDs: they may have been deleted in the target since. Two that end the same
+//! move do no harm: each step looks at the move's row in its own commit, and the receipt goes only
+//! after T3.
 //!
 //! **Publishing** has a published version as its target (see `published`): T1 and T2 make a new
 //! version beside the newest, and T2's commit point is one rename. Nobody can take a receipt out of

@@ -1,6 +1,6 @@
 //! What a query says, as a tree. Nothing here knows a pool.
 //!
-//! `Display` writes the query language: what it writes is parsed to an equal tree.
+//! `Display` writes the query language: its output is parsed to an equal tree.
 
 pub use engram_columns::literal::Literal;
 

@@ -1,4 +1,4 @@
-//! A query as text: what is written here is parsed to an equal tree.
+//! A query as text: the text is parsed to an equal tree.
 //!
 //! `And` and `Or` of one are that one; of none they are `true` and `not true`.
 

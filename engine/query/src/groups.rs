@@ -1,7 +1,7 @@
 //! Groups, as a query looks at them: each is read once, and judged once for each test.
 //!
 //! The groups above an object are followed upwards, one record each. Most objects share their
-//! group with the object before them, so what was last asked is remembered first.
+//! group with the object before them, so the last answer is remembered first.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -131,7 +131,7 @@ fn list(threads: usize, oids: &mut Vec<Oid>, hits: &[(usize, Segment<'_>, Bitmap
     Ok(())
 }
 
-/// Runs the same work in so many threads, this one among them; what each has come to.
+/// Runs the same work in so many threads, this one among them; returns the result of each.
 fn side_by_side<T: Send>(
     threads: usize,
     work: &(dyn Fn(usize) -> Result<T> + Sync),

@@ -1,11 +1,11 @@
 //! Batches: many operations, one commit.
 //!
 //! A batch is a list of row changes under construction. Each operation runs against the overlay:
-//! what it reads comes from the list first and from a snapshot of the catalog below, what it
-//! writes goes into the list. What it read from below is a *guard*. On exit one transaction checks
-//! the guards and applies the list: if any row that an operation relied on has changed meanwhile,
-//! nothing is applied, and that is `BusyError`. If nobody has committed since the batch's first
-//! look, the guards hold without looking.
+//! its reads come from the list first and from a snapshot of the catalog below, its writes go into
+//! the list. A row that it read from below is a *guard*. On exit one transaction checks the guards
+//! and applies the list: if any row that an operation relied on has changed meanwhile, nothing is
+//! applied, and that is `BusyError`. If nobody has committed since the batch's first look, the
+//! guards hold without looking.
 //!
 //! Bulk data goes into reserved space as the batch runs; the list adopts it. A batch belongs to
 //! its thread and to one realm; inner batches join it. A forked child does not inherit it.
@@ -310,8 +310,8 @@ pub(crate) fn change<T>(
         let done = operation(&mut rows);
         drop(rows);
         match done {
-            // The realm was the only one when the operation began: what it has read since may have
-            // gone to another. It happens when a namespace gets its first other realm.
+            // The realm was the only one when the operation began: a member that it has read since
+            // may have gone to another. It happens when a namespace gets its first other realm.
             Ok(_) if precondition.is_some_and(Precondition::is_over) => {
                 overlay.torn = true;
                 conflict(Table::Meta, ARRIVED)

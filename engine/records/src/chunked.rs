@@ -7,12 +7,13 @@
 //! nothing that lists, counts or indexes objects ever meets one. The array's own record has the
 //! shape of a chunk and the codec (`layout`). A chunk that has no row is all zeros.
 //!
-//! **Every chunk is whole**: where the grid goes beyond the shape, what lies beyond is zeros. So an
-//! array grows by its record alone. One that shrinks loses the rows beyond, and what is cut off of
-//! others is zeroed in the same commit, so that it is zeros when the array grows again.
+//! **Every chunk is whole**: where the grid goes beyond the shape, the elements beyond are zeros.
+//! So an array grows by its record alone. One that shrinks loses the rows beyond, and the part cut
+//! off of others is zeroed in the same commit, so that it is zeros when the array grows again.
 //!
 //! **Reading** takes the array's record and the rows of the chunks that a box touches from one
-//! snapshot, and pins their extents: what is read was there at one moment, though others may write.
+//! snapshot, and pins their extents: the values read were there at one moment, though others may
+//! write.
 //!
 //! **Writing** encodes the chunks that a box touches, on a few threads, puts them into reserved
 //! space, flushes (P1), and commits their rows, many in one commit. A chunk that the box covers is

@@ -4,8 +4,8 @@
 //! where the value lies, how a chunked array is cut and coded. It does not know where records are
 //! stored, and commits nothing.
 //!
-//! *Invariant*: what is encoded is decoded to the same record, and bytes that no encoder has
-//! written are an error, never a panic (P10).
+//! *Invariant*: an encoded record is decoded to the same one, and bytes that no encoder has written
+//! are an error, never a panic (P10).
 //!
 //! | module | what it offers |
 //! |---|---|

@@ -558,7 +558,7 @@ fn first_difference(before: &str, after: &str) -> String {
     }
 }
 
-/// Of each byte that says what an attribute is called: what is salvaged has its name, or none.
+/// Of each byte that says what an attribute is called: a salvaged attribute has its name, or none.
 #[test]
 fn no_attribute_is_salvaged_under_another_name() {
     if std::env::var(TASK).is_ok() {

@@ -1,4 +1,4 @@
-//! Moves between the realms of a namespace: what moves stays itself, and is there once.
+//! Moves between the realms of a namespace: a member that moves stays itself, and is there once.
 
 use std::fmt::Write as _;
 use std::path::Path;

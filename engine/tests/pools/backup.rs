@@ -130,8 +130,8 @@ fn pairs_of_one_batch_are_never_torn_in_a_copy() {
     });
 }
 
-/// Values that are written in place meanwhile are copied without their checksum, which could not
-/// be that of several moments; what is damaged is refused.
+/// Values that are written in place meanwhile are copied without their checksum, which could not be
+/// that of several moments; damaged values are refused.
 #[test]
 fn checksums_of_a_copy_are_those_of_its_bytes() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -1,5 +1,5 @@
-//! Writers killed at any instant: what was acknowledged is there, nothing is there by halves, and
-//! nothing leaks.
+//! Writers killed at any instant: every acknowledged write is there, nothing is there by halves,
+//! and nothing leaks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Leases (protocol P3): what a dead process had comes back, what a living one has does not.
+//! Leases (protocol P3): the holdings of a dead process come back, those of a living one do not.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -138,7 +138,8 @@ fn a_private_name_shadows_a_shared_one() {
     assert_eq!(found(&view, "k >= 0"), ["x"]);
     assert_eq!(view.query_count(&parse("k >= 0").unwrap(), &QueryOptions::default()), Ok(1));
     assert_eq!(found(&view, "k = 1"), Vec::<String>::new());
-    // Without a scope, what is seen is replaced where it is; what would be hidden is refused.
+    // Without a scope, a member that is seen is replaced where it is; one that would be hidden is
+    // refused.
     let own = put_in(&view, root, "x", 3, None).unwrap_or(own);
     assert_eq!(view.scope_of(Member::Object(own)).unwrap(), Scope::Private);
     assert_eq!(put_in(&view, root, "x", 4, SHARED).unwrap_err().kind(), Kind::Exists);

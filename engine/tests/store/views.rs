@@ -218,7 +218,7 @@ fn views_beyond_the_pin_list_keep_their_memory_too() {
         });
         viewer.line.expect(1);
         realm.delete(realm.root(), "many").unwrap();
-        // An age guards all that is freed after it, so what is written to here stays written to.
+        // An age guards all that is freed after it, so the memory written to here stays written to.
         let fill = |most: u64| {
             let more = |_| realm.scratch(PART as u64, None).ok();
             let parts: Vec<_> = (0..most).map_while(more).collect();

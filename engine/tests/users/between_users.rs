@@ -1,4 +1,5 @@
-//! Moves and copies between users: what one may not open is named, left alone, or ended by root.
+//! Moves and copies between users: a realm that one may not open is named, left alone, or ended by
+//! root.
 #![cfg(feature = "faults")]
 
 use std::collections::BTreeSet;
@@ -120,7 +121,7 @@ fn a_copy_belongs_to_its_owners_and_names_what_it_left_out() {
             pool.close();
             let (pool, team) = open(&copy, Mode::ReadWrite);
             assert!(value(&team, "shown") == Some(filled(0, 1, WORDS)));
-            // It is a pool of the stranger's own: what is published there is withdrawn, and kept.
+            // It is a pool of the stranger's own: an object published there is withdrawn, and kept.
             let root = team.root();
             team.transfer(root, "shown", &[Scope::Published], Scope::Shared).unwrap();
             let own = Placement { scope: Some(Scope::Private), ..KEEP };

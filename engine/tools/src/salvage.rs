@@ -143,7 +143,7 @@ impl Salvage {
 
     /// Copies the members of a namespace from the one at `from` on, until `witness` says no.
     ///
-    /// An error is one of the target: what is damaged is a loss.
+    /// An error is one of the target: damage is a loss.
     pub fn copy(&self, name: &str, to: &Realm, from: u64, witness: &mut dyn Witness) -> Result<()> {
         let Some((_, gathered, items)) = self.namespaces.iter().find(|(other, ..)| other == name)
         else {

@@ -3,8 +3,8 @@
 //! Checked: every row decodes; every name has a record that says the same name and parent, and
 //! every record has a name; every chunk belongs to an array, and lies within it; every chain of
 //! parents ends at the root; no two extents overlap, whether in use, reserved, freed or free; free
-//! extents are maximal and both free tables agree; in use + reserved + freed + free = arena; what
-//! is reserved has a lease; the accounts in `meta` are right; no id will be given out twice; every
+//! extents are maximal and both free tables agree; in use + reserved + freed + free = arena; every
+//! reservation has a lease; the accounts in `meta` are right; no id will be given out twice; every
 //! span has its file, of its length; the index agrees with the records (see `index`), and so does
 //! the list of what is read-only; checksums, where there are any (see `values`). Of a namespace's
 //! realms, that each object is in one, and each group true in one, but for what moves (see
@@ -15,8 +15,8 @@
 //! that walks: callers run this in a child process, and take its death for what it is.
 //!
 //! Others may write meanwhile: all is of one snapshot, which a look-up keeps. Before LMDB is open
-//! nothing keeps the pages of a snapshot, so what looks damaged while others commit is looked at
-//! again, and at last with LMDB's own read transaction to keep it.
+//! nothing keeps the pages of a snapshot, so a page that looks damaged while others commit is
+//! looked at again, and at last with LMDB's own read transaction to keep it.
 
 mod catalog;
 mod chunks;
@@ -280,7 +280,7 @@ impl Walk<'_> {
         if let Some(what) = catalog::growth(&inside)? {
             self.problem(what);
         }
-        // A look-up, not only a snapshot: what it shows of extents is not used again meanwhile.
+        // A look-up, not only a snapshot: the extents that it shows are not used again meanwhile.
         let look = inside.look()?;
         let txn = look.txn();
         let keys = self.keys(txn)?;

@@ -1,4 +1,4 @@
-//! Dtypes: what goes in comes out, and no bytes can do harm.
+//! Dtypes: a dtype comes out as it went in, and no bytes can do harm.
 
 use proptest::prelude::*;
 

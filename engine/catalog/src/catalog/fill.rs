@@ -1,7 +1,8 @@
 //! Filling a new catalog with the rows of another: in parts, since a transaction's pages are all
 //! kept until it commits.
 //!
-//! For catalogs that nobody else knows yet: what a part has put is there though a later one fails.
+//! For catalogs that nobody else knows yet: the rows that a part has put are there though a later
+//! one fails.
 
 use super::{Catalog, Headroom, Table, WriteTxn};
 use engram_base::error::Result;

@@ -205,8 +205,8 @@ impl Growth {
     }
 
     fn page(&self) -> &Layout {
-        // SAFETY: the page is mapped, aligned and of this size as long as `self` lives; what
-        // other processes change in it are atomics.
+        // SAFETY: the page is mapped, aligned and of this size as long as `self` lives; the words
+        // that other processes change in it are atomics.
         unsafe { self.page.as_ref() }
     }
 

@@ -1,4 +1,4 @@
-//! Segments: what rows have is what columns say, and no bytes can do harm.
+//! Segments: columns say what rows have, and no bytes can do harm.
 
 #![allow(clippy::cast_precision_loss)] // small numbers, made up
 

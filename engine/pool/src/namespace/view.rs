@@ -1,8 +1,8 @@
 //! The view: what one user sees of a namespace's realms, as one tree.
 //!
 //! Up to three realms stand behind it: the user's private one, the shared one, the published one.
-//! Each is whole in itself, and knows nothing of the others; what they have in common is the GIDs
-//! of groups. The members of a group are its members in each realm seen. So no path is translated
+//! Each is whole in itself, and knows nothing of the others; they have only the GIDs of groups in
+//! common. The members of a group are its members in each realm seen. So no path is translated
 //! anywhere: a group is its GID in all of them.
 //!
 //! Most namespaces have the shared realm alone. Then every operation is that realm's, and the view

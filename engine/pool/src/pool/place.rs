@@ -120,8 +120,8 @@ fn make_open_folder(path: &Path) -> Result<()> {
     set_mode(path, 0o755).inspect_err(|_| drop(fs::remove_dir(path)))
 }
 
-/// Whether a pool can be made in the folder; what somebody died making there is taken away. The
-/// caller has the pool lock.
+/// Whether a pool can be made in the folder; a pool that somebody died making there is taken away.
+/// The caller has the pool lock.
 pub(super) fn check_empty(path: &Path) -> Result<()> {
     if is_unbegun(path) {
         remove_unfinished(path);

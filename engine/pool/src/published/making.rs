@@ -258,7 +258,7 @@ impl Making {
     fn settle(&mut self) -> Result<Vec<PathBuf>> {
         let inside = self.core.enter()?;
         index::maintain_all(&self.core, &inside)?;
-        // Nobody else is here: what was freed is free.
+        // Nobody else is here: a freed extent is free.
         self.core.commit(&inside, Headroom::Relief, |rows| {
             let floor = Floor { age: u64::MAX, ..Floor::default() };
             reclaim(rows.txn(), &floor, None, usize::MAX)?;

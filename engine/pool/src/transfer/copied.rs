@@ -1,4 +1,4 @@
-//! Moves in a copy: what was under way when a namespace was copied has ended there.
+//! Moves in a copy: a move that was under way when a namespace was copied has ended there.
 //!
 //! The copies of a namespace's realms are of one moment. So what they say of a move between them
 //! says how it ends, as it does for a process that comes after a death (`recover`), and nobody is
@@ -68,7 +68,7 @@ pub fn take_out(setup: &Setup, moves: &[Vec<Going>]) -> Result<()> {
                 remove_members(rows, members, setup.root())
             })?;
         }
-        // Nobody looks: what was freed is free.
+        // Nobody looks: a freed extent is free.
         let floor = Floor { age: u64::MAX, ..Floor::default() };
         core.commit(&inside, Headroom::Relief, |rows| {
             reclaim(rows.txn(), &floor, None, usize::MAX).map(|_| ())

@@ -71,7 +71,7 @@ pub(crate) fn gather(rows: &mut dyn Rows, root: Gid, roots: &[Member]) -> Result
         }
         take(rows, *member, &mut seen, &mut all)?;
     }
-    // A root may lie below one that came after it; what is above it goes first all the same.
+    // A root may lie below one that came after it; the members above it go first all the same.
     all.sort_by_key(|going: &Going| going.depth);
     Ok(all)
 }

@@ -67,7 +67,8 @@ pub(crate) fn set_checksum(core: &Arc<Core>, oid: Oid, view: &View) -> Result<()
     swap(core, &core.enter()?, &end, true).map(|_| ())
 }
 
-/// This process's last writable view of an extent goes: what a flush could not do is done now.
+/// This process's last writable view of an extent goes: the work that a flush could not do is done
+/// now.
 pub(crate) fn end_writing(core: &Arc<Core>, offset: u64) {
     let owed = {
         let Ok(inside) = core.enter() else { return };

@@ -106,9 +106,9 @@ fn reap(core: &Core, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<()> {
     )
 }
 
-/// Takes back what leases had reserved whose files a loss of power has taken away: a lease is
-/// never synced, what it has reserved is. The folder is read after the rows, and a lease has
-/// its name before it reserves, so one that is not there then is nobody's.
+/// Takes back what leases had reserved whose files a loss of power has taken away: a lease is never
+/// synced, its reservations are. The folder is read after the rows, and a lease has its name before
+/// it reserves, so one that is not there then is nobody's.
 fn take_back_lost(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let mut lost = reserving(&inside.read()?)?;
     let own: Vec<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();

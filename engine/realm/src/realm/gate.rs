@@ -165,7 +165,7 @@ impl<'a> LookUp<'a> {
         self.txn.as_ref().expect("present until drop")
     }
 
-    /// Ends the snapshot; what it has shown of extents is kept from reuse still.
+    /// Ends the snapshot; the extents that it has shown are kept from reuse still.
     pub fn rest(&mut self) {
         drop(self.txn.take());
     }

@@ -544,8 +544,8 @@ impl Realm {
 
 // The index.
 impl Realm {
-    /// Sets how objects that will be stored below a group are indexed; what is left out is up to
-    /// the group above. The root's settings are the realm's.
+    /// Sets how objects that will be stored below a group are indexed; a setting that is left out
+    /// is up to the group above. The root's settings are the realm's.
     pub fn set_index_settings(&self, group: Gid, settings: &IndexSettings) -> Result<()> {
         index::set_index_settings(self, group, settings)
     }

@@ -1,8 +1,8 @@
 //! The index, as a realm's handle has it: settings, maintenance, the queue, figures.
 //!
 //! Maintenance runs after commits that leave work, in transactions of its own, and never while
-//! this thread runs a batch. It is nobody's errand: what goes wrong in it is left for the next
-//! time, and no put fails for it.
+//! this thread runs a batch. It is nobody's errand: work that goes wrong is left for the next time,
+//! and no put fails for it.
 
 use crate::batch;
 use crate::realm::Realm;

@@ -24,9 +24,9 @@
 //!
 //! **Ends.** With its last holder here, and with the process, however that ends: the kernel drops
 //! it. A holder is one taking of it, through one session: it ends with its block, or with its
-//! session. What a thread has taken through two openings of a pool stays until both are done with
-//! it. A forked child has no part in it. That an object is replaced or deleted ends no lock of it:
-//! the lock is of the OID.
+//! session. A lock that a thread has taken through two openings of a pool stays until both are done
+//! with it. A forked child has no part in it. That an object is replaced or deleted ends no lock of
+//! it: the lock is of the OID.
 //!
 //! The leases say who has a lock, for messages: `BusyError` names pids. The list has room for so
 //! many, and has nobody who only waits; so where it tells nothing, the kernel is asked what the

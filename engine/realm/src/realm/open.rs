@@ -42,7 +42,8 @@ const RANGE_PER_SIZE: u64 = 16;
 /// Why a realm is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To look at it; that waits for no writer (P6), so what the dead left is left to others.
+    /// To look at it; that waits for no writer (P6), so the reservations of the dead are left to
+    /// others.
     Look,
     /// To work with it.
     Use,

@@ -17,7 +17,7 @@
 //! which nothing goes.
 //!
 //! An operation of a batch relies on the number of its own look when it goes into the list. From
-//! then on the batch relies on the rows that it has touched (`batch::guards`): what else moves is
+//! then on the batch relies on the rows that it has touched (`batch::guards`): any other move is
 //! nothing to it.
 
 use std::sync::Arc;

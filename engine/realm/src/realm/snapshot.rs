@@ -2,9 +2,9 @@
 //!
 //! **What it is.** One read transaction of the catalog, kept live (`catalog::hold`), begun within a
 //! look-up whose age the lease goes on holding (P2). So every row that it shows stays, and every
-//! extent that such a row points to: what others replace and delete meanwhile is there still. A
-//! realm's handle with a snapshot looks at nothing else, in a batch neither. It takes no lock but
-//! for the thread that looks: two threads take turns.
+//! extent that such a row points to: objects that others replace and delete meanwhile are there
+//! still. A realm's handle with a snapshot looks at nothing else, in a batch neither. It takes no
+//! lock but for the thread that looks: two threads take turns.
 //!
 //! **What it costs.** LMDB reuses no page that was freed since the snapshot began. So each commit
 //! makes the catalog longer by the pages it changes, for every process, until the snapshot ends.

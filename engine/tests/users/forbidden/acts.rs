@@ -1,4 +1,4 @@
-//! Acts through the engine: what a user asks of a pool that is another's.
+//! Acts through the engine: the requests of a user to a pool that is another's.
 
 use std::path::Path;
 

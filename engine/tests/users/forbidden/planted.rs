@@ -187,7 +187,7 @@ impl Of {
     }
 }
 
-/// Puts a thing at a place, as Carol would; what was there goes aside.
+/// Puts a thing at a place, as Carol would; the former one goes aside.
 fn plant(thing: Thing, at: &Path, twin: &Path) -> std::io::Result<()> {
     let path = std::ffi::CString::new(at.to_str().unwrap()).unwrap();
     match thing {

@@ -137,7 +137,7 @@ fn realms(pool: &Path, name: &str) -> Vec<RealmPlace> {
 }
 
 impl Gathered {
-    /// Reads every realm of a namespace; what is wrong with it is told.
+    /// Reads every realm of a namespace; faults in it are told.
     pub(super) fn read(
         pool: &Path,
         devices: &Devices,
@@ -264,7 +264,7 @@ impl Gathered {
         names.insert(member.id(), (parent, name.to_owned()));
     }
 
-    /// A row of a page that no tree leads to: what it is can be told from itself.
+    /// A row of a page that no tree leads to: the row itself tells what it is.
     fn stray(
         &mut self,
         realm: usize,

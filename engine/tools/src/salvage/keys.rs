@@ -18,7 +18,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Notes a row, in either direction; what cannot be one is none.
+    /// Notes a row, in either direction; bytes that cannot be one are none.
     pub(super) fn note(&mut self, key: &[u8], value: &[u8]) {
         let (by_name, number, name) = match key.split_first() {
             Some((b'k', name)) => (true, <[u8; 4]>::try_from(value).map(u32::from_le_bytes), name),

@@ -1,4 +1,4 @@
-//! Moves between realms: marks and moves agree, and what is marked is there.
+//! Moves between realms: marks and moves agree, and every marked member is there.
 
 use std::collections::{HashMap, HashSet};
 

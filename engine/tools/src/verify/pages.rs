@@ -93,8 +93,8 @@ impl Pages {
         (0..2).filter_map(parse).map(|meta| meta.transaction).max()
     }
 
-    /// Walks the newest snapshot, or that of a transaction; what is wrong is listed, and rows of
-    /// sound pages are handed to `take`.
+    /// Walks the newest snapshot, or that of a transaction; faults are listed, and rows of sound
+    /// pages are handed to `take`.
     pub(crate) fn walk(
         &self,
         transaction: Option<u64>,
@@ -422,7 +422,7 @@ impl Walk<'_, '_> {
         };
         if let Err(error) = in_order(&nodes, of == Of::Free, level == 1, between) {
             self.problem(format!("page {number} of {}: {error}", of.name()));
-            // Its rows are whole all the same; what is below a branch that errs is not followed.
+            // Its rows are whole all the same; the pages below a branch that errs are not followed.
             if level > 1 {
                 return;
             }

@@ -99,7 +99,7 @@ fn in_both(
             return Ok(after.there.into_iter().filter(in_both).collect());
         }
     }
-    // Things come and go all the time: what they leave is for a quieter hour.
+    // Things come and go all the time: their traces are for a quieter hour.
     Ok(Vec::new())
 }
 

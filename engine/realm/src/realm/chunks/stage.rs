@@ -36,7 +36,7 @@ pub(super) enum Data<'a> {
     Kept,
 }
 
-/// Chunks that are staged; what they have reserved goes back if they are not committed.
+/// Chunks that are staged; their reservations go back if they are not committed.
 pub(super) struct Stages {
     core: Arc<Core>,
     pub all: Vec<Staged>,
