@@ -91,7 +91,7 @@ struct Mapping {
     offset: usize,
 }
 
-/// The process that writes the trace.
+/// The writer of the trace.
 pub struct Recorder {
     root: PathBuf,
     trace: Trace,

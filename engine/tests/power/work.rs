@@ -93,7 +93,7 @@ fn number(value: i64) -> Value {
     }
 }
 
-/// The process that does it.
+/// The worker that does it.
 pub struct Worker<'p> {
     path: &'p Path,
     pool: Option<Pool>,

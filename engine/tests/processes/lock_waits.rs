@@ -97,8 +97,8 @@ fn write(path: &Path, name: &str, tag: u64) -> engram::Result<()> {
     done.map(drop)
 }
 
-/// A writer that is stopped inside a commit has the catalog's writer lock. A writer is told so;
-/// reading, opening and closing are not held up; all goes on when it does, or when it dies.
+/// A writer that is stopped inside a commit has the catalog's writer lock. Another writer is told
+/// so; reading, opening and closing are not held up; all goes on when it does, or when it dies.
 #[test]
 fn a_writer_that_is_stopped_in_a_commit_is_named() {
     alone("a_writer_that_is_stopped_in_a_commit_is_named", || {

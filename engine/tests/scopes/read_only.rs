@@ -114,7 +114,7 @@ fn a_read_only_group_holds_all_that_is_below_it() {
     refused("origin", realm.set_origin(g, b"x"));
     refused("delete", realm.delete(root, "g/inner"));
     refused("rename", realm.rename(root, "g", root, "h"));
-    // A member below cannot be let go alone; its flag may be asked for.
+    // A member below cannot be let go alone; a group that is there may be asked for.
     refused("inner", realm.set_read_only(object(&realm, "g/y"), false));
     refused("inner", realm.set_read_only(object(&realm, "g/y"), true));
     assert_eq!(

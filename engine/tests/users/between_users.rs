@@ -1,4 +1,4 @@
-//! Moves and copies between users: a realm that one may not open is named, left alone, or ended by
+//! Moves and copies between users: anything that one may not open is named, left alone, or ended by
 //! root.
 #![cfg(feature = "faults")]
 
