@@ -35,8 +35,8 @@ def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
     """Measure in this process, one step for each line that comes on the standard input."""
     sys.path[0] = str(tree)
     told, sys.stdout = sys.stdout, sys.stderr
-    harness = importlib.import_module("bench.harness")
-    setting_module = importlib.import_module("bench.setting")
+    harness: Any = importlib.import_module("bench.harness")
+    setting_module: Any = importlib.import_module("bench.setting")
     setting_module.PEERS.clear()
 
     def pause() -> None:
@@ -75,6 +75,7 @@ class Side:
 
     def __init__(self, tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
         """Start the process; it stops before its first round."""
+        self.tree = tree
         python = tree / ".venv" / "bin" / "python"
         words = [str(python), __file__, "--child", str(tree), "--folder", str(folder)]
         words += [word for part in parts for word in ("--only", part)]
@@ -93,7 +94,7 @@ class Side:
             return
         while (line := self.process.stdout.readline()) not in {"\n", "end\n"}:
             if not line:
-                raise SystemExit(f"{self.process.args} ended with {self.process.wait()}")
+                raise SystemExit(f"the run in {self.tree} ended with {self.process.wait()}")
             report = json.loads(line)
             for name, samples in report["samples"].items():
                 self.samples[report["title"], name].extend(samples)
