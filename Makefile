@@ -1,5 +1,5 @@
 # The only verbs: demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate
-# crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean help.
+# versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -18,7 +18,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate \
-	crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
+	versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -55,6 +55,9 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
 	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
 		bench/results/evaluation.json docs/images)
+
+versus: $(BIN)/.built $(BIN)/.peers ## This tree beside another (OLD=folder, built; ARGS=...)
+	$(call step,Measuring this tree and $(OLD) by turns,$(BIN)/python -m bench.versus $(OLD) $(ARGS))
 
 SEEDS ?= 4
 power: ## Power that fails at every point, system calls that fail at each (minutes; SEEDS=4)

@@ -31,18 +31,18 @@ const LEAST: u64 = 1 << 32;
 pub const AT_IN_ROW: usize = 4;
 
 /// A checksum that is computed piece by piece.
-pub struct Running(Hasher);
+pub struct RunningChecksum(Hasher);
 
-impl Default for Running {
+impl Default for RunningChecksum {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Running {
+impl RunningChecksum {
     /// One that has no bytes yet; its word is that of an empty value.
     pub fn new() -> Self {
-        Running(Hasher::new())
+        RunningChecksum(Hasher::new())
     }
 
     /// Adds the next bytes.
@@ -100,7 +100,7 @@ mod tests {
     fn pieces_make_the_same_word_as_the_whole() {
         let bytes: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
         for piece in [1, 63, 64, 4096, 99_999] {
-            let mut running = Running::new();
+            let mut running = RunningChecksum::new();
             bytes.chunks(piece).for_each(|chunk| running.add(chunk));
             assert_eq!(running.word(), of(&bytes), "{piece} at a time");
         }

@@ -49,7 +49,7 @@ pub type RowCell<'a> = (ColumnKey, Option<Cell<'a>>);
 
 /// What the index keeps of one object.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct IndexRow<'a> {
     /// The object.
     pub oid: u64,
     /// Its cells, in ascending order of their columns, each column once.

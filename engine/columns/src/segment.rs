@@ -27,4 +27,4 @@ pub use build::{Built, build};
 pub(crate) use column::Slot;
 pub use column::{Column, Marks};
 pub use head::{ColumnEntry, Segment};
-pub use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout};
+pub use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, SegmentLayout};

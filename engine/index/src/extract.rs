@@ -10,7 +10,8 @@ use engram_base::error::Result;
 use engram_base::id::Oid;
 use engram_columns::cell::{Cell, TEXT_BYTES_MAX, indexed};
 use engram_columns::column_key::{
-    CREATED, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OWNER, Row, RowCell, SHAPE, SIZE, unsigned,
+    CREATED, DTYPE, GROUP, IndexRow, NAME, NATTRS, NBYTES, NDIM, OWNER, RowCell, SHAPE, SIZE,
+    unsigned,
 };
 use engram_records::attrs;
 use engram_records::attrs::KeyId;
@@ -75,12 +76,12 @@ impl<'a> Extracted<'a> {
     }
 
     /// The rows, in the order in which they were added.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn rows(&self) -> impl Iterator<Item = IndexRow<'_>> {
         let mut start = 0;
         self.ends.iter().map(move |(oid, end)| {
             let cells = &self.cells[start..*end];
             start = *end;
-            Row { oid: *oid, cells }
+            IndexRow { oid: *oid, cells }
         })
     }
 }

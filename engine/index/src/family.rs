@@ -25,7 +25,7 @@ use engram_catalog::meta::meta_u64;
 use engram_catalog::{Table, WriteTxn};
 use engram_columns::cell::{Cell, compare};
 use engram_columns::column_key::{ColumnKey, is_builtin};
-use engram_columns::segment::{AttributeGroup, GroupKind, Layout};
+use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
 
 /// The most families that the keys of a tag's objects may form.
 const ROOTS_MAX: usize = 64;
@@ -124,14 +124,14 @@ impl Family {
 
     /// How its next segment is laid out. Runs are for segments of a lasting size: small ones, soon
     /// to be merged, keep every value in columns.
-    pub(crate) fn layout(&self, lasting: bool) -> Layout {
+    pub(crate) fn layout(&self, lasting: bool) -> SegmentLayout {
         let mut groups = self.groups.clone();
         if !lasting {
             for group in &mut groups {
                 group.kind = GroupKind::Columns;
             }
         }
-        Layout { family: self.id, groups }
+        SegmentLayout { family: self.id, groups }
     }
 }
 

@@ -11,7 +11,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::trigrams::{self, Chunks};
+use super::trigrams::{self, WantedTrigrams};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::name::NAME_BYTES_MAX;
@@ -158,7 +158,7 @@ pub fn each_with(
     parts: &[&str],
     each: impl FnMut(&str, u32) -> Result<()>,
 ) -> Result<()> {
-    match Chunks::with(txn, parts)? {
+    match WantedTrigrams::with(txn, parts)? {
         Some(chunks) => chunks.each(txn, each),
         None => self::each(txn, "", None, each),
     }

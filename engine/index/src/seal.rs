@@ -21,7 +21,7 @@ use engram_base::faults::step;
 use engram_base::id::{Gid, Oid, id_key};
 use engram_catalog::{Table, WriteTxn};
 use engram_columns::cell::TEXT_BYTES_MAX;
-use engram_columns::column_key::{ColumnKey, Row, is_builtin};
+use engram_columns::column_key::{ColumnKey, IndexRow, is_builtin};
 use engram_columns::runs;
 use engram_columns::segment::{Built, COLUMNS_MAX, build};
 use engram_columns::zones;
@@ -156,7 +156,7 @@ fn seal_records(
     for (place, (oid, record)) in parsed.iter().enumerate() {
         extracted.push(*oid, record, number_of[record.name], records.long_of(place))?;
     }
-    let mut by_tag: BTreeMap<Gid, Vec<Row<'_>>> = BTreeMap::new();
+    let mut by_tag: BTreeMap<Gid, Vec<IndexRow<'_>>> = BTreeMap::new();
     let mut tags: HashMap<Gid, Gid> = HashMap::new();
     let mut sealed = 0;
     for ((_, record), row) in parsed.iter().zip(extracted.rows()) {
@@ -200,8 +200,8 @@ pub(crate) fn settings_of(txn: &mut WriteTxn<'_>, root: Gid, tag: Gid) -> Result
 }
 
 /// Rows by their attributes' keys. Mostly a row has the keys of the one before it.
-fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
-    let mut by_keys: Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> = Vec::new();
+fn by_keys(rows: Vec<IndexRow<'_>>) -> Vec<(Vec<ColumnKey>, Vec<IndexRow<'_>>)> {
+    let mut by_keys: Vec<(Vec<ColumnKey>, Vec<IndexRow<'_>>)> = Vec::new();
     let mut places: HashMap<Vec<ColumnKey>, usize> = HashMap::new();
     let mut last = usize::MAX;
     for row in rows {
@@ -223,13 +223,13 @@ fn by_keys(rows: Vec<Row<'_>>) -> Vec<(Vec<ColumnKey>, Vec<Row<'_>>)> {
 
 /// Rows, cut into parts of at most so many, with about [`COLUMNS_USUAL`] columns at most; a row of
 /// more is a part of its own.
-fn parts<'r, 'a>(rows: &'r [Row<'a>], most: usize) -> Vec<&'r [Row<'a>]> {
+fn parts<'r, 'a>(rows: &'r [IndexRow<'a>], most: usize) -> Vec<&'r [IndexRow<'a>]> {
     let (mut parts, mut start) = (Vec::new(), 0);
     let mut columns: HashSet<ColumnKey, DefaultHashBuilder> = HashSet::default();
     for (at, row) in rows.iter().enumerate() {
         // Mostly a row has the columns of the one before it.
         let same = at > start && {
-            let keys = |row: &Row<'a>| row.cells.iter().map(|(key, _)| *key);
+            let keys = |row: &IndexRow<'a>| row.cells.iter().map(|(key, _)| *key);
             row.cells.len() == rows[at - 1].cells.len() && keys(row).eq(keys(&rows[at - 1]))
         };
         let new = if same {
@@ -258,11 +258,11 @@ struct Sealing<'a, 'env> {
 }
 
 impl Sealing<'_, '_> {
-    fn run(&mut self, rows: Vec<Row<'_>>, origin: Origin) -> Result<()> {
+    fn run(&mut self, rows: Vec<IndexRow<'_>>, origin: Origin) -> Result<()> {
         let mut by_keys = by_keys(rows);
         // The most usual first: they say what the family is.
         by_keys.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.0.cmp(&b.0)));
-        let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<Row<'_>>)> = BTreeMap::new();
+        let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<IndexRow<'_>>)> = BTreeMap::new();
         for (keys, rows) in by_keys {
             let from = match origin {
                 Origin::Family { id, .. } => id,
@@ -328,7 +328,7 @@ impl Sealing<'_, '_> {
     }
 
     /// Writes one segment.
-    fn write(&mut self, leaf: u32, rows: &[Row<'_>]) -> Result<()> {
+    fn write(&mut self, leaf: u32, rows: &[IndexRow<'_>]) -> Result<()> {
         let lasting = rows.len() * 2 > self.settings.segment_rows;
         let family = self.families.change(leaf)?;
         let mut built = build(rows, &family.layout(lasting))?;

@@ -156,18 +156,18 @@ fn each_in(
 }
 
 /// The trigrams that a name has if it contains some parts.
-pub(super) struct Chunks {
+pub(super) struct WantedTrigrams {
     trigrams: BTreeSet<[u8; 3]>,
 }
 
-impl Chunks {
+impl WantedTrigrams {
     /// `None` if no trigrams have been taken down. Parts may have none: then all names are looked
     /// at, in the order of their numbers, which is faster than in their own.
     pub(super) fn with(txn: &Txn<'_>, parts: &[&str]) -> Result<Option<Self>> {
         let windows = parts.iter().flat_map(|part| part.as_bytes().windows(3));
         let trigrams: BTreeSet<[u8; 3]> = windows.map(|t| [t[0], t[1], t[2]]).collect();
         let there = txn.get(Table::IndexNames, &group_key(0))?.is_some();
-        Ok(there.then_some(Chunks { trigrams }))
+        Ok(there.then_some(WantedTrigrams { trigrams }))
     }
 
     /// Calls `each` with every name that has all the trigrams, some that have not, and their

@@ -24,7 +24,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Medium;
-use super::map::{HUGE, Range};
+use super::map::{AddressRange, HUGE};
 use super::memory::Memory;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
@@ -230,7 +230,7 @@ pub fn set_note(path: &Path, text: &str) -> Result<()> {
 
 /// Zeroes `len` bytes of an opened node at `place`, durably.
 pub fn zero(file: &File, place: u64, len: u64) -> Result<()> {
-    let range = std::sync::Arc::new(Range::reserve(len, len)?);
+    let range = std::sync::Arc::new(AddressRange::reserve(len, len)?);
     range.attach(0, len, file, place, true)?;
     Memory::new(&range, 0, len).zero(len);
     range.flush(0, len)
@@ -241,7 +241,7 @@ pub fn read(file: &File, place: u64, bytes: &mut [u8]) -> Result<()> {
     let first = place - place % HUGE;
     let before = (place - first) as usize;
     let len = (before + bytes.len()).next_multiple_of(HUGE as usize) as u64;
-    let range = std::sync::Arc::new(Range::reserve(len, len)?);
+    let range = std::sync::Arc::new(AddressRange::reserve(len, len)?);
     range.attach(0, len, file, first, false)?;
     bytes.copy_from_slice(&Memory::new(&range, 0, len).read(before + bytes.len())[before..]);
     Ok(())
@@ -281,8 +281,8 @@ fn lock(file: &File, path: &Path) -> Result<()> {
 }
 
 /// The first bytes of a node, mapped.
-fn first_bytes(file: &File, writable: bool) -> Result<(std::sync::Arc<Range>, Memory)> {
-    let range = std::sync::Arc::new(Range::reserve(LABEL_LEN, LABEL_LEN)?);
+fn first_bytes(file: &File, writable: bool) -> Result<(std::sync::Arc<AddressRange>, Memory)> {
+    let range = std::sync::Arc::new(AddressRange::reserve(LABEL_LEN, LABEL_LEN)?);
     range.attach(0, LABEL_LEN, file, 0, writable)?;
     let memory = Memory::new(&range, 0, LABEL_LEN);
     Ok((range, memory))

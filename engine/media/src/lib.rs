@@ -1,9 +1,9 @@
 //! Where bytes come from: filesystems, files of allocated space, address ranges, copying.
 //!
 //! Everything above this module sees memory: a base address, offsets in it, and one durability
-//! call, [`map::Range::flush`]. What stands behind an offset, and so what `flush` has to do, is its
-//! [`Medium`]. The kernel is asked for it when a file is attached; nobody passes it down: a medium
-//! is a variant here, found in `Medium::of`, served in `Range::flush`.
+//! call, [`map::AddressRange::flush`]. The [`Medium`] of an offset says what stands behind it, and
+//! so what `flush` has to do. The kernel is asked for it when a file is attached; nobody passes it
+//! down: a medium is a variant here, found in `Medium::of`, served in `AddressRange::flush`.
 //!
 //! **Persistent memory.** On a filesystem with DAX, mapped pages *are* the medium. That alone does
 //! not make a flush of cache lines durable: the blocks of a page may be known to the filesystem's

@@ -1,7 +1,7 @@
 //! Address ranges, and files mapped into them.
 //!
-//! An arena is one [`Range`]: addresses that are reserved once, without memory behind them, and
-//! into which span files are mapped one after the other. Since the range never moves, a pointer
+//! An arena is one [`AddressRange`]: addresses that are reserved once, without memory behind them,
+//! and into which span files are mapped one after the other. Since the range never moves, a pointer
 //! into it stays good as long as the range lives, however much the arena grows meanwhile.
 //!
 //! Who does what: `attach` is called by one thread at a time (the realm's own lock); everything
@@ -33,14 +33,14 @@ pub(super) const PAGE: u64 = 4096;
 
 /// One reserved range of addresses, filled from its start by attached files.
 #[derive(Debug)]
-pub struct Range {
+pub struct AddressRange {
     base: NonNull<u8>,
     reserved: u64,
     attached: AtomicU64,
     /// The media of all that is attached, as a set of [`Medium::bit`].
     media: AtomicU8,
     /// Every piece that was attached, and its medium. Looked at where there are several media.
-    pieces: RwLock<Vec<Piece>>,
+    pieces: RwLock<Vec<AttachedFile>>,
     /// Whether any of it was attached for reading alone.
     read_only: AtomicBool,
     /// Whose pace copying keeps.
@@ -49,7 +49,7 @@ pub struct Range {
 
 /// A part of a range, as it was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct AttachedFile {
     start: u64,
     end: u64,
     medium: Medium,
@@ -57,16 +57,16 @@ struct Piece {
 
 // SAFETY: a range is an address and numbers; a read or write through the address is the caller's to
 // justify, at each access.
-unsafe impl Send for Range {}
+unsafe impl Send for AddressRange {}
 // SAFETY: as above; the counters are atomic and `attach` orders its mapping before them.
-unsafe impl Sync for Range {}
+unsafe impl Sync for AddressRange {}
 
-impl Range {
+impl AddressRange {
     /// Reserves `bytes` of addresses, or half as many, and again, but no fewer than `least`, as far
     /// as the process's limit (`RLIMIT_AS`) allows. No memory is taken.
     ///
     /// On error nothing is reserved.
-    pub fn reserve(bytes: u64, least: u64) -> Result<Range> {
+    pub fn reserve(bytes: u64, least: u64) -> Result<AddressRange> {
         let least = round_up(least.max(HUGE), HUGE);
         let mut want = round_up(bytes, HUGE).max(least);
         loop {
@@ -85,7 +85,7 @@ impl Range {
         }
     }
 
-    fn reserve_exactly(bytes: u64) -> io::Result<Range> {
+    fn reserve_exactly(bytes: u64) -> io::Result<AddressRange> {
         let padded = bytes.checked_add(HUGE).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
         let start = unsafe {
@@ -116,7 +116,7 @@ impl Range {
             base
         };
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Range {
+        Ok(AddressRange {
             base,
             reserved: bytes,
             attached: AtomicU64::new(0),
@@ -220,7 +220,7 @@ impl Range {
         // SAFETY: the advice concerns the mapping just made. A kernel without huge pages refuses
         // it, and nothing depends on it.
         unsafe { libc::madvise(at, len as usize, libc::MADV_HUGEPAGE) };
-        self.note(Piece { start: offset, end: offset + len, medium });
+        self.note(AttachedFile { start: offset, end: offset + len, medium });
         Ok(())
     }
 
@@ -244,7 +244,7 @@ impl Range {
 
     /// Remembers what a piece is kept on. One that is attached anew keeps its old entry too: to
     /// flush a piece in two ways costs time, and does no harm.
-    fn note(&self, piece: Piece) {
+    fn note(&self, piece: AttachedFile) {
         let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
         if !pieces.contains(&piece) {
             pieces.push(piece);
@@ -275,7 +275,7 @@ impl Range {
     /// reserved, and nothing can be attached any more.
     ///
     /// Only for a caller that has the range alone: it takes `Arc`'s word for that.
-    pub fn release(this: &std::sync::Arc<Range>) {
+    pub fn release(this: &std::sync::Arc<AddressRange>) {
         if std::sync::Arc::strong_count(this) > 1 {
             return;
         }
@@ -422,7 +422,7 @@ impl Range {
     }
 }
 
-impl Drop for Range {
+impl Drop for AddressRange {
     fn drop(&mut self) {
         // SAFETY: the range is this value's own, and every holder of a pointer into it holds it
         // too.
@@ -436,7 +436,7 @@ impl Drop for Range {
 ///
 /// On error some units may have been done; the file's contents are the same in any case.
 pub(super) fn collapse(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    let range = Range::reserve_exactly(len)?;
+    let range = AddressRange::reserve_exactly(len)?;
     // SAFETY: the mapping replaces the addresses of `range`, which nobody else knows, and goes with
     // it. The advice changes where the kernel keeps the bytes, not what they are.
     unsafe {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::emulated::Access;
-use super::map::Range;
+use super::map::AddressRange;
 use super::{Medium, persist};
-use engram_base::checksum::Running;
+use engram_base::checksum::RunningChecksum;
 use engram_base::error::Result;
 
 /// So much is copied out at once to be summed: it stays in the nearest cache.
@@ -15,7 +15,7 @@ const PIECE: usize = 16 << 10;
 /// piece meanwhile is the allocator's promise, not this type's.
 #[derive(Clone)]
 pub struct Memory {
-    range: Arc<Range>,
+    range: Arc<AddressRange>,
     offset: u64,
     len: u64,
     /// What all of it is kept on, if that is one medium.
@@ -28,7 +28,7 @@ impl Memory {
     /// # Panics
     ///
     /// If it is not.
-    pub fn new(range: &Arc<Range>, offset: u64, len: u64) -> Self {
+    pub fn new(range: &Arc<AddressRange>, offset: u64, len: u64) -> Self {
         let medium = range.medium(offset, len).expect("an extent that is attached");
         Memory { range: Arc::clone(range), offset, len, medium }
     }
@@ -150,7 +150,7 @@ impl Memory {
     pub fn checksum(&self, len: u64) -> u64 {
         assert!(len <= self.len, "{len} of {} bytes", self.len);
         let mut piece = [0; PIECE];
-        let mut running = Running::new();
+        let mut running = RunningChecksum::new();
         let mut done = 0;
         while done < len as usize {
             let count = PIECE.min(len as usize - done);
@@ -167,7 +167,7 @@ impl Memory {
     }
 
     /// Copies `data` to the start, on persistent memory so that it is durable on return; says
-    /// whether it is. Where it is not, [`Range::flush`] makes it so.
+    /// whether it is. Where it is not, [`AddressRange::flush`] makes it so.
     ///
     /// # Panics
     ///

@@ -111,13 +111,13 @@ pub struct Staged {
     /// Where it is in the grid.
     pub cell: Cell,
     /// What it holds.
-    pub value: Value,
+    pub value: ChunkValue,
     /// What must be there for it to be put: see [`Staged::fits`].
     pub expected: Expected,
 }
 
 /// Where an encoded chunk lies.
-pub enum Value {
+pub enum ChunkValue {
     /// In its row.
     Inline(Vec<u8>),
     /// In an extent that was reserved, and filled, before.
@@ -160,15 +160,15 @@ impl Staged {
             (generation.wrapping_add(1), created)
         });
         let stored = match &self.value {
-            Value::Inline(bytes) => Stored::Inline(bytes),
-            Value::Reserved { reserved, nbytes, checksum } => {
+            ChunkValue::Inline(bytes) => Stored::Inline(bytes),
+            ChunkValue::Reserved { reserved, nbytes, checksum } => {
                 let (nbytes, checksum) = (*nbytes, *checksum);
                 Stored::Contiguous { extent: reserved.extent, nbytes, checksum }
             }
         };
         let record = Record { generation, created, ..record(oid, stored, stamp) };
         rows.put_record(Table::Chunks, &key, &record)?;
-        if let Value::Reserved { reserved, .. } = &self.value {
+        if let ChunkValue::Reserved { reserved, .. } = &self.value {
             rows.adopt(*reserved)?;
         }
         match before {

@@ -327,7 +327,7 @@ fn link(
         for place in 0..CHUNKS {
             let extent = extent_of(oid, u64::from(place) + 1);
             let reserved = Reserved { extent, lease: LEASE };
-            let value = chunk_rows::Value::Reserved { reserved, nbytes: 1, checksum: 0 };
+            let value = chunk_rows::ChunkValue::Reserved { reserved, nbytes: 1, checksum: 0 };
             let expected = Expected::Anything;
             Staged { cell: vec![place], value, expected }.put(rows, oid, stamp)?;
         }

@@ -58,8 +58,8 @@ use std::sync::{Arc, Mutex};
 
 pub use self::copied::{leaves_out, take_out};
 pub(crate) use self::copy_in::remove_members;
-use self::copy_in::{Keys, Places, check_free, check_guards, check_places, copy_in};
-pub(crate) use self::deletion::{Part, delete_in_both};
+use self::copy_in::{CopiedValues, Keys, check_free, check_guards, check_places, copy_in};
+pub(crate) use self::deletion::{DeletedPart, delete_in_both};
 use self::plan::{Plan, gather};
 use crate::published::Making;
 use engram_base::error::{Error, Result};
@@ -87,12 +87,12 @@ pub struct Moved {
 }
 
 /// A realm that members leave, and which.
-pub(crate) struct Source {
+pub(crate) struct MoveSource {
     pub core: Arc<Core>,
     pub roots: Vec<Member>,
 }
 
-impl Source {
+impl MoveSource {
     /// What goes.
     fn gather(&self, rows: &mut dyn Rows) -> Result<Vec<Going>> {
         gather(rows, self.core.setup.root(), &self.roots).map_err(Error::gone_is_moved)
@@ -110,13 +110,13 @@ impl Source {
 static RUNNING: Mutex<Option<HashSet<u64>>> = Mutex::new(None);
 
 /// A move that this thread is at.
-struct Running(u64);
+struct RunningMove(u64);
 
-impl Running {
+impl RunningMove {
     fn begin() -> Result<Self> {
         let number = random::id()?;
         lock(&RUNNING).get_or_insert_default().insert(number);
-        Ok(Running(number))
+        Ok(RunningMove(number))
     }
 
     fn has(number: u64) -> bool {
@@ -124,7 +124,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningMove {
     fn drop(&mut self) {
         lock(&RUNNING).get_or_insert_default().remove(&self.0);
     }
@@ -133,13 +133,13 @@ impl Drop for Running {
 /// One source of a move that is under way.
 struct Leg {
     core: Arc<Core>,
-    running: Running,
+    running: RunningMove,
     going: Vec<Going>,
     plan: Plan,
 }
 
 /// Moves members to a realm that may be written to. On error all is as it was.
-pub(crate) fn to_realm(source: &Source, target: &Arc<Core>) -> Result<Moved> {
+pub(crate) fn to_realm(source: &MoveSource, target: &Arc<Core>) -> Result<Moved> {
     let (to, uid) = (target.setup.scope, owner_of(target)?);
     let leg = leave(source, to, uid)?;
     let arrived = carry(&leg, target, &mut |core, plan| reserve(core, plan))
@@ -175,7 +175,7 @@ fn conclude(source: &Core, target: &Core, number: u64) -> Result<()> {
 
 /// Moves members of several realms into a new published version, all in one. On error all is as
 /// it was.
-pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
+pub(crate) fn publish(sources: &[MoveSource], mut making: Making) -> Result<Moved> {
     let mut legs = Vec::with_capacity(sources.len());
     let published = (|| {
         for source in sources {
@@ -208,8 +208,8 @@ pub(crate) fn publish(sources: &[Source], mut making: Making) -> Result<Moved> {
 
 /// Moves members of the newest published version, which `making` is to replace, to a realm that
 /// may be written to. On error all is as it was.
-pub(crate) fn unpublish(source: &Source, target: &Arc<Core>, making: Making) -> Result<Moved> {
-    let running = Running::begin()?;
+pub(crate) fn unpublish(source: &MoveSource, target: &Arc<Core>, making: Making) -> Result<Moved> {
+    let running = RunningMove::begin()?;
     let (going, plan) = {
         let inside = source.core.enter()?;
         let txn = inside.read()?;
@@ -281,9 +281,9 @@ fn retreat(target: &Core, number: u64) -> Result<()> {
 }
 
 /// T0: marks what goes, sees that nobody has it locked, then reads it.
-fn leave(source: &Source, to: Scope, uid: u32) -> Result<Leg> {
+fn leave(source: &MoveSource, to: Scope, uid: u32) -> Result<Leg> {
     let core = &source.core;
-    let running = Running::begin()?;
+    let running = RunningMove::begin()?;
     refuse_locked(core, &{
         let inside = core.enter()?;
         source.gather(&mut inside.read()?.rows())?
@@ -336,7 +336,7 @@ fn stay(leg: &Leg) {
 type Room<'r> = dyn FnMut(&Arc<Core>, &Plan) -> Result<Vec<Reserved>> + 'r;
 
 /// T1: reserves what the values need, and copies them.
-fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Places)> {
+fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, CopiedValues)> {
     {
         let inside = target.enter()?;
         let txn = inside.read()?;
@@ -349,7 +349,7 @@ fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Pl
     let keys = keys::translate(target, &leg.plan.keys)?;
     let reserved = room(target, &leg.plan)?;
     step!("transfer.reserved");
-    let mut places = Places::with_capacity(reserved.len());
+    let mut places = CopiedValues::with_capacity(reserved.len());
     let copied = leg.plan.values().and_then(|values| {
         values.into_iter().zip(&reserved).try_for_each(|((key, extent, nbytes), place)| {
             places.insert(key.into_owned(), *place);
@@ -390,7 +390,7 @@ fn give_all_back(target: &Arc<Core>, reserved: &[Reserved]) {
     }
 }
 
-fn give_back(target: &Arc<Core>, places: &Places) {
+fn give_back(target: &Arc<Core>, places: &CopiedValues) {
     for place in places.values() {
         space::give_back(target, *place);
     }

@@ -17,15 +17,15 @@ use engram_records::attrs::KeyId;
 
 /// A condition.
 #[derive(Clone, Debug)]
-pub enum Node {
+pub enum Condition {
     /// Of every object, or of none.
     Const(bool),
     /// All of these.
-    All(Vec<Node>),
+    All(Vec<Condition>),
     /// Any of these.
-    Any(Vec<Node>),
+    Any(Vec<Condition>),
     /// Not this.
-    Not(Box<Node>),
+    Not(Box<Condition>),
     /// One test.
     Leaf(Leaf),
 }
@@ -71,7 +71,7 @@ pub enum GroupField {
 
 /// A test of the path, said of the group's path and the name; `None` where that cannot be said.
 #[derive(Clone, Debug)]
-pub struct Parts(pub Option<Node>);
+pub struct Parts(pub Option<Condition>);
 
 impl PartialEq for Parts {
     fn eq(&self, _: &Self) -> bool {
@@ -94,9 +94,9 @@ pub struct OrderKey {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Which objects.
-    pub node: Node,
+    pub node: Condition,
     /// The same, said so that columns can answer it.
-    pub search: Node,
+    pub search: Condition,
     /// In which order.
     pub order: Vec<OrderKey>,
     /// How many at most.
@@ -121,16 +121,16 @@ impl Plan {
 }
 
 /// The leaves of a condition.
-pub(crate) fn leaves_of<'p>(node: &'p Node, leaves: &mut Vec<&'p Leaf>) {
+pub(crate) fn leaves_of<'p>(node: &'p Condition, leaves: &mut Vec<&'p Leaf>) {
     match node {
-        Node::Const(_) => {}
-        Node::Not(inner) => leaves_of(inner, leaves),
-        Node::All(parts) | Node::Any(parts) => {
+        Condition::Const(_) => {}
+        Condition::Not(inner) => leaves_of(inner, leaves),
+        Condition::All(parts) | Condition::Any(parts) => {
             for part in parts {
                 leaves_of(part, leaves);
             }
         }
-        Node::Leaf(leaf) => leaves.push(leaf),
+        Condition::Leaf(leaf) => leaves.push(leaf),
     }
 }
 
@@ -164,17 +164,17 @@ pub fn compile(
 }
 
 /// The condition, with tests of the path said of groups and names.
-fn searchable(node: &Node) -> Node {
-    let each = |parts: &[Node]| parts.iter().map(searchable).collect();
+fn searchable(node: &Condition) -> Condition {
+    let each = |parts: &[Condition]| parts.iter().map(searchable).collect();
     match node {
-        Node::Const(value) => Node::Const(*value),
-        Node::Not(inner) => not(searchable(inner)),
-        Node::All(parts) => all(each(parts)),
-        Node::Any(parts) => any(each(parts)),
-        Node::Leaf(Leaf { about: About::Path(parts), .. }) => {
+        Condition::Const(value) => Condition::Const(*value),
+        Condition::Not(inner) => not(searchable(inner)),
+        Condition::All(parts) => all(each(parts)),
+        Condition::Any(parts) => any(each(parts)),
+        Condition::Leaf(Leaf { about: About::Path(parts), .. }) => {
             parts.0.clone().unwrap_or_else(|| node.clone())
         }
-        Node::Leaf(leaf) => Node::Leaf(leaf.clone()),
+        Condition::Leaf(leaf) => Condition::Leaf(leaf.clone()),
     }
 }
 
@@ -188,33 +188,33 @@ struct Compiler<'c, 'a> {
 }
 
 impl Compiler<'_, '_> {
-    fn expr(&mut self, expr: &Expr) -> Result<Node> {
+    fn expr(&mut self, expr: &Expr) -> Result<Condition> {
         Ok(match expr {
-            Expr::All => Node::Const(true),
+            Expr::All => Condition::Const(true),
             Expr::And(parts) => all(self.exprs(parts)?),
             Expr::Or(parts) => any(self.exprs(parts)?),
             Expr::Not(inner) => not(self.expr(inner)?),
             Expr::Under(path) => match self.groups.find(self.from, path)? {
-                Some(gid) if gid == self.groups.root() => Node::Const(true),
+                Some(gid) if gid == self.groups.root() => Condition::Const(true),
                 Some(gid) => {
                     let about = About::Group(GroupField::Under(gid));
                     self.leaf(about, Predicate::Exists, || expr.to_string())
                 }
-                None => Node::Const(false),
+                None => Condition::Const(false),
             },
             Expr::Test(field, test) => self.test(field, test)?,
         })
     }
 
-    fn exprs(&mut self, parts: &[Expr]) -> Result<Vec<Node>> {
+    fn exprs(&mut self, parts: &[Expr]) -> Result<Vec<Condition>> {
         parts.iter().map(|part| self.expr(part)).collect()
     }
 
-    fn test(&mut self, field: &Field, test: &Test) -> Result<Node> {
+    fn test(&mut self, field: &Field, test: &Test) -> Result<Condition> {
         let predicate = Predicate::new(test);
         let text = || Expr::Test(field.clone(), test.clone()).to_string();
         if matches!(field, Field::Builtin(Builtin::Scope)) {
-            return Ok(Node::Const(
+            return Ok(Condition::Const(
                 predicate.cell(&Cell::Text(self.groups.scope().as_str().into())),
             ));
         }
@@ -224,7 +224,7 @@ impl Compiler<'_, '_> {
         }
         Ok(match self.field(field)? {
             Some(about) => self.leaf(about, predicate, text),
-            None => Node::Const(false),
+            None => Condition::Const(false),
         })
     }
 
@@ -245,18 +245,23 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn leaf(&mut self, about: About, predicate: Predicate, text: impl FnOnce() -> String) -> Node {
+    fn leaf(
+        &mut self,
+        about: About,
+        predicate: Predicate,
+        text: impl FnOnce() -> String,
+    ) -> Condition {
         let number = self.leaves;
         self.leaves += 1;
         if self.tell {
             self.texts.push(text());
         }
-        Node::Leaf(Leaf { number, about, predicate })
+        Condition::Leaf(Leaf { number, about, predicate })
     }
 
     /// A path is the group's path, a slash unless that is the root, and the name, which has none.
     /// So what a test asks of the path it asks of these two, cut at the text's last slash.
-    fn path_parts(&mut self, test: &Test) -> Option<Node> {
+    fn path_parts(&mut self, test: &Test) -> Option<Condition> {
         match test {
             Test::Compare(Comparison::Eq, literal) => Some(self.path_equals(literal)),
             Test::Compare(Comparison::Ne, Literal::Text(text)) => {
@@ -301,13 +306,13 @@ impl Compiler<'_, '_> {
                     all(vec![self.not_root(), above, self.name(&text_equals(name))])
                 }
             }),
-            Test::Exists => Some(Node::Const(true)),
+            Test::Exists => Some(Condition::Const(true)),
             _ => None,
         }
     }
 
-    fn path_equals(&mut self, literal: &Literal) -> Node {
-        let Literal::Text(text) = literal else { return Node::Const(false) };
+    fn path_equals(&mut self, literal: &Literal) -> Condition {
+        let Literal::Text(text) = literal else { return Condition::Const(false) };
         match text.rsplit_once('/') {
             None => all(vec![self.root(), self.name(&text_equals(text))]),
             Some((above, name)) => {
@@ -317,22 +322,22 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn name(&mut self, test: &Test) -> Node {
+    fn name(&mut self, test: &Test) -> Condition {
         let text = || Expr::Test(Field::Builtin(Builtin::Name), test.clone()).to_string();
         self.leaf(About::Name, Predicate::new(test), text)
     }
 
-    fn group_path(&mut self, test: &Test) -> Node {
+    fn group_path(&mut self, test: &Test) -> Condition {
         let text = || Expr::Test(Field::Builtin(Builtin::Group), test.clone()).to_string();
         self.leaf(About::Group(GroupField::Path), Predicate::new(test), text)
     }
 
-    fn root(&mut self) -> Node {
+    fn root(&mut self) -> Condition {
         let about = About::Group(GroupField::Root);
         self.leaf(about, Predicate::Exists, || "in the root itself".to_owned())
     }
 
-    fn not_root(&mut self) -> Node {
+    fn not_root(&mut self) -> Condition {
         not(self.root())
     }
 }
@@ -342,46 +347,46 @@ fn text_equals(text: &str) -> Test {
 }
 
 /// All of these, without what is plain.
-pub(crate) fn all(parts: Vec<Node>) -> Node {
+pub(crate) fn all(parts: Vec<Condition>) -> Condition {
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Node::Const(true) => {}
-            Node::Const(false) => return Node::Const(false),
-            Node::All(inner) => kept.extend(inner),
+            Condition::Const(true) => {}
+            Condition::Const(false) => return Condition::Const(false),
+            Condition::All(inner) => kept.extend(inner),
             part => kept.push(part),
         }
     }
     match kept.len() {
-        0 => Node::Const(true),
+        0 => Condition::Const(true),
         1 => kept.remove(0),
-        _ => Node::All(kept),
+        _ => Condition::All(kept),
     }
 }
 
 /// Any of these, without what is plain.
-pub(crate) fn any(parts: Vec<Node>) -> Node {
+pub(crate) fn any(parts: Vec<Condition>) -> Condition {
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Node::Const(false) => {}
-            Node::Const(true) => return Node::Const(true),
-            Node::Any(inner) => kept.extend(inner),
+            Condition::Const(false) => {}
+            Condition::Const(true) => return Condition::Const(true),
+            Condition::Any(inner) => kept.extend(inner),
             part => kept.push(part),
         }
     }
     match kept.len() {
-        0 => Node::Const(false),
+        0 => Condition::Const(false),
         1 => kept.remove(0),
-        _ => Node::Any(kept),
+        _ => Condition::Any(kept),
     }
 }
 
 /// Not this.
-pub(crate) fn not(node: Node) -> Node {
+pub(crate) fn not(node: Condition) -> Condition {
     match node {
-        Node::Const(value) => Node::Const(!value),
-        Node::Not(inner) => *inner,
-        node => Node::Not(Box::new(node)),
+        Condition::Const(value) => Condition::Const(!value),
+        Condition::Not(inner) => *inner,
+        node => Condition::Not(Box::new(node)),
     }
 }

@@ -7,10 +7,10 @@
 
 use std::cell::RefCell;
 
-use super::compile::{Leaf, Node};
+use super::compile::{Condition, Leaf};
 use super::predicate::Predicate;
 use super::record::Users;
-use super::sealed::{Piece, Source};
+use super::sealed::{PartSource, SearchedSegment};
 use super::zones::{EVERY, How, NONE, Ready, owner_test};
 use engram_base::error::Result;
 use engram_columns::segment::bitmap::Bitmap;
@@ -28,29 +28,29 @@ pub(crate) struct Searcher<'s, 't> {
     /// By number of the leaf.
     pub ready: &'s [Option<Ready<'s>>],
     /// Where parts come from that are not at hand; nowhere in threads other than the reader's.
-    pub source: Option<Source<'t>>,
+    pub source: Option<PartSource<'t>>,
     users: RefCell<Users>,
 }
 
 impl<'s, 't> Searcher<'s, 't> {
     /// One that knows nobody yet.
-    pub(crate) fn new(ready: &'s [Option<Ready<'s>>], source: Option<Source<'t>>) -> Self {
+    pub(crate) fn new(ready: &'s [Option<Ready<'s>>], source: Option<PartSource<'t>>) -> Self {
         Searcher { ready, source, users: RefCell::default() }
     }
 
     /// Which rows pass.
-    pub(crate) fn marks(&self, node: &Node, piece: &mut Piece<'t>) -> Result<Marks> {
+    pub(crate) fn marks(&self, node: &Condition, piece: &mut SearchedSegment<'t>) -> Result<Marks> {
         let rows = piece.segment.len();
         match node {
-            Node::Const(true) => Ok(certain(Bitmap::full(rows))),
-            Node::Const(false) => Ok(certain(Bitmap::new(rows))),
-            Node::Not(inner) => {
+            Condition::Const(true) => Ok(certain(Bitmap::full(rows))),
+            Condition::Const(false) => Ok(certain(Bitmap::new(rows))),
+            Condition::Not(inner) => {
                 let Marks { mut must, mut may } = self.marks(inner, piece)?;
                 must.negate();
                 may.negate();
                 Ok(Marks { must: may, may: must })
             }
-            Node::All(parts) => {
+            Condition::All(parts) => {
                 let mut all = certain(Bitmap::full(rows));
                 for part in parts {
                     let part = self.marks(part, piece)?;
@@ -62,7 +62,7 @@ impl<'s, 't> Searcher<'s, 't> {
                 }
                 Ok(all)
             }
-            Node::Any(parts) => {
+            Condition::Any(parts) => {
                 let mut any = certain(Bitmap::new(rows));
                 for part in parts {
                     let part = self.marks(part, piece)?;
@@ -74,11 +74,11 @@ impl<'s, 't> Searcher<'s, 't> {
                 }
                 Ok(any)
             }
-            Node::Leaf(leaf) => self.leaf(leaf, piece),
+            Condition::Leaf(leaf) => self.leaf(leaf, piece),
         }
     }
 
-    fn leaf(&self, leaf: &Leaf, piece: &mut Piece<'t>) -> Result<Marks> {
+    fn leaf(&self, leaf: &Leaf, piece: &mut SearchedSegment<'t>) -> Result<Marks> {
         let rows = piece.segment.len();
         let nothing_said = || Marks { must: Bitmap::new(rows), may: Bitmap::full(rows) };
         let Some(ready) = &self.ready[leaf.number] else { return Ok(nothing_said()) };

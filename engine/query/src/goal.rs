@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::record::seen_attrs;
-use super::sealed::Piece;
+use super::sealed::SearchedSegment;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Oid;
@@ -66,7 +66,7 @@ impl Goal {
     }
 
     /// The columns that it reads.
-    pub(crate) fn columns(&self, piece: &Piece<'_>) -> Result<Vec<ColumnKey>> {
+    pub(crate) fn columns(&self, piece: &SearchedSegment<'_>) -> Result<Vec<ColumnKey>> {
         match self {
             Goal::Oids(_) | Goal::Bits(_) | Goal::Count(_) => Ok(Vec::new()),
             Goal::Attributes(_) => Ok(vec![NATTRS]),
@@ -78,7 +78,7 @@ impl Goal {
     }
 
     /// Takes in hits by their positions in a segment.
-    pub(crate) fn hits(&mut self, piece: &mut Piece<'_>, hits: &Bitmap) -> Result<()> {
+    pub(crate) fn hits(&mut self, piece: &mut SearchedSegment<'_>, hits: &Bitmap) -> Result<()> {
         let count = hits.count();
         if count == 0 {
             return Ok(());
@@ -125,7 +125,7 @@ impl Goal {
 }
 
 /// How many attributes the hits have, by their column of just that.
-fn attributes(piece: &mut Piece<'_>, hits: &Bitmap) -> Result<u64> {
+fn attributes(piece: &mut SearchedSegment<'_>, hits: &Bitmap) -> Result<u64> {
     let Some(entry) = piece.segment.column(NATTRS)? else { return none(piece) };
     let column = piece.column(entry)?;
     let mut sum = 0_u64;
@@ -146,6 +146,6 @@ fn attributes(piece: &mut Piece<'_>, hits: &Bitmap) -> Result<u64> {
     Ok(sum)
 }
 
-fn none(piece: &Piece<'_>) -> Result<u64> {
+fn none(piece: &SearchedSegment<'_>) -> Result<u64> {
     fail!(Corrupt, "segment {} does not say how many attributes there are", piece.entry.segment)
 }

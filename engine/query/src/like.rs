@@ -6,24 +6,24 @@
 /// A pattern, taken apart once.
 #[derive(Clone, Debug)]
 pub struct Like {
-    first: Piece,
+    first: LiteralRun,
     /// What follows each `%`; empty where there is none.
-    rest: Vec<Piece>,
+    rest: Vec<LiteralRun>,
 }
 
 /// A run without `%`.
 #[derive(Clone, Debug, Default)]
-struct Piece {
+struct LiteralRun {
     /// Its characters; `None` is any one.
     chars: Vec<Option<char>>,
     /// The same where each is known.
     plain: Option<String>,
 }
 
-impl Piece {
+impl LiteralRun {
     fn new(chars: Vec<Option<char>>) -> Self {
         let plain = chars.iter().copied().collect();
-        Piece { chars, plain }
+        LiteralRun { chars, plain }
     }
 
     /// Where it ends if `text` starts with it.
@@ -71,13 +71,13 @@ impl Like {
         let mut chars = pattern.chars();
         while let Some(c) = chars.next() {
             match c {
-                '%' => pieces.push(Piece::new(std::mem::take(&mut piece))),
+                '%' => pieces.push(LiteralRun::new(std::mem::take(&mut piece))),
                 '_' => piece.push(None),
                 '\\' => piece.push(Some(chars.next().unwrap_or('\\'))),
                 c => piece.push(Some(c)),
             }
         }
-        pieces.push(Piece::new(piece));
+        pieces.push(LiteralRun::new(piece));
         let rest = pieces.split_off(1);
         Like { first: pieces.pop().unwrap_or_default(), rest }
     }

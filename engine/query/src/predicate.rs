@@ -79,7 +79,7 @@ impl CellClass {
 
 /// A range of cells of one class, NaN apart.
 #[derive(Clone, Debug)]
-pub(crate) struct Range {
+pub(crate) struct ClassRange {
     /// From here.
     pub(crate) low: Bound<Cell<'static>>,
     /// To here.
@@ -88,17 +88,17 @@ pub(crate) struct Range {
     pub(crate) exact: bool,
 }
 
-impl Range {
+impl ClassRange {
     fn new(low: Bound<Cell<'static>>, high: Bound<Cell<'static>>) -> Self {
-        Range { low, high, exact: true }
+        ClassRange { low, high, exact: true }
     }
 
     fn all(exact: bool) -> Self {
-        Range { low: Bound::Unbounded, high: Bound::Unbounded, exact }
+        ClassRange { low: Bound::Unbounded, high: Bound::Unbounded, exact }
     }
 
     fn point(cell: &Cell<'static>) -> Self {
-        Range::new(Bound::Included(cell.clone()), Bound::Included(cell.clone()))
+        ClassRange::new(Bound::Included(cell.clone()), Bound::Included(cell.clone()))
     }
 
     /// The part of the range that is made of cells which the index keeps (see `Cells::indexed`);
@@ -242,11 +242,11 @@ impl Predicate {
 
     /// The ranges of a class, ascending and apart, outside of which the test is false of every cell
     /// but NaN. Values of several items are not told of, nor what else the index does not keep.
-    pub(crate) fn ranges(&self, class: CellClass) -> Vec<Range> {
-        self.whole_ranges(class).into_iter().filter_map(Range::kept).collect()
+    pub(crate) fn ranges(&self, class: CellClass) -> Vec<ClassRange> {
+        self.whole_ranges(class).into_iter().filter_map(ClassRange::kept).collect()
     }
 
-    fn whole_ranges(&self, class: CellClass) -> Vec<Range> {
+    fn whole_ranges(&self, class: CellClass) -> Vec<ClassRange> {
         let ranges = match self {
             Self::Compare(comparison, value) => match value.among(class) {
                 Some(value) => comparison.ranges(value),
@@ -254,25 +254,28 @@ impl Predicate {
             },
             Self::Between(low, high) => match (low.among(class), high.among(class)) {
                 (Some(low), Some(high)) if compare(low, high).is_some_and(Ordering::is_le) => {
-                    vec![Range::new(Bound::Included(low.clone()), Bound::Included(high.clone()))]
+                    vec![ClassRange::new(
+                        Bound::Included(low.clone()),
+                        Bound::Included(high.clone()),
+                    )]
                 }
                 _ => Vec::new(),
             },
             Self::In(values) => {
-                values.iter().filter(|v| CellClass::of(v) == class).map(Range::point).collect()
+                values.iter().filter(|v| CellClass::of(v) == class).map(ClassRange::point).collect()
             }
             Self::Contains(value) => match (class, value.among(class)) {
-                (CellClass::Text, Some(Cell::Text(part))) => vec![Range::all(part.is_empty())],
-                (_, Some(value)) => vec![Range::point(value)],
+                (CellClass::Text, Some(Cell::Text(part))) => vec![ClassRange::all(part.is_empty())],
+                (_, Some(value)) => vec![ClassRange::point(value)],
                 _ => Vec::new(),
             },
-            Self::Exists => vec![Range::all(true)],
+            Self::Exists => vec![ClassRange::all(true)],
             _ if class != CellClass::Text => Vec::new(),
             Self::StartsWith(start) => vec![starting(start, true)],
-            Self::EndsWith(end) => vec![Range::all(end.is_empty())],
+            Self::EndsWith(end) => vec![ClassRange::all(end.is_empty())],
             Self::Like(pattern) => {
                 if let Some(only) = pattern.exact() {
-                    return vec![Range::point(&Cell::Text(only.to_owned().into()))];
+                    return vec![ClassRange::point(&Cell::Text(only.to_owned().into()))];
                 }
                 let (prefix, decides) = pattern.prefix();
                 vec![starting(&prefix, decides)]
@@ -298,19 +301,19 @@ impl Comparison {
         }
     }
 
-    fn ranges(self, value: &Cell<'static>) -> Vec<Range> {
+    fn ranges(self, value: &Cell<'static>) -> Vec<ClassRange> {
         use Bound::{Excluded, Included, Unbounded};
         let value = || value.clone();
         match self {
-            Comparison::Eq => vec![Range::point(&value())],
+            Comparison::Eq => vec![ClassRange::point(&value())],
             Comparison::Ne => vec![
-                Range::new(Unbounded, Excluded(value())),
-                Range::new(Excluded(value()), Unbounded),
+                ClassRange::new(Unbounded, Excluded(value())),
+                ClassRange::new(Excluded(value()), Unbounded),
             ],
-            Comparison::Lt => vec![Range::new(Unbounded, Excluded(value()))],
-            Comparison::Le => vec![Range::new(Unbounded, Included(value()))],
-            Comparison::Gt => vec![Range::new(Excluded(value()), Unbounded)],
-            Comparison::Ge => vec![Range::new(Included(value()), Unbounded)],
+            Comparison::Lt => vec![ClassRange::new(Unbounded, Excluded(value()))],
+            Comparison::Le => vec![ClassRange::new(Unbounded, Included(value()))],
+            Comparison::Gt => vec![ClassRange::new(Excluded(value()), Unbounded)],
+            Comparison::Ge => vec![ClassRange::new(Included(value()), Unbounded)],
         }
     }
 }
@@ -320,13 +323,13 @@ fn is_nan(cell: &Cell<'_>) -> bool {
 }
 
 /// The strings that start so.
-fn starting(start: &str, exact: bool) -> Range {
+fn starting(start: &str, exact: bool) -> ClassRange {
     let low = Cell::Text(start.to_owned().into());
     let high = match after(start) {
         Some(next) => Bound::Excluded(Cell::Text(next.into())),
         None => Bound::Unbounded,
     };
-    Range { low: Bound::Included(low), high, exact }
+    ClassRange { low: Bound::Included(low), high, exact }
 }
 
 /// The least string above all that start so; `None` where there is none.

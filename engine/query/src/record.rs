@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::compile::{About, GroupField, Leaf, Node};
+use super::compile::{About, Condition, GroupField, Leaf};
 use super::groups::Groups;
 use super::predicate::Predicate;
 use crate::ast::Builtin;
@@ -56,11 +56,11 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether the condition is true of the object.
-    pub(crate) fn is_true(&mut self, node: &Node, record: &Record<'_>) -> Result<bool> {
+    pub(crate) fn is_true(&mut self, node: &Condition, record: &Record<'_>) -> Result<bool> {
         match node {
-            Node::Const(value) => Ok(*value),
-            Node::Not(inner) => Ok(!self.is_true(inner, record)?),
-            Node::All(parts) => {
+            Condition::Const(value) => Ok(*value),
+            Condition::Not(inner) => Ok(!self.is_true(inner, record)?),
+            Condition::All(parts) => {
                 for part in parts {
                     if !self.is_true(part, record)? {
                         return Ok(false);
@@ -68,7 +68,7 @@ impl<'a> Judge<'a> {
                 }
                 Ok(true)
             }
-            Node::Any(parts) => {
+            Condition::Any(parts) => {
                 for part in parts {
                     if self.is_true(part, record)? {
                         return Ok(true);
@@ -76,7 +76,7 @@ impl<'a> Judge<'a> {
                 }
                 Ok(false)
             }
-            Node::Leaf(leaf) => self.leaf(leaf, record),
+            Condition::Leaf(leaf) => self.leaf(leaf, record),
         }
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::answer::{Consistency, LeafExplanation, QueryOptions, RecordCounts, SegmentExplanation};
-use super::compile::{About, Node, OrderKey, Plan};
+use super::compile::{About, Condition, OrderKey, Plan};
 use super::goal::Goal;
 use super::groups::Groups;
 use super::order::Sorter;
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
     /// Looks at every object that there is, in whatever order; with a bound at so many of the least
     /// OIDs at least.
     fn reach(&mut self, goal: &mut Goal, bound: Option<usize>) -> Result<()> {
-        if matches!(self.plan.node, Node::Const(false)) {
+        if matches!(self.plan.node, Condition::Const(false)) {
             return Ok(());
         }
         if self.options.brute_force {
@@ -282,19 +282,21 @@ impl<'a> Search<'a> {
 }
 
 /// Whether a condition can be true of an object without attributes.
-fn can_be_bare(node: &Node) -> bool {
+fn can_be_bare(node: &Condition) -> bool {
     bare(node) != Some(false)
 }
 
 /// What a condition is of an object without attributes, where that follows from this alone.
-fn bare(node: &Node) -> Option<bool> {
+fn bare(node: &Condition) -> Option<bool> {
     match node {
-        Node::Const(value) => Some(*value),
-        Node::Not(inner) => bare(inner).map(|value| !value),
-        Node::All(parts) if parts.iter().any(|part| bare(part) == Some(false)) => Some(false),
-        Node::All(parts) => parts.iter().all(|part| bare(part) == Some(true)).then_some(true),
-        Node::Any(parts) if parts.iter().any(|part| bare(part) == Some(true)) => Some(true),
-        Node::Any(parts) => parts.iter().all(|part| bare(part) == Some(false)).then_some(false),
-        Node::Leaf(leaf) => matches!(leaf.about, About::Attr(_)).then_some(false),
+        Condition::Const(value) => Some(*value),
+        Condition::Not(inner) => bare(inner).map(|value| !value),
+        Condition::All(parts) if parts.iter().any(|part| bare(part) == Some(false)) => Some(false),
+        Condition::All(parts) => parts.iter().all(|part| bare(part) == Some(true)).then_some(true),
+        Condition::Any(parts) if parts.iter().any(|part| bare(part) == Some(true)) => Some(true),
+        Condition::Any(parts) => {
+            parts.iter().all(|part| bare(part) == Some(false)).then_some(false)
+        }
+        Condition::Leaf(leaf) => matches!(leaf.about, About::Attr(_)).then_some(false),
     }
 }

@@ -64,10 +64,10 @@ pub(crate) fn part<'t>(txn: &'t ReadTxn<'_>, segment: u32, part: u16) -> Result<
 
 /// Where the parts of a segment that are not at hand come from.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'t>(pub &'t ReadTxn<'t>);
+pub(crate) struct PartSource<'t>(pub &'t ReadTxn<'t>);
 
 /// One segment under search.
-pub(crate) struct Piece<'t> {
+pub(crate) struct SearchedSegment<'t> {
     /// The segment, as the directory knows it.
     pub entry: SegmentEntry,
     /// Its place in the directory.
@@ -84,7 +84,7 @@ pub(crate) struct Piece<'t> {
     pub bytes: u64,
 }
 
-impl<'t> Piece<'t> {
+impl<'t> SearchedSegment<'t> {
     /// Opens a segment.
     pub(crate) fn open(txn: &'t ReadTxn<'t>, entry: SegmentEntry, place: usize) -> Result<Self> {
         let segment = Segment::parse(part(txn, entry.segment, 0)?)?;
@@ -98,11 +98,11 @@ impl<'t> Piece<'t> {
             );
         }
         let (parts, answered) = (Vec::new(), Vec::new());
-        Ok(Piece { entry, place, segment, parts, answered, hidden: None, bytes: 0 })
+        Ok(SearchedSegment { entry, place, segment, parts, answered, hidden: None, bytes: 0 })
     }
 
     /// Brings a column's part to hand.
-    pub(crate) fn fetch(&mut self, source: Source<'t>, column: &ColumnEntry) -> Result<()> {
+    pub(crate) fn fetch(&mut self, source: PartSource<'t>, column: &ColumnEntry) -> Result<()> {
         if !self.parts.iter().any(|(number, _)| *number == column.part) {
             let bytes = part(source.0, self.entry.segment, column.part)?;
             self.bytes += bytes.len() as u64;

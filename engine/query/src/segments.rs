@@ -16,7 +16,7 @@ use super::eval::Searcher;
 use super::goal::Goal;
 use super::groups::Groups;
 use super::run::Search;
-use super::sealed::{Piece, Source, within};
+use super::sealed::{PartSource, SearchedSegment, within};
 use super::workers::{self, SegmentOutcome};
 use super::zones::{self, EVERY, How, NONE, Ready, SOME};
 use engram_base::error::{Error, Result};
@@ -53,7 +53,7 @@ impl<'a> Search<'a> {
         order.sort_by_key(|place| directory[*place].min);
         self.threads = self.helpful(order.len(), bound);
         let dead = txn.entries(Table::IndexDead)? > 0;
-        let searcher = Searcher::new(&ready, Some(Source(txn)));
+        let searcher = Searcher::new(&ready, Some(PartSource(txn)));
         let mut handed = Vec::new();
         for place in order {
             let entry = directory[place];
@@ -68,9 +68,9 @@ impl<'a> Search<'a> {
                 self.explain(entry, "every object passes, by its zones", u64::from(entry.rows));
                 continue;
             }
-            let mut piece = Piece::open(txn, entry, place)?;
+            let mut piece = SearchedSegment::open(txn, entry, place)?;
             piece.hide(bytes, excluded)?;
-            answer_groups(&mut self.judge.groups, &ready, &mut piece, Source(txn))?;
+            answer_groups(&mut self.judge.groups, &ready, &mut piece, PartSource(txn))?;
             if self.threads > 1 {
                 self.bring(goal, &ready, &mut piece)?;
                 handed.push(piece);
@@ -142,9 +142,9 @@ impl<'a> Search<'a> {
         &mut self,
         goal: &Goal,
         ready: &[Option<Ready<'_>>],
-        piece: &mut Piece<'a>,
+        piece: &mut SearchedSegment<'a>,
     ) -> Result<()> {
-        let source = Source(self.peek.txn());
+        let source = PartSource(self.peek.txn());
         let mut keys = goal.columns(piece)?;
         let undecided = ready.iter().flatten().filter(|r| r.verdicts[piece.place] == SOME);
         keys.extend(undecided.filter_map(|ready| ready.how.column()));
@@ -202,8 +202,8 @@ fn beyond(goal: &mut Goal, bound: Option<usize>, entry: SegmentEntry) -> bool {
 fn answer_groups<'t>(
     groups: &mut Groups<'_>,
     ready: &[Option<Ready<'_>>],
-    piece: &mut Piece<'t>,
-    source: Source<'t>,
+    piece: &mut SearchedSegment<'t>,
+    source: PartSource<'t>,
 ) -> Result<()> {
     for ready in ready.iter().flatten() {
         let (How::Group(field), SOME) = (&ready.how, ready.verdicts[piece.place]) else { continue };

@@ -8,10 +8,10 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::answer::SegmentExplanation;
-use super::compile::Node;
+use super::compile::Condition;
 use super::eval::Searcher;
 use super::goal::Goal;
-use super::sealed::Piece;
+use super::sealed::SearchedSegment;
 use super::zones::Ready;
 use engram_base::error::Result;
 use engram_base::id::Oid;
@@ -29,9 +29,9 @@ pub(crate) struct SegmentOutcome {
 /// Searches one segment.
 pub(crate) fn search<'t>(
     searcher: &Searcher<'_, 't>,
-    node: &Node,
+    node: &Condition,
     goal: &mut Goal,
-    piece: &mut Piece<'t>,
+    piece: &mut SearchedSegment<'t>,
     worker: usize,
 ) -> Result<SegmentOutcome> {
     let mut marks = searcher.marks(node, piece)?;
@@ -63,9 +63,9 @@ pub(crate) fn search<'t>(
 pub(crate) fn share(
     threads: usize,
     ready: &[Option<Ready<'_>>],
-    node: &Node,
+    node: &Condition,
     goal: &mut Goal,
-    pieces: Vec<Piece<'_>>,
+    pieces: Vec<SearchedSegment<'_>>,
 ) -> Result<Vec<SegmentOutcome>> {
     if pieces.is_empty() {
         return Ok(Vec::new());

@@ -5,7 +5,7 @@
 //! least, *any of* the greatest, *not* turns none into every.
 
 use super::answer::LeafExplanation;
-use super::compile::{About, GroupField, Leaf, Node};
+use super::compile::{About, Condition, GroupField, Leaf};
 use super::names::NameSet;
 use super::predicate::{self, Predicate};
 use super::record::Users;
@@ -89,13 +89,13 @@ impl How {
 const ENTRIES_PER_RECORD: u64 = 64;
 
 /// Where each segment is in the directory.
-struct Places<'d> {
+struct DirectoryPlaces<'d> {
     directory: &'d [SegmentEntry],
     /// By number of the segment, from the first on; empty where it is not worth it.
     dense: Vec<u32>,
 }
 
-impl<'d> Places<'d> {
+impl<'d> DirectoryPlaces<'d> {
     /// For about so many questions.
     fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
         const DENSE_MAX: usize = 1 << 20;
@@ -108,7 +108,7 @@ impl<'d> Places<'d> {
                 dense[(entry.segment - first) as usize] = place as u32;
             }
         }
-        Places { directory, dense }
+        DirectoryPlaces { directory, dense }
     }
 
     fn of(&self, segment: u32) -> Option<usize> {
@@ -277,7 +277,7 @@ impl<'p> Ready<'p> {
         if entries > rows.saturating_mul(ENTRIES_PER_RECORD) {
             return Ok(false);
         }
-        let places = Places::new(directory, entries);
+        let places = DirectoryPlaces::new(directory, entries);
         let is_open = |segment: u32| places.of(segment).is_some_and(|at| verdicts[at] == SOME);
         let mut hits: Vec<Option<Bitmap>> = vec![None; directory.len()];
         let mut beyond = None;
@@ -446,19 +446,19 @@ fn spots(numbers: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
 }
 
 /// The verdicts on a condition, by place in the directory.
-pub(crate) fn verdicts(node: &Node, ready: &[Option<Ready<'_>>], segments: usize) -> Vec<u8> {
+pub(crate) fn verdicts(node: &Condition, ready: &[Option<Ready<'_>>], segments: usize) -> Vec<u8> {
     match node {
-        Node::Const(value) => vec![if *value { EVERY } else { NONE }; segments],
-        Node::Not(inner) => {
+        Condition::Const(value) => vec![if *value { EVERY } else { NONE }; segments],
+        Condition::Not(inner) => {
             let mut inner = verdicts(inner, ready, segments);
             for verdict in &mut inner {
                 *verdict = EVERY - *verdict;
             }
             inner
         }
-        Node::All(parts) => combine(parts, ready, segments, u8::min),
-        Node::Any(parts) => combine(parts, ready, segments, u8::max),
-        Node::Leaf(leaf) => match &ready[leaf.number] {
+        Condition::All(parts) => combine(parts, ready, segments, u8::min),
+        Condition::Any(parts) => combine(parts, ready, segments, u8::max),
+        Condition::Leaf(leaf) => match &ready[leaf.number] {
             Some(ready) => ready.verdicts.clone(),
             None => vec![SOME; segments],
         },
@@ -466,7 +466,7 @@ pub(crate) fn verdicts(node: &Node, ready: &[Option<Ready<'_>>], segments: usize
 }
 
 fn combine(
-    parts: &[Node],
+    parts: &[Condition],
     ready: &[Option<Ready<'_>>],
     segments: usize,
     of: fn(u8, u8) -> u8,

@@ -27,7 +27,7 @@ use engram_ops::overlay::guards::conflict;
 use engram_ops::rows_mut::RowsMut;
 
 /// A batch that is running in a thread.
-struct Running {
+struct RunningBatch {
     core: Arc<Core>,
     /// How many forks lay behind the process it began in: a child has no part in it.
     forks: u64,
@@ -61,7 +61,7 @@ impl Drop for Hooks {
 }
 
 thread_local! {
-    static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
+    static RUNNING: RefCell<Option<RunningBatch>> = const { RefCell::new(None) };
 }
 
 /// A batch, as its maker holds it. It belongs to the thread that began it; one that is dropped
@@ -91,7 +91,7 @@ impl Batch {
     }
 }
 
-impl Running {
+impl RunningBatch {
     /// Where this holder stands; without a guard it is the holder that came last.
     fn place_of(&self, holder: Option<&Arc<()>>) -> Option<usize> {
         match holder {
@@ -129,7 +129,7 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
             Some(running) if Arc::ptr_eq(&running.core, core) => running.holders.push(holder),
             Some(running) => return other_realm(running),
             None => {
-                *slot = Some(Running {
+                *slot = Some(RunningBatch {
                     core: Arc::clone(core),
                     forks: forks(),
                     holders: vec![holder],
@@ -143,7 +143,7 @@ pub(crate) fn begin(core: &Arc<Core>, holder: Option<Weak<()>>) -> Result<()> {
     })
 }
 
-fn other_realm<T>(running: &Running) -> Result<T> {
+fn other_realm<T>(running: &RunningBatch) -> Result<T> {
     fail!(
         Busy,
         "this thread runs a batch on the {} part of namespace {:?} of {}: a batch covers one scope \
@@ -154,7 +154,7 @@ fn other_realm<T>(running: &Running) -> Result<T> {
     )
 }
 
-fn discard_inherited(slot: &mut Option<Running>) {
+fn discard_inherited(slot: &mut Option<RunningBatch>) {
     if slot.as_ref().is_some_and(|running| running.forks != forks()) {
         *slot = None;
     }
@@ -167,7 +167,7 @@ pub(crate) fn end(core: &Arc<Core>, holder: Option<&Arc<()>>, keep: bool) -> Res
     let ended = RUNNING.with_borrow_mut(|slot| {
         discard_inherited(slot);
         // A batch may have gone to another realm of its namespace; its holders know it still.
-        let is_it = |running: &Running| {
+        let is_it = |running: &RunningBatch| {
             Arc::ptr_eq(&running.core, core)
                 || (holder.is_some() && running.place_of(holder).is_some())
         };
@@ -222,7 +222,7 @@ pub fn when_ended(hook: impl FnOnce(bool) + 'static) {
 }
 
 /// A thread that ends without ending its batch undoes it.
-impl Drop for Running {
+impl Drop for RunningBatch {
     fn drop(&mut self) {
         if self.forks == forks() {
             give_back(&self.overlay, &self.core);

@@ -41,7 +41,7 @@ const MOVES: [Table; 3] = [Table::Transfers, Table::Leaving, Table::Received];
 
 /// A value in an extent, and where it goes.
 #[derive(Clone, Debug)]
-struct Value {
+struct MovedValue {
     /// The row that points to it: one of `objects`, or of `chunks`.
     table: Table,
     key: Vec<u8>,
@@ -53,7 +53,7 @@ struct Value {
     to: u64,
 }
 
-impl Value {
+impl MovedValue {
     fn place(&self) -> Extent {
         Extent { offset: self.to, len: self.from.len }
     }
@@ -68,14 +68,14 @@ fn id_of(key: &[u8]) -> Result<Oid> {
 }
 
 /// Every value that lies in an extent.
-fn values(txn: &ReadTxn<'_>) -> Result<Vec<Value>> {
+fn values(txn: &ReadTxn<'_>) -> Result<Vec<MovedValue>> {
     let mut found = Vec::new();
     for table in VALUED {
         let mut cursor = txn.seek(table, &[])?;
         while let Some((key, row)) = cursor.next()? {
             if let Stored::Contiguous { extent, nbytes, checksum } = Record::parse(row)?.stored {
                 let (key, to) = (key.to_vec(), extent.offset);
-                found.push(Value { table, key, from: extent, nbytes, word: checksum, to });
+                found.push(MovedValue { table, key, from: extent, nbytes, word: checksum, to });
             }
         }
     }
@@ -86,7 +86,7 @@ fn values(txn: &ReadTxn<'_>) -> Result<Vec<Value>> {
 /// that its value goes to.
 fn rewrite_rows(
     txn: &ReadTxn<'_>,
-    values: &[Value],
+    values: &[MovedValue],
     without: &[Table],
     into: &Catalog,
 ) -> Result<()> {
@@ -136,8 +136,8 @@ fn moved(row: &[u8], to: u64) -> Result<Vec<u8>> {
 }
 
 /// Puts the spans, and what is free in them between the values.
-fn rewrite_space(spans: &[Span], values: &[Value], into: &Catalog) -> Result<()> {
-    let mut taken: Vec<Extent> = values.iter().map(Value::place).collect();
+fn rewrite_space(spans: &[Span], values: &[MovedValue], into: &Catalog) -> Result<()> {
+    let mut taken: Vec<Extent> = values.iter().map(MovedValue::place).collect();
     taken.sort_unstable();
     let end = spans.last().map_or(0, |last| last.range.end());
     let (mut free, mut at) = (Vec::new(), 0);

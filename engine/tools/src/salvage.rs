@@ -34,7 +34,7 @@ use std::path::Path;
 
 use self::chunks::Chunked;
 use self::gather::{Gathered, Saved};
-use self::place::Places;
+use self::place::GivenPaths;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, Oid};
@@ -92,7 +92,7 @@ impl Salvage {
             let (gathered, mut lost) = Gathered::read(path, &devices, &name, pulse);
             losses.append(&mut lost);
             notes.extend(note::of(path, &name, &gathered));
-            let mut places = Places::new(&gathered);
+            let mut places = GivenPaths::new(&gathered);
             let mut items = Vec::new();
             for gid in gathered.groups.keys() {
                 items.push(Item { member: Member::Group(*gid), path: places.of_group(*gid) });

@@ -59,7 +59,7 @@ const FILE_BYTES: u64 = 4096;
 
 /// The page as it lies in the file; integers are little-endian.
 #[repr(C)]
-struct Layout {
+struct GrowthPage {
     magic: [u8; 8],
     version: u32,
     page_bytes: u32,
@@ -75,21 +75,21 @@ struct Layout {
 
 const _: () = {
     assert!(cfg!(target_endian = "little"), "the growth page is little-endian, and mapped");
-    assert!(offset_of!(Layout, version) == 8);
-    assert!(offset_of!(Layout, page_bytes) == 12);
-    assert!(offset_of!(Layout, map_bytes) == 16);
-    assert!(offset_of!(Layout, allocated_pages) == 24);
-    assert!(offset_of!(Layout, lease_epoch) == 32);
-    assert!(offset_of!(Layout, boot_id) == 40);
-    assert!(offset_of!(Layout, poison) == 56);
-    assert!(offset_of!(Layout, clean) == 60);
-    assert!(offset_of!(Layout, sealed) == 64);
-    assert!(size_of::<Layout>() == 72);
+    assert!(offset_of!(GrowthPage, version) == 8);
+    assert!(offset_of!(GrowthPage, page_bytes) == 12);
+    assert!(offset_of!(GrowthPage, map_bytes) == 16);
+    assert!(offset_of!(GrowthPage, allocated_pages) == 24);
+    assert!(offset_of!(GrowthPage, lease_epoch) == 32);
+    assert!(offset_of!(GrowthPage, boot_id) == 40);
+    assert!(offset_of!(GrowthPage, poison) == 56);
+    assert!(offset_of!(GrowthPage, clean) == 60);
+    assert!(offset_of!(GrowthPage, sealed) == 64);
+    assert!(size_of::<GrowthPage>() == 72);
 };
 
 /// The mapped growth page of one catalog.
 pub struct Growth {
-    page: NonNull<Layout>,
+    page: NonNull<GrowthPage>,
     file: File,
     path: PathBuf,
     thread_lock: Mutex<()>,
@@ -204,7 +204,7 @@ impl Growth {
         })
     }
 
-    fn page(&self) -> &Layout {
+    fn page(&self) -> &GrowthPage {
         // SAFETY: the page is mapped, aligned and of this size as long as `self` lives; the words
         // that other processes change in it are atomics.
         unsafe { self.page.as_ref() }

@@ -17,10 +17,10 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::column::{self, ABSENT, SURE, UNSURE};
 use super::head::{self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, NewColumn};
-use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, Layout, OTHER_GROUP, ROWS_MAX};
+use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, OTHER_GROUP, ROWS_MAX, SegmentLayout};
 use super::values;
 use crate::cell::{Cell, total_order};
-use crate::column_key::{ColumnKey, OID, Row, is_builtin};
+use crate::column_key::{ColumnKey, IndexRow, OID, is_builtin};
 use crate::zone::{Zone, ZoneBuilder, prefix};
 use engram_base::error::Result;
 use engram_base::fail;
@@ -51,7 +51,7 @@ pub struct Built<'r> {
 /// Builds a segment. The rows (1 to [`ROWS_MAX`]) ascend by OID, and have [`COLUMNS_MAX`] columns
 /// at most; other numbers of either are `ArgumentError`.
 #[expect(clippy::missing_panics_doc, reason = "there is a block before one is asked for")]
-pub fn build<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Result<Built<'r>> {
+pub fn build<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> Result<Built<'r>> {
     debug_assert!(rows.is_sorted_by(|a, b| a.oid < b.oid));
     if rows.is_empty() || rows.len() > ROWS_MAX {
         fail!(Argument, "a segment has 1 to {ROWS_MAX} rows, not {}", rows.len());
@@ -126,7 +126,7 @@ struct Gathering<'r> {
 const NO_CELL: u32 = u32::MAX;
 const UNSURE_CELL: u32 = u32::MAX - 1;
 
-fn gather<'r>(rows: &'r [Row<'r>], layout: &Layout) -> Vec<Gathering<'r>> {
+fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> Vec<Gathering<'r>> {
     let hasher = DefaultHashBuilder::default();
     let mut columns: Vec<Gathering<'r>> = Vec::new();
     for (position, row) in rows.iter().enumerate() {
@@ -157,7 +157,7 @@ fn same(a: &Cell<'_>, b: &Cell<'_>) -> bool {
 }
 
 impl<'r> Gathering<'r> {
-    fn new(key: ColumnKey, layout: &Layout, rows: usize) -> Self {
+    fn new(key: ColumnKey, layout: &SegmentLayout, rows: usize) -> Self {
         let named =
             || layout.groups.iter().enumerate().find(|(_, group)| group.columns.contains(&key));
         let (group, order, kind) = if is_builtin(key) {

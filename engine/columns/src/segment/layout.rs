@@ -16,7 +16,7 @@ pub(crate) const OTHER_GROUP: u32 = u32::MAX;
 
 /// What a segment is to be: its family, and its attribute groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct SegmentLayout {
     /// The family that the segment belongs to.
     pub family: u32,
     /// Attribute groups, in the order of their columns in the segment. Built-in columns always form

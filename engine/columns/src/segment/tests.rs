@@ -11,7 +11,7 @@ use super::*;
 use crate::cell::{Cell, total_order};
 use crate::column_key;
 use crate::column_key::{
-    CREATED, ColumnKey, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OID, OWNER, Row, SHAPE, SIZE,
+    CREATED, ColumnKey, DTYPE, GROUP, IndexRow, NAME, NATTRS, NBYTES, NDIM, OID, OWNER, SHAPE, SIZE,
 };
 use crate::range::Range;
 use crate::zone::tests::{any_cell, any_range};
@@ -58,22 +58,22 @@ fn any_columns() -> impl Strategy<Value = Vec<Vec<Slot<'static>>>> {
         .prop_flat_map(|rows| prop::collection::vec(any_column(rows), 1..4))
 }
 
-fn rows_of(columns: &[Vec<Slot<'static>>]) -> Vec<Row<'static>> {
+fn rows_of(columns: &[Vec<Slot<'static>>]) -> Vec<IndexRow<'static>> {
     let row = |at: usize| {
         let cells = columns
             .iter()
             .enumerate()
             .filter_map(|(number, column)| Some((number as ColumnKey + 1, column[at].clone()?)));
-        Row { oid: 7 + 3 * at as u64, cells: cells.collect::<Vec<_>>().leak() }
+        IndexRow { oid: 7 + 3 * at as u64, cells: cells.collect::<Vec<_>>().leak() }
     };
     (0..columns[0].len()).map(row).collect()
 }
 
 /// The first column by itself, the second in runs, the others in no group.
-fn layout() -> Layout {
+fn layout() -> SegmentLayout {
     let group = |id, column, kind| AttributeGroup { id, columns: vec![column], kind };
     let groups = vec![group(1, 1, GroupKind::Columns), group(2, 2, GroupKind::Runs)];
-    Layout { family: 5, groups }
+    SegmentLayout { family: 5, groups }
 }
 
 fn equal(a: &Slot<'_>, b: &Slot<'_>) -> bool {
@@ -243,7 +243,7 @@ proptest! {
 }
 
 /// Granules of 2167 objects: 20 keys constant in each, 12 of small vocabularies, 5 nearly unique.
-fn glas(first: u64, count: u64) -> Vec<Row<'static>> {
+fn glas(first: u64, count: u64) -> Vec<IndexRow<'static>> {
     const GRANULE: u64 = 2167;
     const NAMES: [&str; 5] = ["i_lat", "i_elev", "i_reflctUC", "d_pctSAT", "i_gval_rcv"];
     let mut seed = 7_u64;
@@ -290,12 +290,12 @@ fn glas(first: u64, count: u64) -> Vec<Row<'static>> {
             (NATTRS, Cell::Int(37)),
         ];
         cells.extend(built_in.map(|(key, cell)| (key, Some(cell))));
-        Row { oid: id_prefix + number + granule + 2, cells: cells.leak() }
+        IndexRow { oid: id_prefix + number + granule + 2, cells: cells.leak() }
     };
     (first..first + count).map(row).collect()
 }
 
-fn glas_layout(per_group: usize) -> Layout {
+fn glas_layout(per_group: usize) -> SegmentLayout {
     let keys: Vec<ColumnKey> = (0..32).collect();
     let group = |(at, columns): (usize, &[ColumnKey])| AttributeGroup {
         id: at as u32 + 1,
@@ -305,7 +305,7 @@ fn glas_layout(per_group: usize) -> Layout {
     let mut groups: Vec<_> = keys.chunks(per_group).enumerate().map(group).collect();
     let columns = (32..37).collect();
     groups.push(AttributeGroup { id: 99, columns, kind: GroupKind::Runs });
-    Layout { family: 1, groups }
+    SegmentLayout { family: 1, groups }
 }
 
 /// Bytes that LMDB takes for a row: beside others, or in pages of its own.
@@ -366,8 +366,8 @@ fn print_columns(built: &Built<'_>) {
 #[test]
 fn columns_that_no_group_names_are_kept() {
     let cells = vec![(3, Some(Cell::Int(4))), (OWNER, Some(Cell::Int(0)))];
-    let rows = [Row { oid: 1, cells: cells.leak() }];
-    let built = build(&rows, &Layout::default()).unwrap();
+    let rows = [IndexRow { oid: 1, cells: cells.leak() }];
+    let built = build(&rows, &SegmentLayout::default()).unwrap();
     let segment = Segment::parse(&built.head).unwrap();
     let ids: Vec<u32> = segment.groups().map(|group| group.id).collect();
     assert_eq!(ids, [BUILTIN_GROUP, OTHER_GROUP]);
@@ -382,14 +382,15 @@ fn columns_that_no_group_names_are_kept() {
 fn a_segment_of_much_text_has_several_parts() {
     let text = |at: u64, key: u32| Cell::Text(format!("{at} {key} {}", "x".repeat(200)).into());
     let cells = |at| (0..8).map(|key| (key, Some(text(at, key)))).collect::<Vec<_>>();
-    let rows = (0..600).map(|at| Row { oid: at, cells: cells(at).leak() });
-    let rows: Vec<Row<'_>> = rows.collect();
+    let rows = (0..600).map(|at| IndexRow { oid: at, cells: cells(at).leak() });
+    let rows: Vec<IndexRow<'_>> = rows.collect();
     let group = |id: u32| AttributeGroup {
         id: id + 1,
         columns: vec![2 * id, 2 * id + 1],
         kind: GroupKind::Columns,
     };
-    let built = build(&rows, &Layout { family: 0, groups: (0..4).map(group).collect() }).unwrap();
+    let built =
+        build(&rows, &SegmentLayout { family: 0, groups: (0..4).map(group).collect() }).unwrap();
     let segment = Segment::parse(&built.head).unwrap();
     assert_eq!(usize::from(segment.parts()), built.blocks.len());
     assert_eq!(segment.parts(), 2);

@@ -20,7 +20,7 @@ fn file_of(len: u64, byte: u8) -> File {
     file
 }
 
-fn byte_at(range: &Range, offset: u64) -> u8 {
+fn byte_at(range: &AddressRange, offset: u64) -> u8 {
     assert!(offset < range.attached());
     // SAFETY: the offset is attached, and tests write through the file or by one thread.
     unsafe { range.base().add(offset as usize).read_volatile() }
@@ -28,7 +28,7 @@ fn byte_at(range: &Range, offset: u64) -> u8 {
 
 #[test]
 fn a_range_stays_put_while_spans_are_appended() {
-    let range = Range::reserve(1 << 40, 1 << 30).unwrap();
+    let range = AddressRange::reserve(1 << 40, 1 << 30).unwrap();
     assert_eq!(range.reserved(), 1 << 40);
     assert_eq!(range.base() as u64 % HUGE, 0);
     let base = range.base();
@@ -45,7 +45,8 @@ fn a_range_stays_put_while_spans_are_appended() {
 #[test]
 fn what_is_written_is_in_the_file_and_in_every_other_mapping() {
     let mut file = file_of(2 * MIB, 0);
-    let (one, two) = (Range::reserve(MIB, 0).unwrap(), Range::reserve(MIB, 0).unwrap());
+    let (one, two) =
+        (AddressRange::reserve(MIB, 0).unwrap(), AddressRange::reserve(MIB, 0).unwrap());
     one.attach(0, 2 * MIB, &file, 0, true).unwrap();
     two.attach(0, 2 * MIB, &file, 0, false).unwrap();
     // SAFETY: the byte is attached for writing.
@@ -61,7 +62,7 @@ fn what_is_written_is_in_the_file_and_in_every_other_mapping() {
 
 #[test]
 fn attaching_leaves_no_gap_and_stays_within_the_reservation() {
-    let range = Range::reserve(4 * MIB, 4 * MIB).unwrap();
+    let range = AddressRange::reserve(4 * MIB, 4 * MIB).unwrap();
     let file = file_of(4 * MIB, 1);
     let refused = [(0, 0), (1, 4096), (0, 5000), (4096, 4096), (8 * MIB, 4096), (u64::MAX, 1)];
     for (offset, len) in refused {
@@ -80,7 +81,7 @@ fn attaching_leaves_no_gap_and_stays_within_the_reservation() {
 
 #[test]
 fn a_piece_attached_again_for_writing_keeps_its_bytes_and_its_end() {
-    let range = Range::reserve(4 * MIB, 0).unwrap();
+    let range = AddressRange::reserve(4 * MIB, 0).unwrap();
     let (first, second) = (file_of(2 * MIB, 1), file_of(2 * MIB, 2));
     range.attach(0, 2 * MIB, &first, 0, false).unwrap();
     range.attach(2 * MIB, 2 * MIB, &second, 0, false).unwrap();
@@ -93,7 +94,7 @@ fn a_piece_attached_again_for_writing_keeps_its_bytes_and_its_end() {
 
 #[test]
 fn flush_and_prefault_refuse_what_is_not_attached() {
-    let range = Range::reserve(4 * MIB, 0).unwrap();
+    let range = AddressRange::reserve(4 * MIB, 0).unwrap();
     range.attach(0, 2 * MIB, &file_of(2 * MIB, 5), 0, true).unwrap();
     for (offset, len) in [(0, 2 * MIB), (4095, 2), (2 * MIB, 0), (2 * MIB - 1, 1)] {
         range.flush(offset, len).unwrap();
@@ -107,15 +108,15 @@ fn flush_and_prefault_refuse_what_is_not_attached() {
 }
 
 /// A range of three attached pieces of 2 MiB that are said to be of these media.
-fn range_of(media: [Medium; 3]) -> Range {
-    let range = Range::reserve(6 * MIB, 0).unwrap();
+fn range_of(media: [Medium; 3]) -> AddressRange {
+    let range = AddressRange::reserve(6 * MIB, 0).unwrap();
     for n in 0..3 {
         range.attach(n * 2 * MIB, 2 * MIB, &file_of(2 * MIB, 0), 0, true).unwrap();
     }
     range.pieces.write().unwrap().clear();
     range.media.store(0, Ordering::Relaxed);
     for (n, medium) in (0..).zip(media) {
-        range.note(Piece { start: n * 2 * MIB, end: (n + 1) * 2 * MIB, medium });
+        range.note(AttachedFile { start: n * 2 * MIB, end: (n + 1) * 2 * MIB, medium });
     }
     range
 }
@@ -168,7 +169,7 @@ fn what_is_written_through_is_durable_where_all_of_it_is_persistent_memory() {
 
 #[test]
 fn touching_instead_of_prefaulting_changes_nothing_and_loses_no_write() {
-    let range = Range::reserve(2 * MIB, 0).unwrap();
+    let range = AddressRange::reserve(2 * MIB, 0).unwrap();
     range.attach(0, 2 * MIB, &file_of(2 * MIB, 0), 0, true).unwrap();
     let done = AtomicU8::new(0);
     // SAFETY: the first byte of an attached page, which all access atomically.
@@ -192,7 +193,7 @@ fn touching_instead_of_prefaulting_changes_nothing_and_loses_no_write() {
 
 #[test]
 fn what_is_attached_for_reading_can_be_prefaulted() {
-    let range = Range::reserve(2 * MIB, 0).unwrap();
+    let range = AddressRange::reserve(2 * MIB, 0).unwrap();
     range.attach(0, 2 * MIB, &file_of(2 * MIB, 6), 0, false).unwrap();
     range.prefault(0, 2 * MIB).unwrap();
     touch(range.base(), 2 * MIB as usize, true);
@@ -203,15 +204,15 @@ fn what_is_attached_for_reading_can_be_prefaulted() {
 fn ranges_give_their_addresses_back() {
     // 47 bits of addresses hold 128 of these at once.
     for _ in 0..1000 {
-        Range::reserve(1 << 40, 1 << 40).unwrap();
+        AddressRange::reserve(1 << 40, 1 << 40).unwrap();
     }
 }
 
 #[test]
 fn no_address_space_at_all_is_an_error() {
-    assert_eq!(Range::reserve(1 << 60, 1 << 60).unwrap_err().kind(), Kind::PoolFull);
-    assert_eq!(Range::reserve(u64::MAX, u64::MAX).unwrap_err().kind(), Kind::PoolFull);
-    assert!(Range::reserve(1 << 60, 1 << 30).unwrap().reserved() >= 1 << 30);
+    assert_eq!(AddressRange::reserve(1 << 60, 1 << 60).unwrap_err().kind(), Kind::PoolFull);
+    assert_eq!(AddressRange::reserve(u64::MAX, u64::MAX).unwrap_err().kind(), Kind::PoolFull);
+    assert!(AddressRange::reserve(1 << 60, 1 << 30).unwrap().reserved() >= 1 << 30);
 }
 
 /// The limit concerns a whole process, so this test runs itself again in one of its own.
@@ -223,9 +224,9 @@ fn a_limit_on_address_space_halves_the_reservation() {
         let limit = libc::rlimit { rlim_cur: LIMIT, rlim_max: LIMIT };
         // SAFETY: the call reads `limit`; this process is the test's own.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
-        let range = Range::reserve(1 << 40, 1 << 30).unwrap();
+        let range = AddressRange::reserve(1 << 40, 1 << 30).unwrap();
         assert!((LIMIT / 4..LIMIT).contains(&range.reserved()), "{}", range.reserved());
-        assert_eq!(Range::reserve(1 << 40, LIMIT).unwrap_err().kind(), Kind::PoolFull);
+        assert_eq!(AddressRange::reserve(1 << 40, LIMIT).unwrap_err().kind(), Kind::PoolFull);
         return;
     }
     let test = "map::tests::a_limit_on_address_space_halves_the_reservation";
@@ -253,7 +254,7 @@ fn a_mapped_file_is_all_there_and_shared() {
 proptest! {
     #[test]
     fn pages_cover_what_is_asked_and_nothing_else(offset in 0..=4 * MIB, len in 0..=4 * MIB) {
-        let range = Range::reserve(4 * MIB, 0).unwrap();
+        let range = AddressRange::reserve(4 * MIB, 0).unwrap();
         range.attached.store(4 * MIB, Ordering::Relaxed);
         match range.pages(offset, len) {
             Ok((at, pages)) => {

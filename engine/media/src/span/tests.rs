@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::*;
 use crate::filesystem::{FsKind, Mount};
-use crate::map::Range;
+use crate::map::AddressRange;
 use crate::testing::Tmpfs;
 
 const MIB: u64 = 1 << 20;
@@ -58,7 +58,7 @@ fn a_new_span_in_memory_takes_its_own_length_and_no_more() {
         let file = create(&dir.path().join(format!("span-{n}")), *len, 0o600, &tmpfs()).unwrap();
         check_new(&file, *len, 0o600);
         assert_eq!(file.metadata().unwrap().blocks() * 512, *len);
-        let range = Range::reserve(*len, *len).unwrap();
+        let range = AddressRange::reserve(*len, *len).unwrap();
         range.attach(0, *len, &file, 0, true).unwrap();
         // SAFETY: `len` bytes are attached, and nobody writes them.
         let bytes = unsafe { std::slice::from_raw_parts(range.base(), *len as usize) };
@@ -156,7 +156,7 @@ fn every_byte_of_a_span_can_be_written_on_a_full_tmpfs() {
     // Another user of the mount takes all the rest.
     let other = File::create(mount.path().join("other")).unwrap();
     while fallocate(&other, other.metadata().unwrap().len(), 4096).is_ok() {}
-    let range = Range::reserve(len, len).unwrap();
+    let range = AddressRange::reserve(len, len).unwrap();
     range.attach(0, len, &file, 0, true).unwrap();
     range.prefault(0, len).unwrap();
     // SAFETY: `len` bytes are attached for writing; a page without a block would be a SIGBUS.
@@ -199,7 +199,7 @@ fn new_spans_in_memory_have_huge_pages_where_the_kernel_makes_them() {
     }
     let (file, len) = (new("span-0"), 8 * MIB);
     assert_eq!(make_huge(&file, len), len);
-    let range = Range::reserve(len, len).unwrap();
+    let range = AddressRange::reserve(len, len).unwrap();
     range.attach(0, len, &file, 0, true).unwrap();
     range.prefault(0, len).unwrap();
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();

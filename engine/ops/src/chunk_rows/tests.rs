@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Expected, Staged, Value, cut, key_of, next, parse, remove_all, split_key};
+use super::{ChunkValue, Expected, Staged, cut, key_of, next, parse, remove_all, split_key};
 use crate::rows_mut::Reserved;
 use crate::testing::{LEASE, Memory, extent_of, stamp};
 use engram_base::error::Kind;
@@ -70,10 +70,12 @@ fn chunks(memory: &mut Memory) -> BTreeMap<(u64, Cell), Known> {
 
 fn staged(cell: [u32; 2], extent: Option<Extent>, expected: Expected) -> Staged {
     let value = match extent {
-        None => Value::Inline(vec![1, 2]),
-        Some(extent) => {
-            Value::Reserved { reserved: Reserved { extent, lease: LEASE }, nbytes: 9, checksum: 0 }
-        }
+        None => ChunkValue::Inline(vec![1, 2]),
+        Some(extent) => ChunkValue::Reserved {
+            reserved: Reserved { extent, lease: LEASE },
+            nbytes: 9,
+            checksum: 0,
+        },
     };
     Staged { cell: cell.to_vec(), value, expected }
 }

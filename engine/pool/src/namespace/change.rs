@@ -9,7 +9,7 @@ use crate::namespace::retry::Retry;
 use super::Namespace;
 use super::tree::{MemberLocation, Reach, Tree};
 use super::write::rest_of;
-use crate::transfer::{Part, delete_in_both};
+use crate::transfer::{DeletedPart, delete_in_both};
 use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member};
@@ -133,8 +133,8 @@ fn delete_group_now(
     })?;
     if let [(one, below), (other, below_other)] = &parts[..] {
         let all = |below: &[Gid]| [&[gid], below].concat();
-        let first = Part { realm: &realms[*one], groups: &all(below) };
-        let second = Part { realm: &realms[*other], groups: &all(below_other) };
+        let first = DeletedPart { realm: &realms[*one], groups: &all(below) };
+        let second = DeletedPart { realm: &realms[*other], groups: &all(below_other) };
         // Where there is no room for that, there is for one after the other.
         if delete_in_both(&first, &second)? {
             return Ok(());

@@ -9,7 +9,7 @@ use crate::namespace::Namespace;
 use crate::published::Making;
 use crate::transfer::recover;
 use crate::transfer::recover::{Other, Others};
-use crate::transfer::{Moved, Source, forget_receipts, publish, to_realm, unpublish};
+use crate::transfer::{MoveSource, Moved, forget_receipts, publish, to_realm, unpublish};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member};
@@ -107,7 +107,7 @@ pub(super) fn transfer_members(
         }
         let mut roots = change::strays_below(namespace, members, &realm, &seen)?;
         roots.extend(there_of(core, members, &mut taken)?);
-        let source = Source { core: Arc::clone(realm.core()), roots };
+        let source = MoveSource { core: Arc::clone(realm.core()), roots };
         // Groups of others alone are nothing to move: they would come in sight of more.
         if !source.roots.is_empty() && source.has_own()? {
             sources.push(source);
@@ -141,7 +141,7 @@ pub(super) fn transfer_members(
     // Under the publish lock: what it begins with is the newest version.
     match newest(namespace)? {
         Some(newest) => {
-            let source = Source { core: Arc::clone(newest.core()), roots: source.roots };
+            let source = MoveSource { core: Arc::clone(newest.core()), roots: source.roots };
             unpublish(&source, target.core(), making)
         }
         None => fail!(Busy, "what was published is withdrawn already: list again"),

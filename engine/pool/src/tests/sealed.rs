@@ -7,7 +7,7 @@ use engram_base::error::Result;
 use engram_base::id::{id_key, id_of_key};
 use engram_catalog::{Headroom, Table};
 use engram_columns::runs;
-use engram_columns::segment::{AttributeGroup, GroupKind, Layout, build};
+use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout, build};
 use engram_columns::zones;
 use engram_index::directory::part_key;
 use engram_index::extract::Extracted;
@@ -44,7 +44,7 @@ fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Resul
     }
     let rows: Vec<_> = extracted.rows().collect();
     let group = AttributeGroup { id: 1, columns: vec![key], kind: GroupKind::Runs };
-    let built = build(&rows, &Layout { family: 1, groups: vec![group] }).unwrap();
+    let built = build(&rows, &SegmentLayout { family: 1, groups: vec![group] }).unwrap();
     txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;
     for (part, block) in built.blocks.iter().enumerate() {
         txn.put(Table::IndexSegments, &part_key(segment, part as u16 + 1), block)?;

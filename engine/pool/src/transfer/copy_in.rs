@@ -26,7 +26,7 @@ use engram_records::object::{Flags, Record, Stored};
 pub(crate) type Keys = HashMap<KeyId, KeyId>;
 
 /// Where values have been copied to, by the keys of their rows.
-pub(crate) type Places = HashMap<Vec<u8>, Reserved>;
+pub(crate) type CopiedValues = HashMap<Vec<u8>, Reserved>;
 
 /// Makes a plan's members be in a realm of this scope (T2).
 pub(crate) fn copy_in(
@@ -34,7 +34,7 @@ pub(crate) fn copy_in(
     scope: Scope,
     plan: &Plan,
     keys: &Keys,
-    places: &Places,
+    places: &CopiedValues,
 ) -> Result<()> {
     for (gid, row) in &plan.above {
         copy_in_group(rows, scope, *gid, row, keys, true)?;
@@ -140,7 +140,7 @@ fn copy_in_object(
     oid: u64,
     row: &[u8],
     keys: &Keys,
-    places: &Places,
+    places: &CopiedValues,
 ) -> Result<()> {
     let record = Record::parse(row)?;
     // It may be on its way here, and not gone from here yet.
@@ -163,7 +163,12 @@ fn copy_in_object(
 }
 
 /// Makes an array's chunks be here.
-fn copy_in_chunks(rows: &mut Changes<'_>, oid: u64, chunks: &[Row], places: &Places) -> Result<()> {
+fn copy_in_chunks(
+    rows: &mut Changes<'_>,
+    oid: u64,
+    chunks: &[Row],
+    places: &CopiedValues,
+) -> Result<()> {
     for (key, row) in chunks {
         let record = chunk_rows::parse(row)?;
         let place = places.get(key);

@@ -24,7 +24,7 @@ use engram_realm::index;
 use std::collections::HashMap;
 
 use super::plan::gather;
-use super::{Running, conclude, undo};
+use super::{RunningMove, conclude, undo};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, id_key};
@@ -37,7 +37,7 @@ use engram_ops::protect;
 use engram_realm::Realm;
 
 /// What a realm has of a group that is deleted: the group, and mirrors below it without a name.
-pub(crate) struct Part<'r> {
+pub(crate) struct DeletedPart<'r> {
     pub realm: &'r Realm,
     pub groups: &'r [Gid],
 }
@@ -48,8 +48,8 @@ type Parents = HashMap<Gid, Gid>;
 /// Deletes a group from two realms that say where it lies, the second of which decides; `false` if
 /// there is no room for that, and all is as it was. So it is on error, but for one of T3 on: then
 /// it is deleted, and the next process ends it. `moved` if one of them no longer says so.
-pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<bool> {
-    let running = Running::begin()?;
+pub(crate) fn delete_in_both(first: &DeletedPart<'_>, second: &DeletedPart<'_>) -> Result<bool> {
+    let running = RunningMove::begin()?;
     let number = running.0;
     let (source, target) = (first.realm.core(), second.realm.core());
     let decided = decide(first, second, number).inspect_err(|_| drop(undo(source, number)));
@@ -63,7 +63,7 @@ pub(crate) fn delete_in_both(first: &Part<'_>, second: &Part<'_>) -> Result<bool
 }
 
 /// T0 and T2.
-fn decide(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<()> {
+fn decide(first: &DeletedPart<'_>, second: &DeletedPart<'_>, number: u64) -> Result<()> {
     let target = second.realm.core();
     let marked = mark(first, second, number)?;
     let receipt = super::receipt_for(first.realm.core())?;
@@ -84,7 +84,7 @@ fn decide(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<()> {
 }
 
 /// T0.
-fn mark(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<Parents> {
+fn mark(first: &DeletedPart<'_>, second: &DeletedPart<'_>, number: u64) -> Result<Parents> {
     let (source, target) = (first.realm.core(), second.realm.core());
     let roots: Vec<Member> = first.groups.iter().copied().map(Member::Group).collect();
     let Receipt { scope: other, uid } = super::receipt_for(target)?;
@@ -115,7 +115,7 @@ fn mark(first: &Part<'_>, second: &Part<'_>, number: u64) -> Result<Parents> {
 
 /// The mirrors in the second of groups that are in the first, and do not go there. (One at a time:
 /// a thread that enters two cores does so in the order in which a fork does.)
-fn strays(first: &Part<'_>, second: &Part<'_>, marked: &Parents) -> Result<Vec<Gid>> {
+fn strays(first: &DeletedPart<'_>, second: &DeletedPart<'_>, marked: &Parents) -> Result<Vec<Gid>> {
     let mirrors = {
         let inside = second.realm.core().enter()?;
         mirror::all(&mut inside.read()?.rows())?

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::copied::any_there;
-use super::{Running, clear_receipt, finish, forget, members_of, retreat, settle, undo, withdraw};
+use super::{
+    RunningMove, clear_receipt, finish, forget, members_of, retreat, settle, undo, withdraw,
+};
 use crate::published::{Making, sync_name};
 use engram_base::error::Result;
 use engram_base::id::id_key;
@@ -123,7 +125,7 @@ fn left_behind(core: &Core) -> Result<Vec<Transfer>> {
     };
     let at_it = |transfer: &Transfer| {
         let ours = own.contains(&transfer.lease);
-        if ours { Running::has(transfer.number) } else { alive.contains(&transfer.lease) }
+        if ours { RunningMove::has(transfer.number) } else { alive.contains(&transfer.lease) }
     };
     Ok(all.into_iter().filter(|transfer| !at_it(transfer)).collect())
 }

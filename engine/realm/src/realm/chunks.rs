@@ -30,7 +30,7 @@ use engram_ops::chunk_rows::{self, key_of, parse, split_key};
 use engram_ops::group;
 use engram_records::chunked::codec::{CHECK, Worker};
 use engram_records::chunked::grid::{Cell, Grid};
-use engram_records::chunked::work::{Places, fill};
+use engram_records::chunked::work::{ChunkPlaces, fill};
 use engram_records::extent::Extent;
 use engram_records::layout::{Codec, Layout, check_chunks};
 use engram_records::object;
@@ -268,11 +268,16 @@ pub(super) fn put_chunked(
 }
 
 /// Stages many chunks, some at a time, for one commit.
-fn stage_all(core: &Arc<Core>, shown: &Shown, chunks: Chunks, data: &Data<'_>) -> Result<Stages> {
+fn stage_all(
+    core: &Arc<Core>,
+    shown: &Shown,
+    chunks: ChunksByCell,
+    data: &Data<'_>,
+) -> Result<Stages> {
     let (spares, mut staged) = (Spares::default(), Stages::new(core));
     let mut left = chunks.into_iter();
     loop {
-        let group: Chunks = left.by_ref().take(group_len(&shown.grid)).collect();
+        let group: ChunksByCell = left.by_ref().take(group_len(&shown.grid)).collect();
         if group.is_empty() {
             return Ok(staged);
         }
@@ -290,7 +295,7 @@ fn read_chunk(
     shown: &Shown,
     chunk: Option<&Chunk>,
     (decoder, buffer): &mut (Decoder, Vec<u8>),
-    places: &mut Places<'_>,
+    places: &mut ChunkPlaces<'_>,
 ) -> Result<()> {
     let whole = shown.grid.chunk_bytes();
     let Some(chunk) = chunk else {
@@ -432,7 +437,7 @@ fn stored(rows: &mut dyn Rows, oid: Oid) -> Result<u64> {
 }
 
 /// Which chunks are looked at, and what they are.
-type Chunks = Vec<(Cell, Option<Chunk>)>;
+type ChunksByCell = Vec<(Cell, Option<Chunk>)>;
 
 /// A chunk as its row has it: its generation, and its value.
 type ChunkRow = (u32, std::result::Result<Vec<u8>, (Extent, u64)>);
@@ -473,7 +478,7 @@ fn show<T>(
     at: Option<&At>,
     oid: Oid,
     which: Which<'_, T>,
-) -> Result<(Shown, T, Chunks)> {
+) -> Result<(Shown, T, ChunksByCell)> {
     let inside = core.enter()?;
     let look = inside.look_at(at)?;
     let (shown, follows, found) = if at.is_none() && batch::runs(core) {

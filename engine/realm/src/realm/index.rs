@@ -113,9 +113,9 @@ pub(super) fn reindex(realm: &Realm, group: Gid, mode: Option<IndexMode>) -> Res
 }
 
 /// Objects and groups of a group from a key of `names` on, and the key to go on from.
-type Part = (Vec<Oid>, Vec<Gid>, Option<Vec<u8>>);
+type ListedPart = (Vec<Oid>, Vec<Gid>, Option<Vec<u8>>);
 
-fn members_from(inside: &Inside<'_>, group: Gid, from: &[u8]) -> Result<Part> {
+fn members_from(inside: &Inside<'_>, group: Gid, from: &[u8]) -> Result<ListedPart> {
     let txn = inside.read()?;
     let mut cursor = txn.seek(Table::Names, from)?;
     let (mut objects, mut groups) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@
 //! smooth field have the same sign and exponent, and coders find runs of equal bytes.
 
 use crate::layout::{Codec, Coder};
-use engram_base::checksum::Running;
+use engram_base::checksum::RunningChecksum;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 
@@ -25,7 +25,7 @@ pub fn check_of(word: u64) -> [u8; CHECK] {
 }
 
 fn check_over(encoded: &[u8]) -> [u8; CHECK] {
-    let mut running = Running::new();
+    let mut running = RunningChecksum::new();
     running.add(encoded);
     check_of(running.word())
 }

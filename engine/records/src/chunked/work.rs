@@ -29,26 +29,26 @@ pub fn fill<W>(
     out: &mut [u8],
     (grid, slab, cells): (&Grid, &Slab, &[Cell]),
     begin: impl Fn() -> W + Sync,
-    work: impl Fn(&mut W, usize, &mut Places<'_>) -> Result<()> + Sync,
+    work: impl Fn(&mut W, usize, &mut ChunkPlaces<'_>) -> Result<()> + Sync,
 ) -> Result<()> {
     assert!(cells.is_sorted_by(|one, next| one < next), "each chunk once");
     let (bytes, start) = (out.len(), out.as_mut_ptr());
     let shared = &Shared { start, len: bytes, buffer: PhantomData };
     each((cells.len(), bytes), begin, |own, at| {
         let part = grid.part(&cells[at], slab);
-        work(own, at, &mut Places { shared, pieces: part.pieces(), part: &part })
+        work(own, at, &mut ChunkPlaces { shared, pieces: part.pieces(), part: &part })
     })
     .map(drop)
 }
 
 /// The places that one chunk has in the box.
-pub struct Places<'p> {
+pub struct ChunkPlaces<'p> {
     shared: &'p Shared<'p>,
     pieces: Pieces<'p>,
     part: &'p Part,
 }
 
-impl Places<'_> {
+impl ChunkPlaces<'_> {
     /// The next one: where it begins in the chunk, and the bytes to fill.
     ///
     /// # Panics

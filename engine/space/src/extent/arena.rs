@@ -24,7 +24,7 @@ use engram_catalog::Table;
 use engram_catalog::rows::Rows;
 use engram_media::devdax;
 use engram_media::emulated::Emulated;
-use engram_media::map::Range;
+use engram_media::map::AddressRange;
 use engram_media::memory::Memory;
 use engram_records::extent::{Extent, HUGE};
 
@@ -129,7 +129,7 @@ impl Span {
 
 /// The arena, as far as this process has it attached.
 pub struct Arena {
-    range: Arc<Range>,
+    range: Arc<AddressRange>,
     writable: bool,
     attached: Mutex<Vec<Span>>,
 }
@@ -138,7 +138,7 @@ impl Arena {
     /// Reserves the address range: `bytes`, or as many as the process may, but at least `least`.
     /// Spans are attached for reading alone where it is not `writable`.
     pub fn reserve(bytes: u64, least: u64, writable: bool) -> Result<Self> {
-        let range = Arc::new(Range::reserve(bytes, least)?);
+        let range = Arc::new(AddressRange::reserve(bytes, least)?);
         Ok(Arena { range, writable, attached: Mutex::default() })
     }
 
@@ -190,7 +190,7 @@ impl Arena {
 
     /// Lets go of the spans, unless somebody still holds memory in them.
     pub fn release(&self) {
-        Range::release(&self.range);
+        AddressRange::release(&self.range);
     }
 
     /// Makes the first `nbytes` of an extent durable.

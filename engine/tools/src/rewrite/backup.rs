@@ -28,9 +28,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MOVES, Value, id_of, rewrite_rows, rewrite_space, settle, values};
+use super::{MOVES, MovedValue, id_of, rewrite_rows, rewrite_space, settle, values};
 use engram_base::checksum;
-use engram_base::checksum::Running;
+use engram_base::checksum::RunningChecksum;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -363,7 +363,7 @@ fn together<'a>(found: &[SourceRealm], insides: &'a [Inside<'a>]) -> Result<Vec<
 }
 
 /// Says where each value goes; where the arena ends then.
-fn lay_out(values: &mut [Value], limit: u64) -> u64 {
+fn lay_out(values: &mut [MovedValue], limit: u64) -> u64 {
     values.sort_unstable_by_key(|value| (Reverse(value.from.len), value.from.offset));
     let mut end = 0;
     for most in [HUGE, PAGE] {
@@ -383,16 +383,16 @@ fn lay_out(values: &mut [Value], limit: u64) -> u64 {
 /// Copies every value; gives those whose bytes are no more those of their checksum.
 fn copy_values(
     (core, inside): (&Arc<Core>, &Inside<'_>),
-    values: &[Value],
+    values: &[MovedValue],
     to: &Spans,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<MovedValue>> {
     let end = values.iter().map(|value| value.from.end()).max().unwrap_or(0);
     space::reach(core, inside, end)?;
     let mut piece = vec![0; PIECE];
     let mut changed = Vec::new();
     for value in values {
         let memory = inside.arena().memory(value.from);
-        let mut running = Running::new();
+        let mut running = RunningChecksum::new();
         let mut done = 0;
         while done < value.nbytes {
             let now = (PIECE as u64).min(value.nbytes - done) as usize;
@@ -412,7 +412,7 @@ fn copy_values(
 }
 
 /// Refuses a value whose bytes have changed, and whose record has not.
-fn check_changed(inside: &Inside<'_>, value: &Value) -> Result<()> {
+fn check_changed(inside: &Inside<'_>, value: &MovedValue) -> Result<()> {
     let txn = inside.read()?;
     let Some(row) = txn.get(value.table, &value.key)? else { return Ok(()) };
     if let Stored::Contiguous { extent, checksum, .. } = Record::parse(row)?.stored
@@ -429,7 +429,7 @@ fn check_changed(inside: &Inside<'_>, value: &Value) -> Result<()> {
 }
 
 /// Takes the checksums of values away that were written in place meanwhile.
-fn forget_checksums(catalog: &Catalog, changed: &[Value]) -> Result<()> {
+fn forget_checksums(catalog: &Catalog, changed: &[MovedValue]) -> Result<()> {
     for value in changed {
         catalog.run(|txn| {
             let Some(row) = txn.get(value.table, &value.key)? else { return Ok(()) };

@@ -23,7 +23,7 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-use super::{Value, rewrite_rows, rewrite_space, settle, values};
+use super::{MovedValue, rewrite_rows, rewrite_space, settle, values};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -178,13 +178,13 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
 }
 
 /// The spans that hold something, one behind the other; values are told where they are then.
-fn move_up(spans: &[Span], values: &mut [Value]) -> Result<Vec<Span>> {
+fn move_up(spans: &[Span], values: &mut [MovedValue]) -> Result<Vec<Span>> {
     values.sort_unstable_by_key(|value| value.from.offset);
     let mut rest = values.iter_mut().peekable();
     let mut kept: Vec<Span> = Vec::new();
     let mut reached = 0;
     for span in spans {
-        let begins = |value: &Value| value.from.offset < span.range.end();
+        let begins = |value: &MovedValue| value.from.offset < span.range.end();
         let holds = reached > span.range.offset || rest.peek().is_some_and(|value| begins(value));
         if !holds {
             continue;

@@ -26,7 +26,7 @@ pub(super) struct Saved {
 }
 
 /// The chunks of an array: where each is in the grid, and its row.
-pub(super) type Chunks = BTreeMap<Cell, Saved>;
+pub(super) type SavedChunks = BTreeMap<Cell, Saved>;
 
 /// What one realm has beside records.
 struct RealmContext {
@@ -44,7 +44,7 @@ pub(super) struct Gathered {
     pub groups: BTreeMap<Gid, Saved>,
     pub objects: BTreeMap<Oid, Saved>,
     /// Chunks of arrays, by the realm and the array.
-    chunks: HashMap<(usize, Oid), Chunks>,
+    chunks: HashMap<(usize, Oid), SavedChunks>,
     /// Where groups are by the table of names, for those whose records are lost.
     pub group_names: HashMap<Gid, (Gid, String)>,
     /// Names of objects, to tell of those whose records are lost.
@@ -249,7 +249,7 @@ impl Gathered {
     }
 
     /// The chunks that there are of an array, and whether there may have been others.
-    pub(super) fn chunks_of(&self, saved: &Saved, oid: Oid) -> (Option<&Chunks>, bool) {
+    pub(super) fn chunks_of(&self, saved: &Saved, oid: Oid) -> (Option<&SavedChunks>, bool) {
         (self.chunks.get(&(saved.realm, oid)), self.places[saved.realm].damaged)
     }
 

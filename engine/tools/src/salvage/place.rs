@@ -12,15 +12,15 @@ use engram_records::object::Record;
 const LOST: &str = "lost+found";
 
 /// The paths that are given out.
-pub(super) struct Places<'g> {
+pub(super) struct GivenPaths<'g> {
     gathered: &'g Gathered,
     groups: HashMap<Gid, String>,
     taken: HashSet<String>,
 }
 
-impl<'g> Places<'g> {
+impl<'g> GivenPaths<'g> {
     pub(super) fn new(gathered: &'g Gathered) -> Self {
-        let mut places = Places { gathered, groups: HashMap::new(), taken: HashSet::new() };
+        let mut places = GivenPaths { gathered, groups: HashMap::new(), taken: HashSet::new() };
         for gid in gathered.groups.keys() {
             let path = places.of_group(*gid);
             places.taken.insert(path);

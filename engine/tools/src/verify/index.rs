@@ -16,7 +16,7 @@ use engram_base::id::{Oid, id_key, id_of_key};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
 use engram_columns::cell::{Cell, total_order};
-use engram_columns::column_key::{ColumnKey, NAME, Row, is_builtin};
+use engram_columns::column_key::{ColumnKey, IndexRow, NAME, is_builtin};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Segment};
 use engram_columns::zone::{Verdict, judge_cells};
@@ -30,7 +30,7 @@ use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
 /// Which objects the tail and the queue have, and how often each object is sealed and alive.
-struct Places {
+struct IndexedObjects {
     tail: HashSet<Oid>,
     queue: HashSet<Oid>,
     sealed: HashMap<Oid, u32>,
@@ -49,7 +49,7 @@ fn oids_of(txn: &ReadTxn<'_>, table: Table) -> Result<HashSet<Oid>> {
 impl Walk<'_> {
     /// The index agrees with the records.
     pub(super) fn index(&mut self, txn: &ReadTxn<'_>) -> Result<()> {
-        let mut places = Places {
+        let mut places = IndexedObjects {
             tail: oids_of(txn, Table::IndexTail)?,
             queue: oids_of(txn, Table::Queue)?,
             sealed: HashMap::new(),
@@ -119,7 +119,7 @@ impl Walk<'_> {
     }
 
     /// Each object is where its mode says, and nothing else is.
-    fn placed(&mut self, txn: &ReadTxn<'_>, places: &Places) -> Result<()> {
+    fn placed(&mut self, txn: &ReadTxn<'_>, places: &IndexedObjects) -> Result<()> {
         let mut unindexed = 0;
         let mut known = HashSet::new();
         let mut cursor = txn.seek(Table::Objects, &[])?;
@@ -162,7 +162,7 @@ impl Walk<'_> {
         &mut self,
         txn: &ReadTxn<'_>,
         entry: &SegmentEntry,
-        places: &mut Places,
+        places: &mut IndexedObjects,
     ) -> Result<()> {
         let segment = entry.segment;
         let head = directory::head(txn, segment)?;
@@ -208,7 +208,7 @@ impl Walk<'_> {
         txn: &ReadTxn<'_>,
         entry: &SegmentEntry,
         head: &Segment<'_>,
-        rows: &'r [(usize, Row<'r>)],
+        rows: &'r [(usize, IndexRow<'r>)],
         runs: &mut Expected,
     ) -> Result<()> {
         let mut kept = HashSet::new();
@@ -224,7 +224,7 @@ impl Walk<'_> {
             let read = Column::parse(&column, block)?;
             let present = read.presence();
             if read.in_runs() {
-                let cell = |(at, row): &'r (usize, Row<'r>)| {
+                let cell = |(at, row): &'r (usize, IndexRow<'r>)| {
                     Some((*at, cell_of(row, column.key)?.as_ref()?))
                 };
                 runs.column(column.key, entry.segment, rows.iter().filter_map(cell));
@@ -273,7 +273,7 @@ impl Walk<'_> {
     }
 }
 
-fn cell_of<'r>(row: &'r Row<'_>, key: ColumnKey) -> Option<&'r Option<Cell<'r>>> {
+fn cell_of<'r>(row: &'r IndexRow<'_>, key: ColumnKey) -> Option<&'r Option<Cell<'r>>> {
     let place = row.cells.binary_search_by_key(&key, |(key, _)| *key).ok()?;
     Some(&row.cells[place].1)
 }

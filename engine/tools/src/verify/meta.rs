@@ -13,7 +13,7 @@ const INTEGER_KEYS: u16 = 0x08;
 
 /// The head of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tree {
+pub(super) struct TreeHead {
     /// In the list of free pages the bytes of a page, else 0.
     pub pad: u32,
     pub flags: u16,
@@ -25,9 +25,9 @@ pub(super) struct Tree {
     pub root: u64,
 }
 
-impl Tree {
+impl TreeHead {
     /// One without pages.
-    pub(super) const EMPTY: Tree = Tree {
+    pub(super) const EMPTY: TreeHead = TreeHead {
         pad: 0,
         flags: 0,
         depth: 0,
@@ -39,14 +39,14 @@ impl Tree {
     };
 
     /// The same with another's flags.
-    pub(super) fn like(self, other: &Tree) -> Tree {
-        Tree { pad: other.pad, flags: other.flags, ..self }
+    pub(super) fn like(self, other: &TreeHead) -> TreeHead {
+        TreeHead { pad: other.pad, flags: other.flags, ..self }
     }
 
     /// The head at an offset.
-    pub(super) fn parse(bytes: &[u8], at: usize) -> Option<Tree> {
+    pub(super) fn parse(bytes: &[u8], at: usize) -> Option<TreeHead> {
         let bytes = bytes.get(at..at.checked_add(TREE_BYTES)?)?;
-        Some(Tree {
+        Some(TreeHead {
             pad: u32_at(bytes, 0)?,
             flags: u16_at(bytes, 4)?,
             depth: u16_at(bytes, 6)?,
@@ -64,8 +64,8 @@ impl Tree {
 pub(super) struct Meta {
     pub map_bytes: u64,
     pub flags: u16,
-    pub free: Tree,
-    pub main: Tree,
+    pub free: TreeHead,
+    pub main: TreeHead,
     pub last_page: u64,
     pub transaction: u64,
 }
@@ -80,8 +80,8 @@ impl Meta {
         let trees = HEAD + 24;
         let after = trees + 2 * TREE_BYTES;
         let (Some(free), Some(main), Some(map_bytes), Some(last_page), Some(transaction)) = (
-            Tree::parse(page, trees),
-            Tree::parse(page, trees + TREE_BYTES),
+            TreeHead::parse(page, trees),
+            TreeHead::parse(page, trees + TREE_BYTES),
             u64_at(page, HEAD + 16),
             u64_at(page, after),
             u64_at(page, after + 8),

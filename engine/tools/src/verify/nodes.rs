@@ -1,7 +1,7 @@
 //! The nodes of a catalog's page: keys and values, or keys and the pages below.
 
 #[cfg(feature = "faults")]
-use super::meta::{Meta, Tree};
+use super::meta::{Meta, TreeHead};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 
@@ -32,7 +32,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// A node of a page: where it lies, and what it says of itself.
-pub(super) struct Node<'p> {
+pub(super) struct PageNode<'p> {
     pub at: usize,
     pub size: usize,
     pub flags: u16,
@@ -47,7 +47,7 @@ pub(super) struct Node<'p> {
 pub(super) type Between<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
 
 /// The nodes of a page, which fill it without gap or overlap.
-pub(super) fn nodes_of(page: &[u8], number: u64, leaf: bool) -> Result<Vec<Node<'_>>> {
+pub(super) fn nodes_of(page: &[u8], number: u64, leaf: bool) -> Result<Vec<PageNode<'_>>> {
     let damaged =
         |what: &str| Error::new(Kind::Corrupt, format!("page {number} is damaged: {what}"));
     if u64_at(page, 0) != Some(number) {
@@ -92,7 +92,7 @@ pub(super) fn nodes_of(page: &[u8], number: u64, leaf: bool) -> Result<Vec<Node<
     Ok(nodes)
 }
 
-fn node_at(page: &[u8], at: usize, leaf: bool) -> Option<Node<'_>> {
+fn node_at(page: &[u8], at: usize, leaf: bool) -> Option<PageNode<'_>> {
     let [low, high, flags] = [u16_at(page, at)?, u16_at(page, at + 2)?, u16_at(page, at + 4)?];
     let key_bytes = usize::from(u16_at(page, at + 6)?);
     let key = page.get(at + NODE..at + NODE + key_bytes)?;
@@ -104,12 +104,12 @@ fn node_at(page: &[u8], at: usize, leaf: bool) -> Option<Node<'_>> {
         (true, _) => (page.get(from..from.checked_add(word as usize)?)?, word),
     };
     let size = (NODE + key_bytes + data.len()).next_multiple_of(2);
-    Some(Node { at, size, flags: if leaf { flags } else { 0 }, key, data, word })
+    Some(PageNode { at, size, flags: if leaf { flags } else { 0 }, key, data, word })
 }
 
 /// Whether the keys of a page ascend, and lie where the branch above says.
 pub(super) fn in_order(
-    nodes: &[Node<'_>],
+    nodes: &[PageNode<'_>],
     numbers: bool,
     leaf: bool,
     (from, to): Between<'_>,
@@ -145,7 +145,7 @@ pub(crate) fn decode(page: &[u8]) {
                 let _ = in_order(&nodes, numbers, leaf, (Some(b"a"), Some(b"z")));
             }
             for node in &nodes {
-                let _ = Tree::parse(node.data, 0);
+                let _ = TreeHead::parse(node.data, 0);
             }
         }
     }

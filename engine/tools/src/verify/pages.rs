@@ -16,8 +16,10 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::meta::{Meta, TREE_BYTES, Tree};
-use super::nodes::{BIG, Between, HEAD, Node, TREE, in_order, nodes_of, u16_at, u32_at, u64_at};
+use super::meta::{Meta, TREE_BYTES, TreeHead};
+use super::nodes::{
+    BIG, Between, HEAD, PageNode, TREE, in_order, nodes_of, u16_at, u32_at, u64_at,
+};
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_catalog::Table;
@@ -321,7 +323,7 @@ impl Walk<'_, '_> {
         let mut missing: Vec<Table> = Table::ALL.to_vec();
         for (name, value) in heads {
             let known = Table::ALL.into_iter().find(|table| table.name().as_bytes() == name);
-            match (known, Tree::parse(&value, 0)) {
+            match (known, TreeHead::parse(&value, 0)) {
                 (Some(table), Some(tree)) if value.len() == TREE_BYTES => {
                     missing.retain(|other| *other != table);
                     if tree.flags != 0 || tree.pad != 0 {
@@ -370,15 +372,15 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn big_value(&self, node: &Node<'_>) -> Option<Vec<u8>> {
+    fn big_value(&self, node: &PageNode<'_>) -> Option<Vec<u8>> {
         let first = u64_at(node.data, 0).filter(|_| node.flags == BIG)?;
         self.overflow(first, node.word).ok()
     }
 
     /// A tree, and whether it is what its head says.
-    fn tree(&mut self, of: Of, tree: &Tree, each: Take<'_>) {
+    fn tree(&mut self, of: Of, tree: &TreeHead, each: Take<'_>) {
         if tree.root == NO_PAGE {
-            if *tree != Tree::EMPTY.like(tree) {
+            if *tree != TreeHead::EMPTY.like(tree) {
                 self.problem(format!("{} has no page, and says it has some", of.name()));
             }
             return;
@@ -439,7 +441,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn leaf(&mut self, of: Of, number: u64, nodes: &[Node<'_>], met: &mut Met, each: Take<'_>) {
+    fn leaf(&mut self, of: Of, number: u64, nodes: &[PageNode<'_>], met: &mut Met, each: Take<'_>) {
         for node in nodes {
             met.entries += 1;
             let allowed = match of {

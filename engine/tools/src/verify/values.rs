@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use super::{RecordFacts, Walk};
 use engram_base::checksum;
-use engram_base::checksum::Running;
+use engram_base::checksum::RunningChecksum;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_base::id::Oid;
@@ -105,7 +105,7 @@ impl SpanFiles {
         word: u64,
         mut take: impl FnMut(&[u8]),
     ) -> Result<()> {
-        let mut running = Running::new();
+        let mut running = RunningChecksum::new();
         let sum = checksum::is_checksum(word);
         self.read(extent.offset, nbytes, |piece| {
             if sum {
@@ -122,7 +122,7 @@ impl SpanFiles {
 
     /// The checksum word of a value.
     pub(crate) fn checksum(&self, extent: Extent, nbytes: u64) -> Result<u64> {
-        let mut running = Running::new();
+        let mut running = RunningChecksum::new();
         self.read(extent.offset, nbytes, |piece| {
             running.add(piece);
             Ok(())

@@ -14,7 +14,7 @@ use engram_base::error::Result;
 use engram_base::fail;
 
 /// A key and its value.
-pub type Row<'t> = (&'t [u8], &'t [u8]);
+pub type RowRef<'t> = (&'t [u8], &'t [u8]);
 
 /// The keys before and after a gap.
 pub type Around<'t> = (Option<&'t [u8]>, Option<&'t [u8]>);
@@ -100,12 +100,12 @@ impl Txn<'_> {
     }
 
     /// The row with the greatest key.
-    pub fn last(&self, table: Table) -> Result<Option<Row<'_>>> {
+    pub fn last(&self, table: Table) -> Result<Option<RowRef<'_>>> {
         self.open_cursor(self.env.tables[table as usize])?.step(&[], ffi::MDB_LAST)
     }
 
     /// The row with the greatest key below `key`.
-    pub fn before(&self, table: Table, key: &[u8]) -> Result<Option<Row<'_>>> {
+    pub fn before(&self, table: Table, key: &[u8]) -> Result<Option<RowRef<'_>>> {
         check_key(key)?;
         let mut cursor = self.open_cursor(self.env.tables[table as usize])?;
         match cursor.step(key, ffi::MDB_SET_RANGE)? {
@@ -302,7 +302,7 @@ impl Drop for Write<'_> {
 /// Rows in ascending order of their keys.
 pub struct Cursor<'t> {
     raw: NonNull<ffi::MDB_cursor>,
-    found: Option<Row<'t>>,
+    found: Option<RowRef<'t>>,
     at_end: bool,
     txn: PhantomData<&'t Txn<'t>>,
 }
@@ -311,7 +311,7 @@ impl<'t> Cursor<'t> {
     /// The next row, or none after the last.
     // Not an iterator: a step can fail.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Row<'t>>> {
+    pub fn next(&mut self) -> Result<Option<RowRef<'t>>> {
         if self.found.is_some() {
             return Ok(self.found.take());
         }
@@ -333,7 +333,7 @@ impl<'t> Cursor<'t> {
         Ok(row.map(|(_, value)| value))
     }
 
-    fn step(&mut self, from: &[u8], op: ffi::MDB_cursor_op) -> Result<Option<Row<'t>>> {
+    fn step(&mut self, from: &[u8], op: ffi::MDB_cursor_op) -> Result<Option<RowRef<'t>>> {
         let (mut key, mut value) = (value_of(from), value_of(&[]));
         // SAFETY: the cursor is open, and its transaction live and unchanged while `'t` lasts.
         let rc =

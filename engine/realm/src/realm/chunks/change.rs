@@ -17,7 +17,7 @@ use engram_base::id::{Member, Oid, id_key};
 use engram_base::name::Path;
 use engram_catalog::rows::Rows;
 use engram_catalog::{Headroom, Table};
-use engram_ops::chunk_rows::{Value, cut};
+use engram_ops::chunk_rows::{ChunkValue, cut};
 use engram_ops::group;
 use engram_ops::group::{NewRecord, Target};
 use engram_ops::protect;
@@ -188,8 +188,8 @@ fn find(rows: &mut dyn Rows, oid: Oid, generation: u32, staged: &Stages) -> Resu
 fn check_lease(inside: &Inside<'_>, staged: &Stages) -> Result<()> {
     let own = inside.lease().id();
     let foreign = staged.all.iter().any(|one| match &one.value {
-        Value::Reserved { reserved, .. } => reserved.lease != own,
-        Value::Inline(_) => false,
+        ChunkValue::Reserved { reserved, .. } => reserved.lease != own,
+        ChunkValue::Inline(_) => false,
     });
     if foreign {
         fail!(Busy, "this process has forked while chunks were encoded: write them again");

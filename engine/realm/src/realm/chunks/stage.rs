@@ -9,7 +9,7 @@ use crate::realm::checked;
 use crate::realm::space;
 use std::sync::{Arc, Mutex};
 
-use super::{Chunk, Chunks, Decoder, Shown, of_chunk};
+use super::{Chunk, ChunksByCell, Decoder, Shown, of_chunk};
 use crate::realm::core::Core;
 use crate::realm::space::Attempt;
 use crate::view::Claim;
@@ -18,7 +18,7 @@ use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::slab::Slab;
 use engram_base::threads::each;
-use engram_ops::chunk_rows::{Expected, Staged, Value};
+use engram_ops::chunk_rows::{ChunkValue, Expected, Staged};
 use engram_ops::rows_mut::Reserved;
 use engram_records::chunked::grid::{Cell, Grid, Part};
 use engram_records::extent::{Extent, extent_len};
@@ -67,7 +67,7 @@ impl Stages {
 impl Drop for Stages {
     fn drop(&mut self) {
         for staged in &self.all {
-            if let Value::Reserved { reserved, .. } = &staged.value {
+            if let ChunkValue::Reserved { reserved, .. } = &staged.value {
                 space::give_back(&self.core, *reserved);
             }
         }
@@ -108,7 +108,7 @@ struct Own {
 pub(super) fn stage(
     core: &Arc<Core>,
     shown: &Shown,
-    chunks: Chunks,
+    chunks: ChunksByCell,
     data: &Data<'_>,
     spares: &Spares,
 ) -> Result<Stages> {
@@ -137,12 +137,12 @@ pub(super) fn stage(
         };
         let value = match (in_extent(&ready), ready) {
             (_, Ready::Nothing) => continue,
-            (None, Ready::Bytes(bytes)) => Value::Inline(bytes),
+            (None, Ready::Bytes(bytes)) => ChunkValue::Inline(bytes),
             (None, Ready::InPlace) => unreachable!("it goes to an extent"),
             (Some(len), ready) => {
                 let (reserved, claim) = places.next().expect("as many as were asked for");
                 claims.push((stages.all.len(), claim, ready));
-                Value::Reserved { reserved, nbytes: len as u64, checksum: 0 }
+                ChunkValue::Reserved { reserved, nbytes: len as u64, checksum: 0 }
             }
         };
         stages.all.push(Staged { cell, value, expected });
@@ -157,7 +157,7 @@ pub(super) fn stage(
     )?;
     step!("chunks.copied");
     for ((staged, ..), sum) in claims.iter().zip(sums) {
-        if let Value::Reserved { checksum, .. } = &mut stages.all[*staged].value {
+        if let ChunkValue::Reserved { checksum, .. } = &mut stages.all[*staged].value {
             *checksum = sum;
         }
     }
@@ -201,7 +201,7 @@ fn make(
             // One that lies in one piece there needs no copy.
             let first = part.pieces().next().filter(|piece| piece.len == whole);
             if let Some(piece) = first {
-                return encode(own, Source::Given(&given[piece.at..][..whole]), spares);
+                return encode(own, ChunkSource::Given(&given[piece.at..][..whole]), spares);
             }
         }
     }
@@ -229,7 +229,7 @@ fn make(
         }
         None => clear_beyond(&mut own.chunk, &part),
     }
-    encode(own, Source::Own, spares)
+    encode(own, ChunkSource::Own, spares)
 }
 
 /// Copies the bytes for which the mask has no zero.
@@ -253,15 +253,15 @@ fn clear_beyond(chunk: &mut [u8], part: &Part) {
 
 /// Where a chunk lies that is to be encoded.
 #[derive(Clone, Copy)]
-enum Source<'d> {
+enum ChunkSource<'d> {
     Given(&'d [u8]),
     Own,
 }
 
-fn encode(own: &mut Own, source: Source<'_>, spares: &Spares) -> Result<Ready> {
+fn encode(own: &mut Own, source: ChunkSource<'_>, spares: &Spares) -> Result<Ready> {
     let chunk = match source {
-        Source::Given(bytes) => bytes,
-        Source::Own => &own.chunk,
+        ChunkSource::Given(bytes) => bytes,
+        ChunkSource::Own => &own.chunk,
     };
     let encoded = own.decoder.worker.encode(chunk)?;
     Ok(Ready::Bytes(spares.keep(encoded.unwrap_or(chunk))))

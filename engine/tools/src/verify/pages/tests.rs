@@ -9,7 +9,7 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::{Checked, Pages, Walk};
-use crate::verify::nodes::{HEAD, Node, TREE, nodes_of, u16_at, u64_at};
+use crate::verify::nodes::{HEAD, PageNode, TREE, nodes_of, u16_at, u64_at};
 use engram_base::error::Kind;
 use engram_catalog::rows::Rows;
 use engram_catalog::testing::MemoryRows;
@@ -144,7 +144,7 @@ fn a_sound_catalog_is_walked_to_its_last_row_and_nothing_is_said_of_it() {
 fn damage_to_the_head_or_the_nodes_of_any_page_is_told_and_the_other_rows_are_still_found() {
     let world = World::new();
     let mut true_rows = world.rows.clone();
-    let rows_of = |node: &Node<'_>| if node.flags == TREE { MANY } else { 1 };
+    let rows_of = |node: &PageNode<'_>| if node.flags == TREE { MANY } else { 1 };
     let all: usize = Table::ALL.iter().map(|table| world.rows.entries(*table)).sum();
     for number in world.used() {
         let page = world.page_of(number);

@@ -1,0 +1,170 @@
+"""`make versus OLD=<tree>`: the lines of `make bench` on two trees of Engram, round by round.
+
+A change of a few per cent is not seen between two runs of a shared machine. So both trees are
+measured in one run: a process for each imports its own `engram` and its own `bench`, and only one
+of them works at a time. Each stops before a round, and goes on when the other has done the same
+round; peers are left out. A line that has no rounds of its own is measured whole, as often.
+
+`OLD` is a checkout in which `make .venv/bin/.built .venv/bin/.peers` has run. A ratio is the old
+time over the new one: below 1, the new tree is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parent.parent
+ROUNDS = 5
+LEAST = 0.95
+WHOLE = ("rust", "growth", "policies", "index-bytes", "index-time", "search-space", "million")
+"""Parts that do not measure by rounds: they are run so often."""
+PEERS = ("memcpy", "private array", "h5py", "MIQS+ on", "DuckDB")
+"""Contestants whose names begin so are left out, where a part has more than those of `Setting`."""
+
+
+def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
+    """Measure in this process, one step for each line that comes on the standard input."""
+    sys.path[0] = str(tree)
+    told, sys.stdout = sys.stdout, sys.stderr
+    harness: Any = importlib.import_module("bench.harness")
+    setting_module: Any = importlib.import_module("bench.setting")
+    setting_module.PEERS.clear()
+
+    def pause() -> None:
+        told.write("\n")
+        told.flush()
+        if not sys.stdin.readline():
+            raise SystemExit("the other tree is gone")
+
+    def measure(line: Any, contestants: list[Any], rounds: int) -> Any:
+        del rounds
+        mine = [each for each in contestants if not each.name.startswith(PEERS)]
+        for turn in range(ROUNDS + 1):
+            pause()
+            for contestant in mine:
+                taken_s = contestant.run()
+                if turn > 0:
+                    line.samples.setdefault(contestant.name, []).append(taken_s)
+        return line
+
+    harness.measure = measure
+    lines = importlib.import_module("bench.__main__").LINES
+    importlib.import_module("bench.own.rust").build()
+    setting = setting_module.Setting(folder, quick, lambda _: None)
+    for part in parts:
+        for _ in range(ROUNDS if part in WHOLE else 1):
+            pause()
+            for line in lines[part](setting):
+                report = {"title": line.title, "unit": line.unit, "samples": line.samples}
+                told.write(json.dumps(report) + "\n")
+    told.write("end\n")
+    told.flush()
+
+
+class Side:
+    """A tree, and the process that measures it."""
+
+    def __init__(self, tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
+        """Start the process; it stops before its first round."""
+        self.tree = tree
+        python = tree / ".venv" / "bin" / "python"
+        words = [str(python), __file__, "--child", str(tree), "--folder", str(folder)]
+        words += [word for part in parts for word in ("--only", part)]
+        words += ["--quick"] if quick else []
+        self.process = subprocess.Popen(  # noqa: S603
+            words, cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.samples: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.ended = False
+
+    def step(self) -> None:
+        """Let it work until it stops again."""
+        assert self.process.stdin is not None  # noqa: S101 - it is a pipe
+        assert self.process.stdout is not None  # noqa: S101
+        if self.ended:
+            return
+        while (line := self.process.stdout.readline()) not in {"\n", "end\n"}:
+            if not line:
+                raise SystemExit(f"the run in {self.tree} ended with {self.process.wait()}")
+            report = json.loads(line)
+            for name, samples in report["samples"].items():
+                self.samples[report["title"], name].extend(samples)
+        if line == "end\n":
+            self.ended = True
+            return
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+def main() -> int:
+    """Measure both trees, print the ratios and keep them; 1 if one is below the least."""
+    parser = argparse.ArgumentParser(prog="python -m bench.versus", description=__doc__)
+    parser.add_argument("old", type=Path, nargs="?", help="the other checkout, built")
+    parser.add_argument("--only", action="append", default=[], help="one part; repeatable")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the objects")
+    parser.add_argument("--out", type=Path, default=HERE / "bench" / "results" / "versus.json")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.child is not None:
+        child(chosen.child, chosen.only, chosen.folder, quick=chosen.quick)
+        return 0
+    if chosen.old is None or not (chosen.old / ".venv" / "bin" / ".built").exists():
+        parser.error(f"{chosen.old} is no built checkout: run `make .venv/bin/.built` in it first")
+    parts = chosen.only or list(importlib.import_module("bench.__main__").LINES)
+    memory = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
+    with tempfile.TemporaryDirectory(prefix="engram-versus-", dir=memory) as folder:
+        trees = (chosen.old.resolve(), HERE)
+        sides = []
+        for name, tree in zip(("old", "new"), trees, strict=True):
+            Path(folder, name).mkdir()
+            sides.append(Side(tree, parts, Path(folder, name), quick=chosen.quick))
+        while not all(side.ended for side in sides):
+            for side in sides:
+                side.step()
+    return compared(sides[0].samples, sides[1].samples, chosen.out, trees)
+
+
+def compared(
+    old: dict[tuple[str, str], list[float]],
+    new: dict[tuple[str, str], list[float]],
+    out: Path,
+    trees: tuple[Path, ...],
+) -> int:
+    """Print each line's ratio, the median of the rounds' own, and write them as JSON."""
+    report = importlib.import_module("bench.report")
+    rows: list[dict[str, Any]] = []
+    for (title, name), before in old.items():
+        after = new.get((title, name), [])
+        if not after or not all(after):
+            continue
+        ratio = median(b / a for b, a in zip(before, after, strict=False))
+        rows.append({"line": title, "what": name, "old": before, "new": after, "ratio": ratio})
+    rows.sort(key=lambda row: row["ratio"])
+    for row in rows:
+        mark = "  <" if row["ratio"] < LEAST else ""
+        sys.stdout.write(f"{row['ratio']:6.2f}  {row['line']}: {row['what']}{mark}\n")
+    commits = [git(tree) for tree in trees]
+    machine = report.machine()
+    report.write(out, {"commits": commits, "machine": machine, "rounds": ROUNDS, "rows": rows})
+    return int(any(row["ratio"] < LEAST for row in rows))
+
+
+def git(tree: Path) -> str:
+    """Name a tree's commit."""
+    words = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
