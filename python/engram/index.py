@@ -64,7 +64,7 @@ class IndexSettings(TypedDict, total=False):
     merge_overlap: int
     """Percent of objects in common from which two attribute groups become one (90)."""
     queue_max: int
-    """How many objects wait for async indexing before a put helps (65,536); the root's."""
+    """How many objects wait for async indexing before a commit helps (65,536); the root's."""
 
 
 _SETTINGS = frozenset(IndexSettings.__annotations__)

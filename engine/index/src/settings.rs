@@ -51,7 +51,7 @@ pub struct IndexSettings {
     pub merge_sf: Option<u32>,
     /// Percent of objects in common from which two attribute groups become one.
     pub merge_overlap: Option<u32>,
-    /// How many objects the queue has before a put drains a part; the root's counts.
+    /// How many objects the queue has before a commit drains a part; the root's counts.
     pub queue_max: Option<u32>,
 }
 
@@ -77,7 +77,7 @@ pub struct Effective {
     pub merge_sf: usize,
     /// Percent of objects in common from which two attribute groups become one.
     pub merge_overlap: u32,
-    /// The objects that the queue has before a put drains a part.
+    /// The objects that the queue has before a commit drains a part.
     pub queue_max: usize,
 }
 

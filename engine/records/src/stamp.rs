@@ -1,6 +1,6 @@
 //! Stamps: the maker of a record, and the time.
 
-/// The maker and the time: what new records carry.
+/// The maker, the time, and whether records have checksums: what new records carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// The user.
