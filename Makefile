@@ -6,7 +6,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
-	$(wildcard engine/Cargo.toml engine/*/Cargo.toml) \
+	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs) \
 	$(shell find engine/src engine/*/src python/src -name '*.rs')
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 FUZZ := query_parser records rows segments pages
@@ -169,7 +169,8 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 	$(call step,Comparing the public API,$(PYTHON) scripts/public_api.py)
 
 .msrv:
-	$(call step,Checking with Rust $(MSRV),cargo +$(MSRV) check --quiet --locked --workspace)
+	$(call step,Checking with Rust $(MSRV),cargo +$(MSRV) check --quiet --locked --workspace \
+		--all-targets)
 
 # What tests install (`prefix` in tests/conftest.py).
 $(BIN)/.library: $(BIN)/.installed $(RUST) capi/Cargo.toml $(wildcard capi/src/*.rs)

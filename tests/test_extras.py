@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 import engram
 from engram import later
+
+ROOT = Path(__file__).resolve().parents[1]
 
 ALONE = """
 import sys
@@ -254,3 +257,16 @@ def test_no_public_signature_has_a_private_parameter() -> None:
                 names = inspect.signature(getattr(thing, inner, thing)).parameters
                 found += [f"{name}.{inner}({p})" for p in names if p.startswith("_")]
     assert not found
+
+
+def test_the_source_distribution_carries_what_its_build_asks_for(tmp_path: Path) -> None:
+    maturin = Path(sys.executable).parent / "maturin"
+    command = [str(maturin), "sdist", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (made,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(made) as held:
+        names = {name.partition("/")[2] for name in held.getnames()}
+    assert {".cargo/config.toml", "Cargo.lock", "LICENSE", "engine/catalog/build.rs"} <= names
+    crates = {str(path.relative_to(ROOT)) for path in ROOT.glob("engine/*/Cargo.toml")}
+    assert crates <= names

@@ -5,6 +5,7 @@
 //! where a small array is put. A field that is `None` is left to the natives, the group or numpy.
 
 use engram::Placement;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -61,7 +62,7 @@ impl<'a, 'py> NewMember<'a, 'py> {
             dtype: given(dtype),
             attrs: given(attrs),
             dims: given(dims),
-            layout: (given(chunks), codec.extract()?),
+            layout: (given(chunks), text(codec, "codec")?),
             origin: origin.extract()?,
             overwrite: overwrite.extract::<Truth>()?.0,
             device: given(device),
@@ -81,6 +82,13 @@ impl<'a, 'py> NewMember<'a, 'py> {
             scope: scope_of(self.scope)?,
         })
     }
+}
+
+/// A text, or nothing; the error of anything else names the argument.
+fn text<'a>(field: &'a Bound<'_, PyAny>, name: &str) -> PyResult<Option<&'a str>> {
+    field.extract().map_err(|error: PyErr| {
+        PyTypeError::new_err(format!("argument '{name}': {}", error.value(field.py())))
+    })
 }
 
 fn given<'a, 'py>(field: &'a Bound<'py, PyAny>) -> Given<'a, 'py> {

@@ -72,7 +72,7 @@ pub use growth::Growth;
 pub use lmdb::forks;
 pub use lmdb::{Cursor, Txn};
 pub use seal::settle_closed;
-pub use stats::CatalogStats;
+pub use stats::{CatalogStats, TableStats};
 pub use table::Table;
 pub use txn::{Headroom, ReadTxn, WriteTxn};
 

@@ -169,6 +169,10 @@ fn blob() -> NewObject {
 fn bytes_of(payload: Payload) -> Vec<u8> {
     match payload {
         Payload::Inline(bytes) => bytes,
-        Payload::Extent(view) => view.memory().read(view.len()),
+        Payload::Extent(view) => {
+            let mut bytes = vec![0; view.len()];
+            view.copy_out(0, &mut bytes);
+            bytes
+        }
     }
 }

@@ -118,8 +118,38 @@ impl View {
         self.claim.extent
     }
 
+    /// Copies bytes out, from an offset on.
+    ///
+    /// # Panics
+    ///
+    /// If the view does not have them.
+    pub fn copy_out(&self, offset: u64, to: &mut [u8]) {
+        self.check_within(offset, to.len());
+        self.memory().copy_out(offset, to);
+    }
+
+    /// Writes bytes in place, at an offset.
+    ///
+    /// # Panics
+    ///
+    /// If the view is not for writing, or does not have them.
+    pub fn write_at(&self, offset: u64, data: &[u8]) {
+        assert!(self.writable, "the view is for reading");
+        self.check_within(offset, data.len());
+        self.memory().write_at(offset, data);
+    }
+
+    fn check_within(&self, offset: u64, len: usize) {
+        let end = offset.checked_add(len as u64);
+        assert!(
+            end.is_some_and(|end| end <= self.nbytes as u64),
+            "{len} bytes from {offset} on of a view of {}",
+            self.nbytes
+        );
+    }
+
     /// The memory behind it.
-    pub fn memory(&self) -> &Memory {
+    fn memory(&self) -> &Memory {
         self.claim.memory()
     }
 
@@ -233,6 +263,7 @@ impl Allocation {
 
     /// Makes what the memory holds by now durable, where the realm promises that (P1), and takes
     /// its checksum.
+    #[doc(hidden)]
     pub fn settle(&mut self) -> Result<()> {
         if *self.shown.get_mut() || !*self.written_through.get_mut() {
             space::flush_extent(&self.core, self.claim.extent(), self.nbytes)?;
@@ -248,6 +279,7 @@ impl Allocation {
     /// # Panics
     ///
     /// If nothing was settled.
+    #[doc(hidden)]
     pub fn link(&mut self) -> Result<Oid> {
         let (nbytes, checksum) = self.stored.expect("a value is settled before it is linked");
         let stored = Stored::Contiguous { extent: self.reserved.extent, nbytes, checksum };
@@ -258,6 +290,7 @@ impl Allocation {
     }
 
     /// Has it linked at another place of its realm, relying on what this handle relies on.
+    #[doc(hidden)]
     pub fn aim(&mut self, realm: &Realm, group: Gid, path: &str) {
         self.link.aim(realm, group, path.to_owned());
     }
@@ -268,6 +301,7 @@ impl Allocation {
     }
 
     /// Copies the value into another realm's space.
+    #[doc(hidden)]
     pub fn copy_to(&self, other: &Allocation) -> Result<()> {
         space::copy_in(&other.core, &self.core, self.reserved.extent, other.reserved, self.nbytes)
     }

@@ -25,7 +25,12 @@ pub enum Headroom {
 ///
 /// ```compile_fail,E0277
 /// fn share<T: Sync>() {}
-/// share::<engram::catalog::ReadTxn<'static>>();
+/// share::<engram_catalog::ReadTxn<'static>>();
+/// ```
+///
+/// ```
+/// fn named<T>() {}
+/// named::<engram_catalog::ReadTxn<'static>>();
 /// ```
 pub struct ReadTxn<'c> {
     raw: lmdb::Read<'c>,
@@ -55,7 +60,12 @@ impl<'c> Deref for ReadTxn<'c> {
 ///
 /// ```compile_fail,E0277
 /// fn send<T: Send>() {}
-/// send::<engram::catalog::WriteTxn<'static>>();
+/// send::<engram_catalog::WriteTxn<'static>>();
+/// ```
+///
+/// ```
+/// fn named<T>() {}
+/// named::<engram_catalog::WriteTxn<'static>>();
 /// ```
 pub struct WriteTxn<'c> {
     // Dropped in this order: the thread lock is given up last.

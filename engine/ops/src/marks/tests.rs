@@ -164,8 +164,9 @@ fn a_receipt_counts_as_an_arrival_and_is_forgotten_once() {
 /// A catalog of these rows.
 fn catalog(rows: &MemoryRows) -> (tempfile::TempDir, Catalog) {
     let dir = tempfile::tempdir().unwrap();
-    Catalog::create(dir.path(), &Options::default()).unwrap();
-    let catalog = Catalog::open(dir.path(), &Options::default()).unwrap();
+    let options = Options { map_size: 1 << 30, ..Options::default() };
+    Catalog::create(dir.path(), &options).unwrap();
+    let catalog = Catalog::open(dir.path(), &options).unwrap();
     let mut txn = catalog.write(Headroom::Normal).unwrap();
     rows.write_to(&mut txn).unwrap();
     txn.commit().unwrap();

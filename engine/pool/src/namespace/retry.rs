@@ -72,8 +72,7 @@ pub(super) fn retry<T>(
             return done;
         }
         tries += 1;
-        // A member that is missing where it was seen is looked for at once: it is somewhere.
-        if tries > TRIES_AT_ONCE && done.is_err_and(|error| error.kind() == Kind::Busy) {
+        if tries > TRIES_AT_ONCE && done.is_err() {
             thread::sleep(PAUSE);
         }
     }

@@ -142,7 +142,7 @@ fn load(view: &View, slab: &Slab, item: u64, out: &mut [u8]) {
     threads::copy_into(out, |start, part| {
         for run in slab.runs_in(item, start..start + part.len() as u64) {
             let to = &mut part[run.buffer as usize..][..run.len as usize];
-            view.memory().copy_out(run.array, to);
+            view.copy_out(run.array, to);
         }
     });
 }
@@ -153,7 +153,7 @@ fn store(view: &View, slab: &Slab, item: u64, data: &[u8], flush: Flush) -> Resu
         threads::copy_from(data, |start, part| {
             for run in slab.runs_in(item, start..start + part.len() as u64) {
                 let from = &part[run.buffer as usize..][..run.len as usize];
-                view.memory().write_at(run.array, from);
+                view.write_at(run.array, from);
             }
         });
         return view.flush(slab.runs(item).map(|run| (run.array, run.len)));
@@ -161,7 +161,7 @@ fn store(view: &View, slab: &Slab, item: u64, data: &[u8], flush: Flush) -> Resu
     for run in slab.runs(item) {
         let mut at = run.array;
         for piece in data[run.buffer as usize..][..run.len as usize].chunks(PIECE) {
-            view.memory().write_at(at, piece);
+            view.write_at(at, piece);
             view.flush(iter::once((at, piece.len() as u64)))?;
             at += piece.len() as u64;
         }

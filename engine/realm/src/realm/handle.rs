@@ -57,7 +57,8 @@ impl Realm {
         self.core.setup.root()
     }
 
-    /// The core, for moves between realms.
+    /// The core, for moves between realms: for the engine's own crates alone.
+    #[doc(hidden)]
     pub fn core(&self) -> &Arc<Core> {
         &self.core
     }
