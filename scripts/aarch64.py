@@ -60,6 +60,10 @@ LEFT_OUT = {
         "time: it maps ranges of many GiB, each page of which qemu-user writes down"
     ),
     "ranges_give_their_addresses_back": "time: likewise",
+    "a_realm_that_is_closed_and_opened_again_has_what_was_put": (
+        "time: it opens pools again and again, each with two maps of many GiB"
+    ),
+    "runs_answer_as_records_do": "time: likewise",
     "new_spans_in_memory_have_huge_pages_where_the_kernel_makes_them": (
         "huge pages where the kernel makes them; the emulator's maps had none"
     ),
