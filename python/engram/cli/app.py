@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 import engram
+from engram import _starting
 from engram.cli import completion, output
 from engram.cli.terminal import give_up
 from engram.errors import ArgumentError, NotFoundError
@@ -62,9 +65,33 @@ class _Verbs(TyperGroup):
             raise typer.Exit from None
 
 
+class _AllVerbs(_Verbs):
+    """The verbs of the command line, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._load(*VERBS)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS:
+            self._load(cmd_name)
+        else:  # the refusal names the verbs that are like it
+            self._load(*VERBS)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, *verbs: str) -> None:
+        """Import the modules of verbs that are not here yet."""
+        missing = [verb for verb in verbs if verb not in self.commands]
+        if missing:
+            for verb in missing:
+                importlib.import_module(f"engram.cli.{_MODULES.get(verb, verb)}")
+            arrange()
+            self.commands = get_group(app).commands
+
+
 app = typer.Typer(
     name="engram",
-    cls=_Verbs,
+    cls=_AllVerbs,
     help="Arrays that outlive their program: a pool in memory that every process maps.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -96,6 +123,18 @@ SECTIONS = {
 
 VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
+
+_MODULES = {
+    **dict.fromkeys(("put", "get"), "values"),
+    "import": "files",
+    **dict.fromkeys(("mv", "rm", "protect"), "names"),
+    **dict.fromkeys(("unshare", "publish", "unpublish"), "share"),
+    "gc": "active",
+    **dict.fromkeys(("create", "destroy", "adopt", "verify"), "pools"),
+    "reindex": "index",
+    **dict.fromkeys(("backup", "compact"), "housekeeping"),
+}
+"""The modules that add the verbs to `app`, where they have other names than the verbs."""
 
 
 def group_of_verbs(name: str, what: str, epilog: str) -> typer.Typer:
@@ -189,6 +228,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Arrays that outlive their program: a pool in memory that every process maps."""
+    _starting.begun()  # the verb's module is loaded
     if version:
         typer.echo(f"engram {engram.__version__}")
         raise typer.Exit
@@ -209,7 +249,7 @@ def opened(pool: Path, namespace: str, mode: str = "r") -> Iterator[tuple[Pool, 
 
 
 def arrange() -> None:
-    """Put the verbs that were added into the order, and the sections, of help."""
+    """Put the verbs that were added so far into the order, and the sections, of help."""
 
     def name(command: CommandInfo) -> str:
         return command.name or str(getattr(command.callback, "__name__", ""))
