@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import importlib
 import inspect
 import sys
@@ -44,18 +45,53 @@ def _no_type(ctx: Any) -> None:
     del ctx
 
 
+class _Reader:
+    """What reads a parameter's words: texts and paths as they are, anything else as Typer does.
+
+    Typer asks pydantic about every value, and loading it takes longer than most verbs do.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self._of_typer = param.get_runtime_param
+
+    def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
+        """Return a parameter's value, as Typer's own reader would."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        if value is param.default and isinstance(value, (int, float, enum.Enum)):
+            return value
+        wanted, words = param.type_descriptor, value if several else [value]
+        parser = wanted.parameter_info.parser
+        if parser is None:
+            if wanted.annotation not in (str, list[str]):
+                return self._of_typer().coerce(value, param=param, ctx=ctx)
+            parser = str
+        read = [parser(word) for word in words]
+        return read if several else read[0]
+
+
+def _read_quickly(params: list[Any]) -> list[Any]:
+    """Return parameters that have a reader of ours, where Typer has such readers."""
+    for param in params:
+        if hasattr(param, "get_runtime_param") and "get_runtime_param" not in param.__dict__:
+            reader = _Reader(param)
+            param.__dict__["get_runtime_param"] = lambda reader=reader: reader
+    return params
+
+
 class _Verb(TyperCommand):
     """A verb."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
+        return _read_quickly(_without_types(super().get_params(ctx)))
 
 
 class _Verbs(TyperGroup):
     """The verbs; a reader that stops reading what they print has seen enough: that is no error."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
+        return _read_quickly(_without_types(super().get_params(ctx)))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -84,7 +120,7 @@ class _AllVerbs(_Verbs):
         missing = [verb for verb in verbs if verb not in self.commands]
         if missing:
             for verb in missing:
-                importlib.import_module(f"engram.cli.{_MODULES.get(verb, verb)}")
+                importlib.import_module(module_of(verb))
             arrange()
             self.commands = get_group(app).commands
 
@@ -135,6 +171,11 @@ _MODULES = {
     **dict.fromkeys(("backup", "compact"), "housekeeping"),
 }
 """The modules that add the verbs to `app`, where they have other names than the verbs."""
+
+
+def module_of(verb: str) -> str:
+    """Return the name of the module that adds a verb to `app`."""
+    return f"engram.cli.{_MODULES.get(verb, verb)}"
 
 
 def group_of_verbs(name: str, what: str, epilog: str) -> typer.Typer:
