@@ -18,7 +18,7 @@ import pytest
 
 import engram
 from engram.cli import main, terminal
-from engram.cli.app import VERBS
+from engram.cli.app import VERBS, module_of
 from shell import in_terminal, piped
 
 if TYPE_CHECKING:
@@ -543,6 +543,22 @@ def test_help_lists_the_verbs(run: Callable[..., tuple[int, str, str]]) -> None:
     for verb in VERBS:
         assert f" {verb} " in out
     assert engram.__version__ in run("--version")[1]
+
+
+def test_a_verb_loads_no_other_verb_and_nothing_large_that_it_does_not_need(path: Path) -> None:
+    code = (
+        "import sys\nfrom engram.cli import main\n"
+        "try:\n    main(['ls', sys.argv[1]])\n"
+        "finally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, check=True, text=True
+    )
+    assert set(ended.stdout.split()) == {"log", "run-17/"}
+    loaded = set(ended.stderr.split())
+    assert module_of("ls") in loaded
+    assert not loaded & {module_of(verb) for verb in VERBS if verb != "ls"}
+    assert not loaded & {"asyncio", "engram.active", "engram.formats", "matplotlib", "pydantic"}
 
 
 def test_an_unreadable_pool_of_output_ends_quietly(path: Path) -> None:

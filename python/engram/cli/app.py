@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import enum
+import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -11,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 import engram
+from engram import _starting
 from engram.cli import completion, output
 from engram.cli.terminal import give_up
 from engram.errors import ArgumentError, NotFoundError
@@ -41,18 +45,53 @@ def _no_type(ctx: Any) -> None:
     del ctx
 
 
+class _Reader:
+    """What reads a parameter's words: texts and paths as they are, anything else as Typer does.
+
+    Typer asks pydantic about every value, and loading it takes longer than most verbs do.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self._of_typer = param.get_runtime_param
+
+    def coerce(self, value: Any, *, param: Any, ctx: Any) -> Any:
+        """Return a parameter's value, as Typer's own reader would."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        if value is param.default and isinstance(value, (int, float, enum.Enum)):
+            return value
+        wanted, words = param.type_descriptor, value if several else [value]
+        parser = wanted.parameter_info.parser
+        if parser is None:
+            if wanted.annotation not in (str, list[str]):
+                return self._of_typer().coerce(value, param=param, ctx=ctx)
+            parser = str
+        read = [parser(word) for word in words]
+        return read if several else read[0]
+
+
+def _read_quickly(params: list[Any]) -> list[Any]:
+    """Return parameters that have a reader of ours, where Typer has such readers."""
+    for param in params:
+        if hasattr(param, "get_runtime_param") and "get_runtime_param" not in param.__dict__:
+            reader = _Reader(param)
+            param.__dict__["get_runtime_param"] = lambda reader=reader: reader
+    return params
+
+
 class _Verb(TyperCommand):
     """A verb."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
+        return _read_quickly(_without_types(super().get_params(ctx)))
 
 
 class _Verbs(TyperGroup):
     """The verbs; a reader that stops reading what they print has seen enough: that is no error."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
+        return _read_quickly(_without_types(super().get_params(ctx)))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -62,9 +101,33 @@ class _Verbs(TyperGroup):
             raise typer.Exit from None
 
 
+class _AllVerbs(_Verbs):
+    """The verbs of the command line, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        self._load(*VERBS)
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS:
+            self._load(cmd_name)
+        else:  # the refusal names the verbs that are like it
+            self._load(*VERBS)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, *verbs: str) -> None:
+        """Import the modules of verbs that are not here yet."""
+        missing = [verb for verb in verbs if verb not in self.commands]
+        if missing:
+            for verb in missing:
+                importlib.import_module(module_of(verb))
+            arrange()
+            self.commands = get_group(app).commands
+
+
 app = typer.Typer(
     name="engram",
-    cls=_Verbs,
+    cls=_AllVerbs,
     help="Arrays that outlive their program: a pool in memory that every process maps.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -96,6 +159,23 @@ SECTIONS = {
 
 VERBS = tuple(verb for verbs in SECTIONS.values() for verb in verbs)
 """The verbs, in the order in which help lists them."""
+
+_MODULES = {
+    **dict.fromkeys(("put", "get"), "values"),
+    "import": "files",
+    **dict.fromkeys(("mv", "rm", "protect"), "names"),
+    **dict.fromkeys(("unshare", "publish", "unpublish"), "share"),
+    "gc": "active",
+    **dict.fromkeys(("create", "destroy", "adopt", "verify"), "pools"),
+    "reindex": "index",
+    **dict.fromkeys(("backup", "compact"), "housekeeping"),
+}
+"""The modules that add the verbs to `app`, where they have other names than the verbs."""
+
+
+def module_of(verb: str) -> str:
+    """Return the name of the module that adds a verb to `app`."""
+    return f"engram.cli.{_MODULES.get(verb, verb)}"
 
 
 def group_of_verbs(name: str, what: str, epilog: str) -> typer.Typer:
@@ -189,6 +269,7 @@ def root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Arrays that outlive their program: a pool in memory that every process maps."""
+    _starting.begun()  # the verb's module is loaded
     if version:
         typer.echo(f"engram {engram.__version__}")
         raise typer.Exit
@@ -209,7 +290,7 @@ def opened(pool: Path, namespace: str, mode: str = "r") -> Iterator[tuple[Pool, 
 
 
 def arrange() -> None:
-    """Put the verbs that were added into the order, and the sections, of help."""
+    """Put the verbs that were added so far into the order, and the sections, of help."""
 
     def name(command: CommandInfo) -> str:
         return command.name or str(getattr(command.callback, "__name__", ""))

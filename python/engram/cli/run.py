@@ -16,28 +16,6 @@ from engram.cli.app import VERBS, app, arrange
 from engram.cli.terminal import AS_JSON, fail, fail_below, kind_of
 from engram.errors import EngramError, PoolNotFoundError, QueryError
 
-# Each of these modules adds its verbs to `app`.
-from engram.cli import (  # noqa: F401  # isort: skip
-    active,
-    demo,
-    doctor,
-    export,
-    files,
-    housekeeping,
-    index,
-    info,
-    ls,
-    names,
-    ns,
-    plot,
-    pools,
-    query,
-    share,
-    stats,
-    tree,
-    values,
-)
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,12 +33,10 @@ QUIET_VERBS = frozenset(VERBS) - {"ls", "tree", "info", "query", "stats", "docto
 
 _TO_STDOUT = {output.STDIO, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 
-arrange()
-
 
 def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
-    _starting.begun()
+    arrange()  # a program may have imported modules of verbs
     words = sys.argv[1:] if arguments is None else list(arguments)
     AS_JSON.set("--json" in itertools.takewhile("--".__ne__, words))
     output.stand_in(shows=AS_JSON.get() or _shows(words))
