@@ -35,8 +35,9 @@ test-engine: $(BIN)/.installed ## Those of the Rust crates (ARGS="transfer_kill 
 	$(call step,Testing the engine,$(BIN)/python tests/programs.py $(ARGS))
 
 test-package: $(TESTED) ## Those of the package (ARGS=tests/test_lock.py: which)
-	$(call step,Testing the package,$(BIN)/python -m pytest -q -n auto --dist worksteal \
-		$(or $(ARGS),tests))
+	$(call step,Testing the package,env -u PYTHONDONTWRITEBYTECODE \
+		PYTHONPYCACHEPREFIX=$(CURDIR)/$(BIN)/pycache $(BIN)/python -m pytest -q -n auto \
+		--dist worksteal $(or $(ARGS),tests))
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))
