@@ -179,14 +179,14 @@ impl<'a> Chunking<'a> {
                 head[9]
             );
         }
-        let (mut rest, mut lengths) = (chunks, 0);
+        let (mut rest, mut lengths) = (chunks, 0_usize);
         while let Some(length) = varint::take(&mut rest) {
             if length == 0 || length > CHUNK_BYTES_MAX {
                 fail!(Corrupt, "a chunked record has chunks of length {length}");
             }
             lengths += 1;
         }
-        if !rest.is_empty() || lengths != ndim || ndim == 0 {
+        if !rest.is_empty() || lengths != usize::from(ndim) || ndim == 0 {
             fail!(Corrupt, "a chunked record of {ndim} dimensions has chunks of {lengths}");
         }
         let shuffle = head[9] & SHUFFLE_BIT != 0;
@@ -334,6 +334,11 @@ mod tests {
         for ndim in [0, 1, 3] {
             assert_eq!(Chunking::parse(ndim, &row).unwrap_err().kind(), Kind::Corrupt, "{ndim}");
         }
+        // 258 lengths are not two, though a byte counts no further than 255.
+        let many = Chunking { chunks: &[1; 258], ..chunking };
+        let mut other = Vec::new();
+        many.encode_to(&mut other);
+        assert_eq!(Chunking::parse(2, &other).unwrap_err().kind(), Kind::Corrupt);
         for (at, byte, kind) in [
             (8, 9, Kind::Format),
             (9, 2, Kind::Format),
