@@ -21,7 +21,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a minute)
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
