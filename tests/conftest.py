@@ -44,6 +44,15 @@ def _is_roomy_tmpfs(path: Path) -> bool:
     return room.f_bavail * room.f_frsize >= ROOM_NEEDED
 
 
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """Leave the answer to SIGTERM as it was: a handler of Python's may keep a fork from dying."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if signal.getsignal(signal.SIGTERM) != before:
+        signal.signal(signal.SIGTERM, before)
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """Give an empty folder on tmpfs where there is one with room, gone after the test."""

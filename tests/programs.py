@@ -330,7 +330,6 @@ def main() -> int:
         "--beside", type=int, default=len(os.sched_getaffinity(0)), help="at a time"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     crates, target = workspace()
     start = time.monotonic()
     tests = [test for program in build(crates) for test in tests_of(program)]
@@ -352,4 +351,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

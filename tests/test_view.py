@@ -238,10 +238,6 @@ def test_handles_travel_to_workers(pool: engram.Pool, method: str) -> None:
     context = multiprocessing.get_context(method)
     with context.Pool(2) as workers:
         assert workers.map(_mean, handles) == [0, 1, 2, 3]
-        # The end of the block would kill the workers, one of which may hold the lock of their
-        # queue: the other would wait for it, and be waited for.
-        workers.close()
-        workers.join()
 
 
 def test_threads_share_a_pool(pool: engram.Pool) -> None:
