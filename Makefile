@@ -13,6 +13,8 @@ FUZZ := query_parser records rows segments pages
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
+# A comma within what `call` is given would end it.
+COMMA := ,
 # $(call step,what it does,command): say it, do it, say how long it took.
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
@@ -27,7 +29,7 @@ demo: $(BIN)/.built ## The main job: three processes, one pool, one SIGKILL (a m
 	$(call step,Running the main job; results in demo-out/,$(BIN)/python -m engram.demo --out demo-out)
 
 TESTED := $(BIN)/.built $(BIN)/.library $(BIN)/.native
-test: $(TESTED) ## All tests: the engine's, then the package's (10 minutes)
+test: $(TESTED) ## All tests: the engine's, then the package's (13 minutes)
 	@$(MAKE) --silent test-engine
 	@$(MAKE) --silent test-package
 
@@ -162,7 +164,7 @@ $(BIN)/.checkers: $(BIN)/.installed pyproject.toml scripts/requirements.py
 
 $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 	$(call step,Building engine and package (a few minutes the first time),\
-		$(BIN)/maturin develop --release --extras all,dev >.venv/build.log 2>&1 || \
+		$(BIN)/maturin develop --release --extras all$(COMMA)dev >.venv/build.log 2>&1 || \
 		{ cat .venv/build.log; exit 1; })
 	@touch $@
 

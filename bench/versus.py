@@ -118,9 +118,16 @@ def main() -> int:
     if chosen.child is not None:
         child(chosen.child, chosen.only, chosen.folder, quick=chosen.quick)
         return 0
-    if chosen.old is None or not (chosen.old / ".venv" / "bin" / ".built").exists():
-        parser.error(f"{chosen.old} is no built checkout: run `make .venv/bin/.built` in it first")
-    parts = chosen.only or list(importlib.import_module("bench.__main__").LINES)
+    lines = importlib.import_module("bench.__main__").LINES
+    if unknown := set(chosen.only) - set(lines):
+        parser.error(f"{sorted(unknown)} are no parts: there are {', '.join(lines)}")
+    if chosen.old is None:
+        parser.error("name the other checkout: make versus OLD=<folder>")
+    if not (chosen.old / ".venv" / "bin" / ".built").exists():
+        parser.error(
+            f"{chosen.old} is no built checkout: run `make .venv/bin/.built .venv/bin/.peers` there"
+        )
+    parts = chosen.only or list(lines)
     memory = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
     with tempfile.TemporaryDirectory(prefix="engram-versus-", dir=memory) as folder:
         trees = (chosen.old.resolve(), HERE)
@@ -131,7 +138,9 @@ def main() -> int:
         while not all(side.ended for side in sides):
             for side in sides:
                 side.step()
-    return compared(sides[0].samples, sides[1].samples, chosen.out, trees)
+    ended = compared(sides[0].samples, sides[1].samples, chosen.out, trees)
+    sys.stdout.write(f"Kept in {chosen.out}\n")
+    return ended
 
 
 def compared(

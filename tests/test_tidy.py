@@ -323,3 +323,18 @@ def test_retired_words_name_nothing() -> None:
         f"{name}: {word}" for name in names for word in retired.findall(prose.sub("", text(name)))
     }
     assert not found
+
+
+def test_no_comma_ends_what_a_step_of_the_makefile_runs() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    given = []
+    for call in text.split("$(call step,")[1:]:
+        depth, commas = 1, 0
+        for sign in call:
+            depth += (sign == "(") - (sign == ")")
+            if depth == 0:
+                break
+            commas += sign == "," and depth == 1
+        given.append((commas, call[:40]))
+    assert len(given) > 20
+    assert [call for commas, call in given if commas != 1] == []
