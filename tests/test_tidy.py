@@ -111,6 +111,23 @@ def rust_functions(source: str) -> Iterator[tuple[str, int]]:
             yield found[2], next(ends, start) - start + 1
 
 
+def rust_parameters(source: str) -> Iterator[tuple[str, str]]:
+    """Name of each function with one of its parameters, however many lines its signature has."""
+    source = re.sub(r"//[^\n]*", "", source)
+    for found in re.finditer(r"\bfn (\w+)", source):
+        depth, inside, given = 0, False, ""
+        for before, sign in zip(source[found.end() - 1 :], source[found.end() :], strict=False):
+            if inside and depth == 1 and sign in ",)":
+                yield found[1], " ".join(given.split())
+                given = ""
+            elif inside:
+                given += sign
+            inside = inside or (depth == 0 and sign == "(")
+            depth += (sign in "([{<") - (sign in ")]}" or (sign == ">" and before not in "-="))
+            if depth == 0 and (inside or sign in "{;"):
+                break
+
+
 def python_functions(source: str) -> Iterator[tuple[str, int]]:
     """Name and length of each function."""
     for node in ast.walk(ast.parse(source)):
@@ -161,6 +178,16 @@ def test_functions_keep_to_the_ratchet() -> None:
 def test_the_ratchet_names_only_what_is_still_long() -> None:
     lengths = function_lengths()
     assert not [name for name in LONG_FUNCTIONS if lengths.get(name, 0) <= FUNCTION_LINES]
+
+
+def test_no_parameter_takes_a_tuple_apart() -> None:
+    """What has two names has two parameters, or a struct; a macro's `(a, b) in …` is neither."""
+    folders = ("engine/", "capi/", "python/src/", "crash/")
+    names = [name for name in sources(".rs") if name.startswith(folders)]
+    apart = re.compile(r"&?\(.*?\) ?:(?!:)")
+    parameters = [(name, *each) for name in names for each in rust_parameters(text(name))]
+    assert len(parameters) > 5000
+    assert not [each for each in parameters if apart.match(each[2])]
 
 
 def test_unsafe_stands_only_where_it_may() -> None:

@@ -162,7 +162,8 @@ pub(crate) fn request<'a>(
     group: *const Group,
     path: *const c_char,
     dtype: *const DType,
-    (ndim, shape): (usize, *const u64),
+    ndim: usize,
+    shape: *const u64,
     options: *const Options,
 ) -> Result<Request<'a>> {
     let dtype = raw::of("dtype", dtype)?.engine().clone();
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn engram_array_create(
 ) -> Status {
     guard(|| {
         let out = wanted(object)?;
-        let request = request(group, path, dtype, (ndim, shape), options)?;
+        let request = request(group, path, dtype, ndim, shape, options)?;
         hand(out, &request.group.namespace, request.create()?)
     })
 }
@@ -234,7 +235,7 @@ pub unsafe extern "C" fn engram_array_require(
 ) -> Status {
     guard(|| {
         let out = wanted(object)?;
-        let request = request(group, path, dtype, (ndim, shape), options)?;
+        let request = request(group, path, dtype, ndim, shape, options)?;
         hand(out, &request.group.namespace, request.require()?)
     })
 }
@@ -255,7 +256,7 @@ pub unsafe extern "C" fn engram_array_put(
 ) -> Status {
     guard(|| {
         let out = wanted(object)?;
-        let request = request(group, path, dtype, (ndim, shape), options)?;
+        let request = request(group, path, dtype, ndim, shape, options)?;
         let data = raw::bytes("data", data, nbytes)?;
         let (Group { namespace, gid }, place) = (request.group, request.placement());
         hand(out, namespace, namespace.put(*gid, request.path, &request.new, data, place)?)

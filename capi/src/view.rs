@@ -85,7 +85,7 @@ pub unsafe extern "C" fn engram_array_allocate(
 ) -> Status {
     guard(|| {
         let out = raw::out("allocation", allocation)?;
-        let request = request(group, path, dtype, (ndim, shape), options)?;
+        let request = request(group, path, dtype, ndim, shape, options)?;
         let (Group { namespace, gid }, nbytes) = (request.group, request.nbytes()?);
         let place = request.placement();
         let engine = namespace.allocate(*gid, request.path, &request.new, nbytes, place)?;

@@ -14,28 +14,36 @@ pub fn write(realm: &Realm, random: &mut Random, tag: u64, version: u64) {
     let root = realm.root();
     let name = |random: &mut Random| format!("{LOOSE}/{}", random.below(6));
     let _: Result<()> = match random.below(10) {
-        0..3 => together(realm, PAIR, 2, (tag, version), 3 + random.below(60) as usize),
-        3 => together(realm, SET, SET_MANY, (tag, version), 130 + random.below(200) as usize),
+        0..3 => together(realm, PAIR, 2, tag, version, 3 + random.below(60) as usize),
+        3 => together(realm, SET, SET_MANY, tag, version, 130 + random.below(200) as usize),
         4 => realm.delete(root, SET),
         5 => realm.delete(root, &name(random)),
         6 => realm.rename(root, &name(random), root, &name(random)),
         _ => {
             let words = 3 + random.below(3000) as usize;
-            put(realm, &name(random), (tag, version), words)
+            put(realm, &name(random), tag, version, words)
         }
     };
 }
 
-fn put(realm: &Realm, path: &str, (tag, version): (u64, u64), words: usize) -> Result<()> {
+fn put(realm: &Realm, path: &str, tag: u64, version: u64, words: usize) -> Result<()> {
     let new = array(words, vec![("c".to_owned(), number(version))]);
     let placement = over(index_mode((version % 8) as u8));
     realm.put(realm.root(), path, &new, &filled(tag, version, words), placement).map(drop)
 }
 
 /// Writes the objects of a group in one batch.
-fn together(realm: &Realm, below: &str, many: usize, by: (u64, u64), words: usize) -> Result<()> {
+fn together(
+    realm: &Realm,
+    below: &str,
+    many: usize,
+    tag: u64,
+    version: u64,
+    words: usize,
+) -> Result<()> {
     realm.begin_batch()?;
-    let all = (0..many).try_for_each(|place| put(realm, &format!("{below}/{place}"), by, words));
+    let all = (0..many)
+        .try_for_each(|place| put(realm, &format!("{below}/{place}"), tag, version, words));
     match all {
         Ok(()) => realm.commit_batch(),
         Err(error) => {

@@ -48,7 +48,8 @@ impl<'a, 'py> Request<'a, 'py> {
     }
 
     fn object(&self, class: Class, dtype: DType, shape: &[u64]) -> Result<NewObject> {
-        let layout = chunks::layout_of(self.new.layout, shape, dtype.itemsize())?;
+        let item = dtype.itemsize();
+        let layout = chunks::layout_of(self.new.chunks, self.new.codec, shape, item)?;
         Ok(NewObject {
             class,
             dtype,

@@ -16,7 +16,8 @@ use crate::{value, view};
 
 /// How an array is to lie, by what `chunks=` and `codec=` say.
 pub fn layout_of(
-    (chunks, codec): (Option<&Bound<'_, PyAny>>, Option<&str>),
+    chunks: Option<&Bound<'_, PyAny>>,
+    codec: Option<&str>,
     shape: &[u64],
     item: u64,
 ) -> Result<Layout> {

@@ -26,8 +26,10 @@ pub struct NewMember<'a, 'py> {
     pub attrs: Given<'a, 'py>,
     /// The names of an array's dimensions.
     pub dims: Given<'a, 'py>,
-    /// What `chunks=` and `codec=` say.
-    pub layout: (Given<'a, 'py>, Option<&'a str>),
+    /// What `chunks=` says.
+    pub chunks: Given<'a, 'py>,
+    /// What `codec=` says.
+    pub codec: Option<&'a str>,
     /// What an import keeps beside it: JSON, or nothing.
     pub origin: &'a [u8],
     overwrite: bool,
@@ -62,7 +64,8 @@ impl<'a, 'py> NewMember<'a, 'py> {
             dtype: given(dtype),
             attrs: given(attrs),
             dims: given(dims),
-            layout: (given(chunks), text(codec, "codec")?),
+            chunks: given(chunks),
+            codec: text(codec, "codec")?,
             origin: origin.extract()?,
             overwrite: overwrite.extract::<Truth>()?.0,
             device: given(device),

@@ -23,7 +23,8 @@ fn processors() -> usize {
 /// Does `work` for each number below `count`, of `bytes` in all, with what `begin` makes once for
 /// each thread. Returns what they give, in order; after an error nothing more is begun.
 pub fn each<W, T: Send>(
-    (count, bytes): (usize, usize),
+    count: usize,
+    bytes: usize,
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
@@ -86,7 +87,8 @@ pub fn copy_from(data: &[u8], copy: impl Fn(u64, &[u8]) + Sync) {
     let len = part_of(data.len()).max(1);
     let parts: Vec<&[u8]> = data.chunks(len).collect();
     let copied = each(
-        (parts.len(), data.len()),
+        parts.len(),
+        data.len(),
         || (),
         |(), at| {
             copy((at * len) as u64, parts[at]);
@@ -102,7 +104,8 @@ pub fn copy_into(data: &mut [u8], copy: impl Fn(u64, &mut [u8]) + Sync) {
     let (len, nbytes) = (part_of(data.len()).max(1), data.len());
     let parts: Vec<_> = data.chunks_mut(len).map(Mutex::new).collect();
     let copied = each(
-        (parts.len(), nbytes),
+        parts.len(),
+        nbytes,
         || (),
         |(), at| {
             copy((at * len) as u64, &mut lock(&parts[at]));
@@ -121,10 +124,11 @@ mod tests {
 
     #[test]
     fn what_threads_do_comes_back_in_order_and_the_first_error_ends_it() {
-        let squares = each((1000, 1 << 30), || (), |(), at| Ok(at * at)).unwrap();
+        let squares = each(1000, 1 << 30, || (), |(), at| Ok(at * at)).unwrap();
         assert_eq!(squares, (0..1000).map(|at| at * at).collect::<Vec<_>>());
         let refused = each(
-            (1000, 1 << 30),
+            1000,
+            1 << 30,
             || (),
             |(), at| match at {
                 500 => Err(Error::new(Kind::Corrupt, "five hundred")),
@@ -132,7 +136,7 @@ mod tests {
             },
         );
         assert_eq!(refused.unwrap_err().kind(), Kind::Corrupt);
-        assert_eq!(each((0, 0), || (), |(), at| Ok(at)).unwrap(), Vec::<usize>::new());
+        assert_eq!(each(0, 0, || (), |(), at| Ok(at)).unwrap(), Vec::<usize>::new());
     }
 
     #[test]

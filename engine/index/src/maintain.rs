@@ -344,8 +344,8 @@ impl TagFamilies {
                 }
                 _ => None,
             };
-            if let Some(place) = place {
-                split::split(&mut self.families, txn, id, place, true)?;
+            if let Some((key, at)) = place {
+                split::split(&mut self.families, txn, id, key, at, true)?;
                 return Ok(true);
             }
         }
@@ -362,7 +362,7 @@ impl TagFamilies {
         let Some((key, at)) = split::best(txn, &keys, self.segments(id))? else {
             return Ok(false);
         };
-        split::split(&mut self.families, txn, id, (key, at), false)?;
+        split::split(&mut self.families, txn, id, key, at, false)?;
         Ok(true)
     }
 

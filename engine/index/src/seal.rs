@@ -322,7 +322,7 @@ impl Sealing<'_, '_> {
         let formed = self.settings.policy == Policy::Fixed && family.seals > 0;
         if family.is_leaf() && keys.contains(&key) && !formed {
             let at = engram_columns::literal::cell_of(value);
-            super::split::split(&mut self.families, self.txn, root, (key, at), false)?;
+            super::split::split(&mut self.families, self.txn, root, key, at, false)?;
         }
         Ok(())
     }

@@ -33,7 +33,8 @@ pub(crate) fn split(
     families: &mut Families,
     txn: &mut WriteTxn<'_>,
     id: u32,
-    (key, at): (ColumnKey, Cell<'static>),
+    key: ColumnKey,
+    at: Cell<'static>,
     hinted: bool,
 ) -> Result<()> {
     let low = families.make(txn, id)?;

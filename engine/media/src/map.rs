@@ -177,7 +177,7 @@ impl AddressRange {
                  truncated"
             );
         }
-        self.map(offset, len, (file, place), writable, Medium::of(file)?)?;
+        self.map(offset, len, file, place, writable, Medium::of(file)?)?;
         self.read_only.fetch_or(!writable, Ordering::Relaxed);
         self.attached.fetch_max(end, Ordering::Release);
         Ok(())
@@ -188,7 +188,8 @@ impl AddressRange {
         &self,
         offset: u64,
         len: u64,
-        (file, place): (&File, u64),
+        file: &File,
+        place: u64,
         writable: bool,
         medium: Medium,
     ) -> Result<()> {

@@ -139,7 +139,8 @@ fn reach<'p>(rows: &mut dyn Rows, target: &Target<'p>) -> Result<(Gid, &'p [Name
 /// Makes the groups that `reach` found missing, with the ids that `new_id` gives.
 fn make_parents(
     rows: &mut dyn RowsMut,
-    (mut group, missing): (Gid, &[Name<'_>]),
+    mut group: Gid,
+    missing: &[Name<'_>],
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<Gid> {
@@ -161,8 +162,8 @@ fn ensure_parent(
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<Gid> {
-    let reached = reach(rows, target)?;
-    make_parents(rows, reached, stamp, new_id)
+    let (reached, missing) = reach(rows, target)?;
+    make_parents(rows, reached, missing, stamp, new_id)
 }
 
 fn put_group(
@@ -213,7 +214,8 @@ pub fn create(
     rows: &mut dyn RowsMut,
     target: &Target<'_>,
     stamp: Stamp,
-    (attrs, origin): (&[u8], &[u8]),
+    attrs: &[u8],
+    origin: &[u8],
     exist_ok: bool,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<Gid> {
@@ -397,7 +399,8 @@ pub(crate) fn delete_tree(rows: &mut dyn RowsMut, gid: Gid) -> Result<()> {
 /// Gives a member another name, or another group.
 pub fn rename(
     rows: &mut dyn RowsMut,
-    (old, old_text): (&Target<'_>, &str),
+    old: &Target<'_>,
+    old_text: &str,
     new: &Target<'_>,
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
@@ -429,7 +432,7 @@ pub fn rename(
         }
     }
     mirror::own(rows, member)?;
-    let parent = make_parents(rows, (reached, missing), stamp, new_id)?;
+    let parent = make_parents(rows, reached, missing, stamp, new_id)?;
     let (table, key) = table_of(member);
     let (row, index) = match rows.get(table, &key)? {
         Some(row) => {

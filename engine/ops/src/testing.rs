@@ -239,12 +239,11 @@ impl Op {
         match self {
             Op::Create { at, exist_ok } => {
                 let (from, path) = begin(rows, at)?;
-                let sections = (&[][..], &[][..]);
-                group::create(rows, &target(from, &path), stamp, sections, *exist_ok, &mut new_id)
-                    .map(drop)
+                let target = target(from, &path);
+                group::create(rows, &target, stamp, &[], &[], *exist_ok, &mut new_id).map(drop)
             }
             Op::Link { at, overwrite, lies, read_only } => {
-                link(rows, at, (*overwrite, *lies, *read_only), stamp, &mut new_id)
+                link(rows, at, *overwrite, *lies, *read_only, stamp, &mut new_id)
             }
             Op::Delete { at } => {
                 let (from, path) = begin(rows, at)?;
@@ -253,8 +252,8 @@ impl Op {
             Op::Rename { from, to } => {
                 let (old_from, old) = begin(rows, from)?;
                 let (new_from, new) = begin(rows, to)?;
-                let old = (&target(old_from, &old), from.path.as_str());
-                group::rename(rows, old, &target(new_from, &new), stamp, &mut new_id)
+                let (old, new) = (target(old_from, &old), target(new_from, &new));
+                group::rename(rows, &old, &from.path, &new, stamp, &mut new_id)
             }
             Op::Annotate { at, key, text } => {
                 let member = find(rows, at)?;
@@ -305,7 +304,9 @@ pub(crate) fn array_record(stored: Stored<'_>, read_only: bool, stamp: Stamp) ->
 fn link(
     rows: &mut impl RowsMut,
     at: &At,
-    (overwrite, lies, read_only): (bool, Lies, bool),
+    overwrite: bool,
+    lies: Lies,
+    read_only: bool,
     stamp: Stamp,
     new_id: &mut dyn FnMut() -> u64,
 ) -> Result<()> {

@@ -218,7 +218,7 @@ impl<'a> Record<'a> {
             index,
             flags,
             checked: carried != 0,
-            stored: parse_payload(row[1], (row[2], ndim), rest)?,
+            stored: parse_payload(row[1], row[2], ndim, rest)?,
         })
     }
 
@@ -360,7 +360,7 @@ impl<'a> Record<'a> {
     }
 }
 
-fn parse_payload(layout: u8, (class, ndim): (u8, u8), rest: &[u8]) -> Result<Stored<'_>> {
+fn parse_payload(layout: u8, class: u8, ndim: u8, rest: &[u8]) -> Result<Stored<'_>> {
     match layout {
         LAYOUT_INLINE => Ok(Stored::Inline(rest)),
         LAYOUT_CONTIGUOUS => {

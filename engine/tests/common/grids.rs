@@ -14,12 +14,7 @@ pub fn chunked(shape: &[u64], chunks: &[u64], codec: &str) -> NewObject {
 }
 
 /// Makes one of zeros.
-pub fn grid(
-    namespace: &Namespace,
-    path: &str,
-    (shape, chunks): (&[u64], &[u64]),
-    codec: &str,
-) -> Oid {
+pub fn grid(namespace: &Namespace, path: &str, shape: &[u64], chunks: &[u64], codec: &str) -> Oid {
     let new = chunked(shape, chunks, codec);
     namespace.create_zeroed(namespace.root(), path, &new, KEEP).expect("a chunked array")
 }

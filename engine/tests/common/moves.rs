@@ -97,7 +97,7 @@ pub fn move_run(namespace: &Namespace, from: Scope, to: Scope) {
 
 /// Moves it in a process that dies as it reaches a step; whether it did.
 #[cfg(feature = "faults")]
-pub fn die_at(path: &Path, (from, to): (Scope, Scope), step: &'static str) -> bool {
+pub fn die_at(path: &Path, from: Scope, to: Scope, step: &'static str) -> bool {
     use std::sync::atomic::{AtomicBool, Ordering};
     static MOVING: AtomicBool = AtomicBool::new(false);
     let mut mover = fork(|_| {

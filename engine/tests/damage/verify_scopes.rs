@@ -62,7 +62,7 @@ fn what_is_in_two_scopes_and_not_on_its_way_is_found() {
             let path = &fixture.path;
             fixture.pool.close();
             begin(path, from);
-            assert!(die_at(path, (from, to), step), "{step} was not reached");
+            assert!(die_at(path, from, to, step), "{step} was not reached");
             // It is in both, and says why.
             sound(path);
             clear(path, from, &[Table::Leaving, Table::Transfers]);

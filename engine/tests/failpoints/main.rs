@@ -201,7 +201,7 @@ impl Trial<'_> {
             return (fired, Err("addresses of the arena are anybody's".into()));
         }
         let Ok(result) = result else { return (fired, Err("it panicked".into())) };
-        let judged = self.judge(&mut place, &result, (&before, whole));
+        let judged = self.judge(&mut place, &result, &before, whole);
         let after = catch_unwind(AssertUnwindSafe(|| afterwards(&mut place)));
         let after = after.unwrap_or_else(|_| Err("what came after it panicked".into()));
         let said = |what: String| match &result {
@@ -215,7 +215,8 @@ impl Trial<'_> {
         &self,
         place: &mut Place,
         result: &Result<()>,
-        (before, whole): (&Seen, &Seen),
+        before: &Seen,
+        whole: &Seen,
     ) -> Verdict {
         let now = catch_unwind(AssertUnwindSafe(|| look(place)));
         let Ok(now) = now else { return Err("nothing can be seen".into()) };

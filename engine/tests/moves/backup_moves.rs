@@ -25,7 +25,7 @@ fn a_move_that_died_half_way_has_ended_in_the_copy() {
             let dest = fixture.dir.path().join("copy");
             for step in steps() {
                 let way = format!("{from:?} to {to:?}, {step}");
-                if !die_at(path, (from, to), step) {
+                if !die_at(path, from, to, step) {
                     let (pool, _) = attach(path, Mode::ReadWrite);
                     move_run(&names(&pool), to, from);
                     pool.close();

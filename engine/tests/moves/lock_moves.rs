@@ -221,7 +221,7 @@ fn what_a_dead_mover_has_left_is_mended_by_who_locks_it() {
             // Open before, so that no opening mends it.
             let (reading, reader) = open(&fixture.path, Mode::Read);
             let (pool, here) = open(&fixture.path, Mode::ReadWrite);
-            assert!(die_at(&fixture.path, way, step), "{way:?}: {step} was not reached");
+            assert!(die_at(&fixture.path, way.0, way.1, step), "{way:?}: {step} was not reached");
             let error = busy(try_lock(&reader, "run/large", Read));
             assert!(error.message().contains("on its way"), "{error}");
             // One that asks once, and one that would wait.

@@ -58,7 +58,7 @@ fn seen(namespace: &Namespace) -> Vec<(String, Member)> {
     all
 }
 
-fn move_on(path: &Path, line: &Line, mut random: Random, (calls, moves): (&[Call], u64)) {
+fn move_on(path: &Path, line: &Line, mut random: Random, calls: &[Call], moves: u64) {
     let (pool, _) = attach(path, Mode::ReadWrite);
     let namespace = names(&pool);
     let (root, before) = (namespace.root(), seen(&namespace));
@@ -94,7 +94,7 @@ fn meet(test: &str, movers: u64, calls: &[Call], moves: u64) {
         let movers: Vec<_> = (0..movers)
             .map(|_| {
                 let seed = random.next();
-                fork(|line| move_on(path, line, Random(seed), (calls, moves)))
+                fork(|line| move_on(path, line, Random(seed), calls, moves))
             })
             .collect();
         for mover in &movers {

@@ -110,7 +110,7 @@ fn changed_after_every_step(from: Scope, to: Scope) {
     for step in steps() {
         for change in &CHANGES {
             begin(path, from);
-            let met = die_at(path, (from, to), step);
+            let met = die_at(path, from, to, step);
             if !met {
                 clear(&namespace);
                 break;

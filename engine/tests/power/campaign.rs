@@ -153,7 +153,7 @@ fn work(
                     progress.begun.store(image + 1, Ordering::SeqCst);
                     // SAFETY: a check that hangs ends the process, which is noticed.
                     unsafe { libc::alarm(SECONDS) };
-                    let checked = try_one(recorded, &medium, root, (point, seed), &expected);
+                    let checked = try_one(recorded, &medium, root, point, seed, &expected);
                     progress.images.fetch_add(1, Ordering::SeqCst);
                     if let Err(problem) = checked {
                         progress.failures.fetch_add(1, Ordering::SeqCst);
@@ -195,7 +195,8 @@ fn try_one(
     recorded: &Recorded,
     medium: &Medium<'_>,
     root: &Path,
-    (point, seed): (usize, u64),
+    point: usize,
+    seed: u64,
     expected: &Expected<'_>,
 ) -> Result<(), String> {
     let _ = fs::remove_dir_all(root);

@@ -158,7 +158,7 @@ impl<'t> Medium<'t> {
             }
         }
         let mut made = HashMap::new();
-        self.fill(root, 0, &names, (&style, &mut random), &mut made);
+        self.fill(root, 0, &names, &style, &mut random, &mut made);
     }
 
     fn fill(
@@ -166,7 +166,8 @@ impl<'t> Medium<'t> {
         path: &Path,
         folder: NodeId,
         names: &BTreeMap<Name, NodeId>,
-        (style, random): (&Style, &mut Random),
+        style: &Style,
+        random: &mut Random,
         made: &mut HashMap<NodeId, PathBuf>,
     ) {
         let of_folder = (folder, String::new())..(folder + 1, String::new());
@@ -174,7 +175,7 @@ impl<'t> Medium<'t> {
             let (path, about) = (path.join(name), self.node(*node));
             if about.folder {
                 fs::create_dir(&path).expect("a folder");
-                self.fill(&path, *node, names, (style, random), made);
+                self.fill(&path, *node, names, style, random, made);
             } else if let Some(other) = made.get(node) {
                 fs::hard_link(other, &path).expect("a second name");
                 continue;

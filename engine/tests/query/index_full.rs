@@ -8,14 +8,15 @@ use engram::{
 };
 
 fn put(realm: &Realm, name: &str, at: i64) -> engram::Result<()> {
-    put_as(realm, name, at, (1, None))
+    put_as(realm, name, at, 1, None)
 }
 
 fn put_as(
     realm: &Realm,
     name: &str,
     at: i64,
-    (words, index): (usize, Option<IndexMode>),
+    words: usize,
+    index: Option<IndexMode>,
 ) -> engram::Result<()> {
     let value = |data: i64| Value {
         dtype: DType::scalar(b'i', b'<', 8),
@@ -118,7 +119,7 @@ fn the_index_is_sealed_split_and_drained_as_far_as_there_is_room() {
             realm.set_index_settings(realm.root(), &settings).unwrap();
             for at in 0..1500 {
                 let mode = if at % 2 == 0 { IndexMode::Async } else { IndexMode::Sync };
-                put_as(&realm, &format!("o{at}"), at, (1, Some(mode))).unwrap();
+                put_as(&realm, &format!("o{at}"), at, 1, Some(mode)).unwrap();
             }
             let filler = fill_up(dir.path());
             let full = std::fs::metadata(&filler).unwrap().len();
@@ -127,8 +128,8 @@ fn the_index_is_sealed_split_and_drained_as_far_as_there_is_room() {
             drop(file);
             let mut objects = 1500;
             while objects < 30_000 {
-                let large = (120, Some(IndexMode::Async));
-                match put_as(&realm, &format!("o{objects}"), objects, large) {
+                let index = Some(IndexMode::Async);
+                match put_as(&realm, &format!("o{objects}"), objects, 120, index) {
                     Ok(()) => objects += 1,
                     Err(error) => {
                         assert_eq!(error.kind(), Kind::PoolFull, "{error}");

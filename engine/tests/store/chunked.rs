@@ -52,7 +52,7 @@ fn whatever_is_done_a_chunked_array_is_what_a_naive_one_is() {
     let mut arrays = Vec::new();
     for (at, (shape, chunks)) in grids.into_iter().enumerate() {
         for codec in CODECS {
-            let oid = grid(&namespace, &format!("g/{at}/{codec}"), (shape, chunks), codec);
+            let oid = grid(&namespace, &format!("g/{at}/{codec}"), shape, chunks, codec);
             arrays.push((oid, Naive::zeros(shape)));
         }
     }
@@ -109,7 +109,7 @@ fn a_chunk_that_is_not_there_is_zeros_and_takes_nothing() {
     let fixture = Fixture::new(64 << 20);
     let namespace = names(&fixture.pool);
     // A terabyte of nothing.
-    let oid = grid(&namespace, "sparse", (&[1 << 20, 1 << 17], &[256, 256]), "none");
+    let oid = grid(&namespace, "sparse", &[1 << 20, 1 << 17], &[256, 256], "none");
     assert_eq!(namespace.stored_nbytes(oid).unwrap(), 0);
     assert_eq!(namespace.object(oid).unwrap().nbytes, 1 << 40);
     let before = fixture.realm().space().unwrap().used;
@@ -172,7 +172,7 @@ fn nobody_who_counts_lists_or_asks_meets_a_chunk() {
     let namespace = names(&fixture.pool);
     let root = namespace.root();
     put(&fixture.realm(), "other", &filled(1, 1, 9));
-    let oid = grid(&namespace, "g/a", (&[100, 100], &[10, 10]), "zstd");
+    let oid = grid(&namespace, "g/a", &[100, 100], &[10, 10], "zstd");
     store(&namespace, oid, &[0, 0], &[100, 100], &filled(2, 2, 10_000));
     assert_eq!(namespace.count(root).unwrap(), 2);
     let every = query::parse("@nbytes = 80000 and @ndim = 2").unwrap();
@@ -246,7 +246,7 @@ fn a_batch_that_deletes_an_array_conflicts_with_who_writes_to_it() {
     let fixture = Fixture::new(64 << 20);
     let namespace = names(&fixture.pool);
     let root = namespace.root();
-    let oid = grid(&namespace, "a", (&[8], &[2]), "none");
+    let oid = grid(&namespace, "a", &[8], &[2], "none");
     let batch = namespace.batch().unwrap();
     namespace.delete(root, "a").unwrap();
     std::thread::scope(|scope| {
@@ -286,7 +286,7 @@ fn what_cannot_be_is_refused_and_says_what_to_do() {
     let filled_in = namespace.allocate(root, "a", &chunked(&[4], &[2], "lz4"), 32, KEEP);
     assert_eq!(filled_in.err().unwrap().kind(), Kind::Argument);
 
-    let oid = grid(&namespace, "a", (&[4, 4], &[2, 2]), "lz4");
+    let oid = grid(&namespace, "a", &[4, 4], &[2, 2], "lz4");
     let plain = namespace.create_zeroed(root, "plain", &floats(&[4, 4]), KEEP).unwrap();
     let kinds = |error: engram::Error, word: &str| {
         assert!(error.kind() == Kind::Argument && error.message().contains(word), "{error}");
@@ -324,7 +324,7 @@ fn what_is_refused_gives_its_space_back() {
     let fixture = Fixture::new(6 << 20);
     let namespace = names(&fixture.pool);
     let shape = [1024, 400];
-    let oid = grid(&namespace, "a", (&shape, &[64, 400]), "none");
+    let oid = grid(&namespace, "a", &shape, &[64, 400], "none");
     namespace.set_read_only(Member::Object(oid), true).unwrap();
     let data = filled(1, 1, 1024 * 400);
     for _ in 0..10 {
@@ -366,7 +366,7 @@ fn a_snapshot_shows_what_was_whatever_becomes_of_the_array() {
 #[test]
 fn a_record_of_a_later_codec_is_refused_by_name() {
     let fixture = Fixture::new(64 << 20);
-    let oid = grid(&names(&fixture.pool), "a", (&[8], &[2]), "lz4");
+    let oid = grid(&names(&fixture.pool), "a", &[8], &[2], "lz4");
     fixture.pool.close();
     let catalog = crate::common::catalog_of_path(&fixture.path);
     let mut txn = catalog.write(Headroom::Normal).unwrap();

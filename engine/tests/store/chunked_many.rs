@@ -20,7 +20,7 @@ fn processes_that_write_to_the_same_chunks_lose_nothing() {
         let namespace = names(&fixture.pool);
         // Columns of each writer go through every chunk.
         let shape = [40, 30];
-        let oid = grid(&namespace, "a", (&shape, &[16, 16]), "shuffle+lz4");
+        let oid = grid(&namespace, "a", &shape, &[16, 16], "shuffle+lz4");
         let path = &fixture.path;
         let mut peers: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -64,7 +64,7 @@ fn append_together(rows_in_chunk: u64) {
     const TIMES: u64 = 400;
     let fixture = Fixture::new(64 << 20);
     let namespace = names(&fixture.pool);
-    let oid = grid(&namespace, "a", (&[0, 5], &[rows_in_chunk, 5]), "lz4");
+    let oid = grid(&namespace, "a", &[0, 5], &[rows_in_chunk, 5], "lz4");
     let path = &fixture.path;
     let append = |writer: u64| {
         let (pool, _) = attach(path, Mode::ReadWrite);
@@ -110,45 +110,50 @@ fn append_together(rows_in_chunk: u64) {
 
 /// What a process does, and what the array is after it.
 #[cfg(feature = "faults")]
-type Work = (&'static str, fn(&Namespace, u64), fn(&mut Naive));
+struct Work {
+    what: &'static str,
+    act: fn(&Namespace, u64),
+    imagine: fn(&mut Naive),
+}
 
 #[cfg(feature = "faults")]
 const WORKS: [Work; 4] = [
-    (
-        "store",
-        |namespace, oid| store(namespace, oid, &[3, 3], &[40, 40], &filled(2, 2, 1600)),
-        |naive| naive.store(&[3, 3], &[40, 40], &filled(2, 2, 1600)),
-    ),
-    (
-        "append",
-        |namespace, oid| {
+    Work {
+        what: "store",
+        act: |namespace, oid| store(namespace, oid, &[3, 3], &[40, 40], &filled(2, 2, 1600)),
+        imagine: |naive| naive.store(&[3, 3], &[40, 40], &filled(2, 2, 1600)),
+    },
+    Work {
+        what: "append",
+        act: |namespace, oid| {
             namespace.append(oid, 1, &[50, 7], &filled(3, 3, 350)).unwrap();
         },
-        |naive| {
+        imagine: |naive| {
             naive.resize(&[50, 57]);
             naive.store(&[0, 50], &[50, 7], &filled(3, 3, 350));
         },
-    ),
-    (
-        "shrink",
-        |namespace, oid| namespace.reshape(oid, &[20, 21]).unwrap(),
-        |naive| naive.resize(&[20, 21]),
-    ),
-    (
-        "put",
-        |namespace, _| {
+    },
+    Work {
+        what: "shrink",
+        act: |namespace, oid| namespace.reshape(oid, &[20, 21]).unwrap(),
+        imagine: |naive| naive.resize(&[20, 21]),
+    },
+    Work {
+        what: "put",
+        act: |namespace, _| {
             let new = chunked(&[64, 64], &[16, 16], "none");
             let data = filled(4, 4, 64 * 64);
             namespace.put(namespace.root(), "new", &new, &data, KEEP).unwrap();
         },
-        |_| {},
-    ),
+        imagine: |_| {},
+    },
 ];
 
 /// Does it in a process that dies as it reaches a step; whether it did. Then the array is as before
 /// or as after, or (of a box) each of its chunks is; and no space is lost.
 #[cfg(feature = "faults")]
-fn die_at(step: &'static str, (what, work, imagine): Work) -> bool {
+fn die_at(step: &'static str, of: &Work) -> bool {
+    let Work { what, act, imagine } = *of;
     let fixture = Fixture::new(32 << 20);
     let namespace = names(&fixture.pool);
     let new = chunked(&[50, 50], &[16, 16], "none");
@@ -166,7 +171,7 @@ fn die_at(step: &'static str, (what, work, imagine): Work) -> bool {
                 unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
             }
         });
-        work(&namespace, oid);
+        act(&namespace, oid);
     });
     let died = libc::WIFSIGNALED(dying.wait());
     let (pool, realm) = attach(path, Mode::ReadWrite);
@@ -206,7 +211,7 @@ fn who_dies_at_any_step_leaves_whole_chunks_and_no_space_behind() {
         let all = engram::faults::ALL.iter().copied();
         let mut kills = 0;
         for step in all.filter(|step| of.iter().any(|of| step.starts_with(of))) {
-            let died = WORKS.iter().filter(|work| die_at(step, **work)).count();
+            let died = WORKS.iter().filter(|work| die_at(step, work)).count();
             assert!(died > 0 || !step.starts_with("chunks."), "nobody reaches {step}");
             kills += died;
         }
@@ -224,7 +229,7 @@ fn stock(namespace: &Namespace) -> Vec<(u64, Vec<u8>)> {
         (oid, data)
     });
     let mut arrays: Vec<_> = arrays.collect();
-    let small = grid(namespace, "run/small", (&[9], &[4]), "lz4");
+    let small = grid(namespace, "run/small", &[9], &[4], "lz4");
     store(namespace, small, &[2], &[3], &filled(9, 9, 3));
     arrays.push((small, whole(namespace, small)));
     arrays
@@ -515,7 +520,7 @@ fn an_encoded_chunk_that_does_not_decode_is_corrupt_and_says_which_it_is() {
     for codec in ["lz4", "shuffle+zstd"] {
         let fixture = Fixture::new(16 << 20);
         let namespace = names(&fixture.pool);
-        let oid = grid(&namespace, "a", (&[100], &[50]), codec);
+        let oid = grid(&namespace, "a", &[100], &[50], codec);
         store(&namespace, oid, &[0], &[100], &1u64.to_le_bytes().repeat(100));
         drop(namespace);
         fixture.pool.close();
@@ -553,7 +558,7 @@ fn one_bit_of_an_encoded_chunk_is_found_out_without_checksums() {
         let words: Vec<u8> = (0..4096).map(&mut word).flat_map(u64::to_le_bytes).collect();
         let fixture = Fixture::new(16 << 20);
         let namespace = names(&fixture.pool);
-        let oid = grid(&namespace, "a", (&[4096], &[4096]), codec);
+        let oid = grid(&namespace, "a", &[4096], &[4096], codec);
         store(&namespace, oid, &[0], &[4096], &words);
         drop(namespace);
         fixture.pool.close();

@@ -137,7 +137,7 @@ fn a_copy_belongs_to_its_owners_and_names_what_it_left_out() {
 }
 
 /// Alice moves a member, and dies as she reaches a step.
-fn die_moving(path: &Path, name: &str, (from, to): (Scope, Scope), step: &'static str) {
+fn die_moving(path: &Path, name: &str, from: Scope, to: Scope, step: &'static str) {
     let mut alice = fork(|_| {
         become_user(ALICE, TEAM);
         let (_pool, team) = open(path, Mode::ReadWrite);
@@ -165,7 +165,7 @@ fn a_move_to_anothers_own_realm_is_ended_by_that_user_or_root() {
             let dir = folder_of(ALICE);
             let path = dir.path().join("pool");
             begin(&path);
-            die_moving(&path, "moving", (Scope::Shared, Scope::Private), step);
+            die_moving(&path, "moving", Scope::Shared, Scope::Private, step);
             let arrived = step == "transfer.arrived";
             let bob = fork(|line| {
                 become_user(BOB, TEAM);
@@ -228,7 +228,7 @@ fn what_another_has_withdrawn_is_not_kept_twice() {
         let dir = folder_of(ALICE);
         let path = dir.path().join("pool");
         begin(&path);
-        die_moving(&path, "shown", (Scope::Published, Scope::Private), "unpublish.arrived");
+        die_moving(&path, "shown", Scope::Published, Scope::Private, "unpublish.arrived");
         fork(|_| {
             become_user(BOB, TEAM);
             let (_pool, team) = open(&path, Mode::ReadWrite);

@@ -161,7 +161,7 @@ impl Salvage {
                 Member::Group(gid) => group(gathered, gid, &item.path, to, &mut lose),
                 Member::Object(oid) => {
                     let saved = &gathered.objects[&oid];
-                    object(gathered, (oid, saved), &item.path, to, witness, &mut lose)
+                    object(gathered, oid, saved, &item.path, to, witness, &mut lose)
                 }
             };
             match copied {
@@ -243,7 +243,8 @@ fn group(
 
 fn object(
     gathered: &Gathered,
-    (oid, saved): (Oid, &Saved),
+    oid: Oid,
+    saved: &Saved,
     path: &str,
     to: &Realm,
     witness: &mut dyn Witness,
@@ -276,7 +277,7 @@ fn object(
         Stored::Contiguous { extent, nbytes, checksum } => (extent, nbytes, checksum),
         Stored::Chunked(chunking) => {
             let chunked = Chunked { gathered, oid, saved, record: &record, chunking: &chunking };
-            return chunked.copy(path, &new, placement, to, (witness, lose));
+            return chunked.copy(path, &new, placement, to, witness, lose);
         }
     };
     let spans = gathered.spans(saved.realm);

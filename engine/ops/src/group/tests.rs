@@ -101,8 +101,7 @@ fn nothing_is_made_from_a_group_that_was_deleted() {
         let path = Path::new(text).unwrap();
         let place = target(gone, &path);
         let mut none = || panic!("no id is taken");
-        let sections = (&[][..], &[][..]);
-        let made = create(&mut memory, &place, stamp(5), sections, true, &mut none);
+        let made = create(&mut memory, &place, stamp(5), &[], &[], true, &mut none);
         assert_eq!(made.unwrap_err().kind(), Kind::NotFound);
         let record = array_record(Stored::Inline(b""), false, stamp(5));
         let new =
@@ -137,7 +136,7 @@ fn a_member_that_is_renamed_to_its_own_name_is_not_touched() {
     let path = Path::new("a").unwrap();
     let place = target(ROOT, &path);
     let mut none = || panic!("no id is taken");
-    rename(&mut memory, (&place, "a"), &place, stamp(9), &mut none).unwrap();
+    rename(&mut memory, &place, "a", &place, stamp(9), &mut none).unwrap();
     assert_eq!(memory, before);
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::id_prefixes::{self, ID_PREFIXES};
 use super::private::leavings as private_leavings;
-use super::setup::{private_users, setup_at};
+use super::setup::{RealmFolder, private_users, setup_at};
 use crate::namespace::{NamespaceFile, names, scopes};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -229,8 +229,8 @@ pub(super) fn build_realm(file: &PoolFile, new: &NewRealm<'_>) -> Result<Gid> {
     let toml =
         RealmFile { format: FORMAT, map_size: MAP_SIZE, id_prefix, root, incompatible: Vec::new() };
     write_toml(&realm.join(REALM_FILE), &toml, file_mode)?;
-    let kind = (new.scope, file_mode);
-    let setup = setup_at(new.pool, realm, file, new.name, kind, &toml, new.mount.clone());
+    let folder = RealmFolder { dir: realm, scope: new.scope, file_mode };
+    let setup = setup_at(new.pool, file, new.name, folder, &toml, new.mount.clone());
     create_catalog(&setup, new.size)?;
     lease::ensure_spare(&setup.leases(), file_mode);
     Ok(root)

@@ -37,7 +37,8 @@ const REMOVING: &str = ".gone-";
 /// This user's private realm in a namespace; made if there is none, of this size, or of what the
 /// namespace says.
 pub(super) fn ensure(
-    (pool, file): (&Path, &PoolFile),
+    pool: &Path,
+    file: &PoolFile,
     mount: Mount,
     name: &str,
     size: Option<u64>,
@@ -58,7 +59,7 @@ pub(super) fn ensure(
     for device in &devices {
         make_for_namespace(&namespace, &on_device(device, file, name))?;
     }
-    clear_left((pool, file, name), &devices, user)?;
+    clear_left(pool, file, name, &devices, user)?;
     let temporary = namespace.join(PRIVATE).join(format!("{MAKING}{user}"));
     let new = NewRealm {
         pool,
@@ -112,7 +113,7 @@ pub(crate) fn remove(
     let dir = namespace.join(within(Scope::Private, user));
     let devices = PoolFile::read(pool)?.folders();
     if !check_own(&dir, user)? {
-        if clear_left((pool, file, name), &devices, user)? {
+        if clear_left(pool, file, name, &devices, user)? {
             return Ok(());
         }
         fail!(
@@ -144,7 +145,7 @@ pub(crate) fn remove(
     }
     process::detach(&away);
     // It is gone. The user's next one clears away what cannot be cleared now.
-    let _ = clear_left((pool, file, name), &devices, user);
+    let _ = clear_left(pool, file, name, &devices, user);
     Ok(())
 }
 
@@ -172,7 +173,9 @@ fn remove_own(folder: &Path, user: u32) -> Result<bool> {
 /// Clears away what this user died making or removing, while the user has no private realm in the
 /// namespace; whether there was any. Anything that is not the user's own is refused.
 fn clear_left(
-    (pool, file, name): (&Path, &PoolFile, &str),
+    pool: &Path,
+    file: &PoolFile,
+    name: &str,
     devices: &[PathBuf],
     user: u32,
 ) -> Result<bool> {

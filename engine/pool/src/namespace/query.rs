@@ -6,7 +6,6 @@
 //! realms that win, which are few as a rule, and remembered for as long as nobody commits.
 
 use std::cell::RefCell;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -23,7 +22,6 @@ use engram_base::name::{Name, Path};
 use engram_base::scope::Scope;
 use engram_catalog::Table;
 use engram_catalog::rows::Rows;
-use engram_columns::cell::Cell;
 use engram_columns::column_key::FIRST_BUILTIN;
 use engram_ops::overlay::peek::Peek;
 use engram_query::answer::{Answer, Explanation, QueryOptions};
@@ -292,7 +290,9 @@ impl United<'_, '_> {
                 keyed.push((self.searches[at].order_cells(oid)?, oid, at));
             }
             let order = self.order;
-            keyed.sort_by(|a, b| by_order(order, (&a.0, a.1), (&b.0, b.1)));
+            keyed.sort_by(|(a, one, _), (b, other, _)| {
+                compare_cells(order, a, b).then(one.cmp(other))
+            });
             all = keyed.into_iter().map(|(_, oid, at)| (at, oid)).collect();
         }
         all.truncate(self.limit.unwrap_or(usize::MAX));
@@ -335,14 +335,6 @@ impl United<'_, '_> {
         let above = with_tree(self.peeks, self.scopes, self.root, |tree| tree.chain(parent))?;
         Ok(above.iter().all(|(_, group)| !self.hidden.groups.contains(&group.gid)))
     }
-}
-
-fn by_order(
-    order: &[OrderKey],
-    a: (&[Option<Cell<'static>>], Oid),
-    b: (&[Option<Cell<'static>>], Oid),
-) -> Ordering {
-    compare_cells(order, a.0, b.0).then(a.1.cmp(&b.1))
 }
 
 fn with_tree<T>(

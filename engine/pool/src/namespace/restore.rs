@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::id_prefixes::{self, ID_PREFIXES, name_of};
 use super::make::{NewNamespace, NewRealm, build_realm, create};
-use super::setup::{namespace_file, setup, setup_at};
+use super::setup::{RealmFolder, namespace_file, setup, setup_at};
 use crate::published;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::scope::Scope;
@@ -72,12 +72,16 @@ pub fn create_default(pool: &Path, file: &PoolFile) -> Result<()> {
     create(pool, file, &new)
 }
 
-/// Makes the realm of a scope like `source`, without any rows; what is needed to open it.
+/// Makes a realm like `source`, which is of `user` if it is private, without any rows; what is
+/// needed to open it.
 pub fn realm_like(
-    (pool, file, mount): (&Path, &PoolFile, &Mount),
+    pool: &Path,
+    file: &PoolFile,
+    mount: &Mount,
     source: &Setup,
-    (name, scope, user): (&str, Scope, u32),
+    user: u32,
 ) -> Result<Setup> {
+    let (name, scope) = (source.namespace.as_str(), source.scope);
     let namespace = place(pool, name);
     if scope == Scope::Published {
         let shared = setup(pool, file, mount.clone(), name)?;
@@ -110,7 +114,8 @@ pub fn realm_like(
     let toml = realm_file(&source.dir)?;
     write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
     reserve(&namespace.join(ID_PREFIXES).join(name_of(toml.id_prefix)))?;
-    let made = setup_at(pool, &dir, file, name, (scope, modes.1), &toml, mount.clone());
+    let folder = RealmFolder { dir: &dir, scope, file_mode: modes.1 };
+    let made = setup_at(pool, file, name, folder, &toml, mount.clone());
     for file in ["data.mdb", "lock.mdb", "growth"] {
         let path = made.catalog().join(file);
         fs::remove_file(&path)
@@ -120,6 +125,13 @@ pub fn realm_like(
     Ok(made)
 }
 
+/// To whom a folder belongs.
+#[derive(Clone, Copy)]
+struct Owner {
+    user: u32,
+    group: u32,
+}
+
 /// Gives a namespace of the copy, if root has made it, to whom it belongs in the pool `source`.
 pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Result<()> {
     if user::current() != ROOT {
@@ -127,7 +139,7 @@ pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Res
     }
     let owner = |path: &Path| {
         fs::metadata(path)
-            .map(|meta| (meta.uid(), meta.gid()))
+            .map(|meta| Owner { user: meta.uid(), group: meta.gid() })
             .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
     };
     let from = place(source, name);
@@ -139,7 +151,11 @@ pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Res
         for entry in fs::read_dir(&private).into_iter().flatten().flatten() {
             if let Some(user) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
                 let there = owner(&from.join(PRIVATE).join(entry.file_name()));
-                give(&entry.path(), (user, there.map_or(user, |(_, group)| group)), &[])?;
+                give(
+                    &entry.path(),
+                    Owner { user, group: there.map_or(user, |there| there.group) },
+                    &[],
+                )?;
             }
         }
     }
@@ -153,7 +169,7 @@ fn pool_device(file: &PoolFile) -> std::path::PathBuf {
 /// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
 /// (`*`: under any). Its contents go first: the new owner could put other things in their place.
 /// Anything that root has not made here is left as it is.
-fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
+fn give(at: &Path, to: Owner, but: &[&str]) -> Result<()> {
     let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
     if fs::symlink_metadata(at).map_err(refused)?.uid() != ROOT {
         return Ok(());
@@ -169,7 +185,7 @@ fn give(at: &Path, to: (u32, u32), but: &[&str]) -> Result<()> {
             }
         }
     }
-    fchown(&made, Some(to.0), Some(to.1)).map_err(refused)?;
+    fchown(&made, Some(to.user), Some(to.group)).map_err(refused)?;
     // Giving takes the bits away that say whose group new files have.
     if meta.is_dir() { made.set_permissions(meta.permissions()).map_err(refused) } else { Ok(()) }
 }

@@ -88,7 +88,9 @@ pub fn setup(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> Result<S
         .map_err(|e| Error::os(format!("looking at {}", dir.display()), &e))?
         .permissions()
         .mode();
-    Ok(setup_at(pool, &dir, file, name, (Scope::Shared, modes(mode & 0o777).1), &toml, mount))
+    let file_mode = modes(mode & 0o777).1;
+    let folder = RealmFolder { dir: &dir, scope: Scope::Shared, file_mode };
+    Ok(setup_at(pool, file, name, folder, &toml, mount))
 }
 
 /// The same of the realm of a scope, as this user has it; `None` where there is none yet. A user
@@ -125,7 +127,8 @@ pub(super) fn private_setup(
     }
     check_folders(pool, &dir)?;
     let toml = realm_file(&dir).map_err(|error| missing(pool, &dir, error))?;
-    Ok(Some(setup_at(pool, &dir, file, name, (Scope::Private, 0o600), &toml, mount)))
+    let folder = RealmFolder { dir: &dir, scope: Scope::Private, file_mode: 0o600 };
+    Ok(Some(setup_at(pool, file, name, folder, &toml, mount)))
 }
 
 /// Refuses a realm of which a folder is no folder: in a shared one any member could put a link.
@@ -170,28 +173,36 @@ pub(super) fn private_users(namespace: &Path) -> Result<Vec<u32>> {
     Ok(entries.filter_map(|entry| user_of(entry.ok()?)).collect())
 }
 
+/// The folder of a realm, and for whom it is.
+#[derive(Clone, Copy)]
+pub(super) struct RealmFolder<'a> {
+    pub dir: &'a Path,
+    pub scope: Scope,
+    /// The mode of the files made in it.
+    pub file_mode: u32,
+}
+
 /// What is needed to open a realm that `realm.toml` describes.
 pub(super) fn setup_at(
     pool: &Path,
-    dir: &Path,
     file: &PoolFile,
     name: &str,
-    (scope, file_mode): (Scope, u32),
+    folder: RealmFolder<'_>,
     toml: &RealmFile,
     mount: Mount,
 ) -> Setup {
     Setup {
-        dir: dir.to_owned(),
+        dir: folder.dir.to_owned(),
         pool: pool.to_owned(),
         uuid: file.uuid.clone(),
         namespace: name.to_owned(),
-        file_mode,
+        file_mode: folder.file_mode,
         durable: file.durability == "system",
         mount,
         map_size: toml.map_size,
         id_prefix: toml.id_prefix,
         root: toml.root,
-        scope,
+        scope: folder.scope,
         checksums: file.checksums,
         emulated: file.emulated,
         immutable: false,

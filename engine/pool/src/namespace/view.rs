@@ -189,7 +189,7 @@ fn make_private(namespace: &Namespace) -> Result<Realm> {
     let (path, file, mount) = inner.pool.parts();
     let size = inner.shared.as_ref().map(Realm::space).transpose()?;
     let size = size.map(|space| space.size);
-    private::ensure((path, file), mount.clone(), &inner.name, size)?;
+    private::ensure(path, file, mount.clone(), &inner.name, size)?;
     namespace.has_come();
     look_for_realms(namespace)?;
     match between_forks(|| lock(&inner.beside).private.clone()) {

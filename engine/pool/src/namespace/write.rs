@@ -205,7 +205,7 @@ pub(super) fn aim_among_realms<'p>(
              scope=\"shared\" or \"private\", and publish it then"
         );
     }
-    check_name(path, &parsed, (target, scope.is_some(), taker), &reach, &realms)?;
+    check_name(path, &parsed, target, scope.is_some(), taker, &reach, &realms)?;
     let taken = reach.taken.is_some_and(|place| realms[place.at].scope() == target);
     if replace || !taken {
         allowed?;
@@ -232,7 +232,9 @@ pub(super) fn aim_among_realms<'p>(
 fn check_name(
     path: &str,
     parsed: &Path<'_>,
-    (target, asked, taker): (Scope, bool, Taker),
+    target: Scope,
+    asked: bool,
+    taker: Taker,
     reach: &Reach,
     realms: &[Realm],
 ) -> Result<()> {

@@ -78,7 +78,7 @@ impl Bytes {
     }
 }
 
-/// What a thread needs to decode.
+/// A codec's worker, and memory for what it decodes.
 struct Decoder {
     worker: Worker,
     coded: bool,
@@ -111,6 +111,18 @@ impl Decoder {
     }
 }
 
+/// What one thread needs: a decoder, and memory for one chunk.
+struct Own {
+    decoder: Decoder,
+    chunk: Vec<u8>,
+}
+
+impl Own {
+    fn new(shown: &Shown) -> Self {
+        Own { decoder: Decoder::new(shown), chunk: Vec::new() }
+    }
+}
+
 /// Adds to an error of a damaged chunk which one it is.
 fn of_chunk(error: Error, name: &str, cell: &[u32]) -> Error {
     match error.kind() {
@@ -134,8 +146,8 @@ pub(super) fn load_box(
         Ok((slab, cells))
     })?;
     let (cells, chunks): (Vec<Cell>, Vec<Option<Chunk>>) = chunks.into_iter().unzip();
-    let begin = || (Decoder::new(&shown), Vec::new());
-    fill(out, (&shown.grid, &slab, &cells), begin, |own, at, places| {
+    let begin = || Own::new(&shown);
+    fill(out, &shown.grid, &slab, &cells, begin, |own, at, places| {
         let read = read_chunk(&shown, chunks[at].as_ref(), own, places);
         read.map_err(|error| of_chunk(error, &shown.name, &cells[at]))
     })
@@ -144,7 +156,8 @@ pub(super) fn load_box(
 pub(super) fn store(
     realm: &Realm,
     oid: Oid,
-    (offsets, counts): (&[u64], &[u64]),
+    offsets: &[u64],
+    counts: &[u64],
     data: &[u8],
     mask: Option<&[u8]>,
 ) -> Result<()> {
@@ -234,7 +247,8 @@ pub(super) fn append(
 /// See [`Realm::put_chunked`].
 pub(super) fn put_chunked(
     realm: &Realm,
-    (parent, path): (Gid, &str),
+    parent: Gid,
+    path: &str,
     new: &NewObject,
     data: Option<&[u8]>,
     placement: Placement,
@@ -294,7 +308,7 @@ fn group_len(grid: &Grid) -> usize {
 fn read_chunk(
     shown: &Shown,
     chunk: Option<&Chunk>,
-    (decoder, buffer): &mut (Decoder, Vec<u8>),
+    own: &mut Own,
     places: &mut ChunkPlaces<'_>,
 ) -> Result<()> {
     let whole = shown.grid.chunk_bytes();
@@ -311,12 +325,12 @@ fn read_chunk(
         return Ok(());
     }
     if let Some(bytes) = places.whole(whole) {
-        return decoder.decode(&chunk.value, bytes);
+        return own.decoder.decode(&chunk.value, bytes);
     }
-    buffer.resize(whole, 0);
-    decoder.decode(&chunk.value, buffer)?;
+    own.chunk.resize(whole, 0);
+    own.decoder.decode(&chunk.value, &mut own.chunk)?;
     while let Some((at, bytes)) = places.take_next() {
-        bytes.copy_from_slice(&buffer[at..at + bytes.len()]);
+        bytes.copy_from_slice(&own.chunk[at..at + bytes.len()]);
     }
     Ok(())
 }

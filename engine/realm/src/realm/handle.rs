@@ -328,7 +328,7 @@ impl Realm {
     pub fn replace_payload(&self, oid: Oid, generation: u32, data: &[u8]) -> Result<bool> {
         let core = self.writable()?;
         write::check_batch_writes(core, oid)?;
-        write::replace_payload(core, (oid, generation), data, false, self.precondition())
+        write::replace_payload(core, oid, generation, data, false, self.precondition())
             .map_err(gone_is_busy)
     }
 
@@ -400,7 +400,7 @@ impl Realm {
     ///
     /// On error some chunks may have been written, each of them whole.
     pub fn store_box(&self, oid: Oid, offsets: &[u64], counts: &[u64], data: &[u8]) -> Result<()> {
-        chunks::store(self, oid, (offsets, counts), data, None)
+        chunks::store(self, oid, offsets, counts, data, None)
     }
 
     /// The same, of those bytes of the box alone where `mask`, which has as many, is not zero.
@@ -415,7 +415,7 @@ impl Realm {
         if mask.len() != data.len() {
             fail!(Argument, "a mask of {} bytes is none for {}", mask.len(), data.len());
         }
-        chunks::store(self, oid, (offsets, counts), data, Some(mask))
+        chunks::store(self, oid, offsets, counts, data, Some(mask))
     }
 
     /// Gives a chunked array another shape of as many dimensions. The part that is added is zeros;

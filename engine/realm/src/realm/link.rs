@@ -39,7 +39,8 @@ pub(crate) struct Link<'a> {
 impl<'a> Link<'a> {
     /// Encodes all but the value.
     pub(super) fn new(
-        (from, path): (Gid, &'a str),
+        from: Gid,
+        path: &'a str,
         new: &'a NewObject,
         attrs: Vec<u8>,
         placement: Placement,

@@ -224,7 +224,7 @@ pub(super) fn view(realm: &Realm, oid: Oid, write: bool) -> Result<Payload> {
     loop {
         match payload(core, oid, true)? {
             (Payload::Inline(bytes), generation) if !bytes.is_empty() => {
-                write::promote(core, (oid, generation), &bytes, realm.precondition())?;
+                write::promote(core, oid, generation, &bytes, realm.precondition())?;
                 step!("inplace.promoted");
             }
             (Payload::Extent(view), _) => {

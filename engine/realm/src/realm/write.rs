@@ -61,7 +61,7 @@ pub(super) fn create_group(
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         let mut ids = ids;
         let mut new_id = || ids.take();
-        group::create(rows, &target, stamp, (&attrs, origin), exist_ok, &mut new_id)
+        group::create(rows, &target, stamp, &attrs, origin, exist_ok, &mut new_id)
     })
 }
 
@@ -77,7 +77,7 @@ pub(super) fn put(
     let core = realm.writable()?;
     check_data(new, data.len() as u64)?;
     if new.layout != Layout::Contiguous {
-        return chunks::put_chunked(realm, (parent, path), new, Some(data), placement);
+        return chunks::put_chunked(realm, parent, path, new, Some(data), placement);
     }
     if data.len() as u64 <= INLINE_BYTES_MAX {
         let link = link_of(core, parent, path, new, placement, realm.precondition())?;
@@ -101,7 +101,7 @@ pub(super) fn create_zeroed(
     let nbytes = object::value_bytes(&new.dtype, &new.shape)?;
     check_data(new, nbytes)?;
     if new.layout != Layout::Contiguous {
-        return chunks::put_chunked(realm, (parent, path), new, None, placement);
+        return chunks::put_chunked(realm, parent, path, new, None, placement);
     }
     if nbytes <= INLINE_BYTES_MAX {
         let link = link_of(core, parent, path, new, placement, realm.precondition())?;
@@ -151,7 +151,7 @@ pub(super) fn rename(
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         let mut ids = ids;
         let mut new_id = || ids.take();
-        group::rename(rows, (&from, old), &to, stamp, &mut new_id)
+        group::rename(rows, &from, old, &to, stamp, &mut new_id)
     })
 }
 
@@ -241,7 +241,7 @@ pub(super) fn link_of<'a>(
     } else {
         encode_attrs(core, &core.enter()?, &new.attrs)?
     };
-    Link::new((from, path), new, attrs, placement, precondition)
+    Link::new(from, path, new, attrs, placement, precondition)
 }
 
 pub(super) fn encode_attrs(
@@ -303,22 +303,24 @@ pub(crate) fn link_object(
 /// Moves an inline value into an extent, unless its payload has changed since.
 pub(crate) fn promote(
     core: &Arc<Core>,
-    of: (Oid, u32),
+    oid: Oid,
+    generation: u32,
     data: &[u8],
     precondition: Option<&Precondition>,
 ) -> Result<()> {
-    replace_payload(core, of, data, true, precondition).map(|_| ())
+    replace_payload(core, oid, generation, data, true, precondition).map(|_| ())
 }
 
 pub(super) fn replace_payload(
     core: &Arc<Core>,
-    of: (Oid, u32),
+    oid: Oid,
+    generation: u32,
     data: &[u8],
     promote: bool,
     precondition: Option<&Precondition>,
 ) -> Result<bool> {
     if data.len() as u64 <= INLINE_BYTES_MAX && !promote {
-        return swap_payload(core, of, Stored::Inline(data), None, precondition);
+        return swap_payload(core, oid, generation, Stored::Inline(data), None, precondition);
     }
     let nbytes = data.len() as u64;
     let (reserved, claim) = space::reserve(core, nbytes, None)?;
@@ -336,7 +338,7 @@ pub(super) fn replace_payload(
         .inspect(|()| {
             step!("replace.flushed");
         })
-        .and_then(|()| swap_payload(core, of, stored, Some(reserved), precondition));
+        .and_then(|()| swap_payload(core, oid, generation, stored, Some(reserved), precondition));
     if !matches!(swapped, Ok(true)) {
         space::give_back(core, reserved);
     }
@@ -345,7 +347,8 @@ pub(super) fn replace_payload(
 
 fn swap_payload(
     core: &Arc<Core>,
-    (oid, generation): (Oid, u32),
+    oid: Oid,
+    generation: u32,
     stored: Stored<'_>,
     reserved: Option<Reserved>,
     precondition: Option<&Precondition>,

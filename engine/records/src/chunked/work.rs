@@ -27,14 +27,16 @@ unsafe impl Sync for Shared<'_> {}
 /// If `cells` do not ascend, or `out` is shorter than the box.
 pub fn fill<W>(
     out: &mut [u8],
-    (grid, slab, cells): (&Grid, &Slab, &[Cell]),
+    grid: &Grid,
+    slab: &Slab,
+    cells: &[Cell],
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize, &mut ChunkPlaces<'_>) -> Result<()> + Sync,
 ) -> Result<()> {
     assert!(cells.is_sorted_by(|one, next| one < next), "each chunk once");
     let (bytes, start) = (out.len(), out.as_mut_ptr());
     let shared = &Shared { start, len: bytes, buffer: PhantomData };
-    each((cells.len(), bytes), begin, |own, at| {
+    each(cells.len(), bytes, begin, |own, at| {
         let part = grid.part(&cells[at], slab);
         work(own, at, &mut ChunkPlaces { shared, pieces: part.pieces(), part: &part })
     })
@@ -97,10 +99,11 @@ mod tests {
         let slab = Slab::new(&shape, &offsets, &counts).unwrap();
         let cells = grid.cells(&slab);
         let mut out = vec![0xff; (counts[0] * counts[1]) as usize];
-        let places = (&grid, &slab, &cells[..]);
         let filling = fill(
             &mut out,
-            places,
+            &grid,
+            &slab,
+            &cells,
             || (),
             |(), number, places| {
                 let cell = &cells[number];
@@ -140,10 +143,11 @@ mod tests {
         let slab = Slab::all(&shape);
         let cells = grid.cells(&slab);
         let mut out = vec![0; 128 * 256];
-        let places = (&grid, &slab, &cells[..]);
         let done = fill(
             &mut out,
-            places,
+            &grid,
+            &slab,
+            &cells,
             || (),
             |(), number, places| {
                 assert!(places.whole(64 * 256 - 1).is_none());
@@ -158,7 +162,9 @@ mod tests {
         assert!(out[64 * 256..].iter().all(|byte| *byte == 2));
         let refused = fill(
             &mut out,
-            places,
+            &grid,
+            &slab,
+            &cells,
             || (),
             |(), _, _| Err(Error::new(Kind::Corrupt, "a damaged chunk")),
         );

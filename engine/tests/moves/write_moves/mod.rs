@@ -71,7 +71,8 @@ fn write_on(
     path: &Path,
     board: &File,
     place: usize,
-    (tag, change): (&'static str, Change),
+    tag: &'static str,
+    change: Change,
     line: &Line,
 ) {
     let (pool, _) = attach(path, Mode::ReadWrite);
@@ -219,7 +220,9 @@ fn meet(test: &str, kinds: &[(&'static str, Change)], rounds: usize) {
         board.write_all_at(&vec![0; 8 * (kinds.len() + 1)], 0).expect("the board");
         let board = &board;
         let mover = fork(|line| move_on(path, board, line));
-        let begin = |(at, kind)| fork(move |line| write_on(path, board, at + 1, kind, line));
+        let begin = |(at, (tag, change))| {
+            fork(move |line| write_on(path, board, at + 1, tag, change, line))
+        };
         let writers: Vec<Peer> = kinds.iter().copied().enumerate().map(begin).collect();
         std::iter::once(&mover).chain(&writers).for_each(|peer| peer.line.expect(0));
         let until = deadline();

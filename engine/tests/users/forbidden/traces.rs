@@ -94,7 +94,7 @@ fn nothing_of_what_is_kept_stands_elsewhere() {
             become_user(DAVE, TEAM);
             let (_pool, open) = open(&world.path, "open");
             let (new, data) = array(5, WORDS);
-            put(&open, "given", &new, &data, (Scope::Private, 0));
+            put(&open, "given", &new, &data, Scope::Private, 0);
             open.transfer(open.root(), "given", &[Scope::Private], Scope::Published).unwrap();
         })
         .finish();

@@ -57,7 +57,8 @@ pub fn put(
     path: &str,
     new: &NewObject,
     data: &[u8],
-    (scope, device): (Scope, u32),
+    scope: Scope,
+    device: u32,
 ) -> Oid {
     let placement = Placement { scope: Some(scope), device: Some(device), ..KEEP };
     namespace.put(namespace.root(), path, new, data, placement).expect("put")
@@ -84,16 +85,16 @@ fn alice(path: &Path, second: &Path) -> [u64; 2] {
     let pool = Pool::create(path, &options).unwrap();
     let (new, data) = array(1, WORDS);
     let default = pool.namespace("default").unwrap();
-    put(&default, "own", &new, &data, (Scope::Shared, 1));
+    put(&default, "own", &new, &data, Scope::Shared, 1);
     for (name, mode) in [("open", 0o775), ("closed", 0o770)] {
         drop(pool.create_namespace(name, mode, Some(TEAM), None).unwrap());
         let namespace = pool.namespace(name).unwrap();
-        put(&namespace, "ours", &new, &data, (Scope::Shared, 1));
-        put(&namespace, "word", &floats(&[2]), &[7; 16], (Scope::Shared, 0));
-        put(&namespace, "shown/large", &new, &data, (Scope::Shared, 0));
-        put(&namespace, "shown/small", &floats(&[2]), &[8; 16], (Scope::Shared, 0));
+        put(&namespace, "ours", &new, &data, Scope::Shared, 1);
+        put(&namespace, "word", &floats(&[2]), &[7; 16], Scope::Shared, 0);
+        put(&namespace, "shown/large", &new, &data, Scope::Shared, 0);
+        put(&namespace, "shown/small", &floats(&[2]), &[8; 16], Scope::Shared, 0);
         namespace.transfer(namespace.root(), "shown", &[Scope::Shared], Scope::Published).unwrap();
-        put(&namespace, "alices", &new, &data, (Scope::Private, 1));
+        put(&namespace, "alices", &new, &data, Scope::Private, 1);
     }
     let open = pool.namespace("open").unwrap();
     ["ours", "shown/large"].map(|path| id(&open, path))
@@ -108,10 +109,10 @@ fn dave(path: &Path) -> [u64; 2] {
     let kept = NewObject { attrs: attrs.to_vec(), ..new };
     for device in [0, 1] {
         let path = format!("{SECRET}/large{device}");
-        put(&open, &path, &kept, &data, (Scope::Private, device));
+        put(&open, &path, &kept, &data, Scope::Private, device);
     }
     let word = NewObject { attrs: attrs.to_vec(), ..floats(&[2]) };
-    put(&open, "word-of-dave", &word, &[9; 16], (Scope::Private, 0));
+    put(&open, "word-of-dave", &word, &[9; 16], Scope::Private, 0);
     [SECRET, &format!("{SECRET}/large0")].map(|path| id(&open, path))
 }
 

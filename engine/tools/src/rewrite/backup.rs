@@ -158,7 +158,7 @@ impl Copy<'_> {
         let (found, skipped) = self.find(name)?;
         let insides = enter_all(&found)?;
         let looks = together(&found, &insides)?;
-        if !self.is_newest(name, &found, (&insides, &looks))? {
+        if !self.is_newest(name, &found, &insides, &looks)? {
             return Ok(false);
         }
         report.skipped.extend(skipped);
@@ -173,11 +173,13 @@ impl Copy<'_> {
         }
         for (((found, inside), look), out) in found.iter().zip(&insides).zip(looks).zip(out) {
             let setup = namespace::realm_like(
-                (self.dest, self.file, self.mount),
+                self.dest,
+                self.file,
+                self.mount,
                 &found.core.0.setup,
-                (name, found.scope, found.user),
+                found.user,
             )?;
-            let spans = self.realm((&found.core.0, inside), look, &setup, (&out, report))?;
+            let spans = self.realm(&found.core.0, inside, look, &setup, &out, report)?;
             if found.scope == Scope::Published {
                 published::finish_like(&setup, &spans)?;
             }
@@ -221,7 +223,8 @@ impl Copy<'_> {
         &self,
         name: &str,
         found: &[SourceRealm],
-        (insides, looks): (&[Inside<'_>], &[LookUp<'_>]),
+        insides: &[Inside<'_>],
+        looks: &[LookUp<'_>],
     ) -> Result<bool> {
         let (path, mount) = (self.pool.path(), filesystem::admit(self.pool.path(), true)?);
         let at = found.iter().position(|found| found.scope == Scope::Published);
@@ -245,10 +248,12 @@ impl Copy<'_> {
     /// Copies a realm but for what is `out` of it; the files of its values.
     fn realm(
         &self,
-        (core, inside): (&Arc<Core>, &Inside<'_>),
+        core: &Arc<Core>,
+        inside: &Inside<'_>,
         mut look: LookUp<'_>,
         setup: &Setup,
-        (out, report): (&[Vec<Going>], &mut BackupReport),
+        out: &[Vec<Going>],
+        report: &mut BackupReport,
     ) -> Result<Vec<PathBuf>> {
         let mut found = values(look.txn())?;
         let limit = meta_u64(look.txn().get(Table::Meta, LIMIT)?)?;
@@ -260,7 +265,7 @@ impl Copy<'_> {
         let mut spans = Spans::default();
         if end > 0 {
             spans = self.spans(setup, end)?;
-            let changed = copy_values((core, inside), &found, &spans)?;
+            let changed = copy_values(core, inside, &found, &spans)?;
             forget_checksums(&catalog, &changed)?;
             if self.mount.durable {
                 spans.sync()?;
@@ -382,7 +387,8 @@ fn lay_out(values: &mut [MovedValue], limit: u64) -> u64 {
 
 /// Copies every value; gives those whose bytes are no more those of their checksum.
 fn copy_values(
-    (core, inside): (&Arc<Core>, &Inside<'_>),
+    core: &Arc<Core>,
+    inside: &Inside<'_>,
     values: &[MovedValue],
     to: &Spans,
 ) -> Result<Vec<MovedValue>> {

@@ -30,7 +30,8 @@ impl Chunked<'_> {
         new: &NewObject,
         placement: Placement,
         to: &Realm,
-        (witness, lose): (&mut dyn Witness, &mut dyn FnMut(String)),
+        witness: &mut dyn Witness,
+        lose: &mut dyn FnMut(String),
     ) -> Result<()> {
         let grid = Grid::of(self.record, self.chunking)?;
         let open = Placement { read_only: false, ..placement };

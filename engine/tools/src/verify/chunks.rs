@@ -32,7 +32,7 @@ impl Walk<'_> {
                 (self.pulse)();
             }
             seen += 1;
-            if let Err(error) = self.chunk(&grids, (key, row), extents, sums) {
+            if let Err(error) = self.chunk(&grids, key, row, extents, sums) {
                 self.problem(error);
             }
         }
@@ -42,7 +42,8 @@ impl Walk<'_> {
     fn chunk(
         &mut self,
         grids: &HashMap<u64, (Grid, bool)>,
-        (key, row): (&[u8], &[u8]),
+        key: &[u8],
+        row: &[u8],
         extents: &mut Vec<(Extent, String)>,
         sums: &mut Vec<Sum>,
     ) -> Result<()> {

@@ -43,8 +43,14 @@ pub(super) struct PageNode<'p> {
     pub word: u64,
 }
 
-/// The keys that a page may have: from the first on, and below the second.
-pub(super) type Between<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
+/// The keys that a page may have: any where nothing is said.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Between<'k> {
+    /// The least of them.
+    pub from: Option<&'k [u8]>,
+    /// What is greater than all of them.
+    pub to: Option<&'k [u8]>,
+}
 
 /// The nodes of a page, which fill it without gap or overlap.
 pub(super) fn nodes_of(page: &[u8], number: u64, leaf: bool) -> Result<Vec<PageNode<'_>>> {
@@ -112,8 +118,9 @@ pub(super) fn in_order(
     nodes: &[PageNode<'_>],
     numbers: bool,
     leaf: bool,
-    (from, to): Between<'_>,
+    between: Between<'_>,
 ) -> Result<()> {
+    let Between { from, to } = between;
     let less = |a: &[u8], b: &[u8]| {
         if numbers { u64_at(a, 0) < u64_at(b, 0) } else { a < b }
     };
@@ -142,7 +149,8 @@ pub(crate) fn decode(page: &[u8]) {
     for leaf in [true, false] {
         if let Ok(nodes) = nodes_of(page, number, leaf) {
             for numbers in [true, false] {
-                let _ = in_order(&nodes, numbers, leaf, (Some(b"a"), Some(b"z")));
+                let _ =
+                    in_order(&nodes, numbers, leaf, Between { from: Some(b"a"), to: Some(b"z") });
             }
             for node in &nodes {
                 let _ = TreeHead::parse(node.data, 0);

@@ -390,7 +390,7 @@ impl Walk<'_, '_> {
             return;
         }
         let mut met = Met::default();
-        self.branch(of, tree.root, tree.depth, (None, None), &mut met, each);
+        self.branch(of, tree.root, tree.depth, Between::default(), &mut met, each);
         let said = [tree.branch, tree.leaf, tree.overflow, tree.entries];
         let found = [met.branch, met.leaf, met.overflow, met.entries];
         if said != found {
@@ -435,9 +435,9 @@ impl Walk<'_, '_> {
         }
         met.branch += 1;
         for (place, node) in nodes.iter().enumerate() {
-            let from = if place == 0 { between.0 } else { Some(node.key) };
-            let to = nodes.get(place + 1).map(|next| next.key).or(between.1);
-            self.branch(of, node.word, level - 1, (from, to), met, each);
+            let from = if place == 0 { between.from } else { Some(node.key) };
+            let to = nodes.get(place + 1).map(|next| next.key).or(between.to);
+            self.branch(of, node.word, level - 1, Between { from, to }, met, each);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::realm::checked;
 use crate::realm::space;
 use std::sync::{Arc, Mutex};
 
-use super::{Chunk, ChunksByCell, Decoder, Shown, of_chunk};
+use super::{Chunk, ChunksByCell, Own, Shown, of_chunk};
 use crate::realm::core::Core;
 use crate::realm::space::Attempt;
 use crate::view::Claim;
@@ -98,12 +98,6 @@ enum Ready {
     InPlace,
 }
 
-/// What one thread needs.
-struct Own {
-    decoder: Decoder,
-    chunk: Vec<u8>,
-}
-
 /// Encodes these chunks into reserved space. On error nothing is reserved.
 pub(super) fn stage(
     core: &Arc<Core>,
@@ -113,13 +107,17 @@ pub(super) fn stage(
     spares: &Spares,
 ) -> Result<Stages> {
     let whole = shown.grid.chunk_bytes();
-    let of_all = (chunks.len(), chunks.len() * whole);
-    let begin = || Own { decoder: Decoder::new(shown), chunk: Vec::new() };
-    let ready = each(of_all, begin, |own, at| {
-        let (cell, before) = &chunks[at];
-        let ready = make((shown, spares), cell, before.as_ref(), data, own);
-        ready.map_err(|error| of_chunk(error, &shown.name, cell))
-    })?;
+    let bytes = chunks.len() * whole;
+    let ready = each(
+        chunks.len(),
+        bytes,
+        || Own::new(shown),
+        |own, at| {
+            let (cell, before) = &chunks[at];
+            let ready = make(shown, cell, before.as_ref(), data, own, spares);
+            ready.map_err(|error| of_chunk(error, &shown.name, cell))
+        },
+    )?;
     step!("chunks.encoded");
     let in_extent = |ready: &Ready| match ready {
         Ready::Nothing => None,
@@ -148,11 +146,12 @@ pub(super) fn stage(
         stages.all.push(Staged { cell, value, expected });
     }
     let sums = each(
-        (claims.len(), of_all.1),
+        claims.len(),
+        bytes,
         || (),
         |(), at| {
             let (staged, claim, ready) = &claims[at];
-            Ok(copy(core, claim, ready, (&shown.grid, &stages.all[*staged]), data))
+            Ok(copy(core, claim, ready, &shown.grid, &stages.all[*staged], data))
         },
     )?;
     step!("chunks.copied");
@@ -178,11 +177,12 @@ fn is_zero(part: &Part, data: &[u8]) -> bool {
 
 /// Makes a chunk, encoded.
 fn make(
-    (shown, spares): (&Shown, &Spares),
+    shown: &Shown,
     cell: &[u32],
     before: Option<&Chunk>,
     data: &Data<'_>,
     own: &mut Own,
+    spares: &Spares,
 ) -> Result<Ready> {
     let whole = shown.grid.chunk_bytes();
     let (slab, given) = match data {
@@ -272,7 +272,8 @@ fn copy(
     core: &Core,
     claim: &Claim,
     ready: &Ready,
-    (grid, staged): (&Grid, &Staged),
+    grid: &Grid,
+    staged: &Staged,
     data: &Data<'_>,
 ) -> u64 {
     let memory = claim.memory();
