@@ -40,6 +40,8 @@ impl InPlace {
     /// may go with it, or not.
     pub fn held(&self) -> Result<bool> {
         let until = Instant::now() + WAIT.0;
+        // No `retry`: it waits by the clock for a mover that lives, and does not begin anything
+        // again, for its caller writes the bytes anew.
         loop {
             match self.realm.check_held(self.oid) {
                 Ok(()) => return Ok(true),

@@ -57,7 +57,18 @@ pub(super) enum Doing {
 pub(super) fn retry<T>(
     namespace: &Namespace,
     policy: Retry,
+    operation: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    retry_with_pause(namespace, policy, operation, thread::sleep)
+}
+
+/// The same, with what it waits by.
+#[inline]
+fn retry_with_pause<T>(
+    namespace: &Namespace,
+    policy: Retry,
     mut operation: impl FnMut() -> Result<T>,
+    mut pause: impl FnMut(Duration),
 ) -> Result<T> {
     let (mut tries, mut recovered) = (0, false);
     loop {
@@ -73,7 +84,7 @@ pub(super) fn retry<T>(
         }
         tries += 1;
         if tries > TRIES_AT_ONCE && done.is_err() {
-            thread::sleep(PAUSE);
+            pause(PAUSE);
         }
     }
 }
@@ -156,4 +167,47 @@ fn owning_realm(
         }
         tree.home(member)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PAUSE, Retry, TRIES_AT_ONCE, TRIES_MAX, retry_with_pause};
+    use crate::pool::{CreateOptions, Pool};
+    use engram_base::error::{Error, Kind, Result};
+
+    #[test]
+    fn what_fails_again_and_again_is_tried_at_once_at_first_and_after_pauses_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = CreateOptions { size: 1 << 20, force: true, ..CreateOptions::default() };
+        let pool = Pool::create(&dir.path().join("pool"), &options).unwrap();
+        let namespace = pool.namespace("default").unwrap();
+        // How often it is tried, and how often of these after a pause.
+        let tried = |policy, operation: &dyn Fn() -> Result<()>| {
+            let (mut tries, mut pauses) = (0, Vec::new());
+            let again = || {
+                tries += 1;
+                operation()
+            };
+            let done = retry_with_pause(&namespace, policy, again, |pause| pauses.push(pause));
+            assert!(pauses.iter().all(|pause| *pause == PAUSE));
+            (done.map_err(|error| error.kind()), tries, pauses.len() as u32)
+        };
+        let (all, paused) = (TRIES_MAX + 1, TRIES_MAX - TRIES_AT_ONCE);
+        let moved = || Err(Error::moved());
+        assert_eq!(tried(Retry::IfMoved, &moved), (Err(Kind::Busy), all, paused));
+        let refused = || Err(Error::new(Kind::NotFound, "it is not there"));
+        assert_eq!(tried(Retry::IfMoved, &refused), (Err(Kind::NotFound), 1, 0));
+        // Any error: what has come may be what was missed.
+        let missed = || {
+            namespace.has_come();
+            refused()
+        };
+        assert_eq!(tried(Retry::IfViewChanged, &missed), (Err(Kind::NotFound), all, paused));
+        // What was found is looked for again at once.
+        let found = || {
+            namespace.has_come();
+            Ok(())
+        };
+        assert_eq!(tried(Retry::IfViewChanged, &found), (Ok(()), all, 0));
+    }
 }

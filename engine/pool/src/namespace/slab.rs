@@ -84,6 +84,8 @@ pub(super) fn store_slab(
     }
     let (slab, item) = boxed(&info, offsets, counts, data.len())?;
     let mut patience = 0;
+    // No `retry`: some of what is begun again may have been written, so that it waits for a mover
+    // that lives.
     loop {
         let (payload, place) = match namespace.view_in_place(oid) {
             Ok(opened) => opened,

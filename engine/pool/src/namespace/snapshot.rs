@@ -47,6 +47,8 @@ pub(super) fn lock(
     pause: &mut dyn FnMut(Duration) -> Result<()>,
 ) -> Result<Lock> {
     let waiting = RefCell::new((Wait::new(within), pause));
+    // No `retry`: how long it goes on is for the caller to say, for ever if so, and each round has
+    // waited already.
     loop {
         let taken = namespace.in_owning_realm(member, |realm| {
             let (wait, pause) = &mut *waiting.borrow_mut();

@@ -159,7 +159,8 @@ pub(super) fn main_realm(namespace: &Namespace) -> Result<Option<Realm>> {
     Ok(realms.into_iter().min_by_key(|realm| realm.scope() != Scope::Shared))
 }
 
-/// The same where there are several realms, of an object or of a group.
+/// The same where there are several realms, of an object or of a group. The caller looks again
+/// where something has moved (`Retry::IfMoved`).
 pub(super) fn aim_among_realms<'p>(
     namespace: &Namespace,
     parent: Gid,
@@ -181,9 +182,9 @@ pub(super) fn aim_among_realms<'p>(
         };
         Ok((reach.clone(), tree.is_moving(reach.group)?, allowed))
     })?;
-    // The mover of the group may be gone.
+    // The mover of the group may be gone: another look sees what its move has come to.
     if moving && moves::end_dead_moves(namespace)? {
-        return aim_among_realms(namespace, parent, path, scope, taker);
+        return Err(Error::moved());
     }
     let realms = relying;
     let home = reach.home.map(|at| realms[at].scope());
