@@ -139,7 +139,8 @@ pub fn covers(txn: &WriteTxn<'_>, extent: Extent) -> Result<bool> {
 /// Gives an extent back to the free tables, joined with its free neighbours.
 pub fn insert_free(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
     let mut joined = extent;
-    if let Some(before) = free_before(txn, extent.offset)? {
+    // The last that begins before the end of `extent`: one that begins in it overlaps it as well.
+    if let Some(before) = free_before(txn, extent.end())? {
         if before.end() > extent.offset {
             fail!(Corrupt, "{extent:?} is freed, but {before:?} is free already: run verify");
         }
@@ -148,8 +149,9 @@ pub fn insert_free(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
             joined = Extent { offset: before.offset, len: before.len + joined.len };
         }
     }
-    if let Some(len) = txn.get(Table::ExtentsByOffset, &extent.end().to_be_bytes())? {
-        let after = Extent { offset: extent.end(), len: parse_len(len)? };
+    let end = extent.end().to_be_bytes();
+    if let Some(len) = txn.get(Table::ExtentsByOffset, &end)? {
+        let after = parse_free(&end, len)?;
         remove_free(txn, after)?;
         joined.len += after.len;
     }

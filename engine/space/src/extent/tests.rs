@@ -187,15 +187,7 @@ impl Model {
 
     /// Asserts that the rows say what the model says.
     fn check(&self, txn: &ReadTxn<'_>) {
-        let rows = MemoryRows::of(txn).unwrap();
-        let by_offset = rows.in_order(Table::ExtentsByOffset);
-        let by_offset: Vec<_> = by_offset.map(|(key, row)| parse_free(key, row).unwrap()).collect();
-        assert_eq!(by_offset, self.free(), "free extents, each as long as it can be");
-        let by_size = rows.in_order(Table::ExtentsBySize);
-        let mut by_size: Vec<_> = by_size.map(|(key, _)| parse_size_key(key).unwrap()).collect();
-        assert!(by_size.is_sorted_by_key(|extent| (extent.len, extent.offset)));
-        by_size.sort_unstable();
-        assert_eq!(by_size, by_offset);
+        assert_eq!(free_rows(txn), self.free(), "free extents, each as long as it can be");
         let pending = self.0.iter().filter_map(|(extent, state)| match state {
             State::Reserved(lease) => Some((Holder::Lease(*lease), *extent)),
             State::Freed(by) => Some((Holder::Txn(*by), *extent)),
@@ -214,6 +206,19 @@ impl Model {
             assert_eq!(has_reserved(txn, lease), Ok(reserves(lease)));
         }
     }
+}
+
+/// The free extents, of which both tables say the same.
+fn free_rows(txn: &ReadTxn<'_>) -> Vec<Extent> {
+    let rows = MemoryRows::of(txn).unwrap();
+    let by_offset = rows.in_order(Table::ExtentsByOffset);
+    let by_offset: Vec<_> = by_offset.map(|(key, row)| parse_free(key, row).unwrap()).collect();
+    let by_size = rows.in_order(Table::ExtentsBySize);
+    let mut by_size: Vec<_> = by_size.map(|(key, _)| parse_size_key(key).unwrap()).collect();
+    assert!(by_size.is_sorted_by_key(|extent| (extent.len, extent.offset)));
+    by_size.sort_unstable();
+    assert_eq!(by_size, by_offset);
+    by_offset
 }
 
 /// A catalog without a row.
@@ -333,6 +338,48 @@ fn what_is_freed_twice_or_taken_back_is_refused() {
         .unwrap();
     let wanted = Wanted { len: LINE, warm: &[extent], within: None };
     assert_eq!(allocate(&mut txn, &wanted).unwrap_err().kind(), Kind::Corrupt, "tables disagree");
+}
+
+#[test]
+fn what_overlaps_a_free_extent_is_not_freed_and_changes_nothing() {
+    let (_dir, catalog) = catalog();
+    let free = Extent { offset: 2 * PAGE, len: PAGE };
+    let lines = |from: u64, to: u64| Extent { offset: from * LINE, len: (to - from) * LINE };
+    let (start, end) = (free.offset / LINE, free.end() / LINE);
+    let mut txn = catalog.write(Headroom::Normal).unwrap();
+    insert_free(&mut txn, free).unwrap();
+    for (what, extent) in [
+        ("the same", free),
+        ("its start", lines(start - 1, start + 1)),
+        ("its start, and no more", lines(start, start + 1)),
+        ("its inside", lines(start + 1, end - 1)),
+        ("its end", lines(end - 1, end + 1)),
+        ("all of it", lines(start - 1, end + 1)),
+        ("all of it, to its end", lines(start - 1, end)),
+    ] {
+        let refused = insert_free(&mut txn, extent).map_err(|error| error.kind());
+        assert_eq!(refused, Err(Kind::Corrupt), "{what}");
+    }
+    txn.commit().unwrap();
+    assert_eq!(free_rows(&catalog.read().unwrap()), [free]);
+    // What touches it on either side is joined with it.
+    change(&catalog, |txn| {
+        insert_free(txn, lines(start - 1, start)).unwrap();
+        insert_free(txn, lines(end, end + 1)).unwrap();
+    });
+    assert_eq!(free_rows(&catalog.read().unwrap()), [lines(start - 1, end + 1)]);
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_is_not_joined() {
+    let (_dir, catalog) = catalog();
+    let mut txn = catalog.write(Headroom::Normal).unwrap();
+    let (after, len) = (2 * PAGE, u64::MAX - LINE + 1);
+    let by_size = [&len.to_be_bytes()[..], &after.to_be_bytes()].concat();
+    txn.put(Table::ExtentsByOffset, &after.to_be_bytes(), &len.to_le_bytes()).unwrap();
+    txn.put(Table::ExtentsBySize, &by_size, &[]).unwrap();
+    let extent = Extent { offset: PAGE, len: PAGE };
+    assert_eq!(insert_free(&mut txn, extent).unwrap_err().kind(), Kind::Corrupt);
 }
 
 proptest! {
