@@ -200,6 +200,11 @@ const DAMAGES: &[(&str, &str, Damage)] = &[
         let (key, _) = first(txn, Table::ExtentsByOffset);
         txn.delete(Table::ExtentsByOffset, &key).unwrap();
     }),
+    ("free space by size twice", "are not in `extents_by_offset`", |txn, _| {
+        let (offset, _) = first(txn, Table::ExtentsByOffset);
+        let by_size = [&64_u64.to_be_bytes()[..], &offset].concat();
+        txn.put(Table::ExtentsBySize, &by_size, b"").unwrap();
+    }),
     ("free space that is nobody's", "is not the arena's", |txn, _| {
         let (key, len) = first(txn, Table::ExtentsByOffset);
         txn.delete(Table::ExtentsByOffset, &key).unwrap();

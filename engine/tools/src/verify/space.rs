@@ -1,7 +1,7 @@
 //! Space: every byte of the arena is in use, pending or free, and only one of these.
 
 use engram_realm::spans;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::Walk;
 use engram_base::error::{Error, Result};
@@ -92,17 +92,17 @@ impl Walk<'_> {
 
     /// The free extents; both tables must have the same, and no two may touch.
     fn free(&mut self, txn: &ReadTxn<'_>) -> Result<Vec<Extent>> {
-        let mut by_size = BTreeMap::new();
+        let mut by_size = BTreeSet::new();
         let mut cursor = txn.seek(Table::ExtentsBySize, &[])?;
         while let Some((key, _)) = cursor.next()? {
             let extent = parse_size_key(key)?;
-            by_size.insert(extent.offset, extent.len);
+            by_size.insert((extent.offset, extent.len));
         }
         let mut free: Vec<Extent> = Vec::new();
         let mut cursor = txn.seek(Table::ExtentsByOffset, &[])?;
         while let Some((key, value)) = cursor.next()? {
             let extent = parse_free(key, value)?;
-            if by_size.remove(&extent.offset) != Some(extent.len) {
+            if !by_size.remove(&(extent.offset, extent.len)) {
                 self.problem(format!("free {extent:?} is not in `extents_by_size`"));
             }
             if free.last().is_some_and(|before| before.end() == extent.offset) {
@@ -122,13 +122,14 @@ impl Walk<'_> {
         let mut last = String::new();
         for (extent, what) in all {
             if extent.offset < end {
-                self.problem(format!("{extent:?} ({what}) overlaps the one before it ({last})"));
+                self.problem(format!("{extent:?} ({what}) overlaps one before it ({last})"));
             }
             if extent.end() > arena {
                 self.problem(format!("{extent:?} ({what}) goes beyond the arena's {arena} bytes"));
             }
-            end = end.max(extent.end());
-            last = what;
+            if extent.end() > end {
+                (end, last) = (extent.end(), what);
+            }
         }
     }
 }
