@@ -34,7 +34,7 @@ use engram_media::filesystem::{self, FsKind, Mount};
 use engram_media::shared_counter::SharedCounter;
 use engram_media::{Medium, devdax};
 use engram_realm::session::Session;
-use engram_realm::{Mode, Realm, Setup};
+use engram_realm::{HasCore, Mode, Realm, Setup};
 
 /// How often a pool is opened anew that others make anew meanwhile.
 const OPEN_TRIES: u32 = 8;

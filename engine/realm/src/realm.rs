@@ -59,7 +59,7 @@ pub mod write;
 pub use self::commit::Changes;
 pub use self::core::Core;
 pub use self::gate::{Inside, LookUp, State};
-pub use self::handle::Realm;
+pub use self::handle::{HasCore, Realm};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};
 pub(crate) use self::link::Link;
 pub use self::locks::Lock;

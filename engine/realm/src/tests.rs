@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::process::core_of;
 use crate::realm::{LIMIT, NEXT_ID, USED};
 use crate::session::Session;
-use crate::{Mode, Payload, Purpose, Realm, Setup, prepare_locks};
+use crate::{HasCore, Mode, Payload, Purpose, Realm, Setup, prepare_locks};
 use engram_base::dtype::DType;
 use engram_base::id::{COUNTER_BITS, Member, id_key};
 use engram_base::scope::Scope;

@@ -12,7 +12,7 @@ use crate::realm::write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::realm::{Core, Link, Realm};
+use crate::realm::{Core, HasCore, Link, Realm};
 use engram_base::error::Result;
 use engram_base::faults::step;
 use engram_base::id::{Gid, Oid};

@@ -34,7 +34,8 @@ use engram_realm::batch::Batch;
 use engram_realm::process::between_forks;
 use engram_realm::view::View;
 use engram_realm::{
-    Found, Holders, Lock, Mode, Payload, Precondition, Realm, Space, look_to_change, look_together,
+    Found, HasCore, Holders, Lock, Mode, Payload, Precondition, Realm, Space, look_to_change,
+    look_together,
 };
 use engram_records::attrs::Value;
 use engram_records::index_mode::IndexMode;

@@ -18,7 +18,7 @@ use engram_base::user;
 use engram_catalog::Table;
 use engram_ops::marks::{Stage, Transfer};
 use engram_realm::batch;
-use engram_realm::{Core, Mode, Realm};
+use engram_realm::{Core, HasCore, Mode, Realm};
 
 pub(super) fn transfer_now(
     namespace: &Namespace,

@@ -32,7 +32,7 @@ use engram_query::groups::{Beyond, Groups};
 use engram_query::order::compare_cells;
 use engram_query::run::Search;
 use engram_realm::process::between_forks;
-use engram_realm::{Mode, Realm, peek_together};
+use engram_realm::{HasCore, Mode, Realm, peek_together};
 use engram_records::attrs::KeyId;
 use engram_records::object::Record;
 

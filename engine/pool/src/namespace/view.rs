@@ -27,7 +27,7 @@ use engram_files::folder::belongs_to;
 use engram_files::paths::{place, within};
 use engram_ops::group::GroupInfo;
 use engram_realm::process::between_forks;
-use engram_realm::{Mode, Realm};
+use engram_realm::{HasCore, Mode, Realm};
 
 /// How many published versions of before stay open.
 const OUTDATED_MAX: usize = 4;

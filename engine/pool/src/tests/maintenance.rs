@@ -4,11 +4,12 @@ use crate::pool::{CreateOptions, Pool};
 use engram_base::dtype::DType;
 use engram_catalog::Table;
 use engram_index::IndexSettings;
+use engram_realm::{HasCore, Realm};
 use engram_records::attrs::Value;
 use engram_records::object::{Class, NewObject, Placement};
 
 /// How many runs there are of all columns.
-fn runs(realm: &engram_realm::Realm) -> usize {
+fn runs(realm: &Realm) -> usize {
     let inside = realm.core().enter().unwrap();
     let txn = inside.read().unwrap();
     let mut cursor = txn.seek(Table::IndexRuns, &[]).unwrap();

@@ -14,7 +14,7 @@ use engram_index::extract::Extracted;
 use engram_index::{IndexSettings, names};
 use engram_query::answer::QueryOptions;
 use engram_query::parse;
-use engram_realm::{Changes, Realm};
+use engram_realm::{Changes, HasCore, Realm};
 use engram_records::attrs::Value;
 use engram_records::object::{Class, NewObject, Placement, Record};
 

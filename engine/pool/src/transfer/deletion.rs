@@ -34,7 +34,7 @@ use engram_ops::group::{DEPTH_MAX, parent_of_group};
 use engram_ops::marks::{Going, Receipt, Stage, Transfer};
 use engram_ops::mirror;
 use engram_ops::protect;
-use engram_realm::Realm;
+use engram_realm::{HasCore, Realm};
 
 /// What a realm has of a group that is deleted: the group, and mirrors below it without a name.
 pub(crate) struct DeletedPart<'r> {

@@ -45,6 +45,19 @@ pub struct Realm {
     pub(super) precondition: Option<Precondition>,
 }
 
+/// The core behind a handle. The facade does not name this trait, so that its users cannot reach
+/// behind a handle; the crates of the engine do.
+pub trait HasCore {
+    /// The core.
+    fn core(&self) -> &Arc<Core>;
+}
+
+impl HasCore for Realm {
+    fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
 // The handle itself.
 impl Realm {
     /// A handle that ends with its session.
@@ -55,12 +68,6 @@ impl Realm {
     /// The root group.
     pub fn root(&self) -> Gid {
         self.core.setup.root()
-    }
-
-    /// The core, for moves between realms: for the engine's own crates alone.
-    #[doc(hidden)]
-    pub fn core(&self) -> &Arc<Core> {
-        &self.core
     }
 
     /// Whether the other handle is of the same realm.

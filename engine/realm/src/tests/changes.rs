@@ -1,6 +1,7 @@
 //! Changes of one realm, each a commit; and those that are refused.
 
 use super::{World, blob, bytes_of};
+use crate::HasCore;
 use crate::realm::Precondition;
 use engram_base::error::Kind::{Argument, Exists, NotFound, ReadOnly};
 use engram_base::id::Member;
