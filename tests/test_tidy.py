@@ -311,6 +311,24 @@ def test_the_glossary_has_each_word_once() -> None:
     assert not [word for word in named if word not in types]
 
 
+def type_definitions(name: str) -> list[str]:
+    """Name the types that a Rust file defines, but for the types that a trait asks for."""
+    kinds = r"(?:struct|enum|trait|union) (\w+)|^(?:pub(?:\([^)]*\))? )?type (\w+)"
+    visible = r"^ *(?:pub(?:\([^)]*\))? )?(?:unsafe )?"
+    found = re.findall(rf"{visible}{kinds}", shipped(name), flags=re.MULTILINE)
+    return [one or other for one, other in found]
+
+
+def test_one_type_name_is_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for name in sources(".rs"):
+        if re.match(r"engine/(\w+/)?src/", name):
+            for defined in type_definitions(name):
+                places.setdefault(defined, []).append(name)
+    assert len(places) > 300
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
 def test_retired_words_name_nothing() -> None:
     """Comments and strings are prose, and no identifiers."""
     prose = re.compile(

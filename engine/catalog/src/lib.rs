@@ -32,5 +32,5 @@ pub mod testing;
 
 pub use catalog::{
     Catalog, CatalogStats, Cursor, Filling, Growth, Headroom, Options, ReadTxn, Table, TableStats,
-    Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, settle_closed,
+    Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, roll_back_closed,
 };

@@ -143,10 +143,10 @@ impl IndexState {
     }
 
     /// Nothing is left to do for these.
-    pub fn settle(&self, done: &[Hint]) {
+    pub fn mark_done(&self, done: &[Hint]) {
         if !done.is_empty() {
             let mut hints = lock(&self.hints);
-            hints.settle(done);
+            hints.mark_done(done);
             self.asked.store(hints.any_asked(), Ordering::Relaxed);
         }
     }

@@ -180,7 +180,7 @@ impl Report {
         let before = self.problems.len();
         let opened = setup.and_then(|setup| {
             let pages = catalog::pages(&setup, pulse)?;
-            let sound = !matches!(pages, catalog::Pages::Damaged(_));
+            let sound = !matches!(pages, catalog::PagesState::Damaged(_));
             let core = sound.then(|| process::core_of(setup, Purpose::Verify)).transpose()?;
             Ok((core, pages))
         });
@@ -197,10 +197,10 @@ impl Report {
             Err(error) => return Err(error),
         };
         match (&core, pages) {
-            (Some(core), catalog::Pages::Moving) => {
+            (Some(core), catalog::PagesState::Moving) => {
                 self.tell(&name, catalog::pages_kept(core, pulse)?);
             }
-            (_, catalog::Pages::Damaged(problems)) => self.tell(&name, problems),
+            (_, catalog::PagesState::Damaged(problems)) => self.tell(&name, problems),
             _ => {}
         }
         let Some(core) = core else { return Ok(true) };

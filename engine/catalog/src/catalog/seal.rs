@@ -48,7 +48,12 @@ const ID_AT: usize = 144;
 const LOOKS: u32 = 2000;
 
 /// Before LMDB opens the file: after a restart, nothing of it is left that was not sealed.
-pub(super) fn settle(data: &File, path: &Path, growth: &Growth, boot: [u8; 16]) -> Result<()> {
+pub(super) fn roll_back_unsealed(
+    data: &File,
+    path: &Path,
+    growth: &Growth,
+    boot: [u8; 16],
+) -> Result<()> {
     if !growth.is_persistent() {
         if growth.sealed() != 0 {
             growth.unseal();
@@ -74,10 +79,10 @@ pub(super) fn settle(data: &File, path: &Path, growth: &Growth, boot: [u8; 16]) 
 
 /// After a restart of the machine, takes back what was not sealed of a catalog that nobody has open
 /// yet: for a caller that reads its pages without opening it.
-pub fn settle_closed(dir: &Path, options: &Options) -> Result<()> {
+pub fn roll_back_closed(dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join("data.mdb");
     let (data, _) = open_file(&path)?;
-    settle(&data, &path, &open_growth(dir, options)?, boot_id())
+    roll_back_unsealed(&data, &path, &open_growth(dir, options)?, boot_id())
 }
 
 /// Makes the other meta page say what the one of the sealed transaction says.

@@ -176,7 +176,7 @@ pub fn check(path: &Path, file: &PoolFile) -> Result<()> {
 
 /// Says on devices that say nothing yet, or what is no more quite so, where they belong, as far as
 /// this user may. To fail in it is no reason not to open the pool.
-pub(super) fn settle(path: &Path, file: &PoolFile) -> Result<()> {
+pub(super) fn record_pool_folder(path: &Path, file: &PoolFile) -> Result<()> {
     for device in &file.devices[1..] {
         let now = PoolFolder::of(path, &file.uuid)?;
         if read(device, &file.uuid)?.is_some_and(|said| said == now) {

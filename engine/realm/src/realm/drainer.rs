@@ -42,9 +42,9 @@ struct Bell {
 }
 
 /// Says so when the thread ends, however it does.
-struct Ending<'a>(&'a Bell);
+struct RingOnDrop<'a>(&'a Bell);
 
-impl Drop for Ending<'_> {
+impl Drop for RingOnDrop<'_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Release);
     }
@@ -122,7 +122,7 @@ impl Drainer {
 }
 
 fn run(core: &Weak<Core>, bell: &Bell) {
-    let _ending = Ending(bell);
+    let _ending = RingOnDrop(bell);
     while bell.wait() && bell.rest(GATHER) {
         bell.rung.store(false, Ordering::Release);
         loop {

@@ -20,7 +20,7 @@ use engram_base::scope::Scope;
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_records::extent::{Extent, PAGE};
-use engram_space::extent::{Holder, parse_size_key, pending_rows};
+use engram_space::extent::{ExtentHolder, parse_size_key, pending_rows};
 use engram_space::lease::{IDLE, LeaseFile, LeaseStatus};
 
 /// The most holders that an error names.
@@ -144,11 +144,11 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let mut held = vec![0_u64; leases.len()];
     for (holder, extent) in pending {
         match holder {
-            Holder::Lease(lease) => {
+            ExtentHolder::Lease(lease) => {
                 *reserved.entry(lease).or_default() += extent.len;
                 holders.reserved += extent.len;
             }
-            Holder::Txn(freed_by) => {
+            ExtentHolder::Txn(freed_by) => {
                 let mut any = false;
                 for (place, (seen, looking)) in leases.iter().enumerate() {
                     if seen.alive && looking.holds(freed_by, extent) {

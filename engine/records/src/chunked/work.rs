@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::grid::{Cell, Grid, Part, Pieces};
+use super::grid::{Grid, GridCell, Part, Pieces};
 use engram_base::error::Result;
 use engram_base::slab::Slab;
 use engram_base::threads::each;
@@ -27,7 +27,7 @@ unsafe impl Sync for Shared<'_> {}
 /// If `cells` do not ascend, or `out` is shorter than the box.
 pub fn fill<W>(
     out: &mut [u8],
-    (grid, slab, cells): (&Grid, &Slab, &[Cell]),
+    (grid, slab, cells): (&Grid, &Slab, &[GridCell]),
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize, &mut ChunkPlaces<'_>) -> Result<()> + Sync,
 ) -> Result<()> {

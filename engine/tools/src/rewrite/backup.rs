@@ -28,7 +28,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MOVES, MovedValue, id_of, rewrite_rows, rewrite_space, settle, values};
+use super::{MOVES, MovedValue, finish_catalog, id_of, rewrite_rows, rewrite_space, values};
 use engram_base::checksum;
 use engram_base::checksum::RunningChecksum;
 use engram_base::error::{Error, Kind, Result};
@@ -274,7 +274,7 @@ impl Copy<'_> {
             transfer::take_out(setup, out)?;
             catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
         }
-        settle(&catalog, setup)?;
+        finish_catalog(&catalog, setup)?;
         let txn = catalog.read()?;
         report.objects += txn.entries(Table::Objects)?;
         report.bytes += meta_u64(txn.get(Table::Meta, USED)?)?;

@@ -23,7 +23,7 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-use super::{MovedValue, rewrite_rows, rewrite_space, settle, values};
+use super::{MovedValue, finish_catalog, rewrite_rows, rewrite_space, values};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -165,7 +165,7 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
     step!("compact.rows");
     rewrite_space(&kept, &found, &new)?;
     new.growth().set_boot_id(old.growth().boot_id());
-    settle(&new, setup)?;
+    finish_catalog(&new, setup)?;
     let bytes = |spans: &[Span]| spans.iter().map(|span| span.range.len).sum::<u64>();
     report.catalog[0] += old.growth().allocated_pages() * PAGE;
     report.catalog[1] += new.growth().allocated_pages() * PAGE;
