@@ -179,7 +179,7 @@ impl Zone {
         bytes
     }
 
-    /// From media; `CorruptError` where its class is unknown.
+    /// Reads a zone from its bytes on media. One of an unknown class is a `CorruptError`.
     #[expect(clippy::missing_panics_doc, reason = "each part lies within the zone's bytes")]
     pub fn decode(bytes: &[u8; ZONE_BYTES]) -> Result<Self> {
         let Some(class) = ZoneClass::of(bytes[8]) else {

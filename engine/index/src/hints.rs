@@ -97,7 +97,7 @@ impl Hints {
         self.asked.iter().cloned().chain(often).collect()
     }
 
-    /// Nothing is left to do for these.
+    /// Forgets these hints: nothing is left to do for them.
     pub(crate) fn mark_done(&mut self, done: &[Hint]) {
         self.asked.retain(|hint| !done.iter().any(|done| done.is(hint)));
         for hint in done {

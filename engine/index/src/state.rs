@@ -142,7 +142,7 @@ impl IndexState {
         lock(&self.hints).due()
     }
 
-    /// Nothing is left to do for these.
+    /// Forgets these hints: nothing is left to do for them.
     pub fn mark_done(&self, done: &[Hint]) {
         if !done.is_empty() {
             let mut hints = lock(&self.hints);

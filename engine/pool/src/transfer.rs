@@ -264,7 +264,7 @@ fn withdraw(making: Making, target: &Core, number: u64, going: &[Going]) -> Resu
     making.finish()
 }
 
-/// The members have come in vain: they are published still, or another has taken them.
+/// Removes members that have come in vain: they are published still, or another has taken them.
 fn retreat(target: &Core, number: u64) -> Result<()> {
     let inside = target.enter()?;
     target.commit(&inside, Headroom::Relief, |rows| {
@@ -396,7 +396,8 @@ fn give_back(target: &Arc<Core>, places: &CopiedValues) {
     }
 }
 
-/// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.
+/// Does T3: removes the members from here. Another process may have done so meanwhile; then nothing
+/// is left to do.
 fn finish(core: &Core, number: u64) -> Result<()> {
     let inside = core.enter()?;
     core.commit(&inside, Headroom::Relief, |rows| {
@@ -439,23 +440,24 @@ pub(crate) fn forget_receipts(making: &Making, realms: &[Arc<Core>]) -> Result<(
     })
 }
 
-/// T4: the receipt has served.
+/// Does T4: removes the receipt, which has served.
 fn clear_receipt(target: &Core, number: u64) -> Result<()> {
     let inside = target.enter()?;
     target.commit(&inside, Headroom::Relief, |rows| Receipt::remove(rows, number))
 }
 
-/// T5: the move is over.
+/// Does T5: removes the row and the marks of a move that is over.
 fn forget(core: &Core, number: u64) -> Result<()> {
     end(core, number, |stage| stage == Stage::Gone)
 }
 
-/// The members that have come from a published version are here like any others.
+/// Ends an unpublish: from here on, the members that came from a published version are like any
+/// others.
 fn end_arrived(core: &Core, number: u64) -> Result<()> {
     end(core, number, |stage| stage == Stage::Arrived)
 }
 
-/// The members stay: marks and row go.
+/// Undoes a move: the members stay, and its marks and its row go.
 fn undo(core: &Core, number: u64) -> Result<()> {
     end(core, number, Stage::is_going)
 }
@@ -490,7 +492,7 @@ fn receipt_for(core: &Core) -> Result<Receipt> {
     Ok(Receipt { scope, uid: if scope == Scope::Private { owner_of(core)? } else { 0 } })
 }
 
-/// Whose a realm is.
+/// Returns the user whose a realm is.
 fn owner_of(core: &Core) -> Result<u32> {
     use std::os::unix::fs::MetadataExt;
     let dir = &core.setup.dir;

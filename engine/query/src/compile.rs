@@ -364,7 +364,7 @@ pub(crate) fn all(parts: Vec<Condition>) -> Condition {
     }
 }
 
-/// Any of these, without what is plain.
+/// Joins conditions of which any has to hold, without those whose outcome is plain.
 pub(crate) fn any(parts: Vec<Condition>) -> Condition {
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
@@ -382,7 +382,7 @@ pub(crate) fn any(parts: Vec<Condition>) -> Condition {
     }
 }
 
-/// Not this.
+/// Negates a condition.
 pub(crate) fn not(node: Condition) -> Condition {
     match node {
         Condition::Const(value) => Condition::Const(!value),

@@ -136,7 +136,7 @@ impl<'t> SearchedSegment<'t> {
     }
 }
 
-/// Those of some ascending OIDs that the segment could have.
+/// Returns the part of some ascending OIDs that the segment could have.
 pub(crate) fn within(oids: &[Oid], entry: SegmentEntry) -> &[Oid] {
     let from = oids.partition_point(|oid| *oid < entry.min);
     let to = oids.partition_point(|oid| *oid <= entry.max);

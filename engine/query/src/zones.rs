@@ -96,7 +96,7 @@ struct DirectoryPlaces<'d> {
 }
 
 impl<'d> DirectoryPlaces<'d> {
-    /// For about so many questions.
+    /// Prepares for about so many questions.
     fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
         const DENSE_MAX: usize = 1 << 20;
         let mut dense = Vec::new();

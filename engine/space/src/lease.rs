@@ -373,7 +373,8 @@ impl Lease {
         }
     }
 
-    /// That view goes, and with it its pin next; whether it was the last writer here.
+    /// Takes back that a view writes here, as its pin goes next. Says whether it was the last
+    /// writer here.
     pub fn end_writing(&self, offset: u64) -> bool {
         let mut local = self.lock();
         let Some(count) = local.writers.get_mut(&offset) else { return false };

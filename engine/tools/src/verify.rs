@@ -272,7 +272,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks; what the realm has for itself.
+    /// Walks the realm, and returns the members that it has for itself.
     fn run(&mut self) -> Result<Vec<Member>> {
         let core = self.core;
         let inside = core.enter()?;

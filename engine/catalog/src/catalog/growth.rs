@@ -229,7 +229,7 @@ impl Growth {
         self.persistent
     }
 
-    /// For tests where there is no persistent memory: takes the page for it, or not.
+    /// Takes the page for persistent memory, or not, in tests where there is none.
     #[cfg(test)]
     pub(super) fn pretend_persistent(&mut self, persistent: bool) {
         self.persistent = persistent;

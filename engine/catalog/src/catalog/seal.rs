@@ -47,7 +47,8 @@ const ID_AT: usize = 144;
 /// How often one looks for the seal of the writer before.
 const LOOKS: u32 = 2000;
 
-/// Before LMDB opens the file: after a restart, nothing of it is left that was not sealed.
+/// Takes back, after a restart of the machine, what was not sealed. This comes before LMDB opens
+/// the file.
 pub(super) fn roll_back_unsealed(
     data: &File,
     path: &Path,
@@ -77,8 +78,8 @@ pub(super) fn roll_back_unsealed(
     growth.sync()
 }
 
-/// After a restart of the machine, takes back what was not sealed of a catalog that nobody has open
-/// yet: for a caller that reads its pages without opening it.
+/// Does the same for a catalog that nobody has open yet, before a caller reads its pages without
+/// opening it.
 pub fn roll_back_closed(dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join("data.mdb");
     let (data, _) = open_file(&path)?;

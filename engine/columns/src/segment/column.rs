@@ -210,7 +210,7 @@ impl<'a> Column<'a> {
         Marks { must: Bitmap::new(self.rows), may: self.presence() }
     }
 
-    /// From what passed of the sure rows' cells.
+    /// Makes marks of a bitmap over the sure rows, which says which of them passed.
     fn marks(&self, passed: Bitmap) -> Marks {
         let must = match &self.sure {
             None => passed,

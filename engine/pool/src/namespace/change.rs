@@ -73,7 +73,8 @@ pub(super) fn delete(namespace: &Namespace, parent: Gid, path: &str) -> Result<(
     )
 }
 
-/// `begun` is the group that is gone from one realm, and not yet from all.
+/// Deletes what the path names. `begun` is the group that is gone from one realm, and not yet from
+/// all.
 fn delete_now(
     namespace: &Namespace,
     parent: Gid,

@@ -91,7 +91,7 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
     Ok(())
 }
 
-/// T4 and T5.
+/// Does T4 and T5: removes the receipt, then the move's row and marks.
 fn end_receipt(core: &Core, other: &Core, number: u64) -> Result<()> {
     if !other.setup.immutable {
         clear_receipt(other, number)?;

@@ -33,7 +33,7 @@ pub struct State {
 pub(crate) struct Gate(RwLock<State>);
 
 impl Gate {
-    /// Around what an open has brought up.
+    /// Makes the gate of a state that an opening has brought up.
     pub(crate) fn new(state: State) -> Self {
         Gate(RwLock::new(state))
     }

@@ -68,7 +68,7 @@ impl Realm {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
-    /// Who sees what is in it.
+    /// The scope of the realm, which says which users see its members.
     pub fn scope(&self) -> Scope {
         self.core.setup.scope
     }

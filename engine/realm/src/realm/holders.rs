@@ -121,7 +121,7 @@ impl Looking {
     }
 }
 
-/// Who holds what.
+/// Lists the holders of extents, locks and pages.
 pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let own: HashSet<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
     let epoch = inside.catalog().growth().lease_epoch();
@@ -223,7 +223,7 @@ fn beside_shared(core: &Core) -> bool {
     namespace.is_some_and(|folder| folder.join("shared/catalog").is_dir())
 }
 
-/// Who holds the space, in one sentence of bounded length.
+/// Names the holders of the space, in one sentence of bounded length.
 pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
     let holders = holders(core, inside)?;
     let txn = inside.read()?;
@@ -262,7 +262,7 @@ pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
     ))
 }
 
-/// Who keeps most pages of the catalog from reuse, for an error: the oldest reader.
+/// Names, for an error, the oldest reader: it keeps most pages of the catalog from reuse.
 pub(crate) fn who_keeps_pages(inside: &Inside<'_>) -> Result<Option<String>> {
     let catalog = inside.catalog();
     let oldest = catalog.readers()?.into_iter().filter_map(|(pid, age)| Some((age?, pid)));

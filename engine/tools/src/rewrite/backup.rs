@@ -63,17 +63,17 @@ const PIECE: usize = 1 << 20;
 pub struct BackupReport {
     /// Where the copy is.
     pub path: PathBuf,
-    /// Realms: namespaces, private ones of users in them, and published ones.
+    /// The realms that were copied: shared, private and published ones.
     pub realms: u64,
-    /// Objects.
+    /// The objects that were copied.
     pub objects: u64,
-    /// Bytes that they take in the copy's arenas: as many as in the pool's.
+    /// The bytes that the objects take in the copy's arenas, which are as many as in the pool's.
     pub bytes: u64,
-    /// What this user may not read, and what is left out.
+    /// The namespaces and realms that this user may not read. The copy lacks them.
     pub skipped: Vec<String>,
 }
 
-/// A core, with one session more for as long as it is copied.
+/// A core that a backup copies. It counts one session more until this is dropped.
 struct Opened(Arc<Core>);
 
 impl Drop for Opened {
@@ -120,7 +120,7 @@ struct Copy<'a> {
     mount: &'a Mount,
 }
 
-/// A realm to be copied: of whom, and how it is opened here.
+/// A realm to be copied: its scope, the user whose it is if it is private, and its core.
 struct SourceRealm {
     scope: Scope,
     user: u32,

@@ -66,7 +66,7 @@ impl HeldTxns {
 }
 
 impl Env {
-    /// Keeps a read transaction live beyond its borrow; the number to ask for it by.
+    /// Keeps a read transaction live beyond its borrow. Returns the number by which to ask for it.
     pub(in crate::catalog) fn hold(&self, read: Read<'_>) -> u64 {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let read = ManuallyDrop::new(read);

@@ -51,7 +51,8 @@ impl Stages {
         self.all.append(&mut other.all);
     }
 
-    /// They are committed, but for those of `late`; the places of these.
+    /// Takes it that the chunks are committed, but for those of `late`. Returns the places of the
+    /// latter.
     pub(super) fn done(mut self, late: &[usize]) -> Vec<GridCell> {
         let mut left = Vec::with_capacity(late.len());
         for (at, staged) in std::mem::take(&mut self.all).into_iter().enumerate() {
