@@ -343,6 +343,17 @@ def test_retired_words_name_nothing() -> None:
     assert not found
 
 
+CRATES = [name for name in tracked() if re.fullmatch(r"engine/\w+/src/lib\.rs", name)]
+
+
+@pytest.mark.parametrize("name", CRATES)
+def test_each_crate_says_what_it_owns_its_invariant_and_what_it_offers(name: str) -> None:
+    lines = [line[4:] for line in text(name).splitlines() if line.startswith("//! ")]
+    assert [line for line in lines if line.startswith("This crate owns ")]
+    assert [line for line in lines if line.startswith("*Invariant*: ")]
+    assert [line for line in lines if re.fullmatch(r"\| (module|item) \| what it offers \|", line)]
+
+
 def test_no_comma_ends_what_a_step_of_the_makefile_runs() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
     given = []
