@@ -266,14 +266,22 @@ GLOSSARY = "docs/glossary.md"
 # Words of a former dialect, with what stands in their place: `docs/glossary.md` has the new ones.
 RETIRED = {
     "_?turn|Turn": "pool lock, publish lock",
-    "bury\\w*|burying": "reap, undo_abandoned, mark_dead",
-    "thin": "delete batch",
+    "bury\\w*|buried": "reap, undo_abandoned, mark_dead",
+    "thin|thinned": "delete batch",
     "still|Still|check_still": "snapshot, same",
     "births?|BIRTHS|NO_BIRTH": "id prefix",
     "[Ee]xpects|expecting|check_expected": "precondition",
     "land|land_\\w+|landed|depart": "copy in, remove",
     "tend|tend_\\w+": "maintain",
+    "mend|mending": "retry after recovery",
+    "fresh": "retry if the view changed, new",
+    "at_home": "in owning realm",
+    "compaction_gate|CompactionGate": "compaction lock",
 }
+# Those that no comment has either, for they are not plain English there.
+RETIRED_IN_COMMENTS = r"(?i)\b(?:mending|at_home|thinned|buried|bury\w*)\b"
+# A word that stays, but not for this: a name of the shared counter.
+WORD_FOR_COUNTER = re.compile(r"\b\w*word\w*: (?:Option<)?(?:Arc<|&)?SharedCounter\b")
 
 
 def glossary() -> dict[str, list[tuple[str, str]]]:
@@ -329,18 +337,49 @@ def test_one_type_name_is_one_thing() -> None:
     assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
-def test_retired_words_name_nothing() -> None:
-    """Comments and strings are prose, and no identifiers."""
-    prose = re.compile(
-        r"""//[^\n]*|/\*.*?\*/|'(?:\\[^\n]+?|[^\\'\n])'|\br(\#*)".*?"\1|"(?:\\.|[^"\\])*\"""",
-        re.DOTALL,
+def rust_code(source: str) -> str:
+    """Give Rust source without comments and strings: they are prose, and no identifiers."""
+    prose = r"""//[^\n]*|/\*.*?\*/|'(?:\\[^\n]+?|[^\\'\n])'|\br(\#*)".*?"\1|"(?:\\.|[^"\\])*\""""
+    return re.sub(prose, "", source, flags=re.DOTALL)
+
+
+def python_names(source: str) -> Iterator[str]:
+    """Name what Python source defines: functions, classes, variables, parameters, attributes."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.arg():
+                yield node.arg
+
+
+def ours(name: str) -> bool:
+    """Tell whether a file is of the engine, its doors, the package, or one of their tests."""
+    return name.startswith(
+        ("engine/", "capi/", "python/src/", "python/engram/", "crash/", "tests/")
     )
+
+
+def test_retired_words_name_nothing() -> None:
     retired = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
-    names = [name for name in sources(".rs") if re.match(r"engine/(\w+/)?src/", name)]
-    found = {
-        f"{name}: {word}" for name in names for word in retired.findall(prose.sub("", text(name)))
+    rust = {name: rust_code(text(name)) for name in sources(".rs") if ours(name)}
+    found = {f"{name}: {word}" for name, code in rust.items() for word in retired.findall(code)}
+    found |= {name for name, code in rust.items() if WORD_FOR_COUNTER.search(code)}
+    found |= {
+        f"{name}: {word}"
+        for name in sources(".py", ".pyi")
+        if ours(name)
+        for word in python_names(text(name))
+        if retired.fullmatch(word)
     }
     assert not found
+
+
+def test_comments_have_no_retired_jargon() -> None:
+    names = [n for n in sources(".rs", ".py", ".pyi") if ours(n) and n != "tests/test_tidy.py"]
+    assert not matches(RETIRED_IN_COMMENTS, names)
 
 
 CRATES = [name for name in tracked() if re.fullmatch(r"engine/\w+/src/lib\.rs", name)]

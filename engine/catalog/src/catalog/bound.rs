@@ -193,12 +193,12 @@ impl PageBound {
     }
 
     fn short(&self, singles: u64, runs: u64) -> Option<u64> {
-        let fresh = self.fresh(singles, runs);
-        (fresh > self.room).then_some(fresh)
+        let pages = self.fresh_pages(singles, runs);
+        (pages > self.room).then_some(pages)
     }
 
     /// The most fresh pages that the transaction takes up to and with its commit.
-    pub(super) fn fresh(&self, more_singles: u64, more_runs: u64) -> u64 {
+    pub(super) fn fresh_pages(&self, more_singles: u64, more_runs: u64) -> u64 {
         let singles = self.singles + more_singles;
         let mut runs = self.runs + more_runs;
         let listed = singles + runs + self.freed;

@@ -182,6 +182,6 @@ impl<'c> WriteTxn<'c> {
     /// The bound on the fresh pages that committing now would have taken.
     #[cfg(test)]
     pub(super) fn bound_pages(&self) -> u64 {
-        self.bound.fresh(0, 0)
+        self.bound.fresh_pages(0, 0)
     }
 }

@@ -287,11 +287,11 @@ fn catalog_use(inside: &Inside<'_>) -> Result<CatalogUse> {
     let catalog = inside.catalog();
     let (used, free, held) = catalog.pages()?;
     let allocated = catalog.growth().allocated_pages();
-    let fresh = allocated.saturating_sub(used + free + held);
+    let unwritten = allocated.saturating_sub(used + free + held);
     Ok(CatalogUse {
         allocated: allocated * PAGE,
         used: used * PAGE,
-        free: (free + fresh) * PAGE,
+        free: (free + unwritten) * PAGE,
         held: held * PAGE,
     })
 }

@@ -36,7 +36,7 @@ use engram_media::exchange::exchange;
 use engram_media::filesystem;
 use engram_pool::check_devices;
 use engram_pool::namespace;
-use engram_realm::compaction_lock::{CompactionLock, fresh};
+use engram_realm::compaction_lock::{CompactionLock, new_catalog};
 use engram_realm::process;
 use engram_realm::{Purpose, Setup, sweep_spans};
 use engram_records::extent::{Extent, PAGE};
@@ -129,7 +129,7 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     step!("compact.locked");
     refuse_others(setup)?;
     let devices = PoolFile::read(&setup.pool)?.devices;
-    let (before, after) = (setup.catalog(), fresh(&setup.dir));
+    let (before, after) = (setup.catalog(), new_catalog(&setup.dir));
     let made = remake(setup, &after, report).and_then(|kept| {
         step!("compact.filled");
         exchange(&before, &after)?;
