@@ -501,3 +501,6 @@ fn owner_of(core: &Core) -> Result<u32> {
         Err(e) => fail!(Access, "cannot look at {}: {e}", dir.display()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -124,7 +124,7 @@ pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
         let shared = namespace::setup(path, &file, mount.clone(), &name);
         if let Ok(setup) = &shared {
             report.problems.extend(catalog::file_problem(path, setup));
-            report.problems.extend(namespace::word_problem(path, &name));
+            report.problems.extend(namespace::counter_problem(path, &name));
         }
         let mut walked = Vec::new();
         if report.realm(name.clone(), shared, pulse, &mut walked)? {

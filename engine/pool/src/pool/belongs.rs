@@ -259,3 +259,39 @@ pub(super) fn adopt(path: &Path) -> Result<()> {
     }
     file.devices[1..].iter().try_for_each(|device| write(device, &file, &now))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PoolFolder;
+
+    fn folder() -> PoolFolder {
+        let number = |digit: &str| digit.repeat(4);
+        PoolFolder {
+            uuid: number("1"),
+            pool: "/data/pool".to_owned(),
+            device: number("2"),
+            inode: number("3"),
+            boot: number("4"),
+        }
+    }
+
+    #[test]
+    fn a_renamed_pool_is_itself_and_a_copy_is_not() {
+        let renamed = PoolFolder { pool: "/data/other".to_owned(), ..folder() };
+        assert!(renamed.is(&folder()));
+        let copied = PoolFolder { inode: "9".to_owned(), ..folder() };
+        assert!(!copied.is(&folder()));
+        let on_another_filesystem = PoolFolder { device: "9".to_owned(), ..folder() };
+        assert!(!on_another_filesystem.is(&folder()));
+    }
+
+    #[test]
+    fn after_a_restart_a_filesystem_may_have_another_number_at_the_same_path() {
+        let restarted = PoolFolder { boot: "9".to_owned(), device: "9".to_owned(), ..folder() };
+        assert!(restarted.is(&folder()) && folder().is(&restarted));
+        let elsewhere = PoolFolder { pool: "/data/other".to_owned(), ..restarted.clone() };
+        assert!(!elsewhere.is(&folder()));
+        let another = PoolFolder { inode: "9".to_owned(), ..restarted };
+        assert!(!another.is(&folder()));
+    }
+}
