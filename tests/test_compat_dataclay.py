@@ -476,9 +476,9 @@ def test_an_object_is_in_the_backend_that_was_named_and_moves(client: Client) ->
     person.make_persistent("alice", first)
     assert person.backends == {first}
     assert person.get_aliases() == {"alice"}
-    fresh = Person("Carol", 1)
-    fresh.move(second)
-    assert fresh.backends == {second}
+    carol = Person("Carol", 1)
+    carol.move(second)
+    assert carol.backends == {second}
 
 
 def test_replicas_go_where_there_is_none_yet(client: Client) -> None:

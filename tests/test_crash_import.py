@@ -102,8 +102,8 @@ def test_a_killed_import_leaves_each_file_whole_or_absent(home: Path, tmp_path: 
     there_at = []
     with engram.create(path, size="256 MiB", force=True) as pool:
         pool.create_group("in")
-    for turn in range(ROUNDS):
-        killed = command(path, files, 1 + turn % 2)
+    for round_ in range(ROUNDS):
+        killed = command(path, files, 1 + round_ % 2)
         kill_when(killed, path, int(plan.integers(FILES)), float(plan.uniform(0, 0.01)))
         with engram.open(path) as pool:
             imported = pool["in"]

@@ -156,8 +156,8 @@ def test_strings_that_end_before_their_dimension_are_empty_there(pool: Any, tmp_
         file.createDimension("t", None)
         file.createVariable("n", "i4", ("t",))[:] = [1, 2, 3]
         file.createVariable("w", str, ("t",))[0] = "a"
-    for turn in range(20):  # what h5py and HDF5 both free shows after a few
-        engram.import_file(path, pool.create_group(f"{turn}"))
-        assert pool[f"{turn}/w"][...].tolist() == ["a", "", ""]
+    for number in range(20):  # what h5py and HDF5 both free shows after a few
+        engram.import_file(path, pool.create_group(f"{number}"))
+        assert pool[f"{number}/w"][...].tolist() == ["a", "", ""]
     engram.export_file(pool["0"], tmp_path / "out.nc")
     assert_alike(path, tmp_path / "out.nc")

@@ -101,8 +101,8 @@ def test_two_writers_and_two_readers_agree(pool: engram.Pool) -> None:
 def test_killing_writers_loses_nothing_acknowledged(pool: engram.Pool) -> None:
     pool.resize("64 MiB")
     rng = random.Random(SEED)  # noqa: S311 - when to kill
-    for turn in range(8):
-        name = f"turn{turn}"
+    for number in range(8):
+        name = f"turn{number}"
         writer = begin(WRITER, pool.path, name, 100_000)
         assert writer.stdout is not None
         wanted = rng.randrange(5, 80)

@@ -78,11 +78,11 @@ def test_without_a_condition_all_objects_are_found(filled: engram.Pool) -> None:
 
 def test_counts_need_no_list_and_agree_with_it(filled: engram.Pool) -> None:
     for text in ("", "t < 0", "exists(level) and not t > 0", "n = 99"):
-        fresh, used = filled.query(text), filled.query(text)
-        assert fresh.count() == len(used)
-        assert fresh.count_attributes() == used.count_attributes()
-        assert fresh.attribute_keys() == used.attribute_keys()
-        assert "not looked up yet" in repr(fresh)
+        unread, used = filled.query(text), filled.query(text)
+        assert unread.count() == len(used)
+        assert unread.count_attributes() == used.count_attributes()
+        assert unread.attribute_keys() == used.attribute_keys()
+        assert "not looked up yet" in repr(unread)
     keys = filled.query("under('orbit-1')").attribute_keys()
     assert keys == {"flag": 3, "level": 2, "n": 5, "t": 5}
     assert list(keys) == sorted(keys)
@@ -406,14 +406,14 @@ def test_an_explanation_tells_of_the_query_and_what_was_looked_at(filled: engram
 def test_a_closed_pool_answers_no_query(home: Path) -> None:
     with engram.create(home / "p", size="16 MiB") as pool:
         pool["a"] = 1
-        used, fresh = pool.query(), pool.query()
+        used, unread = pool.query(), pool.query()
         assert len(used) == 1
     assert len(used) == 1
     assert "1 object" in repr(used)
-    for ask in (fresh.count, fresh.oids, used.paths, lambda: used[0], fresh.explain):
+    for ask in (unread.count, unread.oids, used.paths, lambda: used[0], unread.explain):
         with pytest.raises(engram.ArgumentError, match="closed"):
             ask()
-    assert "not looked up" in repr(fresh)
+    assert "not looked up" in repr(unread)
 
 
 def test_cards_show_results_explanations_and_figures_escaped(pool: engram.Pool) -> None:

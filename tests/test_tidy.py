@@ -293,14 +293,24 @@ GLOSSARY = "docs/glossary.md"
 # Words of a former dialect, with what stands in their place: `docs/glossary.md` has the new ones.
 RETIRED = {
     "_?turn|Turn": "pool lock, publish lock",
-    "bury\\w*|burying": "reap, undo_abandoned, mark_dead",
-    "thin": "delete batch",
+    "bury\\w*|buried": "reap, undo_abandoned, mark_dead",
+    "thin|thinned": "delete batch",
     "still|Still|check_still": "snapshot, same",
     "births?|BIRTHS|NO_BIRTH": "id prefix",
     "[Ee]xpects|expecting|check_expected": "precondition",
     "land|land_\\w+|landed|depart": "copy in, remove",
     "tend|tend_\\w+": "maintain",
+    "mend|mending": "retry after recovery",
+    "fresh": "retry if the view changed, new",
+    "at_home": "in owning realm",
+    "compaction_gate|CompactionGate": "compaction lock",
 }
+# Those that no comment has either, for they are not plain English there.
+RETIRED_IN_COMMENTS = r"(?i)\b(?:mending|at_home|thinned|buried|bury\w*)\b"
+# A word that stays, but not for this: a name of the shared counter.
+WORD_FOR_COUNTER = re.compile(
+    r"\b\w*word\w*: (?:Option<)?(?:Arc<|&)?SharedCounter\b|\bword_problem\b"
+)
 
 
 def glossary() -> dict[str, list[tuple[str, str]]]:
@@ -338,18 +348,78 @@ def test_the_glossary_has_each_word_once() -> None:
     assert not [word for word in named if word not in types]
 
 
-def test_retired_words_name_nothing() -> None:
-    """Comments and strings are prose, and no identifiers."""
-    prose = re.compile(
-        r"""//[^\n]*|/\*.*?\*/|'(?:\\[^\n]+?|[^\\'\n])'|\br(\#*)".*?"\1|"(?:\\.|[^"\\])*\"""",
-        re.DOTALL,
+def type_definitions(name: str) -> list[str]:
+    """Name the types that a Rust file defines, but for the types that a trait asks for."""
+    kinds = r"(?:struct|enum|trait|union) (\w+)|^(?:pub(?:\([^)]*\))? )?type (\w+)"
+    visible = r"^ *(?:pub(?:\([^)]*\))? )?(?:unsafe )?"
+    found = re.findall(rf"{visible}{kinds}", shipped(name), flags=re.MULTILINE)
+    return [one or other for one, other in found]
+
+
+def test_one_type_name_is_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for name in sources(".rs"):
+        if re.match(r"engine/(\w+/)?src/", name):
+            for defined in type_definitions(name):
+                places.setdefault(defined, []).append(name)
+    assert len(places) > 300
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def rust_code(source: str) -> str:
+    """Give Rust source without comments and strings: they are prose, and no identifiers."""
+    prose = r"""//[^\n]*|/\*.*?\*/|'(?:\\[^\n]+?|[^\\'\n])'|\br(\#*)".*?"\1|"(?:\\.|[^"\\])*\""""
+    return re.sub(prose, "", source, flags=re.DOTALL)
+
+
+def python_names(source: str) -> Iterator[str]:
+    """Name what Python source defines: functions, classes, variables, parameters, attributes."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.arg():
+                yield node.arg
+
+
+def ours(name: str) -> bool:
+    """Tell whether a file is of the engine, its doors, the package, or one of their tests."""
+    return name.startswith(
+        ("engine/", "capi/", "python/src/", "python/engram/", "crash/", "tests/")
     )
+
+
+def test_retired_words_name_nothing() -> None:
     retired = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
-    names = [name for name in sources(".rs") if re.match(r"engine/(\w+/)?src/", name)]
-    found = {
-        f"{name}: {word}" for name in names for word in retired.findall(prose.sub("", text(name)))
+    rust = {name: rust_code(text(name)) for name in sources(".rs") if ours(name)}
+    found = {f"{name}: {word}" for name, code in rust.items() for word in retired.findall(code)}
+    found |= {name for name, code in rust.items() if WORD_FOR_COUNTER.search(code)}
+    found |= {
+        f"{name}: {word}"
+        for name in sources(".py", ".pyi")
+        if ours(name)
+        for word in python_names(text(name))
+        if retired.fullmatch(word)
     }
     assert not found
+
+
+def test_comments_have_no_retired_jargon() -> None:
+    names = [n for n in sources(".rs", ".py", ".pyi") if ours(n) and n != "tests/test_tidy.py"]
+    assert not matches(RETIRED_IN_COMMENTS, names)
+
+
+CRATES = [name for name in tracked() if re.fullmatch(r"engine/\w+/src/lib\.rs", name)]
+
+
+@pytest.mark.parametrize("name", CRATES)
+def test_each_crate_says_what_it_owns_its_invariant_and_what_it_offers(name: str) -> None:
+    lines = [line[4:] for line in text(name).splitlines() if line.startswith("//! ")]
+    assert [line for line in lines if line.startswith("This crate owns ")]
+    assert [line for line in lines if line.startswith("*Invariant*: ")]
+    assert [line for line in lines if re.fullmatch(r"\| (module|item) \| what it offers \|", line)]
 
 
 def test_no_comma_ends_what_a_step_of_the_makefile_runs() -> None:

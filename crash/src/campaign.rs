@@ -216,8 +216,8 @@ impl Campaign {
     /// The step that was least died at, those that are hard to reach less often.
     fn next_step(&mut self) -> usize {
         let mut order = ours();
-        let turn = self.random.below(order.len() as u64) as usize;
-        order.rotate_left(turn);
+        let by = self.random.below(order.len() as u64) as usize;
+        order.rotate_left(by);
         let score = |step: &usize| self.at_step[*step] * 4 + self.missed[*step];
         order.into_iter().min_by_key(score).expect("there are steps")
     }

@@ -77,6 +77,6 @@ pub fn run(plan: campaign::Plan) -> bool {
 /// The seed that `SEED` asks for, or another one each time.
 pub fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    let fresh = || std::collections::hash_map::RandomState::new().build_hasher().finish() >> 16;
-    std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh)
+    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish() >> 16;
+    std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(random)
 }

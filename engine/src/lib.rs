@@ -121,7 +121,7 @@ pub use engram_query::answer::{
     SegmentExplanation,
 };
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
-pub use engram_realm::view::{Allocation as RealmAllocation, View};
+pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
     CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
 };

@@ -1,7 +1,7 @@
 //! Queries: parsed once, asked of a namespace, with the interpreter let go; and what their results
 //! are told from, many objects at a time.
 
-use engram::query::ast::{Expr, Field};
+use engram::query::ast::{Expr, QueryField};
 use engram::query::{ast, parse};
 use engram::{Consistency, Gid, Kind, Oid, QueryOptions};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -137,11 +137,11 @@ fn ordering(text: &str) -> Result<Vec<ast::Order>> {
     Ok(query.order_by)
 }
 
-fn add(field: &Field, found: &mut Vec<(u8, String)>) {
+fn add(field: &QueryField, found: &mut Vec<(u8, String)>) {
     let named = match field {
-        Field::Attr(key) => (0, key.clone()),
-        Field::GroupAttr(key) => (1, key.clone()),
-        Field::Builtin(builtin) => (2, builtin.name().to_owned()),
+        QueryField::Attr(key) => (0, key.clone()),
+        QueryField::GroupAttr(key) => (1, key.clone()),
+        QueryField::Builtin(builtin) => (2, builtin.name().to_owned()),
     };
     if !found.contains(&named) {
         found.push(named);

@@ -2,7 +2,7 @@
 # The first process of the machine that has persistent memory: it brings up the two NVDIMMs, one as
 # a filesystem with DAX and one as a node, shows the host's files read-only, and does its task.
 #
-# /task is a script for the host's shell; /fresh is there if the NVDIMMs are new. The machine's last
+# /task is a script for the host's shell; /empty is there if the NVDIMMs are new. The machine's last
 # words are ENGRAM-EXIT and the task's status.
 
 /bin/busybox --install -s /bin
@@ -32,7 +32,7 @@ host() {
     chroot /mnt /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run "$@"
 }
 
-if [ -e /fresh ]; then
+if [ -e /empty ]; then
     host ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem >/dev/null || end 93
     host ndctl create-namespace -f -e namespace1.0 -m devdax -M mem >/dev/null || end 93
     host mkfs.ext4 -q -b 4096 /dev/pmem0 || end 94

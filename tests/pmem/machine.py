@@ -135,7 +135,7 @@ def _modules(folder: Path, version: str) -> list[Path]:
     return list(files)
 
 
-def _initramfs(folder: Path, version: str, task: str, *, fresh: bool) -> Path:
+def _initramfs(folder: Path, version: str, task: str, *, empty: bool) -> Path:
     """Make the files that the machine begins with."""
     root = CACHE / "root"
     shutil.rmtree(root, ignore_errors=True)
@@ -145,8 +145,8 @@ def _initramfs(folder: Path, version: str, task: str, *, fresh: bool) -> Path:
     shutil.copy(HERE / "init.sh", root / "init")
     (root / "init").chmod(0o755)
     (root / "task").write_text(task)
-    if fresh:
-        (root / "fresh").touch()
+    if empty:
+        (root / "empty").touch()
     names = []
     for number, module in enumerate(_modules(folder, version)):
         names.append(f"{number:02}-{module.name}")
@@ -175,7 +175,7 @@ class Nvdimms:
             file.unlink(missing_ok=True)
             with file.open("wb") as image:
                 image.truncate(size)
-        self.fresh = True
+        self.empty = True
 
     def __enter__(self) -> Self:
         return self
@@ -196,8 +196,8 @@ class Machine:
     def __init__(self, nvdimms: Nvdimms, task: str, log: Path) -> None:
         folder, image = kernel()
         version = image.name.removeprefix("vmlinuz-")
-        initramfs = _initramfs(folder, version, task, fresh=nvdimms.fresh)
-        nvdimms.fresh = False
+        initramfs = _initramfs(folder, version, task, empty=nvdimms.empty)
+        nvdimms.empty = False
         devices = []
         for number, (file, size) in enumerate(zip(nvdimms.files, nvdimms.sizes, strict=True)):
             backend = f"memory-backend-file,id=m{number},share=on,mem-path={file},size={size}"

@@ -226,7 +226,7 @@ impl DType {
     }
 
     /// The rules; an error says what is wrong with "this dtype".
-    fn check(&self, depth: usize) -> Checked {
+    fn check(&self, depth: usize) -> RuleResult {
         if depth > MAX_DEPTH {
             return Err(format!("nests deeper than {MAX_DEPTH}"));
         }
@@ -259,13 +259,13 @@ impl Field {
 }
 
 /// What a rule says: nothing, or what is wrong.
-type Checked<T = ()> = std::result::Result<T, String>;
+type RuleResult<T = ()> = std::result::Result<T, String>;
 
 const fn is_time(kind: u8) -> bool {
     matches!(kind, b'M' | b'm')
 }
 
-fn check_scalar(kind: u8, order: u8, size: u32, unit: Option<(Unit, u32)>) -> Checked {
+fn check_scalar(kind: u8, order: u8, size: u32, unit: Option<(Unit, u32)>) -> RuleResult {
     let ordered = size > 1;
     let (fits, ordered) = match kind {
         b'b' => (size == 1, false),
@@ -298,7 +298,7 @@ fn check_scalar(kind: u8, order: u8, size: u32, unit: Option<(Unit, u32)>) -> Ch
     }
 }
 
-fn check_struct(size: u32, fields: &[Field], depth: usize) -> Checked {
+fn check_struct(size: u32, fields: &[Field], depth: usize) -> RuleResult {
     if u64::from(size) > MAX_ITEMSIZE {
         return Err(format!("has {size} bytes, more than {MAX_ITEMSIZE}"));
     }
@@ -325,7 +325,7 @@ fn check_struct(size: u32, fields: &[Field], depth: usize) -> Checked {
     }
 }
 
-fn check_sub(base: &DType, shape: &[u64], depth: usize, itemsize: u64) -> Checked {
+fn check_sub(base: &DType, shape: &[u64], depth: usize, itemsize: u64) -> RuleResult {
     if shape.is_empty() || shape.len() > MAX_DIMS {
         let dims = shape.len();
         return Err(format!("has a sub-array of {dims} dimensions; it can have 1 to {MAX_DIMS}"));
@@ -343,27 +343,27 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, n: usize) -> Checked<&'a [u8]> {
+    fn bytes(&mut self, n: usize) -> RuleResult<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(n).ok_or("ends too early")?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Checked<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> RuleResult<[u8; N]> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or("ends too early")?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    fn byte(&mut self) -> Checked<u8> {
+    fn byte(&mut self) -> RuleResult<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    fn int(&mut self) -> Checked<u32> {
+    fn int(&mut self) -> RuleResult<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn flag(&mut self) -> Checked<bool> {
+    fn flag(&mut self) -> RuleResult<bool> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -371,13 +371,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn text(&mut self) -> Checked<String> {
+    fn text(&mut self) -> RuleResult<String> {
         let len = self.int()? as usize;
         let text = std::str::from_utf8(self.bytes(len)?);
         text.map(str::to_owned).map_err(|e| format!("has a name that is not UTF-8: {e}"))
     }
 
-    fn dtype(&mut self, depth: usize) -> Checked<DType> {
+    fn dtype(&mut self, depth: usize) -> RuleResult<DType> {
         if depth > MAX_DEPTH {
             return Err(format!("nests deeper than {MAX_DEPTH}"));
         }
@@ -385,13 +385,13 @@ impl<'a> Reader<'a> {
             SCALAR => self.scalar(),
             STRUCT => {
                 let (align, size, count) = (self.flag()?, self.int()?, self.int()?);
-                let fields = (0..count).map(|_| self.field(depth)).collect::<Checked<_>>()?;
+                let fields = (0..count).map(|_| self.field(depth)).collect::<RuleResult<_>>()?;
                 Ok(DType::Struct { size, align, fields })
             }
             SUB => {
                 let dims = self.byte()?;
                 let shape = (0..dims).map(|_| self.array().map(u64::from_le_bytes));
-                let shape = shape.collect::<Checked<_>>()?;
+                let shape = shape.collect::<RuleResult<_>>()?;
                 Ok(DType::Sub { shape, base: Box::new(self.dtype(depth + 1)?) })
             }
             TEXT => Ok(DType::Text),
@@ -399,7 +399,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn scalar(&mut self) -> Checked<DType> {
+    fn scalar(&mut self) -> RuleResult<DType> {
         let ([kind, order], size) = (self.array()?, self.int()?);
         let unit = if is_time(kind) {
             match (self.byte()?, self.int()?) {
@@ -415,7 +415,7 @@ impl<'a> Reader<'a> {
         Ok(DType::Scalar { kind, order, size, unit })
     }
 
-    fn field(&mut self, depth: usize) -> Checked<Field> {
+    fn field(&mut self, depth: usize) -> RuleResult<Field> {
         let (titled, offset, name) = (self.flag()?, self.int()?, self.text()?);
         let title = if titled { Some(self.text()?) } else { None };
         Ok(Field { name, title, offset, dtype: self.dtype(depth + 1)? })

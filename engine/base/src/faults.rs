@@ -23,7 +23,7 @@ pub use step;
 pub fn reached(_name: &'static str) {}
 
 #[cfg(feature = "faults")]
-pub use enabled::{ALL, Flush, flushed, on_flush, on_step, reached};
+pub use enabled::{ALL, FlushEvent, flushed, on_flush, on_step, reached};
 
 #[cfg(feature = "faults")]
 mod enabled {
@@ -182,14 +182,14 @@ mod enabled {
 
     /// What has happened to memory that is itself the medium.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Flush {
+    pub enum FlushEvent {
         /// So many bytes from this address on are on their way, as they were then.
         Lines(usize, usize),
         /// What was on its way has arrived.
         Fence,
     }
 
-    type FlushHook = Box<dyn Fn(Flush) + Send + Sync>;
+    type FlushHook = Box<dyn Fn(FlushEvent) + Send + Sync>;
     static FLUSH_HOOK: OnceLock<FlushHook> = OnceLock::new();
 
     /// Calls `hook` whenever cache lines are written back or waited for from now on. Once for each
@@ -198,12 +198,12 @@ mod enabled {
     /// # Panics
     ///
     /// The second time.
-    pub fn on_flush(hook: impl Fn(Flush) + Send + Sync + 'static) {
+    pub fn on_flush(hook: impl Fn(FlushEvent) + Send + Sync + 'static) {
         assert!(FLUSH_HOOK.set(Box::new(hook)).is_ok(), "flushes have a hook already");
     }
 
     /// Tells what [`on_flush`] was given of a flush.
-    pub fn flushed(what: Flush) {
+    pub fn flushed(what: FlushEvent) {
         if let Some(hook) = FLUSH_HOOK.get() {
             hook(what);
         }

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use self::wait::wait_for;
-pub use self::watch::{Holder, Watch};
+pub use self::watch::{LockHolder, Watch};
 use crate::error::{Error, Result};
 use crate::fail;
 

@@ -71,17 +71,17 @@ pub use fill::Filling;
 pub use growth::Growth;
 pub use lmdb::forks;
 pub use lmdb::{Cursor, Txn};
-pub use seal::settle_closed;
+pub use seal::roll_back_closed;
 pub use stats::{CatalogStats, TableStats};
 pub use table::Table;
 pub use txn::{Headroom, ReadTxn, WriteTxn};
 
-use bound::{Bound, RESERVE_PAGES};
+use bound::{PageBound, RESERVE_PAGES};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_media::boot_id;
-use growth::Extent;
+use growth::FileRange;
 use lmdb::Env;
 
 /// Pages that a new catalog has blocks for.
@@ -199,7 +199,7 @@ impl Catalog {
             fill_holes(&data, allocated * page_bytes(), &data_path)?;
         }
         check_lock_file(&dir.join("lock.mdb"), options)?;
-        seal::settle(&data, &data_path, &growth, boot_id())?;
+        seal::roll_back_unsealed(&data, &data_path, &growth, boot_id())?;
 
         let env = growth.one_opens(|| Env::open(dir, options, false))?;
         env.clear_dead_readers()?;
@@ -334,7 +334,7 @@ impl Catalog {
         } else {
             0
         };
-        let bound = Bound::new(self.env.page_bytes(), raw.free_tree()?, room, reusable);
+        let bound = PageBound::new(self.env.page_bytes(), raw.free_tree()?, room, reusable);
         Ok(WriteTxn::new(self, raw, bound, thread_lock))
     }
 
@@ -407,7 +407,7 @@ impl Catalog {
         }
         let page_bytes = self.env.page_bytes();
         let range =
-            Extent { from: allocated * page_bytes, to: pages * page_bytes, keep_size: true };
+            FileRange { from: allocated * page_bytes, to: pages * page_bytes, keep_size: true };
         let mut done = allocate(&self.data, range, &self.data_path);
         if done.is_ok() && self.durable {
             // The mark must not outlive the blocks.
@@ -551,7 +551,7 @@ fn lock_bytes(options: &Options) -> u64 {
 
 /// Allocates blocks, unless they are memory that the limit of this process's group cannot hold:
 /// going beyond that is no error, but a kill.
-fn allocate(file: &File, range: Extent, path: &Path) -> Result<()> {
+fn allocate(file: &File, range: FileRange, path: &Path) -> Result<()> {
     if growth::is_in_memory(file) {
         admit_memory(range.to - range.from)?;
     }
@@ -569,7 +569,7 @@ fn sync_file(file: &File, path: &Path) -> Result<()> {
 
 /// Gives blocks to the holes that a copy of the pool may have made of zeros.
 fn fill_holes(file: &File, bytes: u64, path: &Path) -> Result<()> {
-    allocate(file, Extent { from: 0, to: bytes, keep_size: true }, path)
+    allocate(file, FileRange { from: 0, to: bytes, keep_size: true }, path)
 }
 
 /// Sees that `lock.mdb` is there and whole, by its name: opening and closing it would drop the
@@ -611,8 +611,8 @@ impl Made {
         pages: u64,
         source: Option<&File>,
     ) -> Result<(File, Growth)> {
-        let blocks = Extent { from: 0, to: pages * page_bytes(), keep_size: true };
-        let lock = Extent { from: 0, to: lock_bytes(options), keep_size: false };
+        let blocks = FileRange { from: 0, to: pages * page_bytes(), keep_size: true };
+        let lock = FileRange { from: 0, to: lock_bytes(options), keep_size: false };
         let data = self.file(&dir.join("data.mdb"), options.file_mode, |file, path| {
             allocate(file, blocks, path)?;
             let copied = source.map_or(Ok(0), |mut from| std::io::copy(&mut from, &mut &*file));

@@ -8,7 +8,7 @@
 //! and no transaction ever meets a page without a block behind it. The protocols (P5, P6, P7) stand
 //! above the module `catalog` and the modules below it.
 //!
-//! | offered | what it is |
+//! | item | what it offers |
 //! |---|---|
 //! | [`Catalog`], [`Options`] | one open environment; how it is opened |
 //! | [`ReadTxn`], [`WriteTxn`] | a snapshot, and the one write transaction; both read as a [`Txn`] |
@@ -32,5 +32,5 @@ pub mod testing;
 
 pub use catalog::{
     Catalog, CatalogStats, Cursor, Filling, Growth, Headroom, Options, ReadTxn, Table, TableStats,
-    Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, settle_closed,
+    Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, roll_back_closed,
 };

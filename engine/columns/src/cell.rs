@@ -94,7 +94,7 @@ pub fn compare(a: &Cell<'_>, b: &Cell<'_>) -> Option<Ordering> {
     }
 }
 
-/// Exact, as Python compares them: neither side is rounded.
+/// Compares exactly, as Python does: neither side is rounded.
 fn int_and_float(int: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
@@ -117,7 +117,8 @@ pub fn total_order(a: &Cell<'_>, b: &Cell<'_>) -> Ordering {
     compare(a, b).unwrap_or_else(|| rank(a).cmp(&rank(b)))
 }
 
-/// By kind, NaN apart: cells of one rank compare with each other, unless they are NaN or `Other`.
+/// Ranks a cell by its kind, with NaN apart. Cells of one rank compare with each other, unless they
+/// are NaN or `Other`.
 pub(crate) fn rank(cell: &Cell<'_>) -> u8 {
     match cell {
         Cell::Float(value) if value.is_nan() => 1,

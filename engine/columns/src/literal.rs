@@ -99,7 +99,7 @@ pub fn instant(text: &str) -> Option<i128> {
 struct Digits<'a>(&'a [u8]);
 
 impl Digits<'_> {
-    /// So many digits.
+    /// Reads a number of so many digits.
     fn number(&mut self, count: usize) -> Option<i128> {
         let (digits, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -108,7 +108,8 @@ impl Digits<'_> {
         })
     }
 
-    /// `2017`, `-0044`, `12000-`; no more digits than numpy's years have.
+    /// Reads a year, such as `2017`, `-0044` or `12000-`, of no more digits than numpy's years
+    /// have.
     fn year(&mut self) -> Option<i128> {
         let sign = self.byte(b"+-");
         let count = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -117,7 +118,7 @@ impl Digits<'_> {
         (!long).then_some(if sign == Some(b'-') { -year } else { year })
     }
 
-    /// `-09`; the first where nothing is left.
+    /// Reads a month or a day, such as `-09`. Where nothing is left, it is the first.
     fn part(&mut self) -> Option<i128> {
         if self.0.is_empty() {
             return Some(1);
@@ -137,7 +138,7 @@ impl Digits<'_> {
         any.contains(first).then(|| self.0 = rest).map(|()| *first)
     }
 
-    /// `04`, `04:30`, `04:30:05`, `04:30:05.25`, and a zone: ns since midnight in UTC.
+    /// Reads `04`, `04:30`, `04:30:05` or `04:30:05.25`, and a zone, as ns since midnight in UTC.
     fn time_of_day(&mut self) -> Option<i128> {
         let mut ns = self.below(24)? * 3600 * SECOND;
         if self.byte(b":").is_some() {
@@ -152,7 +153,7 @@ impl Digits<'_> {
         Some(ns - self.zone()?)
     }
 
-    /// At least one digit; those below a nanosecond are cut.
+    /// Reads the digits of a fraction, at least one. Those below a nanosecond are cut.
     fn fraction(&mut self) -> Option<i128> {
         let count = self.0.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = self.0.split_at(count);

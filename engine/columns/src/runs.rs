@@ -40,9 +40,9 @@ use std::borrow::Borrow;
 #[cfg(feature = "faults")]
 pub use self::check::decode;
 pub use self::check::{check, columns};
-use self::head::Head;
+use self::head::RunHead;
 pub use self::merge::merge_some;
-pub use self::read::Runs;
+pub use self::read::SortedRuns;
 use self::write::{Entries, Reference};
 use super::cell::Cell;
 use super::column_key::ColumnKey;
@@ -72,7 +72,7 @@ fn block_key(column: ColumnKey, run: Number, block: u32) -> [u8; 12] {
 }
 
 /// The runs of a column, in the order of their numbers, and their heads.
-fn heads<'t>(txn: &'t Txn<'_>, column: ColumnKey) -> Result<Vec<(Number, Head<'t>)>> {
+fn heads<'t>(txn: &'t Txn<'_>, column: ColumnKey) -> Result<Vec<(Number, RunHead<'t>)>> {
     let mut heads = Vec::new();
     let before = head_key(column, 0);
     let mut cursor = txn.seek(Table::IndexRuns, &before)?;
@@ -82,7 +82,7 @@ fn heads<'t>(txn: &'t Txn<'_>, column: ColumnKey) -> Result<Vec<(Number, Head<'t
         let Ok(run) = run.try_into() else {
             fail!(Corrupt, "a key of `index_runs` has {} bytes, not 12", key.len());
         };
-        heads.push((u32::from_be_bytes(run), Head::parse(value)?));
+        heads.push((u32::from_be_bytes(run), RunHead::parse(value)?));
     }
     Ok(heads)
 }
@@ -111,7 +111,7 @@ pub fn append<'c, C: Borrow<Cell<'c>>>(
 }
 
 /// A number greater than those of these runs; the first is 1.
-fn number_after(column: ColumnKey, heads: &[(Number, Head<'_>)]) -> Result<Number> {
+fn number_after(column: ColumnKey, heads: &[(Number, RunHead<'_>)]) -> Result<Number> {
     match heads.last().map_or(Some(1), |(last, _)| last.checked_add(1)) {
         Some(number) => Ok(number),
         None => fail!(Corrupt, "column {column} of `index_runs` has no number left"),

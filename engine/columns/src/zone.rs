@@ -90,7 +90,7 @@ pub struct Zone {
 
 /// How many of a segment's rows pass a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ZoneVerdict {
     /// None.
     None,
     /// Perhaps some.
@@ -179,7 +179,7 @@ impl Zone {
         bytes
     }
 
-    /// From media; `CorruptError` where its class is unknown.
+    /// Reads a zone from its bytes on media. One of an unknown class is a `CorruptError`.
     #[expect(clippy::missing_panics_doc, reason = "each part lies within the zone's bytes")]
     pub fn decode(bytes: &[u8; ZONE_BYTES]) -> Result<Self> {
         let Some(class) = ZoneClass::of(bytes[8]) else {
@@ -199,75 +199,76 @@ impl Zone {
     }
 
     /// How many cells of this class are in the range: all counts these, not the segment's rows.
-    fn within(&self, range: &Range<'_>) -> Verdict {
+    fn within(&self, range: &Range<'_>) -> ZoneVerdict {
         let mut all = !self.has(NAN);
         if let Some(low) = &range.low {
-            let Some((bound, exact)) = prefix(&low.cell) else { return Verdict::None };
+            let Some((bound, exact)) = prefix(&low.cell) else { return ZoneVerdict::None };
             let same = |end: u64, flag: u8| end == bound && exact && self.has(flag);
             if self.max < bound || same(self.max, MAX_EXACT) && !low.inclusive {
-                return Verdict::None;
+                return ZoneVerdict::None;
             }
             all &= self.min > bound || same(self.min, MIN_EXACT) && low.inclusive;
         }
         if let Some(high) = &range.high {
-            let Some((bound, exact)) = prefix(&high.cell) else { return Verdict::None };
+            let Some((bound, exact)) = prefix(&high.cell) else { return ZoneVerdict::None };
             let same = |end: u64, flag: u8| end == bound && exact && self.has(flag);
             if self.min > bound || same(self.min, MIN_EXACT) && !high.inclusive {
-                return Verdict::None;
+                return ZoneVerdict::None;
             }
             all &= self.max < bound || same(self.max, MAX_EXACT) && high.inclusive;
         }
         match (self.min > self.max, all) {
-            (true, _) => Verdict::None,
-            (false, true) => Verdict::All,
-            (false, false) => Verdict::Some,
+            (true, _) => ZoneVerdict::None,
+            (false, true) => ZoneVerdict::All,
+            (false, false) => ZoneVerdict::Some,
         }
     }
 }
 
 /// How many of a segment's rows have the column, by its zones there.
-pub fn exists(zones: &[Zone]) -> Verdict {
+pub fn exists(zones: &[Zone]) -> ZoneVerdict {
     match zones.first() {
-        None => Verdict::None,
-        Some(zone) if zone.has(ALL_PRESENT) => Verdict::All,
-        Some(_) => Verdict::Some,
+        None => ZoneVerdict::None,
+        Some(zone) if zone.has(ALL_PRESENT) => ZoneVerdict::All,
+        Some(_) => ZoneVerdict::Some,
     }
 }
 
 /// How many of a segment's rows have a cell in the range, by the column's zones there. Unsure rows
 /// are perhaps some.
-pub fn judge(zones: &[Zone], range: &Range<'_>) -> Verdict {
+pub fn judge(zones: &[Zone], range: &Range<'_>) -> ZoneVerdict {
     let Some(bound) = range.low.as_ref().or(range.high.as_ref()) else { return exists(zones) };
     let classes = [&range.low, &range.high]
         .map(|end| ZoneClass::of_cell(end.as_ref().map_or(&bound.cell, |end| &end.cell)));
     let like = |zone: &&Zone| classes == [zone.class; 2];
-    let found = zones.iter().find(like).map_or(Verdict::None, |zone| match zone.within(range) {
-        Verdict::All if !zone.has(ALL_PRESENT) || !zone.has(SOLE) => Verdict::Some,
-        verdict => verdict,
-    });
+    let found =
+        zones.iter().find(like).map_or(ZoneVerdict::None, |zone| match zone.within(range) {
+            ZoneVerdict::All if !zone.has(ALL_PRESENT) || !zone.has(SOLE) => ZoneVerdict::Some,
+            verdict => verdict,
+        });
     or_unsure(zones, found)
 }
 
 /// The same for any test of a cell: decided where the zones say each cell, else perhaps some.
-pub fn judge_cells(zones: &[Zone], test: &dyn Fn(&Cell<'_>) -> bool) -> Verdict {
+pub fn judge_cells(zones: &[Zone], test: &dyn Fn(&Cell<'_>) -> bool) -> ZoneVerdict {
     let mut passes = 0;
     for zone in zones.iter().filter(|zone| zone.extra > 0) {
         let known =
             if zone.class == ZoneClass::Other { Some(Cell::Other) } else { zone.constant() };
-        let Some(cell) = known else { return Verdict::Some };
+        let Some(cell) = known else { return ZoneVerdict::Some };
         passes += usize::from(test(&cell));
     }
     let found = match zones {
-        _ if passes == 0 => Verdict::None,
-        [zone] if zone.has(ALL_PRESENT) && zone.has(SOLE) => Verdict::All,
-        _ => Verdict::Some,
+        _ if passes == 0 => ZoneVerdict::None,
+        [zone] if zone.has(ALL_PRESENT) && zone.has(SOLE) => ZoneVerdict::All,
+        _ => ZoneVerdict::Some,
     };
     or_unsure(zones, found)
 }
 
-fn or_unsure(zones: &[Zone], found: Verdict) -> Verdict {
+fn or_unsure(zones: &[Zone], found: ZoneVerdict) -> ZoneVerdict {
     let unsure = zones.iter().any(|zone| zone.has(UNSURE));
-    if unsure && found == Verdict::None { Verdict::Some } else { found }
+    if unsure && found == ZoneVerdict::None { ZoneVerdict::Some } else { found }
 }
 
 /// What is known of a column while its cells go by.

@@ -98,7 +98,7 @@ pub struct SegmentZones {
 const CLASSES: usize = 4;
 
 impl SegmentZones {
-    /// From media.
+    /// Reads zones from their bytes on media.
     pub fn decode(zones: &[[u8; ZONE_BYTES]]) -> Result<Self> {
         let (class, flags) = (ZoneClass::Other, 0);
         let none = Zone { segment: 0, sf: 0, class, flags, extra: 0, min: 1, max: 0 };

@@ -1,5 +1,9 @@
 //! The folders and small files of a pool: where each lies, whose it is, and what it says.
 //!
+//! This crate owns the paths and modes of all that lies in a pool, the descriptions `pool.toml` and
+//! `realm.toml`, and the making of folders for the owner whose they are. It does not know what a
+//! realm holds. The kernel says what each user may do there.
+//!
 //! *Invariant*: a description is written whole under another name and renamed, so that a reader
 //! sees the old text or the new one; and nothing is followed, given a mode or given away by its
 //! name alone, because others may write in the same folder.

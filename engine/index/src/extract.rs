@@ -52,7 +52,7 @@ pub struct Extracted<'a> {
 }
 
 impl<'a> Extracted<'a> {
-    /// Room for so many objects.
+    /// Makes an empty list, with room for so many objects.
     pub fn with_capacity(objects: usize) -> Self {
         Extracted { cells: Vec::new(), ends: Vec::with_capacity(objects) }
     }

@@ -143,7 +143,7 @@ pub(crate) struct Families {
 }
 
 impl Families {
-    /// Those that there are.
+    /// Reads the families of a tag.
     pub(crate) fn load(txn: &WriteTxn<'_>, tag: Gid) -> Result<Self> {
         let mut all = BTreeMap::new();
         let mut cursor = txn.seek(Table::IndexFamilies, &tag.to_be_bytes())?;

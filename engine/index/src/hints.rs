@@ -97,8 +97,8 @@ impl Hints {
         self.asked.iter().cloned().chain(often).collect()
     }
 
-    /// Nothing is left to do for these.
-    pub(crate) fn settle(&mut self, done: &[Hint]) {
+    /// Forgets these hints: nothing is left to do for them.
+    pub(crate) fn mark_done(&mut self, done: &[Hint]) {
         self.asked.retain(|hint| !done.iter().any(|done| done.is(hint)));
         for hint in done {
             if let Hint::Merge(keys) = hint
@@ -135,7 +135,7 @@ mod tests {
             hints.count(vec![1, 2]);
             assert_eq!(merges(&hints), [[1, 2]]);
             let due = hints.due();
-            hints.settle(&due);
+            hints.mark_done(&due);
             assert!(hints.due().is_empty());
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(merges(&hints), [vec![8, 9], vec![5, 6, 7], vec![1, 2]]);
         let due = hints.due();
         hints.ask(Hint::SplitOn(3, Cell::Int(0)));
-        hints.settle(&due);
+        hints.mark_done(&due);
         assert!(matches!(hints.due()[..], [Hint::SplitOn(3, Cell::Int(0))]), "came meanwhile");
     }
 

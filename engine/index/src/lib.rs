@@ -4,13 +4,18 @@
 //! kind carry the same keys, so keys are indexed together, in groups that split and merge. Here
 //! each group of keys is a column group of sealed segments.
 //!
+//! This crate owns the rows of the index: the tail, the queue, the directory of segments, families,
+//! names and settings. It works within the transaction that it is given, and knows neither queries
+//! nor commits.
+//!
 //! *An index row is never a copy of attributes.* Records have them; the index says where it has
 //! looked. So an object is at exactly one place:
 //!
-//! * in the **tail** ([`change`]): an OID, written in the object's own commit. Queries judge its
-//!   record. When the tail is full, a transaction after a commit **seals** it ([`seal`]);
-//! * at one live position of a **segment** ([`segment`]): columns over some thousand objects of one
-//!   **family** ([`family`]), with **zones** ([`zone`]) that say what a query need not open;
+//! * in the **tail** (`change`): an OID, written in the object's own commit. Queries judge its
+//!   record. When the tail is full, a transaction after a commit **seals** it (`seal`);
+//! * at one live position of a **segment** ([`engram_columns::segment`]): columns over some
+//!   thousand objects of one **family** ([`family`]), with **zones** ([`engram_columns::zone`])
+//!   that say what a query need not open;
 //! * or it waits in the **queue** ([`queue`]), if it is of mode `async`; the index is out of date
 //!   about it then. Objects of mode `none` are nowhere.
 //!
@@ -20,7 +25,20 @@
 //! transaction that leaves a whole index, made from records alone ([`extract`]). How often, and for
 //! which objects, **settings** say ([`settings`]), and queries may hint ([`hints`]).
 //!
-//! `verify` checks all of it against the records.
+//! *Invariant*: after each transaction an object of mode `sync` is in the tail or at one live
+//! position of one segment, and never in both. One of mode `async` is so too, or it waits in the
+//! queue, or its place is out of date and the queue says so. What the index has of an object that
+//! is not in the queue is what its record says. `verify` checks all of it against the records.
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | `change` | [`touched`]: what a commit notes of each object that it touches |
+//! | `seal`, [`extract`], [`names`] | records as rows of segments |
+//! | [`directory`], [`family`] | the segments that there are, and the families they belong to |
+//! | [`queue`], [`maintain`] | draining and maintenance, one step in a transaction |
+//! | [`settings`], [`hints`] | what programs and queries wish for |
+//! | `state` | [`IndexState`]: what one process remembers between its commits |
+//! | [`stats`] | how the index lies, in figures |
 
 #![deny(missing_docs)]
 

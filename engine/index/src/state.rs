@@ -142,11 +142,11 @@ impl IndexState {
         lock(&self.hints).due()
     }
 
-    /// Nothing is left to do for these.
-    pub fn settle(&self, done: &[Hint]) {
+    /// Forgets these hints: nothing is left to do for them.
+    pub fn mark_done(&self, done: &[Hint]) {
         if !done.is_empty() {
             let mut hints = lock(&self.hints);
-            hints.settle(done);
+            hints.mark_done(done);
             self.asked.store(hints.any_asked(), Ordering::Relaxed);
         }
     }

@@ -13,7 +13,14 @@
 //! with `msync`. New space there is written once before it is used (see [`span`]): a first write
 //! into a block that nobody has written makes the kernel commit the filesystem's journal.
 //!
-//! | file | what it owns |
+//! This crate owns the files that give a pool space, the addresses at which they are mapped, and
+//! the copying and flushing of bytes there. It knows no object and no row.
+//!
+//! *Invariant*: no page is mapped that has no block. [`span`] allocates, [`map`] maps; a write into
+//! a mapped page therefore never runs out of space, which would be a SIGBUS instead of an error.
+//! And a byte that was flushed without an error is as durable as its [`Medium`] can make it.
+//!
+//! | module | what it offers |
 //! |---|---|
 //! | [`exchange`] | two names that change places in one step |
 //! | [`filesystem`] | which filesystems may carry a device, and what they promise |
@@ -25,9 +32,6 @@
 //! | [`persist`] | copying, zeroing and writing cache lines back |
 //! | [`emulated`] | memory that takes as long as persistent memory would |
 //! | [`shared_counter`] | one number that many processes look at |
-//!
-//! *No page is mapped that has no block.* [`span`] allocates, [`map`] maps; a write into a mapped
-//! page therefore never runs out of space, which would be a SIGBUS instead of an error.
 
 #![deny(missing_docs)]
 

@@ -127,12 +127,12 @@ impl AddressRange {
         })
     }
 
-    /// From now on, copying takes as long as on this device.
+    /// Makes copying take as long as it would on this device, from now on.
     pub fn emulate(&self, device: Emulated) {
         let _ = self.emulated.set(device);
     }
 
-    /// Whose pace copying keeps, if anybody's.
+    /// The device whose pace copying keeps, if it keeps any.
     #[inline]
     pub(super) fn emulated(&self) -> Option<&Emulated> {
         self.emulated.get()

@@ -120,7 +120,7 @@ pub unsafe fn flush_lines(at: *const u8, len: usize) {
 #[cfg_attr(not(feature = "faults"), expect(unused_variables, reason = "tests alone are told"))]
 fn note(at: *const u8, len: usize) {
     #[cfg(feature = "faults")]
-    engram_base::faults::flushed(engram_base::faults::Flush::Lines(at as usize, len));
+    engram_base::faults::flushed(engram_base::faults::FlushEvent::Lines(at as usize, len));
 }
 
 /// Waits until every line that [`flush_lines`] was asked for, and every store that passed the cache
@@ -134,7 +134,7 @@ pub fn fence() {
     #[cfg(not(target_arch = "x86_64"))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     #[cfg(feature = "faults")]
-    engram_base::faults::flushed(engram_base::faults::Flush::Fence);
+    engram_base::faults::flushed(engram_base::faults::FlushEvent::Fence);
 }
 
 /// The stores that pass the cache by, and the instructions that write it back.

@@ -182,8 +182,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// For a new span, after steps that were slow and when the last was; none is to be made of huge
-    /// pages where they were slow a moment ago.
+    /// Begins the pace of a new span. `before` counts the steps that were slow, and says when the
+    /// last one was. `None` says not to use huge pages, because they were slow a moment ago.
     fn quick(before: Option<(u32, Instant)>) -> Option<Self> {
         let (slow, since) = before.unzip();
         let slow = slow.unwrap_or(0);
@@ -192,7 +192,7 @@ impl Pace {
         (!at_rest).then_some(Pace { step, slow, patient: false })
     }
 
-    /// After so many bytes in that time: whether to go on.
+    /// Takes in that so many bytes took that time, and says whether to go on.
     fn goes_on(&mut self, bytes: u64, took: Duration) -> bool {
         if took.as_micros() as u64 * HUGE_SPEED > bytes {
             self.slow += 1;

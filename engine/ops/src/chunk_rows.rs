@@ -10,7 +10,7 @@ use engram_base::fail;
 use engram_base::id::{Oid, id_key};
 use engram_catalog::Table;
 use engram_catalog::rows::{Row, Rows};
-use engram_records::chunked::grid::{Cell, Grid};
+use engram_records::chunked::grid::{Grid, GridCell};
 use engram_records::index_mode::IndexMode;
 use engram_records::object::{Class, Flags, Record, Stored};
 use engram_records::stamp::Stamp;
@@ -27,7 +27,7 @@ pub fn key_of(oid: Oid, cell: &[u32]) -> Vec<u8> {
 }
 
 /// Splits a key into the array and the chunk's place.
-pub fn split_key(key: &[u8]) -> Result<(Oid, Cell)> {
+pub fn split_key(key: &[u8]) -> Result<(Oid, GridCell)> {
     let Some((oid, place)) = key.split_first_chunk::<OID_BYTES>() else {
         fail!(Corrupt, "a key of `chunks` has only {} bytes", key.len())
     };
@@ -109,11 +109,11 @@ pub fn cut(rows: &mut dyn RowsMut, oid: Oid, grid: &Grid) -> Result<()> {
 /// What a chunk is to be, and what it must have been.
 pub struct Staged {
     /// Where it is in the grid.
-    pub cell: Cell,
+    pub cell: GridCell,
     /// What it holds.
     pub value: ChunkValue,
     /// What must be there for it to be put: see [`Staged::fits`].
-    pub expected: Expected,
+    pub expected: ExpectedChunk,
 }
 
 /// Where an encoded chunk lies.
@@ -133,7 +133,7 @@ pub enum ChunkValue {
 
 /// What a chunk must be for another to take its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedChunk {
     /// Whatever is there, or nothing.
     Anything,
     /// Not there, or of this generation.
@@ -143,7 +143,7 @@ pub enum Expected {
 impl Staged {
     /// Whether the chunk is as this one expects it.
     pub fn fits(&self, rows: &mut dyn Rows, oid: Oid) -> Result<bool> {
-        let Expected::As(expected) = self.expected else { return Ok(true) };
+        let ExpectedChunk::As(expected) = self.expected else { return Ok(true) };
         let row = rows.get(Table::Chunks, &key_of(oid, &self.cell))?;
         let there = row.map(|row| parse(&row).map(|record| record.generation)).transpose()?;
         Ok(there == expected)

@@ -1,5 +1,8 @@
 //! Operations on names and records, written once, against rows.
 //!
+//! This crate owns what the rows of members, names, chunks, mirrors and marks of moves say
+//! together, how each operation changes them, and the list of changes that a batch makes.
+//!
 //! An operation of this crate reads through `Rows` and changes through [`rows_mut::RowsMut`]. Run
 //! on a write transaction it changes the catalog; run on an [`overlay`] it makes a batch's list. It
 //! knows no transaction, no lock and no process.

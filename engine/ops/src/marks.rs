@@ -54,7 +54,8 @@ pub struct Transfer {
     pub uid: u32,
     /// The process that does it, for messages.
     pub pid: u32,
-    /// Its lease in the realm of this row: it is at it as long as that lives.
+    /// The lease of that process in the realm of this row. The move is running as long as the lease
+    /// lives.
     pub lease: u64,
 }
 
@@ -119,7 +120,8 @@ impl Transfer {
 pub struct Going {
     /// What it is.
     pub member: Member,
-    /// A group that only stands for one of another realm: its members go, it has no record to take.
+    /// Whether the member is a mirror of another realm's group. Then its members go, and it has no
+    /// record that could.
     pub mirror: bool,
     /// How many groups of the move are above it.
     pub depth: u32,

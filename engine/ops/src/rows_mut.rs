@@ -18,11 +18,11 @@ pub trait RowsMut: Rows {
     }
     /// Removes a row that is known to exist.
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()>;
-    /// No row points to this extent any more: it is free once nobody can look at it.
+    /// Says that no row points to this extent any more. It is free once nobody can look at it.
     fn release(&mut self, extent: Extent) -> Result<()>;
-    /// A row points to this extent, which a reservation held until now.
+    /// Says that a row points to this extent, which a reservation held until now.
     fn adopt(&mut self, reserved: Reserved) -> Result<()>;
-    /// What the index holds of this object is there anew, other, or gone.
+    /// Notes for the index that this object is new, has changed, or is gone.
     fn index(&mut self, oid: Oid, touch: Touch) -> Result<()>;
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::chunk_rows::{self, Expected, Staged};
+use crate::chunk_rows::{self, ExpectedChunk, Staged};
 use crate::group::{self, NewRecord, Target};
 use crate::index_modes::IndexModes;
 use crate::mirror::{self, Original};
@@ -29,7 +29,7 @@ use engram_records::layout::{Chunking, Codec};
 use engram_records::object::{Class, Flags, Record, Stored};
 use engram_records::stamp::Stamp;
 
-/// The GID of the root of [`Memory::with_root`].
+/// The GID of the root of [`TestRows::with_root`].
 pub(crate) const ROOT: Gid = 1;
 /// The lease of every reservation here.
 pub(crate) const LEASE: u64 = 7;
@@ -38,7 +38,7 @@ const CHUNKS: u32 = 3;
 
 /// Rows in memory, and what operations have said beside them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub(crate) struct TestRows {
     pub(crate) rows: MemoryRows,
     /// Extents that no row points to any more, in the order in which that was said.
     pub(crate) released: Vec<Extent>,
@@ -48,10 +48,10 @@ pub(crate) struct Memory {
     pub(crate) touched: Vec<(Oid, Touch)>,
 }
 
-impl Memory {
+impl TestRows {
     /// Rows with a root, and nothing else.
     pub(crate) fn with_root() -> Self {
-        let mut memory = Memory::default();
+        let mut memory = TestRows::default();
         let root = group::group_record(0, "", stamp(0), &[], &[]);
         memory.put_record(Table::Groups, &id_key(ROOT), &root).expect("rows in memory");
         memory
@@ -71,7 +71,7 @@ impl Memory {
     }
 }
 
-impl Rows for Memory {
+impl Rows for TestRows {
     fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         self.rows.get(table, key)
     }
@@ -93,7 +93,7 @@ impl Rows for Memory {
     }
 }
 
-impl RowsMut for Memory {
+impl RowsMut for TestRows {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.rows.put(table, key, value);
         Ok(())
@@ -147,7 +147,7 @@ impl IndexModes for AlwaysSync {
 
 /// Where an operation begins, and the path from there (from the root, if it begins with `/`).
 #[derive(Clone, Debug)]
-pub(crate) struct At {
+pub(crate) struct TestPath {
     pub(crate) base: Option<String>,
     pub(crate) path: String,
 }
@@ -164,29 +164,29 @@ pub(crate) enum Lies {
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Create {
-        at: At,
+        at: TestPath,
         exist_ok: bool,
     },
     Link {
-        at: At,
+        at: TestPath,
         overwrite: bool,
         lies: Lies,
         read_only: bool,
     },
     Delete {
-        at: At,
+        at: TestPath,
     },
     Rename {
-        from: At,
-        to: At,
+        from: TestPath,
+        to: TestPath,
     },
     Annotate {
-        at: At,
+        at: TestPath,
         key: KeyId,
         text: Option<&'static str>,
     },
     Protect {
-        at: At,
+        at: TestPath,
         on: bool,
     },
     /// A group of another realm gets its mirror here, if the path is free.
@@ -199,9 +199,9 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(select(vec!["a", "b", "ä"]), 1..4).prop_map(|names| names.join("/"))
 }
 
-fn place() -> impl Strategy<Value = At> {
+fn place() -> impl Strategy<Value = TestPath> {
     (prop::option::weighted(0.2, path()), prop::bool::weighted(0.2), path()).prop_map(
-        |(base, absolute, path)| At {
+        |(base, absolute, path)| TestPath {
             base,
             path: if absolute { format!("/{path}") } else { path },
         },
@@ -270,7 +270,7 @@ impl Op {
 }
 
 /// The group that an operation begins at: the root, if the base is no group.
-fn begin<'a>(rows: &mut impl Rows, at: &'a At) -> Result<(Gid, Path<'a>)> {
+fn begin<'a>(rows: &mut impl Rows, at: &'a TestPath) -> Result<(Gid, Path<'a>)> {
     let from = match &at.base {
         None => ROOT,
         Some(base) => match group::resolve(rows, &target(ROOT, &Path::new(base)?))? {
@@ -281,7 +281,7 @@ fn begin<'a>(rows: &mut impl Rows, at: &'a At) -> Result<(Gid, Path<'a>)> {
     Ok((from, Path::new(&at.path)?))
 }
 
-fn find(rows: &mut impl Rows, at: &At) -> Result<Member> {
+fn find(rows: &mut impl Rows, at: &TestPath) -> Result<Member> {
     let (from, path) = begin(rows, at)?;
     let found = group::resolve(rows, &target(from, &path))?;
     found.ok_or_else(|| Error::new(Kind::NotFound, "there is none"))
@@ -303,7 +303,7 @@ pub(crate) fn array_record(stored: Stored<'_>, read_only: bool, stamp: Stamp) ->
 
 fn link(
     rows: &mut impl RowsMut,
-    at: &At,
+    at: &TestPath,
     overwrite: bool,
     lies: Lies,
     read_only: bool,
@@ -329,7 +329,7 @@ fn link(
             let extent = extent_of(oid, u64::from(place) + 1);
             let reserved = Reserved { extent, lease: LEASE };
             let value = chunk_rows::ChunkValue::Reserved { reserved, nbytes: 1, checksum: 0 };
-            let expected = Expected::Anything;
+            let expected = ExpectedChunk::Anything;
             Staged { cell: vec![place], value, expected }.put(rows, oid, stamp)?;
         }
     }
@@ -360,13 +360,13 @@ fn reflect(rows: &mut impl RowsMut, path: &str, gid: Gid) -> Result<()> {
 }
 
 /// A path from the root.
-pub(crate) fn here(path: &str) -> At {
-    At { base: None, path: path.to_owned() }
+pub(crate) fn here(path: &str) -> TestPath {
+    TestPath { base: None, path: path.to_owned() }
 }
 
 /// Rows after these operations, of which none is refused.
-pub(crate) fn after(ops: &[Op]) -> Memory {
-    let (mut memory, mut last_id) = (Memory::with_root(), ROOT);
+pub(crate) fn after(ops: &[Op]) -> TestRows {
+    let (mut memory, mut last_id) = (TestRows::with_root(), ROOT);
     for (now, op) in (1..).zip(ops) {
         op.run(&mut memory, now, &mut last_id).unwrap();
     }

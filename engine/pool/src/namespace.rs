@@ -97,7 +97,7 @@ struct NamespaceFile {
 }
 
 /// What is wrong with the shared counter of a namespace (see `scopes`), if anything.
-pub fn word_problem(pool: &Path, name: &str) -> Option<String> {
+pub fn counter_problem(pool: &Path, name: &str) -> Option<String> {
     let problem = scopes::problem(&place(pool, name))?;
     Some(format!("namespace {name:?}: {problem}"))
 }

@@ -236,7 +236,7 @@ impl Pool {
         let mode = if file.read_only.is_empty() { mode } else { Mode::Read };
         match mode {
             Mode::Read => belongs::check(path, &file)?,
-            Mode::ReadWrite => belongs::settle(path, &file)?,
+            Mode::ReadWrite => belongs::record_pool_folder(path, &file)?,
         }
         let session = Session::new(mode);
         let place = place_of(path)?;

@@ -58,9 +58,9 @@ use std::sync::{Arc, Mutex};
 
 pub use self::copied::{leaves_out, take_out};
 pub(crate) use self::copy_in::remove_members;
-use self::copy_in::{CopiedValues, Keys, check_free, check_guards, check_places, copy_in};
+use self::copy_in::{CopiedValues, KeyNumbers, check_free, check_guards, check_places, copy_in};
 pub(crate) use self::deletion::{DeletedPart, delete_in_both};
-use self::plan::{Plan, gather};
+use self::plan::{MovePlan, gather};
 use crate::published::Making;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
@@ -135,7 +135,7 @@ struct Leg {
     core: Arc<Core>,
     running: RunningMove,
     going: Vec<Going>,
-    plan: Plan,
+    plan: MovePlan,
 }
 
 /// Moves members to a realm that may be written to. On error all is as it was.
@@ -214,7 +214,7 @@ pub(crate) fn unpublish(source: &MoveSource, target: &Arc<Core>, making: Making)
         let inside = source.core.enter()?;
         let txn = inside.read()?;
         let going = source.gather(&mut txn.rows())?;
-        let plan = Plan::read(&source.core, &txn, &going)?;
+        let plan = MovePlan::read(&source.core, &txn, &going)?;
         (going, plan)
     };
     let leg = Leg { core: Arc::clone(&source.core), running, going, plan };
@@ -243,7 +243,7 @@ pub(crate) fn unpublish(source: &MoveSource, target: &Arc<Core>, making: Making)
     let withdrawn = withdraw(making, target, leg.running.0, &leg.going);
     withdrawn.inspect_err(|_| drop(retreat(target, leg.running.0)))??;
     step!("unpublish.withdrawn");
-    settle(target, leg.running.0)?;
+    end_arrived(target, leg.running.0)?;
     step!("unpublish.settled");
     moved([&leg.plan].into_iter())
 }
@@ -264,7 +264,7 @@ fn withdraw(making: Making, target: &Core, number: u64, going: &[Going]) -> Resu
     making.finish()
 }
 
-/// The members have come in vain: they are published still, or another has taken them.
+/// Removes members that have come in vain: they are published still, or another has taken them.
 fn retreat(target: &Core, number: u64) -> Result<()> {
     let inside = target.enter()?;
     target.commit(&inside, Headroom::Relief, |rows| {
@@ -308,7 +308,7 @@ fn leave(source: &MoveSource, to: Scope, uid: u32) -> Result<Leg> {
     let plan = refuse_locked(core, &going).and_then(|()| {
         let inside = core.enter()?;
         let txn = inside.read()?;
-        Plan::read(core, &txn, &going)
+        MovePlan::read(core, &txn, &going)
     });
     match plan {
         Ok(plan) => Ok(Leg { core: Arc::clone(core), running, going, plan }),
@@ -333,10 +333,10 @@ fn stay(leg: &Leg) {
 }
 
 /// What finds room for a plan's values in the target.
-type Room<'r> = dyn FnMut(&Arc<Core>, &Plan) -> Result<Vec<Reserved>> + 'r;
+type Room<'r> = dyn FnMut(&Arc<Core>, &MovePlan) -> Result<Vec<Reserved>> + 'r;
 
 /// T1: reserves what the values need, and copies them.
-fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, CopiedValues)> {
+fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(KeyNumbers, CopiedValues)> {
     {
         let inside = target.enter()?;
         let txn = inside.read()?;
@@ -365,12 +365,12 @@ fn carry(leg: &Leg, target: &Arc<Core>, room: &mut Room<'_>) -> Result<(Keys, Co
 }
 
 /// The lengths of a plan's values that lie in extents.
-fn values(plan: &Plan) -> Result<Vec<u64>> {
+fn values(plan: &MovePlan) -> Result<Vec<u64>> {
     Ok(plan.values()?.into_iter().map(|(_, _, nbytes)| nbytes).collect())
 }
 
 /// Reserves space for the values; on error none is.
-fn reserve(target: &Arc<Core>, plan: &Plan) -> Result<Vec<Reserved>> {
+fn reserve(target: &Arc<Core>, plan: &MovePlan) -> Result<Vec<Reserved>> {
     let mut reserved: Vec<Reserved> = Vec::new();
     for nbytes in values(plan)? {
         match space::reserve(target, nbytes, None) {
@@ -396,7 +396,8 @@ fn give_back(target: &Arc<Core>, places: &CopiedValues) {
     }
 }
 
-/// T3: the members are gone from here. If another has done so meanwhile, nothing is left to do.
+/// Does T3: removes the members from here. Another process may have done so meanwhile; then nothing
+/// is left to do.
 fn finish(core: &Core, number: u64) -> Result<()> {
     let inside = core.enter()?;
     core.commit(&inside, Headroom::Relief, |rows| {
@@ -439,23 +440,24 @@ pub(crate) fn forget_receipts(making: &Making, realms: &[Arc<Core>]) -> Result<(
     })
 }
 
-/// T4: the receipt has served.
+/// Does T4: removes the receipt, which has served.
 fn clear_receipt(target: &Core, number: u64) -> Result<()> {
     let inside = target.enter()?;
     target.commit(&inside, Headroom::Relief, |rows| Receipt::remove(rows, number))
 }
 
-/// T5: the move is over.
+/// Does T5: removes the row and the marks of a move that is over.
 fn forget(core: &Core, number: u64) -> Result<()> {
     end(core, number, |stage| stage == Stage::Gone)
 }
 
-/// The members that have come from a published version are here like any others.
-fn settle(core: &Core, number: u64) -> Result<()> {
+/// Ends an unpublish: from here on, the members that came from a published version are like any
+/// others.
+fn end_arrived(core: &Core, number: u64) -> Result<()> {
     end(core, number, |stage| stage == Stage::Arrived)
 }
 
-/// The members stay: marks and row go.
+/// Undoes a move: the members stay, and its marks and its row go.
 fn undo(core: &Core, number: u64) -> Result<()> {
     end(core, number, Stage::is_going)
 }
@@ -473,7 +475,7 @@ fn end(core: &Core, number: u64, at: impl Fn(Stage) -> bool) -> Result<()> {
     })
 }
 
-fn moved<'p>(plans: impl Iterator<Item = &'p Plan>) -> Result<Moved> {
+fn moved<'p>(plans: impl Iterator<Item = &'p MovePlan>) -> Result<Moved> {
     let mut all = Moved::default();
     for plan in plans {
         let (objects, groups, bytes) = plan.counts()?;
@@ -490,7 +492,7 @@ fn receipt_for(core: &Core) -> Result<Receipt> {
     Ok(Receipt { scope, uid: if scope == Scope::Private { owner_of(core)? } else { 0 } })
 }
 
-/// Whose a realm is.
+/// Returns the user whose a realm is.
 fn owner_of(core: &Core) -> Result<u32> {
     use std::os::unix::fs::MetadataExt;
     let dir = &core.setup.dir;
@@ -499,3 +501,6 @@ fn owner_of(core: &Core) -> Result<u32> {
         Err(e) => fail!(Access, "cannot look at {}: {e}", dir.display()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ pub struct Query {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
     /// By what.
-    pub field: Field,
+    pub field: QueryField,
     /// From the greatest.
     pub descending: bool,
 }
@@ -36,14 +36,14 @@ pub enum Expr {
     /// Not this: plain negation.
     Not(Box<Expr>),
     /// A field compared. False where the object lacks the field.
-    Test(Field, Test),
+    Test(QueryField, Test),
     /// The object lies in the group of this path, at any depth. False where there is none.
     Under(String),
 }
 
 /// What is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
+pub enum QueryField {
     /// The object's own attribute.
     Attr(String),
     /// The attribute of the nearest group above the object that has it.

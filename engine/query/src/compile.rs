@@ -8,7 +8,7 @@
 use super::answer::QueryOptions;
 use super::groups::Groups;
 use super::predicate::Predicate;
-use crate::ast::{Builtin, Comparison, Expr, Field, Query, Test};
+use crate::ast::{Builtin, Comparison, Expr, Query, QueryField, Test};
 use engram_base::error::Result;
 use engram_base::id::Gid;
 use engram_columns::cell::Cell;
@@ -210,15 +210,15 @@ impl Compiler<'_, '_> {
         parts.iter().map(|part| self.expr(part)).collect()
     }
 
-    fn test(&mut self, field: &Field, test: &Test) -> Result<Condition> {
+    fn test(&mut self, field: &QueryField, test: &Test) -> Result<Condition> {
         let predicate = Predicate::new(test);
         let text = || Expr::Test(field.clone(), test.clone()).to_string();
-        if matches!(field, Field::Builtin(Builtin::Scope)) {
+        if matches!(field, QueryField::Builtin(Builtin::Scope)) {
             return Ok(Condition::Const(
                 predicate.cell(&Cell::Text(self.groups.scope().as_str().into())),
             ));
         }
-        if matches!(field, Field::Builtin(Builtin::Path)) {
+        if matches!(field, QueryField::Builtin(Builtin::Path)) {
             let parts = self.path_parts(test);
             return Ok(self.leaf(About::Path(Box::new(Parts(parts))), predicate, text));
         }
@@ -228,20 +228,20 @@ impl Compiler<'_, '_> {
         })
     }
 
-    fn field(&mut self, field: &Field) -> Result<Option<About>> {
+    fn field(&mut self, field: &QueryField) -> Result<Option<About>> {
         Ok(match field {
-            Field::Attr(key) => (self.key_id)(key)?.map(About::Attr),
-            Field::GroupAttr(key) => {
+            QueryField::Attr(key) => (self.key_id)(key)?.map(About::Attr),
+            QueryField::GroupAttr(key) => {
                 let id = match (self.key_id)(key)? {
                     Some(id) => Some(id),
                     None => self.groups.unknown_key(key)?,
                 };
                 id.map(|id| About::Group(GroupField::Attr(id)))
             }
-            Field::Builtin(Builtin::Name) => Some(About::Name),
-            Field::Builtin(Builtin::Group) => Some(About::Group(GroupField::Path)),
-            Field::Builtin(Builtin::Path) => Some(About::Path(Box::new(Parts(None)))),
-            Field::Builtin(builtin) => Some(About::Builtin(*builtin)),
+            QueryField::Builtin(Builtin::Name) => Some(About::Name),
+            QueryField::Builtin(Builtin::Group) => Some(About::Group(GroupField::Path)),
+            QueryField::Builtin(Builtin::Path) => Some(About::Path(Box::new(Parts(None)))),
+            QueryField::Builtin(builtin) => Some(About::Builtin(*builtin)),
         })
     }
 
@@ -323,12 +323,12 @@ impl Compiler<'_, '_> {
     }
 
     fn name(&mut self, test: &Test) -> Condition {
-        let text = || Expr::Test(Field::Builtin(Builtin::Name), test.clone()).to_string();
+        let text = || Expr::Test(QueryField::Builtin(Builtin::Name), test.clone()).to_string();
         self.leaf(About::Name, Predicate::new(test), text)
     }
 
     fn group_path(&mut self, test: &Test) -> Condition {
-        let text = || Expr::Test(Field::Builtin(Builtin::Group), test.clone()).to_string();
+        let text = || Expr::Test(QueryField::Builtin(Builtin::Group), test.clone()).to_string();
         self.leaf(About::Group(GroupField::Path), Predicate::new(test), text)
     }
 
@@ -364,7 +364,7 @@ pub(crate) fn all(parts: Vec<Condition>) -> Condition {
     }
 }
 
-/// Any of these, without what is plain.
+/// Joins conditions of which any has to hold, without those whose outcome is plain.
 pub(crate) fn any(parts: Vec<Condition>) -> Condition {
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
@@ -382,7 +382,7 @@ pub(crate) fn any(parts: Vec<Condition>) -> Condition {
     }
 }
 
-/// Not this.
+/// Negates a condition.
 pub(crate) fn not(node: Condition) -> Condition {
     match node {
         Condition::Const(value) => Condition::Const(!value),

@@ -5,12 +5,12 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::words::is_bare;
-use crate::ast::{Builtin, Comparison, Expr, Field, Order, Query, Test};
+use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
 use engram_columns::literal::write_text;
 
 /// How tightly what stands around an expression binds.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Around {
+enum Precedence {
     Nothing,
     Or,
     And,
@@ -46,18 +46,18 @@ impl Display for Order {
 
 impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write_expr(self, Around::Nothing, f)
+        write_expr(self, Precedence::Nothing, f)
     }
 }
 
-fn write_expr(expr: &Expr, around: Around, f: &mut Formatter<'_>) -> fmt::Result {
+fn write_expr(expr: &Expr, around: Precedence, f: &mut Formatter<'_>) -> fmt::Result {
     match expr {
         Expr::All => f.write_str("true"),
-        Expr::And(terms) => write_terms(terms, " and ", Around::And, "true", around, f),
-        Expr::Or(terms) => write_terms(terms, " or ", Around::Or, "not true", around, f),
+        Expr::And(terms) => write_terms(terms, " and ", Precedence::And, "true", around, f),
+        Expr::Or(terms) => write_terms(terms, " or ", Precedence::Or, "not true", around, f),
         Expr::Not(term) => {
             f.write_str("not ")?;
-            write_expr(term, Around::Not, f)
+            write_expr(term, Precedence::Not, f)
         }
         Expr::Test(field, Test::Exists) => write!(f, "exists({field})"),
         Expr::Test(field, test) => write!(f, "{field} {test}"),
@@ -73,9 +73,9 @@ fn write_expr(expr: &Expr, around: Around, f: &mut Formatter<'_>) -> fmt::Result
 fn write_terms(
     terms: &[Expr],
     joint: &str,
-    own: Around,
+    own: Precedence,
     none: &str,
-    around: Around,
+    around: Precedence,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     match terms {
@@ -92,15 +92,15 @@ fn write_terms(
     f.write_str(if apart { ")" } else { "" })
 }
 
-impl Display for Field {
+impl Display for QueryField {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Field::Attr(key) => write_key(key, f),
-            Field::GroupAttr(key) => {
+            QueryField::Attr(key) => write_key(key, f),
+            QueryField::GroupAttr(key) => {
                 f.write_str("group.")?;
                 write_key(key, f)
             }
-            Field::Builtin(builtin) => write!(f, "@{}", builtin.name()),
+            QueryField::Builtin(builtin) => write!(f, "@{}", builtin.name()),
         }
     }
 }

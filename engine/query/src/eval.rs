@@ -11,13 +11,10 @@ use super::compile::{Condition, Leaf};
 use super::predicate::Predicate;
 use super::record::Users;
 use super::sealed::{PartSource, SearchedSegment};
-use super::zones::{EVERY, How, NONE, Ready, owner_test};
+use super::zones::{EVERY, How, NONE, PreparedLeaf, owner_test};
 use engram_base::error::Result;
 use engram_columns::segment::bitmap::Bitmap;
-use engram_columns::segment::{Column, Marks as ColumnMarks};
-
-/// What is known of which rows pass.
-pub(crate) type Marks = ColumnMarks;
+use engram_columns::segment::{Column, Marks};
 
 fn certain(rows: Bitmap) -> Marks {
     Marks { may: rows.clone(), must: rows }
@@ -26,7 +23,7 @@ fn certain(rows: Bitmap) -> Marks {
 /// Searches segments; each thread has one.
 pub(crate) struct Searcher<'s, 't> {
     /// By number of the leaf.
-    pub ready: &'s [Option<Ready<'s>>],
+    pub ready: &'s [Option<PreparedLeaf<'s>>],
     /// Where parts come from that are not at hand; nowhere in threads other than the reader's.
     pub source: Option<PartSource<'t>>,
     users: RefCell<Users>,
@@ -34,7 +31,10 @@ pub(crate) struct Searcher<'s, 't> {
 
 impl<'s, 't> Searcher<'s, 't> {
     /// One that knows nobody yet.
-    pub(crate) fn new(ready: &'s [Option<Ready<'s>>], source: Option<PartSource<'t>>) -> Self {
+    pub(crate) fn new(
+        ready: &'s [Option<PreparedLeaf<'s>>],
+        source: Option<PartSource<'t>>,
+    ) -> Self {
         Searcher { ready, source, users: RefCell::default() }
     }
 
@@ -112,7 +112,7 @@ impl<'s, 't> Searcher<'s, 't> {
     }
 }
 
-fn cells(ready: &Ready<'_>, column: &Column<'_>, place: usize) -> Result<Marks> {
+fn cells(ready: &PreparedLeaf<'_>, column: &Column<'_>, place: usize) -> Result<Marks> {
     let predicate = &ready.leaf.predicate;
     if matches!(predicate, Predicate::Exists) {
         return Ok(certain(column.presence()));

@@ -17,18 +17,18 @@ use engram_records::attrs;
 use engram_records::attrs::KeyId;
 use engram_records::object::Record;
 
-/// What is asked, and what is known of it so far.
+/// What a query asks for, with the part of the answer that is known so far.
 #[derive(Debug)]
 pub enum Goal {
-    /// Which objects.
+    /// The ids of the objects found.
     Oids(Vec<Oid>),
-    /// Which positions of each segment: on the way to which objects.
+    /// The positions found in each segment. Their objects are looked up afterwards.
     Bits(Vec<Bitmap>),
-    /// How many objects.
+    /// The number of objects found.
     Count(u64),
-    /// How many attributes.
+    /// The number of attributes that the objects found have.
     Attributes(u64),
-    /// Which attributes, each of how many objects.
+    /// The keys of the attributes that the objects found have, and how many of them have each.
     Keys(BTreeMap<KeyId, u64>),
 }
 

@@ -32,7 +32,7 @@ pub trait Beyond<'a> {
     fn find(&self, from: Gid, path: &str) -> Result<Option<Gid>>;
 }
 
-/// What a query knows of groups so far.
+/// The groups of which a query has read something so far.
 pub struct Groups<'a> {
     peek: Peek<'a>,
     root: Gid,
@@ -64,26 +64,26 @@ struct GroupFacts<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Nothing known yet.
+    /// Makes an empty set, which knows no group yet.
     pub fn new(peek: Peek<'a>, root: Gid, cache: &'a GroupCache) -> Self {
         let (known, paths, verdicts) = (HashMap::new(), HashMap::new(), Vec::new());
         let (scope, beyond) = (Scope::default(), None);
         Groups { peek, root, scope, beyond, known, paths, cache, table: None, verdicts }
     }
 
-    /// Of a realm of this scope.
+    /// Says of which scope the realm is that the query runs in.
     #[must_use]
     pub fn of(self, scope: Scope) -> Self {
         Groups { scope, ..self }
     }
 
-    /// With what other realms say.
+    /// Lets the query ask other realms of the namespace, too.
     #[must_use]
     pub fn beyond(self, beyond: &'a dyn Beyond<'a>) -> Self {
         Groups { beyond: Some(beyond), ..self }
     }
 
-    /// The users who see what is found.
+    /// The scope of the realm that the query runs in.
     pub(crate) fn scope(&self) -> Scope {
         self.scope
     }
@@ -282,7 +282,8 @@ impl<'a> Groups<'a> {
         Ok(verdict)
     }
 
-    /// The same of a group that a segment names: gone with its objects, it passes nothing.
+    /// Judges a group that a segment names, as [`Groups::judge`] does. A group that is gone with
+    /// its objects passes nothing.
     pub(crate) fn judge_sealed(
         &mut self,
         leaf: &Leaf,

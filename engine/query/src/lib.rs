@@ -1,10 +1,18 @@
 //! Queries: which objects, by their attributes, names and built-in fields.
 //!
-//! | file | what it owns |
+//! This crate owns the query language, what a query means, and one search of one realm. It reads
+//! rows through a snapshot, or through a batch's list on top of one. It writes nothing, takes no
+//! lock, and does not know how the index is kept.
+//!
+//! *Invariant*: the index changes the time that an answer takes, and never the answer. Zones and
+//! columns decide only what the record of each object would decide, and leave the rest to it. Only
+//! a query that asks for `Consistency::Eventual` takes the queued objects as the index has them.
+//!
+//! | module | what it offers |
 //! |---|---|
 //! | `parse`, `lex`, `number`, `words`, `fault` | from the language to `ast`, and what to say of errors |
 //! | `ast`, `display` | what a query says; the language again |
-//! | `predicate`, `literal`, `like` | what a comparison means |
+//! | `predicate`, `like` | what a comparison means |
 //! | `compile` | keys as numbers, paths as groups and names |
 //! | `record`, `groups`, `table` | the truth: an object judged by its record and its groups |
 //! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |

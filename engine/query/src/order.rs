@@ -25,7 +25,7 @@ pub(crate) struct Sorter<'p> {
 }
 
 impl<'p> Sorter<'p> {
-    /// None yet.
+    /// Begins with no object.
     pub(crate) fn new(keys: &'p [OrderKey], limit: Option<usize>) -> Self {
         let limit = limit.unwrap_or(usize::MAX);
         Sorter { keys, limit, oids: Vec::new(), cells: Vec::new() }

@@ -27,7 +27,7 @@ use super::fault::{Parsed, fault};
 use super::lex::{Token, TokenKind, tokens};
 use super::number::{infinity, shortened};
 use super::words::Word;
-use crate::ast::{Builtin, Comparison, Expr, Field, Order, Query, Test};
+use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_columns::literal::Literal;
@@ -245,7 +245,7 @@ fn mirrored(input: &mut Tokens<'_, '_>) -> Parsed<Expr> {
 }
 
 /// What stands after a field.
-fn test(input: &mut Tokens<'_, '_>, field: &Field, at: &Range<usize>) -> Parsed<Test> {
+fn test(input: &mut Tokens<'_, '_>, field: &QueryField, at: &Range<usize>) -> Parsed<Test> {
     let token = here(input);
     match token.kind {
         TokenKind::Comparison(comparison) => {
@@ -292,15 +292,15 @@ fn test(input: &mut Tokens<'_, '_>, field: &Field, at: &Range<usize>) -> Parsed<
 }
 
 /// A value that the field can be compared with.
-fn operand_of(field: &Field, input: &mut Tokens<'_, '_>) -> Parsed<Literal> {
+fn operand_of(field: &QueryField, input: &mut Tokens<'_, '_>) -> Parsed<Literal> {
     let at = here(input).at.clone();
     let value = value(input)?;
     check_instant(field, &value, &at).map(|()| value)
 }
 
 /// Refuses what is no instant where nothing else can be true.
-fn check_instant(field: &Field, value: &Literal, at: &Range<usize>) -> Parsed<()> {
-    let Field::Builtin(Builtin::Created | Builtin::Modified) = field else { return Ok(()) };
+fn check_instant(field: &QueryField, value: &Literal, at: &Range<usize>) -> Parsed<()> {
+    let QueryField::Builtin(Builtin::Created | Builtin::Modified) = field else { return Ok(()) };
     if time_of(value).is_some() {
         return Ok(());
     }
@@ -311,10 +311,10 @@ fn check_instant(field: &Field, value: &Literal, at: &Range<usize>) -> Parsed<()
 }
 
 /// What to say where an operator should stand.
-fn no_test(token: &Token<'_>, field: &Field, at: &Range<usize>) -> String {
+fn no_test(token: &Token<'_>, field: &QueryField, at: &Range<usize>) -> String {
     let shown = field.to_string();
     let shown = shortened(&shown);
-    let joined = token.at.start == at.end && matches!(field, Field::Attr(_));
+    let joined = token.at.start == at.end && matches!(field, QueryField::Attr(_));
     match &token.kind {
         TokenKind::Value(_) | TokenKind::Dot if joined => {
             "an attribute stands in backquotes if other characters than letters, digits and _ are \
@@ -339,7 +339,7 @@ fn no_test(token: &Token<'_>, field: &Field, at: &Range<usize>) -> String {
     }
 }
 
-fn field(input: &mut Tokens<'_, '_>) -> Parsed<Field> {
+fn field(input: &mut Tokens<'_, '_>) -> Parsed<QueryField> {
     let token = here(input);
     let next = input.get(1).map(|token| &token.kind);
     match &token.kind {
@@ -363,13 +363,13 @@ fn field(input: &mut Tokens<'_, '_>) -> Parsed<Field> {
                     return fault(token.at.clone(), format!("{message}{}", backquotes(kind)));
                 }
             };
-            advance(input).map(|()| Field::GroupAttr(key))
+            advance(input).map(|()| QueryField::GroupAttr(key))
         }
-        TokenKind::Name(name) => advance(input).map(|()| Field::Attr((*name).to_owned())),
-        TokenKind::Quoted(name) => advance(input).map(|()| Field::Attr(name.clone())),
-        TokenKind::Builtin(builtin) => advance(input).map(|()| Field::Builtin(*builtin)),
+        TokenKind::Name(name) => advance(input).map(|()| QueryField::Attr((*name).to_owned())),
+        TokenKind::Quoted(name) => advance(input).map(|()| QueryField::Attr(name.clone())),
+        TokenKind::Builtin(builtin) => advance(input).map(|()| QueryField::Builtin(*builtin)),
         TokenKind::Value(Literal::Text(text)) => {
-            let quoted = Field::Attr(text.clone());
+            let quoted = QueryField::Attr(text.clone());
             let message =
                 "an attribute was expected, not text: without quotes, or in backquotes if";
             fault(token.at.clone(), format!("{message} its name is odd, as in {quoted}"))
@@ -403,7 +403,7 @@ fn value(input: &mut Tokens<'_, '_>) -> Parsed<Literal> {
 
 /// What to say of a text where an attribute should stand.
 fn no_field(text: &str) -> String {
-    let plain = Field::Attr(text.to_owned()).to_string();
+    let plain = QueryField::Attr(text.to_owned()).to_string();
     let plain = shortened(&plain);
     format!("an attribute was expected, not text: {plain} stands without these quotes")
 }

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::eval::Marks;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::id::Oid;
@@ -10,7 +9,7 @@ use engram_base::mutex::lock;
 use engram_catalog::{ReadTxn, Table};
 use engram_columns::column_key::OID;
 use engram_columns::segment::bitmap::Bitmap;
-use engram_columns::segment::{Column, ColumnEntry, Segment};
+use engram_columns::segment::{Column, ColumnEntry, Marks, Segment};
 use engram_columns::zone::Zone;
 use engram_columns::zones::ColumnZones;
 use engram_index::directory::SegmentEntry;
@@ -137,7 +136,7 @@ impl<'t> SearchedSegment<'t> {
     }
 }
 
-/// Those of some ascending OIDs that the segment could have.
+/// Returns the part of some ascending OIDs that the segment could have.
 pub(crate) fn within(oids: &[Oid], entry: SegmentEntry) -> &[Oid] {
     let from = oids.partition_point(|oid| *oid < entry.min);
     let to = oids.partition_point(|oid| *oid <= entry.max);

@@ -18,7 +18,7 @@ use super::groups::Groups;
 use super::run::Search;
 use super::sealed::{PartSource, SearchedSegment, within};
 use super::workers::{self, SegmentOutcome};
-use super::zones::{self, EVERY, How, NONE, Ready, SOME};
+use super::zones::{self, EVERY, How, NONE, PreparedLeaf, SOME};
 use engram_base::error::{Error, Result};
 use engram_base::id::Oid;
 use engram_catalog::Table;
@@ -88,18 +88,21 @@ impl<'a> Search<'a> {
 
     /// What can be said of segments without opening one: each leaf with what the index says of it,
     /// by number; and the verdict on each segment.
-    fn decide(&mut self, directory: &[SegmentEntry]) -> Result<(Vec<Option<Ready<'a>>>, Vec<u8>)> {
+    fn decide(
+        &mut self,
+        directory: &[SegmentEntry],
+    ) -> Result<(Vec<Option<PreparedLeaf<'a>>>, Vec<u8>)> {
         let (plan, txn) = (self.plan, self.peek.txn());
         let mut leaves = Vec::new();
         leaves_of(&plan.search, &mut leaves);
-        let mut ready: Vec<Option<Ready<'_>>> = Vec::new();
+        let mut ready: Vec<Option<PreparedLeaf<'_>>> = Vec::new();
         ready.resize_with(plan.leaves, || None);
         for leaf in leaves {
             let passing = match leaf.about {
                 About::Group(field) => self.judge.groups.passing(leaf, field)?,
                 _ => None,
             };
-            ready[leaf.number] = Some(Ready::new(txn, leaf, directory, passing.as_deref())?);
+            ready[leaf.number] = Some(PreparedLeaf::new(txn, leaf, directory, passing.as_deref())?);
         }
         let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
         for at in 0..ready.len() {
@@ -141,7 +144,7 @@ impl<'a> Search<'a> {
     fn bring(
         &mut self,
         goal: &Goal,
-        ready: &[Option<Ready<'_>>],
+        ready: &[Option<PreparedLeaf<'_>>],
         piece: &mut SearchedSegment<'a>,
     ) -> Result<()> {
         let source = PartSource(self.peek.txn());
@@ -170,7 +173,7 @@ impl<'a> Search<'a> {
         });
     }
 
-    fn explain_leaves(&mut self, ready: &[Option<Ready<'_>>]) {
+    fn explain_leaves(&mut self, ready: &[Option<PreparedLeaf<'_>>]) {
         if self.trace.is_some() {
             self.leaves = ready.iter().flatten().map(|r| r.explain(&self.plan.texts)).collect();
         }
@@ -201,7 +204,7 @@ fn beyond(goal: &mut Goal, bound: Option<usize>, entry: SegmentEntry) -> bool {
 /// Answers the leaves about groups, of which a segment has few.
 fn answer_groups<'t>(
     groups: &mut Groups<'_>,
-    ready: &[Option<Ready<'_>>],
+    ready: &[Option<PreparedLeaf<'_>>],
     piece: &mut SearchedSegment<'t>,
     source: PartSource<'t>,
 ) -> Result<()> {

@@ -12,7 +12,7 @@ use super::compile::Condition;
 use super::eval::Searcher;
 use super::goal::Goal;
 use super::sealed::SearchedSegment;
-use super::zones::Ready;
+use super::zones::PreparedLeaf;
 use engram_base::error::Result;
 use engram_base::id::Oid;
 use engram_base::mutex::lock;
@@ -62,7 +62,7 @@ pub(crate) fn search<'t>(
 /// of the segments.
 pub(crate) fn share(
     threads: usize,
-    ready: &[Option<Ready<'_>>],
+    ready: &[Option<PreparedLeaf<'_>>],
     node: &Condition,
     goal: &mut Goal,
     pieces: Vec<SearchedSegment<'_>>,

@@ -19,7 +19,7 @@ use engram_columns::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
 };
 use engram_columns::range::{Bound, Range};
-use engram_columns::runs::Runs;
+use engram_columns::runs::SortedRuns;
 use engram_columns::segment::Bitmap;
 use engram_columns::zone;
 use engram_columns::zone::{
@@ -96,7 +96,7 @@ struct DirectoryPlaces<'d> {
 }
 
 impl<'d> DirectoryPlaces<'d> {
-    /// For about so many questions.
+    /// Prepares for about so many questions.
     fn new(directory: &'d [SegmentEntry], questions: u64) -> Self {
         const DENSE_MAX: usize = 1 << 20;
         let mut dense = Vec::new();
@@ -137,7 +137,7 @@ impl Glance {
 }
 
 /// A leaf with what the index says of it.
-pub(crate) struct Ready<'p> {
+pub(crate) struct PreparedLeaf<'p> {
     /// The leaf.
     pub leaf: &'p Leaf,
     /// How it is answered.
@@ -159,7 +159,7 @@ pub(crate) struct Ready<'p> {
     pub verdicts: Vec<u8>,
 }
 
-impl<'p> Ready<'p> {
+impl<'p> PreparedLeaf<'p> {
     /// Asks a leaf of every segment's zones. `groups` are those that pass, where that is known.
     pub(crate) fn new(
         txn: &ReadTxn<'_>,
@@ -169,7 +169,7 @@ impl<'p> Ready<'p> {
     ) -> Result<Self> {
         let how = How::of(&leaf.about);
         let takes_nan = leaf.predicate.takes_nan();
-        let mut ready = Ready {
+        let mut ready = PreparedLeaf {
             leaf,
             how,
             ranges: Default::default(),
@@ -269,7 +269,7 @@ impl<'p> Ready<'p> {
             || all.clone().any(|(range, _)| range.low.is_none() && range.high.is_none());
         let everything = [(Range::default(), false)];
         let ranges: Vec<_> = if whole { everything.iter().collect() } else { all.collect() };
-        let runs = Runs::read(txn, key)?;
+        let runs = SortedRuns::read(txn, key)?;
         let mut entries = 0;
         for (range, _) in &ranges {
             entries += runs.count(range)?;
@@ -370,14 +370,14 @@ impl<'p> Ready<'p> {
         let verdict = match &self.leaf.predicate {
             Predicate::Exists => zone::exists(zones),
             test => match zone::judge_cells(zones, &|cell| test.cell(cell)) {
-                zone::Verdict::Some => return self.in_ranges(zones),
+                zone::ZoneVerdict::Some => return self.in_ranges(zones),
                 decided => decided,
             },
         };
         match verdict {
-            zone::Verdict::None => NONE,
-            zone::Verdict::Some => SOME,
-            zone::Verdict::All => EVERY,
+            zone::ZoneVerdict::None => NONE,
+            zone::ZoneVerdict::Some => SOME,
+            zone::ZoneVerdict::All => EVERY,
         }
     }
 
@@ -399,7 +399,7 @@ impl<'p> Ready<'p> {
                 if range.low.is_none() && range.high.is_none() {
                     !zone.has(NAN)
                 } else {
-                    zone::judge(zones, range) == zone::Verdict::All
+                    zone::judge(zones, range) == zone::ZoneVerdict::All
                 }
             });
             if whole {
@@ -412,7 +412,7 @@ impl<'p> Ready<'p> {
         match bounded {
             // Ends may be exact: then what only touches an open end is none.
             Some((range, _)) if one_range && !self.takes_nan => {
-                if zone::judge(zones, range) == zone::Verdict::None { NONE } else { SOME }
+                if zone::judge(zones, range) == zone::ZoneVerdict::None { NONE } else { SOME }
             }
             _ => SOME,
         }
@@ -446,7 +446,11 @@ fn spots(numbers: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
 }
 
 /// The verdicts on a condition, by place in the directory.
-pub(crate) fn verdicts(node: &Condition, ready: &[Option<Ready<'_>>], segments: usize) -> Vec<u8> {
+pub(crate) fn verdicts(
+    node: &Condition,
+    ready: &[Option<PreparedLeaf<'_>>],
+    segments: usize,
+) -> Vec<u8> {
     match node {
         Condition::Const(value) => vec![if *value { EVERY } else { NONE }; segments],
         Condition::Not(inner) => {
@@ -467,7 +471,7 @@ pub(crate) fn verdicts(node: &Condition, ready: &[Option<Ready<'_>>], segments: 
 
 fn combine(
     parts: &[Condition],
-    ready: &[Option<Ready<'_>>],
+    ready: &[Option<PreparedLeaf<'_>>],
     segments: usize,
     of: fn(u8, u8) -> u8,
 ) -> Vec<u8> {

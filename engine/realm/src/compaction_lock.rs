@@ -19,7 +19,7 @@ use engram_files::folder;
 
 const LOCK_FILE: &str = "compacting";
 /// What a catalog is called before it takes the old one's place, and the old one after that.
-const FRESH: &str = "catalog.new";
+const NEW_CATALOG: &str = "catalog.new";
 
 /// The compaction lock, given up when dropped.
 pub struct CompactionLock {
@@ -28,8 +28,8 @@ pub struct CompactionLock {
 }
 
 /// Where the new catalog is made.
-pub fn fresh(realm: &Path) -> PathBuf {
-    realm.join(FRESH)
+pub fn new_catalog(realm: &Path) -> PathBuf {
+    realm.join(NEW_CATALOG)
 }
 
 fn open_file(path: &Path) -> Result<File> {
@@ -99,7 +99,7 @@ pub(crate) fn wait_for_it(realm: &Path) -> Result<bool> {
         };
         wait_for(&file, &path, Duration::MAX)?;
         if is_at(&file, &path) {
-            let left = fresh(realm);
+            let left = new_catalog(realm);
             match fs::remove_dir_all(&left) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::os(format!("removing {}", left.display()), &e));

@@ -181,12 +181,12 @@ impl View {
 }
 
 /// Space that is being filled, and becomes an object on `publish`, or not at all.
-pub struct Allocation {
+pub struct RealmAllocation {
     core: Arc<Core>,
     claim: Arc<Claim>,
     reserved: Reserved,
     link: Link<'static>,
-    /// What the record will say of the value, once that is settled.
+    /// What the record will say of the value, once that is durable.
     stored: Option<(u64, u64)>,
     nbytes: u64,
     published: bool,
@@ -196,7 +196,7 @@ pub struct Allocation {
     written_through: AtomicBool,
 }
 
-impl Allocation {
+impl RealmAllocation {
     pub(crate) fn new(
         core: Arc<Core>,
         claim: Claim,
@@ -204,7 +204,7 @@ impl Allocation {
         link: Link<'static>,
         nbytes: u64,
     ) -> Self {
-        Allocation {
+        RealmAllocation {
             core,
             claim: Arc::new(claim),
             reserved,
@@ -257,14 +257,14 @@ impl Allocation {
     ///
     /// On error nothing is visible, and the space goes back.
     pub fn publish(mut self) -> Result<Oid> {
-        self.settle()?;
+        self.make_durable()?;
         self.link()
     }
 
     /// Makes what the memory holds by now durable, where the realm promises that (P1), and takes
     /// its checksum.
     #[doc(hidden)]
-    pub fn settle(&mut self) -> Result<()> {
+    pub fn make_durable(&mut self) -> Result<()> {
         if *self.shown.get_mut() || !*self.written_through.get_mut() {
             space::flush_extent(&self.core, self.claim.extent(), self.nbytes)?;
         }
@@ -274,14 +274,15 @@ impl Allocation {
         Ok(())
     }
 
-    /// Makes the object visible, with the value that was settled. On error it can be called again.
+    /// Makes the object visible, with the value that was made durable. On error it can be called
+    /// again.
     ///
     /// # Panics
     ///
-    /// If nothing was settled.
+    /// If nothing was made durable.
     #[doc(hidden)]
     pub fn link(&mut self) -> Result<Oid> {
-        let (nbytes, checksum) = self.stored.expect("a value is settled before it is linked");
+        let (nbytes, checksum) = self.stored.expect("a value is made durable before it is linked");
         let stored = Stored::Contiguous { extent: self.reserved.extent, nbytes, checksum };
         let oid = write::link_object(&self.core, &self.link, stored, Some(self.reserved))?;
         step!("put.linked");
@@ -302,12 +303,12 @@ impl Allocation {
 
     /// Copies the value into another realm's space.
     #[doc(hidden)]
-    pub fn copy_to(&self, other: &Allocation) -> Result<()> {
+    pub fn copy_to(&self, other: &RealmAllocation) -> Result<()> {
         space::copy_in(&other.core, &self.core, self.reserved.extent, other.reserved, self.nbytes)
     }
 }
 
-impl Drop for Allocation {
+impl Drop for RealmAllocation {
     fn drop(&mut self) {
         if !self.published {
             space::give_back(&self.core, self.reserved);

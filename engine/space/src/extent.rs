@@ -21,8 +21,8 @@ pub mod reclaim;
 pub use allocator::{Wanted, allocate, covers, insert_free, parse_free, parse_size_key};
 pub use arena::{Arena, Growing, Span};
 pub use reclaim::{
-    Floor, Holder, end_reservation, freed_row, has_reserved, pending_rows, reclaim, reserve_row,
-    reserving, take_back,
+    ExtentHolder, Floor, end_reservation, freed_row, has_reserved, pending_rows, reclaim,
+    reserve_row, reserving, take_back,
 };
 
 /// Whether a realm can be of this size.

@@ -373,7 +373,8 @@ impl Lease {
         }
     }
 
-    /// That view goes, and with it its pin next; whether it was the last writer here.
+    /// Takes back that a view writes here, as its pin goes next. Says whether it was the last
+    /// writer here.
     pub fn end_writing(&self, offset: u64) -> bool {
         let mut local = self.lock();
         let Some(count) = local.writers.get_mut(&offset) else { return false };
@@ -494,9 +495,9 @@ impl Spare {
 /// A locked file to become the lease: a new one, or the realm's spare where the mount is full.
 /// `None`: a process that sweeps up after the dead got hold of it first; try again.
 fn prepared(dir: &Path, mode: u32, id: u64) -> Result<Option<(LeaseFile, PathBuf)>> {
-    let fresh = dir.join(format!("new-{id:016x}"));
-    match LeaseFile::create(&fresh, mode) {
-        Ok(file) => Ok(file.try_lock()?.then_some((file, fresh))),
+    let path = dir.join(format!("new-{id:016x}"));
+    match LeaseFile::create(&path, mode) {
+        Ok(file) => Ok(file.try_lock()?.then_some((file, path))),
         Err(error) if error.kind() == Kind::PoolFull => {
             let spare = dir.join(SPARE);
             for tries in 0..SPARE_TRIES {
@@ -535,12 +536,12 @@ pub fn ensure_spare(dir: &Path, mode: u32) {
         _ => return,
     }
     let Ok(id) = random::id() else { return };
-    let fresh = dir.join(format!("new-{id:016x}"));
-    if LeaseFile::create(&fresh, mode).is_ok() {
+    let path = dir.join(format!("new-{id:016x}"));
+    if LeaseFile::create(&path, mode).is_ok() {
         // Linked, not renamed: the spare that another process is just taking is not replaced.
         step!("spare.fresh");
-        let _ = std::fs::hard_link(&fresh, &spare);
+        let _ = std::fs::hard_link(&path, &spare);
         step!("spare.linked");
-        let _ = std::fs::remove_file(&fresh);
+        let _ = std::fs::remove_file(&path);
     }
 }

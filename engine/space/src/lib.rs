@@ -7,6 +7,11 @@
 //! *Invariant*: every byte of an arena is free, reserved under a lease, in use by one record, or
 //! freed and waiting; and no byte is given away while a process that is alive may look at it (P2,
 //! P3).
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`extent`] | free and reserved extents, spans and the arena: allocation and reclaim |
+//! | [`lease`] | leases, their ages, pins and locks, and the leases of other processes |
 
 #![deny(missing_docs)]
 

@@ -27,8 +27,8 @@ fn mix(mut word: u64) -> u64 {
 pub fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let seed = std::env::var("ENGRAM_SEED").ok().and_then(|text| text.parse().ok());
-    let fresh = || std::collections::hash_map::RandomState::new().build_hasher().finish();
-    let seed = seed.unwrap_or_else(fresh);
+    let random = || std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let seed = seed.unwrap_or_else(random);
     println!("ENGRAM_SEED={seed}");
     seed
 }

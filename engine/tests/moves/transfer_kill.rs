@@ -303,10 +303,10 @@ fn poll(namespace: &Namespace, oid: Oid) {
     let query = query::parse("orbit = \"seven\" and @name = \"large\"").unwrap();
     let answer = namespace.query(&query, &QueryOptions::default()).unwrap();
     assert_eq!(answer.oids, [oid], "by a query");
-    let still = namespace.snapshot(None).unwrap();
-    let found = still.lookup(root, "run/large").unwrap();
+    let snapshot = namespace.snapshot(None).unwrap();
+    let found = snapshot.lookup(root, "run/large").unwrap();
     assert_eq!(found, Some(Member::Object(oid)), "in a snapshot");
-    assert_eq!(sum(&contents(&still, oid)), sum(&filled(9000, 1, 9000)), "in a snapshot");
+    assert_eq!(sum(&contents(&snapshot, oid)), sum(&filled(9000, 1, 9000)), "in a snapshot");
 }
 
 #[test]

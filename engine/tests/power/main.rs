@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use campaign::{Plan, Recorded};
 use common::Random;
-use engram::faults::Flush;
+use engram::faults::FlushEvent;
 use record::{Informer, RECORDER, Recorder};
 use replay::Blind;
 use work::Worker;
@@ -94,8 +94,8 @@ fn main() {
     engram::faults::on_step(|name| record::with(|recorder| recorder.point(name)));
     engram::faults::on_flush(|what| {
         record::with(|recorder| match what {
-            Flush::Lines(at, len) => recorder.write_back(at, len),
-            Flush::Fence => recorder.fence(),
+            FlushEvent::Lines(at, len) => recorder.write_back(at, len),
+            FlushEvent::Fence => recorder.fence(),
         });
     });
     let seed = common::seed();

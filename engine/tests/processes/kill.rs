@@ -211,8 +211,8 @@ fn killed_writers_lose_nothing_acknowledged_and_leave_nothing_behind() {
                 let version = round << 32;
                 let steps = || Steps { random: Random(seed), writer, version };
                 let peer = fork(|line| {
-                    let fresh = || attach(&fixture.path, Mode::ReadWrite);
-                    let (_pool, realm) = opened.clone().unwrap_or_else(fresh);
+                    let attached = || attach(&fixture.path, Mode::ReadWrite);
+                    let (_pool, realm) = opened.clone().unwrap_or_else(attached);
                     write_for_ever(&realm, line, steps());
                 });
                 Writer { peer, steps: steps(), seed }

@@ -354,13 +354,13 @@ fn a_snapshot_shows_what_was_whatever_becomes_of_the_array() {
     let data = filled(1, 1, 64 * 64);
     let new = chunked(&[64, 64], &[16, 16], "shuffle+lz4");
     let oid = namespace.put(namespace.root(), "a", &new, &data, KEEP).unwrap();
-    let still = namespace.snapshot(None).unwrap();
+    let snapshot = namespace.snapshot(None).unwrap();
     store(&namespace, oid, &[0, 0], &[64, 64], &filled(2, 2, 64 * 64));
     namespace.reshape(oid, &[8, 8]).unwrap();
     namespace.delete(namespace.root(), "a").unwrap();
     crate::common::churn(&fixture.realm(), 1);
-    assert!(whole(&still, oid) == data);
-    assert_eq!(still.object(oid).unwrap().layout, new.layout);
+    assert!(whole(&snapshot, oid) == data);
+    assert_eq!(snapshot.object(oid).unwrap().layout, new.layout);
 }
 
 #[test]

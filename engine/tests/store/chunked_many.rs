@@ -551,10 +551,9 @@ fn an_encoded_chunk_that_does_not_decode_is_corrupt_and_says_which_it_is() {
 #[test]
 fn one_bit_of_an_encoded_chunk_is_found_out_without_checksums() {
     let mut random = Random(seed());
-    for (turn, codec) in ["lz4", "zstd", "shuffle+lz4", "shuffle+zstd"].repeat(8).iter().enumerate()
-    {
+    for (at, codec) in ["lz4", "zstd", "shuffle+lz4", "shuffle+zstd"].repeat(8).iter().enumerate() {
         // By turns what becomes shorter, and what does not.
-        let mut word = |n: u64| if turn / 4 % 2 == 0 { n * n / 7 % 3000 } else { random.next() };
+        let mut word = |n: u64| if at / 4 % 2 == 0 { n * n / 7 % 3000 } else { random.next() };
         let words: Vec<u8> = (0..4096).map(&mut word).flat_map(u64::to_le_bytes).collect();
         let fixture = Fixture::new(16 << 20);
         let namespace = names(&fixture.pool);

@@ -390,7 +390,7 @@ fn a_snapshot_shows_what_was_published_though_it_is_withdrawn() {
     fixture.pool.close();
     let (pool, _) = attach(&fixture.path, Mode::ReadWrite);
     let namespace = pool.namespace("default").unwrap();
-    let still = namespace.snapshot(None).unwrap();
+    let snapshot = namespace.snapshot(None).unwrap();
     // No version that is kept open has it any more, and its space is given back.
     namespace.transfer(root, "shown", &published, Scope::Shared).unwrap();
     namespace.delete(root, "shown").unwrap();
@@ -399,9 +399,9 @@ fn a_snapshot_shows_what_was_published_though_it_is_withdrawn() {
         assert!(namespace.lookup(root, "shown").unwrap().is_none());
         namespace.transfer(root, "other", &published, Scope::Shared).unwrap();
     }
-    let Some(Member::Object(oid)) = still.lookup(still.root(), "shown").unwrap() else {
+    let Some(Member::Object(oid)) = snapshot.lookup(snapshot.root(), "shown").unwrap() else {
         panic!("the snapshot has lost it");
     };
-    let Payload::Extent(view) = still.payload(oid).unwrap().0 else { panic!("it is large") };
+    let Payload::Extent(view) = snapshot.payload(oid).unwrap().0 else { panic!("it is large") };
     assert_eq!(contents(&view), filled(1, 1, WORDS));
 }

@@ -1,5 +1,8 @@
 //! Work on a pool as a whole: checked, copied, compacted, saved from damage.
 //!
+//! This crate owns `verify`, `backup`, compaction and salvage. It does not know how damage came
+//! about, and keeps nothing between two calls.
+//!
 //! *Invariant*: nothing here is on the path of a put or a look. `verify` and `salvage` believe
 //! nothing that they read; `backup` and `compact` leave a pool that `verify` passes.
 //!

@@ -116,7 +116,7 @@ fn rewrite_rows(
 
 /// Makes a new catalog durable where that is promised; elsewhere it is marked as closed in good
 /// order, its values being on the medium already.
-fn settle(catalog: &Catalog, setup: &Setup) -> Result<()> {
+fn finish_catalog(catalog: &Catalog, setup: &Setup) -> Result<()> {
     if setup.durable {
         return catalog.sync();
     }

@@ -71,13 +71,13 @@ struct Item {
     path: String,
 }
 
-/// The one who follows a copy.
+/// A caller's part in a salvage: it hears what is copied and what is lost, and may stop it.
 pub trait Witness {
-    /// A member is about to be copied: whether to go on.
+    /// Hears that a member is about to be copied, and says whether to go on.
     fn begin(&mut self, place: u64, path: &str) -> bool;
-    /// Something of it is lost, or elsewhere.
+    /// Hears that a part of the member is lost, or was put elsewhere.
     fn lose(&mut self, loss: Loss);
-    /// It goes on.
+    /// Hears, from time to time, that the copy goes on.
     fn pulse(&mut self);
 }
 
@@ -131,7 +131,7 @@ impl Salvage {
         self.checksums
     }
 
-    /// About the bytes that the values take in a pool.
+    /// Estimates the bytes that the values take in a pool.
     pub fn nbytes(&self) -> u64 {
         let of = |saved: &Saved| match Record::parse(&saved.row).map(|record| record.extent()) {
             Ok(Some(extent)) => extent.len,

@@ -124,7 +124,7 @@ pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
         let shared = namespace::setup(path, &file, mount.clone(), &name);
         if let Ok(setup) = &shared {
             report.problems.extend(catalog::file_problem(path, setup));
-            report.problems.extend(namespace::word_problem(path, &name));
+            report.problems.extend(namespace::counter_problem(path, &name));
         }
         let mut walked = Vec::new();
         if report.realm(name.clone(), shared, pulse, &mut walked)? {
@@ -180,7 +180,7 @@ impl Report {
         let before = self.problems.len();
         let opened = setup.and_then(|setup| {
             let pages = catalog::pages(&setup, pulse)?;
-            let sound = !matches!(pages, catalog::Pages::Damaged(_));
+            let sound = !matches!(pages, catalog::PagesState::Damaged(_));
             let core = sound.then(|| process::core_of(setup, Purpose::Verify)).transpose()?;
             Ok((core, pages))
         });
@@ -197,10 +197,10 @@ impl Report {
             Err(error) => return Err(error),
         };
         match (&core, pages) {
-            (Some(core), catalog::Pages::Moving) => {
+            (Some(core), catalog::PagesState::Moving) => {
                 self.tell(&name, catalog::pages_kept(core, pulse)?);
             }
-            (_, catalog::Pages::Damaged(problems)) => self.tell(&name, problems),
+            (_, catalog::PagesState::Damaged(problems)) => self.tell(&name, problems),
             _ => {}
         }
         let Some(core) = core else { return Ok(true) };
@@ -272,7 +272,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks; what the realm has for itself.
+    /// Walks the realm, and returns the members that it has for itself.
     fn run(&mut self) -> Result<Vec<Member>> {
         let core = self.core;
         let inside = core.enter()?;

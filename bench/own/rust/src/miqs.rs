@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use engram::query::ast::{Builtin, Comparison, Expr, Field, Literal, Test};
+use engram::query::ast::{Builtin, Comparison, Expr, Literal, QueryField, Test};
 
 use crate::corpus::Item;
 use crate::radix::Radix;
@@ -171,10 +171,10 @@ impl Miqs {
             Expr::Under(group) => {
                 Ok(sorted(self.paths.below(format!("{}/", group.trim_matches('/')).as_bytes())))
             }
-            Expr::Test(Field::Builtin(Builtin::Path), Test::Contains(Literal::Text(part))) => {
+            Expr::Test(QueryField::Builtin(Builtin::Path), Test::Contains(Literal::Text(part))) => {
                 Ok(sorted(self.paths.containing(part.as_bytes())))
             }
-            Expr::Test(Field::Attr(name), test) => {
+            Expr::Test(QueryField::Attr(name), test) => {
                 let Some(key) = self.keys.get(name.as_str()) else { return Ok(Vec::new()) };
                 let lists = key.lists(test)?;
                 match lists[..] {
@@ -190,14 +190,16 @@ impl Miqs {
     fn promise(&self, expr: &Expr) -> usize {
         match expr {
             Expr::Under(_) => 1,
-            Expr::Test(Field::Attr(name), test) => match (self.keys.get(name.as_str()), test) {
-                (None, _) => 0,
-                (Some(key), Test::Compare(Comparison::Eq, _) | Test::In(_)) => {
-                    key.lists(test).map_or(0, |lists| lists.iter().map(|ids| ids.len()).sum())
+            Expr::Test(QueryField::Attr(name), test) => {
+                match (self.keys.get(name.as_str()), test) {
+                    (None, _) => 0,
+                    (Some(key), Test::Compare(Comparison::Eq, _) | Test::In(_)) => {
+                        key.lists(test).map_or(0, |lists| lists.iter().map(|ids| ids.len()).sum())
+                    }
+                    (Some(key), Test::Exists) => key.count,
+                    (Some(key), _) => key.count / 2,
                 }
-                (Some(key), Test::Exists) => key.count,
-                (Some(key), _) => key.count / 2,
-            },
+            }
             Expr::And(parts) => parts.iter().map(|part| self.promise(part)).min().unwrap_or(0),
             Expr::Or(parts) => parts.iter().map(|part| self.promise(part)).sum(),
             _ => self.paths.len(),
@@ -207,7 +209,7 @@ impl Miqs {
     /// Those of `found` of which an expression is true.
     fn thin(&self, expr: &Expr, mut found: Vec<Id>) -> Result<Vec<Id>, String> {
         match expr {
-            Expr::Test(Field::Attr(name), test) => {
+            Expr::Test(QueryField::Attr(name), test) => {
                 let Some(key) = self.keys.get(name.as_str()) else { return Ok(Vec::new()) };
                 if self.presence && *test == Test::Exists {
                     let has = |id: &Id| {
@@ -227,7 +229,7 @@ impl Miqs {
                 key.visit(test, &mut |ids| sieve.see(ids))?;
                 Ok(sieve.kept())
             }
-            Expr::Test(Field::Builtin(Builtin::Path), Test::Contains(Literal::Text(part)))
+            Expr::Test(QueryField::Builtin(Builtin::Path), Test::Contains(Literal::Text(part)))
                 if found.len() < self.paths.len() / 16 =>
             {
                 let part = part.as_bytes();

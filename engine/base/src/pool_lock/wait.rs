@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::watch::{Holder, Watch};
+use super::watch::{LockHolder, Watch};
 use crate::error::{Error, Result};
 
 /// Between two tries: at first, and in the end.
@@ -26,7 +26,7 @@ pub fn wait_for(file: &File, path: &Path, most: Duration) -> Result<()> {
                 return Err(Error::os(format!("locking {}", path.display()), &e));
             }
         }
-        let holders = || pids_of(file).into_iter().map(Holder::process).collect();
+        let holders = || pids_of(file).into_iter().map(LockHolder::process).collect();
         if watch.is_vain(holders) || watch.waited() >= most {
             return Err(watch.busy(path.display()));
         }

@@ -31,7 +31,7 @@ pub struct Watch {
     looked: Instant,
     /// When a holder was last at work, or the lock went to another.
     moved: Instant,
-    holders: Vec<Holder>,
+    holders: Vec<LockHolder>,
 }
 
 impl Watch {
@@ -57,7 +57,7 @@ impl Watch {
 
     /// Looks at those who have the lock, if it is time to; whether to give up. None that can be
     /// seen is an empty list.
-    pub fn is_vain(&mut self, holders: impl FnOnce() -> Vec<Holder>) -> bool {
+    pub fn is_vain(&mut self, holders: impl FnOnce() -> Vec<LockHolder>) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;
         }
@@ -78,7 +78,7 @@ impl Watch {
 
     /// The error of a process that gives up.
     pub fn busy(&self, locked: impl Display) -> Error {
-        let who: Vec<String> = self.holders.iter().map(Holder::describe).collect();
+        let who: Vec<String> = self.holders.iter().map(LockHolder::describe).collect();
         let who = if who.is_empty() {
             "a process that cannot be seen from here (perhaps of another container)".to_owned()
         } else {
@@ -97,7 +97,7 @@ impl Watch {
 
 /// A process that has the lock, or one thread of it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     pid: u32,
     thread: Option<u32>,
     /// Its state and the processor time that it has used, in ticks; `None` if it is gone, and
@@ -105,11 +105,11 @@ pub struct Holder {
     doing: Option<(char, u64)>,
 }
 
-impl Holder {
+impl LockHolder {
     /// A process that has it, whichever of its threads.
     pub(crate) fn process(pid: u32) -> Self {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-        Holder { pid, thread: None, doing: stat.and_then(|stat| doing(&stat)) }
+        LockHolder { pid, thread: None, doing: stat.and_then(|stat| doing(&stat)) }
     }
 
     /// A thread that has it; `None` if it cannot be seen.
@@ -118,13 +118,13 @@ impl Holder {
         let pid =
             status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
-        Some(Holder { pid, thread: Some(thread), doing: doing(&stat) })
+        Some(LockHolder { pid, thread: Some(thread), doing: doing(&stat) })
     }
 
     /// Whether it has done anything since those were looked at, or does now.
-    fn is_at_work(&self, before: &[Holder]) -> bool {
+    fn is_at_work(&self, before: &[LockHolder]) -> bool {
         let runs = self.doing.is_some_and(|(state, _)| matches!(state, 'R' | 'D'));
-        let same = |known: &&Holder| (known.pid, known.thread) == (self.pid, self.thread);
+        let same = |known: &&LockHolder| (known.pid, known.thread) == (self.pid, self.thread);
         // One that has just come has done something.
         runs || before.iter().find(same).is_none_or(|known| self.ticks() > known.ticks())
     }
@@ -161,7 +161,7 @@ fn doing(stat: &str) -> Option<(char, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, doing};
+    use super::{LockHolder, doing};
 
     #[test]
     fn what_a_process_does_is_read_whatever_its_name() {
@@ -176,11 +176,11 @@ mod tests {
         let here = || {
             let named = std::fs::read_link("/proc/thread-self").expect("proc(5)");
             let thread = named.file_name().unwrap().to_str().unwrap().parse().unwrap();
-            (thread, Holder::thread(thread).expect("it is to be seen"))
+            (thread, LockHolder::thread(thread).expect("it is to be seen"))
         };
         let (thread, holder) = std::thread::spawn(here).join().unwrap();
         assert_ne!(thread, std::process::id());
         assert_eq!((holder.pid, holder.thread), (std::process::id(), Some(thread)));
-        assert!(Holder::thread(u32::MAX >> 1).is_none());
+        assert!(LockHolder::thread(u32::MAX >> 1).is_none());
     }
 }

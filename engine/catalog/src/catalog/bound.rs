@@ -57,7 +57,7 @@
 //! catalog that cannot grow, with no block to spare, it takes a fresh page instead of a free one.
 //! The process would die by SIGBUS; the realm would not notice (as with any death of a writer).
 
-use super::lmdb::Tree;
+use super::lmdb::TreeSize;
 use super::table::Table;
 
 /// Pages that are kept back for deletions and take-backs.
@@ -77,7 +77,7 @@ const SPILL_PAGES: u64 = 120_000;
 struct Usage {
     begun_leaf: u32,
     begun_branch: u32,
-    now: Tree,
+    now: TreeSize,
     /// Leaf and branch pages that rows have passed.
     leaves: u32,
     branches: u32,
@@ -94,7 +94,7 @@ impl Usage {
     }
 
     /// Notes the table's new size. If merges may have lost pages, only splits count.
-    fn grow(&mut self, now: Tree, may_lose: bool) {
+    fn grow(&mut self, now: TreeSize, may_lose: bool) {
         let more = |now: u32, before: u32| i32::wrapping_sub(now as i32, before as i32);
         let leaves = more(now.leaf, self.now.leaf);
         let levels = self.now.depth.saturating_sub(now.depth) as i32;
@@ -118,7 +118,7 @@ pub(super) struct Overflow {
 }
 
 /// The pages that one write transaction may take.
-pub(super) struct Bound {
+pub(super) struct PageBound {
     page_shift: u32,
     /// Tables whose size is known, one bit each.
     known: u32,
@@ -134,11 +134,11 @@ pub(super) struct Bound {
     tables: [Usage; Table::COUNT],
 }
 
-impl Bound {
+impl PageBound {
     /// The bound of a transaction that has begun, with the size of the table of free pages.
-    pub(super) fn new(page_bytes: u64, free: Tree, room: u64, reusable: u64) -> Bound {
+    pub(super) fn new(page_bytes: u64, free: TreeSize, room: u64, reusable: u64) -> PageBound {
         let free = u64::from(free.branch) + u64::from(free.leaf) + u64::from(free.overflow);
-        Bound {
+        PageBound {
             page_shift: page_bytes.trailing_zeros(),
             known: 0,
             room,
@@ -156,7 +156,7 @@ impl Bound {
     }
 
     /// Takes down `table`'s size at the beginning.
-    pub(super) fn meet(&mut self, table: Table, tree: Tree) {
+    pub(super) fn meet(&mut self, table: Table, tree: TreeSize) {
         self.known |= 1 << table as u32;
         let usage = &mut self.tables[table as usize];
         (usage.begun_leaf, usage.begun_branch, usage.now) = (tree.leaf, tree.branch, tree);
@@ -193,12 +193,12 @@ impl Bound {
     }
 
     fn short(&self, singles: u64, runs: u64) -> Option<u64> {
-        let fresh = self.fresh(singles, runs);
-        (fresh > self.room).then_some(fresh)
+        let pages = self.fresh_pages(singles, runs);
+        (pages > self.room).then_some(pages)
     }
 
     /// The most fresh pages that the transaction takes up to and with its commit.
-    pub(super) fn fresh(&self, more_singles: u64, more_runs: u64) -> u64 {
+    pub(super) fn fresh_pages(&self, more_singles: u64, more_runs: u64) -> u64 {
         let singles = self.singles + more_singles;
         let mut runs = self.runs + more_runs;
         let listed = singles + runs + self.freed;
@@ -210,7 +210,7 @@ impl Bound {
     }
 
     /// Takes down a put that was done, and `table`'s size after it.
-    pub(super) fn did_put(&mut self, table: Table, overflow: Overflow, now: Tree) {
+    pub(super) fn did_put(&mut self, table: Table, overflow: Overflow, now: TreeSize) {
         let usage = &mut self.tables[table as usize];
         let before = usage.singles();
         usage.leaves += 1;
@@ -223,7 +223,7 @@ impl Bound {
     }
 
     /// Takes down a deletion that was done, and `table`'s size after it.
-    pub(super) fn did_delete(&mut self, table: Table, now: Tree) {
+    pub(super) fn did_delete(&mut self, table: Table, now: TreeSize) {
         let may_spill = self.singles + 2 * self.runs > SPILL_PAGES;
         let usage = &mut self.tables[table as usize];
         let before = usage.singles();

@@ -38,7 +38,7 @@ pub struct Filling<'c> {
 }
 
 impl<'c> Filling<'c> {
-    /// Nothing yet.
+    /// Begins to fill a catalog.
     pub fn new(catalog: &'c Catalog) -> Self {
         Filling { catalog, part: Vec::new(), bytes: 0 }
     }

@@ -229,7 +229,7 @@ impl Growth {
         self.persistent
     }
 
-    /// For tests where there is no persistent memory: takes the page for it, or not.
+    /// Takes the page for persistent memory, or not, in tests where there is none.
     #[cfg(test)]
     pub(super) fn pretend_persistent(&mut self, persistent: bool) {
         self.persistent = persistent;
@@ -432,7 +432,7 @@ pub(super) fn open_file_as(path: &Path, writable: bool) -> Result<(File, u64)> {
 
 /// A range of a file that is to have blocks.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct FileRange {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) keep_size: bool,
@@ -440,7 +440,7 @@ pub(super) struct Extent {
 
 /// Gives blocks to a range of a file. A part that had some keeps its bytes. On error part of the
 /// range may have got some.
-pub(super) fn allocate(file: &File, range: Extent, path: &Path) -> Result<()> {
+pub(super) fn allocate(file: &File, range: FileRange, path: &Path) -> Result<()> {
     const LEAST_STEP_BYTES: u64 = 64 << 10;
     let mode = if range.keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
     let (mut from, mut step) = (range.from, u64::MAX);
@@ -465,7 +465,7 @@ pub(super) fn allocate(file: &File, range: Extent, path: &Path) -> Result<()> {
 }
 
 /// Takes the blocks of a range away, as far as the filesystem can.
-pub(super) fn release(file: &File, range: Extent) {
+pub(super) fn release(file: &File, range: FileRange) {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let bytes = range.to - range.from;
     // SAFETY: the descriptor is open; the caller knows that nobody uses the range.
@@ -474,7 +474,7 @@ pub(super) fn release(file: &File, range: Extent) {
 
 /// Gives a new growth file its one block.
 pub(super) fn allocate_page(file: &File, path: &Path) -> Result<()> {
-    allocate(file, Extent { from: 0, to: FILE_BYTES, keep_size: false }, path)
+    allocate(file, FileRange { from: 0, to: FILE_BYTES, keep_size: false }, path)
 }
 
 /// The bytes that a file has blocks for.

@@ -42,7 +42,7 @@ mod wait;
 
 pub use txn::Cursor;
 pub use txn::Txn;
-pub(super) use txn::{Read, Tree, Write, check_key, check_value};
+pub(super) use txn::{Read, TreeSize, Write, check_key, check_value};
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -88,19 +88,19 @@ fn watch_forks() -> Result<()> {
 }
 
 /// A kept read transaction: reset, holding its reader slot.
-struct Slot(NonNull<ffi::MDB_txn>);
+struct ReaderSlot(NonNull<ffi::MDB_txn>);
 
-// SAFETY: with MDB_NOTLS a read transaction belongs to no thread; the owner of the `Slot` is the
-// only one to use it.
-unsafe impl Send for Slot {}
+// SAFETY: with MDB_NOTLS a read transaction belongs to no thread; the owner of the `ReaderSlot` is
+// the only one to use it.
+unsafe impl Send for ReaderSlot {}
 
 /// One open LMDB environment with its tables.
 pub(super) struct Env {
     raw: NonNull<ffi::MDB_env>,
     tables: [ffi::MDB_dbi; Table::COUNT],
     page_bytes: u64,
-    kept: Mutex<Vec<Slot>>,
-    held: held_txns::Table,
+    kept: Mutex<Vec<ReaderSlot>>,
+    held: held_txns::HeldTxns,
     /// The thread that writes, as the address of a thread-local of its; 0 for none.
     writer: AtomicUsize,
     born: u64,
@@ -136,7 +136,7 @@ impl Env {
             tables: [0; Table::COUNT],
             page_bytes: 0,
             kept: Mutex::new(Vec::new()),
-            held: held_txns::Table::default(),
+            held: held_txns::HeldTxns::default(),
             writer: AtomicUsize::new(0),
             born: forks(),
             abandoned: false,
@@ -191,7 +191,7 @@ impl Env {
         if rc == -1 {
             return Err(Error::last_os("marking the catalog's descriptor close-on-exec"));
         }
-        let mut stat = Tree::none();
+        let mut stat = TreeSize::none();
         // SAFETY: the environment is open and `stat` is a valid place.
         check("mdb_env_stat", unsafe { ffi::mdb_env_stat(env, &raw mut stat) })?;
         self.page_bytes = u64::from(stat.ms_psize);
@@ -414,18 +414,18 @@ impl Env {
         }
     }
 
-    fn held_table(&self) -> &held_txns::Table {
+    fn held_table(&self) -> &held_txns::HeldTxns {
         &self.held
     }
 
     /// Ends a live read transaction, and keeps its slot for the next.
-    fn retire(&self, slot: Slot) {
+    fn retire(&self, slot: ReaderSlot) {
         // SAFETY: the transaction is live and ours; it is not used before it is renewed.
         unsafe { ffi::mdb_txn_reset(slot.0.as_ptr()) };
         self.lock_kept().push(slot);
     }
 
-    fn lock_kept(&self) -> MutexGuard<'_, Vec<Slot>> {
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<ReaderSlot>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -47,8 +47,14 @@ const ID_AT: usize = 144;
 /// How often one looks for the seal of the writer before.
 const LOOKS: u32 = 2000;
 
-/// Before LMDB opens the file: after a restart, nothing of it is left that was not sealed.
-pub(super) fn settle(data: &File, path: &Path, growth: &Growth, boot: [u8; 16]) -> Result<()> {
+/// Takes back, after a restart of the machine, what was not sealed. This comes before LMDB opens
+/// the file.
+pub(super) fn roll_back_unsealed(
+    data: &File,
+    path: &Path,
+    growth: &Growth,
+    boot: [u8; 16],
+) -> Result<()> {
     if !growth.is_persistent() {
         if growth.sealed() != 0 {
             growth.unseal();
@@ -72,12 +78,12 @@ pub(super) fn settle(data: &File, path: &Path, growth: &Growth, boot: [u8; 16]) 
     growth.sync()
 }
 
-/// After a restart of the machine, takes back what was not sealed of a catalog that nobody has open
-/// yet: for a caller that reads its pages without opening it.
-pub fn settle_closed(dir: &Path, options: &Options) -> Result<()> {
+/// Does the same for a catalog that nobody has open yet, before a caller reads its pages without
+/// opening it.
+pub fn roll_back_closed(dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join("data.mdb");
     let (data, _) = open_file(&path)?;
-    settle(&data, &path, &open_growth(dir, options)?, boot_id())
+    roll_back_unsealed(&data, &path, &open_growth(dir, options)?, boot_id())
 }
 
 /// Makes the other meta page say what the one of the sealed transaction says.

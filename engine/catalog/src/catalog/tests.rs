@@ -283,7 +283,7 @@ fn a_copy_with_holes_gets_its_blocks_at_open() {
     drop(catalog);
     let path = dir.path().join("data.mdb");
     let (file, _) = super::growth::open_file(&path).expect("it");
-    let hole = super::Extent { from: bytes / 2, to: bytes, keep_size: true };
+    let hole = super::FileRange { from: bytes / 2, to: bytes, keep_size: true };
     super::growth::release(&file, hole);
     assert!(file.metadata().expect("it").blocks() * 512 < bytes);
     let _catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use super::bound::Bound;
+use super::bound::PageBound;
 use super::lmdb::{self, Txn, check_key, check_value};
 use super::{Catalog, Table};
 use engram_base::error::Result;
@@ -70,7 +70,7 @@ impl<'c> Deref for ReadTxn<'c> {
 pub struct WriteTxn<'c> {
     // Dropped in this order: the thread lock is given up last.
     raw: lmdb::Write<'c>,
-    bound: Bound,
+    bound: PageBound,
     short: Option<u64>,
     changed: bool,
     catalog: &'c Catalog,
@@ -89,7 +89,7 @@ impl<'c> WriteTxn<'c> {
     pub(super) fn new(
         catalog: &'c Catalog,
         raw: lmdb::Write<'c>,
-        bound: Bound,
+        bound: PageBound,
         thread_lock: Option<MutexGuard<'c, ()>>,
     ) -> Self {
         WriteTxn { raw, bound, short: None, changed: false, catalog, _thread_lock: thread_lock }
@@ -182,6 +182,6 @@ impl<'c> WriteTxn<'c> {
     /// The bound on the fresh pages that committing now would have taken.
     #[cfg(test)]
     pub(super) fn bound_pages(&self) -> u64 {
-        self.bound.fresh(0, 0)
+        self.bound.fresh_pages(0, 0)
     }
 }

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use super::ascending::Ascending;
-use super::head::Head;
-use super::packing::Kind;
+use super::head::RunHead;
+use super::packing::PackingKind;
 use crate::cell::Cell;
 use crate::segment::bits::Packed;
 use engram_base::error::Result;
@@ -31,29 +31,29 @@ const OTHER: u8 = 5;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
     pub references: Packed<'a>,
-    pub values: Values<'a>,
+    pub values: BlockValues<'a>,
     pub len: usize,
 }
 
 /// Its values.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Values<'a> {
+pub(super) enum BlockValues<'a> {
     Keys(Ascending<'a>),
     Cells(&'a [u8]),
 }
 
 impl<'a> Block<'a> {
     /// Block `number` of a run.
-    pub(super) fn parse(head: &Head<'_>, number: usize, bytes: &'a [u8]) -> Result<Self> {
+    pub(super) fn parse(head: &RunHead<'_>, number: usize, bytes: &'a [u8]) -> Result<Self> {
         let len = head.len(number)?;
         let mut rest = bytes;
         let Some(references) = Packed::take(&mut rest, head.reference_width(), len) else {
             fail!(Corrupt, "a block of `index_runs` with {len} entries has {} bytes", bytes.len());
         };
         let values = match head.packing.kind {
-            Kind::Cells => Values::Cells(rest),
+            PackingKind::Cells => BlockValues::Cells(rest),
             _ => match Ascending::parse(rest, head.key(number), len) {
-                Some(keys) => Values::Keys(keys),
+                Some(keys) => BlockValues::Keys(keys),
                 None => fail!(Corrupt, "a block of `index_runs` has no keys"),
             },
         };

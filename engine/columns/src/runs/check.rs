@@ -6,10 +6,10 @@
 use super::ascending::NumberPosition;
 #[cfg(feature = "faults")]
 use super::block::Block;
-use super::block::{Values, each_cell};
-use super::head::Head;
-use super::packing::Kind;
-use super::read::Run;
+use super::block::{BlockValues, each_cell};
+use super::head::RunHead;
+use super::packing::PackingKind;
+use super::read::SortedRun;
 use super::{Number, block_key, heads, next_column};
 use crate::cell::{Cell, total_order};
 use crate::column_key::ColumnKey;
@@ -46,7 +46,7 @@ fn check_run(
     txn: &ReadTxn<'_>,
     column: ColumnKey,
     number: Number,
-    head: &Head<'_>,
+    head: &RunHead<'_>,
     each: &mut impl FnMut(u32, u16, &Cell<'_>),
 ) -> Result<()> {
     let blocks = head.blocks();
@@ -56,7 +56,7 @@ fn check_run(
     if !head.segments().map(|(segment, _)| segment).is_sorted_by(|a, b| a < b) {
         fail!(Corrupt, "the segments of run {number} do not ascend");
     }
-    let run = Run::new(txn, column, number, *head);
+    let run = SortedRun::new(txn, column, number, *head);
     let mut counts = vec![0_u64; head.segments().len()];
     let mut entry = |reference: u64, cell: &Cell<'_>| {
         let (index, position) = head.resolve(reference);
@@ -69,7 +69,7 @@ fn check_run(
             _ => fail!(Corrupt, "an entry of run {number} is of segment {index} of those it has"),
         }
     };
-    if head.packing.kind == Kind::Cells {
+    if head.packing.kind == PackingKind::Cells {
         cells(&run, number, head, &mut entry)?;
     } else {
         keys(&run, number, head, &mut entry)?;
@@ -83,15 +83,15 @@ fn check_run(
 
 /// The entries of a run of numbers.
 fn keys(
-    run: &Run<'_>,
+    run: &SortedRun<'_>,
     number: Number,
-    head: &Head<'_>,
+    head: &RunHead<'_>,
     entry: &mut impl FnMut(u64, &Cell<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut last = None;
     for at in 0..head.blocks() {
         let block = run.block(at)?;
-        let Values::Keys(keys) = block.values else { continue };
+        let BlockValues::Keys(keys) = block.values else { continue };
         let mut first = None;
         let whole = keys.each(NumberPosition::default(), None, |index, key| {
             first.get_or_insert(key);
@@ -113,16 +113,16 @@ fn keys(
 
 /// The entries of a run of cells.
 fn cells(
-    run: &Run<'_>,
+    run: &SortedRun<'_>,
     number: Number,
-    head: &Head<'_>,
+    head: &RunHead<'_>,
     entry: &mut impl FnMut(u64, &Cell<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut last: Option<Cell<'static>> = None;
     for at in 0..head.blocks() {
         let block = run.block(at)?;
         let fence = head.cell(at)?;
-        let Values::Cells(bytes) = block.values else { continue };
+        let BlockValues::Cells(bytes) = block.values else { continue };
         each_cell(bytes, block.len, |index, cell| {
             let falls = |last: &Cell<'_>| total_order(last, cell).is_gt();
             let misled = |last: &Cell<'_>| total_order(last, &fence).is_gt();
@@ -145,7 +145,7 @@ fn cells(
 pub fn decode(head: &[u8], bytes: &[u8]) -> Result<()> {
     /// So many blocks are as good as all.
     const BLOCKS: usize = 16;
-    let head = Head::parse(head)?;
+    let head = RunHead::parse(head)?;
     let _ = head.segments().map(|(segment, _)| segment).is_sorted();
     for number in 0..head.blocks().min(BLOCKS) {
         let block = Block::parse(&head, number, bytes)?;
@@ -154,14 +154,14 @@ pub fn decode(head: &[u8], bytes: &[u8]) -> Result<()> {
             let _ = head.segment(segment);
         }
         match block.values {
-            Values::Keys(keys) => {
+            BlockValues::Keys(keys) => {
                 let whole = keys.each(NumberPosition::default(), None, |_, key| {
                     let _ = head.packing.cell(key);
                     Ok(())
                 })?;
                 let _ = (whole, keys.first_from(head.key(number)));
             }
-            Values::Cells(cells) => {
+            BlockValues::Cells(cells) => {
                 let _ = head.cell(number);
                 each_cell(cells, block.len, |_, _| Ok(true))?;
             }

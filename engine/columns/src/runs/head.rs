@@ -5,7 +5,7 @@
 //! much of its first string as tells it from the last one of the block before.
 
 use super::block;
-use super::packing::{Kind, Packing};
+use super::packing::{Packing, PackingKind};
 use crate::cell::Cell;
 use crate::segment::bits::width_of;
 use engram_base::error::Result;
@@ -78,7 +78,7 @@ impl NewHead<'_> {
 
 /// A run's head, read in place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head<'a> {
+pub(super) struct RunHead<'a> {
     pub packing: Packing,
     pub level: u8,
     pub entries: u32,
@@ -93,7 +93,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-impl<'a> Head<'a> {
+impl<'a> RunHead<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self> {
         let Some(head) = Self::try_parse(bytes) else {
             fail!(Corrupt, "a head of `index_runs` of {} bytes is none", bytes.len());
@@ -111,14 +111,14 @@ impl<'a> Head<'a> {
         let (segments, fences) = rest.split_at_checked(segments.checked_mul(SEGMENT_BYTES)?)?;
         let (segments, _) = segments.as_chunks::<SEGMENT_BYTES>();
         let fits = match packing.kind {
-            Kind::Cells => fences.len() >= blocks.checked_mul(CELL_FENCE)?,
+            PackingKind::Cells => fences.len() >= blocks.checked_mul(CELL_FENCE)?,
             _ => fences.len() == blocks.checked_mul(KEY_FENCE)?.checked_add(8)?,
         };
         if !fits || segments.is_empty() || blocks == 0 || segments.len() > 1 << 16 {
             return None;
         }
         let position_width = u32::from(fixed[4]);
-        Some(Head {
+        Some(RunHead {
             packing,
             level: fixed[3],
             entries: word(fixed, 8),
@@ -184,7 +184,7 @@ impl<'a> Head<'a> {
     /// How many entries come before a block, or before the end.
     pub(super) fn before(&self, block: usize) -> u32 {
         let at = match self.packing.kind {
-            Kind::Cells => block * CELL_FENCE + 4,
+            PackingKind::Cells => block * CELL_FENCE + 4,
             _ => block * KEY_FENCE + 8,
         };
         if block < self.blocks { word(self.fences, at) } else { self.entries }

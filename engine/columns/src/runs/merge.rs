@@ -4,10 +4,10 @@ use engram_catalog::Txn;
 use std::collections::HashMap;
 
 use super::ascending::NumberPosition;
-use super::block::{Values, each_cell};
-use super::head::Head;
+use super::block::{BlockValues, each_cell};
+use super::head::RunHead;
 use super::packing::Packing;
-use super::read::Run;
+use super::read::SortedRun;
 use super::write::{self, Entries, Reference};
 use super::{Number, block_key, head_key, heads, next_column, number_after};
 use crate::column_key::{ColumnKey, OID};
@@ -81,11 +81,11 @@ fn living(txn: &Txn<'_>) -> Result<Vec<u32>> {
 
 /// Which of a column's runs are to become one.
 fn due<'t>(
-    heads: &[(Number, Head<'t>)],
+    heads: &[(Number, RunHead<'t>)],
     living: &[u32],
     limits: Limits,
-) -> Vec<(Number, Head<'t>)> {
-    let mut levels: Vec<Vec<(Number, Head<'t>)>> = Vec::new();
+) -> Vec<(Number, RunHead<'t>)> {
+    let mut levels: Vec<Vec<(Number, RunHead<'t>)>> = Vec::new();
     for &(run, head) in heads {
         if gone(&head, living) * 2 > u64::from(head.entries) {
             return vec![(run, head)];
@@ -96,7 +96,7 @@ fn due<'t>(
         }
         levels[level].push((run, head));
     }
-    let fits = |level: &Vec<(Number, Head<'t>)>| {
+    let fits = |level: &Vec<(Number, RunHead<'t>)>| {
         let entries: u64 = level.iter().map(|(_, head)| u64::from(head.entries)).sum();
         let blocks: usize = level.iter().map(|(_, head)| head.blocks()).sum();
         level.len() == limits.fan_out && entries <= limits.entries && blocks <= BLOCKS_MAX
@@ -108,7 +108,7 @@ fn due<'t>(
 }
 
 /// How many entries are of segments that are gone. Both lists ascend.
-fn gone(head: &Head<'_>, living: &[u32]) -> u64 {
+fn gone(head: &RunHead<'_>, living: &[u32]) -> u64 {
     let mut rest = living;
     let mut gone = 0;
     for (segment, count) in head.segments() {
@@ -134,7 +134,7 @@ impl<'t> Collected<'t> {
     fn of(
         txn: &'t Txn<'t>,
         column: ColumnKey,
-        due: &[(Number, Head<'t>)],
+        due: &[(Number, RunHead<'t>)],
         living: &[u32],
     ) -> Result<(Vec<u32>, Entries<'static>)> {
         let packing = due[0].1.packing;
@@ -156,7 +156,7 @@ impl<'t> Collected<'t> {
         txn: &'t Txn<'t>,
         column: ColumnKey,
         number: Number,
-        head: &Head<'t>,
+        head: &RunHead<'t>,
         living: &[u32],
     ) -> Result<()> {
         // Where each of this run's segments is among all; `None` if it is gone.
@@ -165,7 +165,7 @@ impl<'t> Collected<'t> {
             let alive = living.binary_search(&segment).is_ok();
             places.push(if alive { Some(self.place(txn, segment)?) } else { None });
         }
-        let run = Run::new(txn, column, number, *head);
+        let run = SortedRun::new(txn, column, number, *head);
         let Collected { segments, entries, .. } = self;
         let live = |reference: u64| -> Result<Option<Reference>> {
             let (index, position) = head.resolve(reference);
@@ -181,7 +181,7 @@ impl<'t> Collected<'t> {
         for number in 0..head.blocks() {
             let block = run.block(number)?;
             let whole = match block.values {
-                Values::Keys(keys) => {
+                BlockValues::Keys(keys) => {
                     keys.each(NumberPosition::default(), None, |index, key| {
                         if let Some(at) = live(block.references.get(index))? {
                             match entries {
@@ -192,7 +192,7 @@ impl<'t> Collected<'t> {
                         Ok(())
                     })?
                 }
-                Values::Cells(cells) => Some(each_cell(cells, block.len, |index, cell| {
+                BlockValues::Cells(cells) => Some(each_cell(cells, block.len, |index, cell| {
                     if let (Entries::Cells(cells), Some(at)) =
                         (&mut *entries, live(block.references.get(index))?)
                     {

@@ -11,7 +11,7 @@ use crate::cell::Cell;
 /// How a run's cells are kept; the number is on media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum PackingKind {
     /// Any cells, one after another.
     Cells = 0,
     /// `Cell::Int`: multiples of a power of ten.
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 /// A kind, and the power of ten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packing {
-    pub kind: Kind,
+    pub kind: PackingKind,
     pub exponent: u8,
 }
 
@@ -46,23 +46,26 @@ const TOP: u64 = 1 << 63;
 #[allow(clippy::cast_precision_loss)]
 impl Packing {
     /// The packing of cells as they are.
-    pub(super) const CELLS: Packing = Packing { kind: Kind::Cells, exponent: 0 };
+    pub(super) const CELLS: Packing = Packing { kind: PackingKind::Cells, exponent: 0 };
 
     /// The tightest that takes all these cells.
     pub(super) fn pick<'c, I: Iterator<Item = &'c Cell<'c>> + Clone>(cells: &I) -> Packing {
         let scaled = |kind| (0..=EXPONENT_MAX).rev().step_by(3).map(move |e| (kind, e));
-        let candidates: Vec<(Kind, u8)> = match cells.clone().next() {
+        let candidates: Vec<(PackingKind, u8)> = match cells.clone().next() {
             Some(Cell::Int(_) | Cell::Big(_)) => {
-                scaled(Kind::Int).chain([(Kind::Unsigned, 0)]).collect()
+                scaled(PackingKind::Int).chain([(PackingKind::Unsigned, 0)]).collect()
             }
-            Some(Cell::Time(_)) => scaled(Kind::Time).collect(),
+            Some(Cell::Time(_)) => scaled(PackingKind::Time).collect(),
             Some(Cell::Float(_)) => {
                 // The first digits that do for every cell so far; usually they do for all.
                 let digits = cells.clone().try_fold(0, |from, cell| {
                     (from..=EXPONENT_MAX).find(|e| decimal(*e).key(cell).is_some())
                 });
-                let decimal = digits.map(|exponent| (Kind::Decimal, exponent));
-                decimal.into_iter().chain([(Kind::Single, 0), (Kind::Float, 0)]).collect()
+                let decimal = digits.map(|exponent| (PackingKind::Decimal, exponent));
+                decimal
+                    .into_iter()
+                    .chain([(PackingKind::Single, 0), (PackingKind::Float, 0)])
+                    .collect()
             }
             _ => Vec::new(),
         };
@@ -74,7 +77,7 @@ impl Packing {
 
     /// As it is on media; `None` if it is none.
     pub fn decode(kind: u8, exponent: u8) -> Option<Packing> {
-        use Kind::{Cells, Decimal, Float, Int, Single, Time, Unsigned};
+        use PackingKind::{Cells, Decimal, Float, Int, Single, Time, Unsigned};
         let kind = [Cells, Int, Unsigned, Time, Decimal, Single, Float]
             .into_iter()
             .find(|known| *known as u8 == kind)?;
@@ -86,16 +89,18 @@ impl Packing {
         let scale = 10_i64.pow(u32::from(self.exponent));
         let whole = |value: i64| (value % scale == 0).then_some((value / scale) as u64 ^ TOP);
         match (self.kind, cell) {
-            (Kind::Int, Cell::Int(value)) | (Kind::Time, Cell::Time(value)) => whole(*value),
-            (Kind::Unsigned, Cell::Int(value)) => u64::try_from(*value).ok(),
-            (Kind::Unsigned, Cell::Big(value)) => Some(*value),
-            (Kind::Float, Cell::Float(value)) => Some(ordered(*value)),
-            (Kind::Single, Cell::Float(value)) => {
+            (PackingKind::Int, Cell::Int(value)) | (PackingKind::Time, Cell::Time(value)) => {
+                whole(*value)
+            }
+            (PackingKind::Unsigned, Cell::Int(value)) => u64::try_from(*value).ok(),
+            (PackingKind::Unsigned, Cell::Big(value)) => Some(*value),
+            (PackingKind::Float, Cell::Float(value)) => Some(ordered(*value)),
+            (PackingKind::Single, Cell::Float(value)) => {
                 let single = *value as f32;
                 let same = f64::from(single).to_bits() == value.to_bits() || value.is_nan();
                 same.then(|| u64::from(ordered_single(single)))
             }
-            (Kind::Decimal, Cell::Float(value)) => {
+            (PackingKind::Decimal, Cell::Float(value)) => {
                 let digits = (value * scale as f64).round();
                 let key = digits as i64 as u64 ^ TOP;
                 let Cell::Float(back) = self.cell(key) else { return None };
@@ -112,13 +117,15 @@ impl Packing {
         let scale = 10_i64.pow(u32::from(self.exponent));
         let whole = (key ^ TOP) as i64;
         match self.kind {
-            Kind::Cells => Cell::Other,
-            Kind::Int => Cell::Int(whole.saturating_mul(scale)),
-            Kind::Unsigned => crate::column_key::unsigned(key),
-            Kind::Time => Cell::Time(whole.saturating_mul(scale)),
-            Kind::Decimal => Cell::Float(whole as f64 / scale as f64),
-            Kind::Single => Cell::Float(f64::from(single_of(key.min(u64::from(u32::MAX)) as u32))),
-            Kind::Float => Cell::Float(float_of(key)),
+            PackingKind::Cells => Cell::Other,
+            PackingKind::Int => Cell::Int(whole.saturating_mul(scale)),
+            PackingKind::Unsigned => crate::column_key::unsigned(key),
+            PackingKind::Time => Cell::Time(whole.saturating_mul(scale)),
+            PackingKind::Decimal => Cell::Float(whole as f64 / scale as f64),
+            PackingKind::Single => {
+                Cell::Float(f64::from(single_of(key.min(u64::from(u32::MAX)) as u32)))
+            }
+            PackingKind::Float => Cell::Float(float_of(key)),
         }
     }
 
@@ -132,15 +139,15 @@ impl Packing {
         };
         let scale = 10_f64.powi(i32::from(self.exponent));
         match (self.kind, cell) {
-            (Kind::Int, Cell::Int(value)) | (Kind::Time, Cell::Time(value)) => {
+            (PackingKind::Int, Cell::Int(value)) | (PackingKind::Time, Cell::Time(value)) => {
                 (*value / scale as i64) as u64 ^ TOP
             }
-            (Kind::Unsigned, Cell::Big(value)) => *value,
-            (Kind::Cells | Kind::Unsigned, _) => value as u64,
-            (Kind::Int | Kind::Time, _) => (value / scale) as i64 as u64 ^ TOP,
-            (Kind::Decimal, _) => (value * scale).round() as i64 as u64 ^ TOP,
-            (Kind::Single, _) => u64::from(ordered_single(value as f32)),
-            (Kind::Float, _) => ordered(value),
+            (PackingKind::Unsigned, Cell::Big(value)) => *value,
+            (PackingKind::Cells | PackingKind::Unsigned, _) => value as u64,
+            (PackingKind::Int | PackingKind::Time, _) => (value / scale) as i64 as u64 ^ TOP,
+            (PackingKind::Decimal, _) => (value * scale).round() as i64 as u64 ^ TOP,
+            (PackingKind::Single, _) => u64::from(ordered_single(value as f32)),
+            (PackingKind::Float, _) => ordered(value),
         }
     }
 
@@ -152,7 +159,8 @@ impl Packing {
         before: impl Fn(&Cell<'_>) -> bool,
     ) -> Option<u64> {
         let before = |key| before(&self.cell(key));
-        let greatest = if self.kind == Kind::Single { u64::from(u32::MAX) } else { u64::MAX };
+        let greatest =
+            if self.kind == PackingKind::Single { u64::from(u32::MAX) } else { u64::MAX };
         let guess = near.map_or(greatest, |cell| self.near(cell));
         // Away from the guess in growing steps; then the gap is halved.
         let (mut low, mut high, mut step) = (guess, guess, 1_u64);
@@ -184,7 +192,7 @@ impl Packing {
 }
 
 fn decimal(exponent: u8) -> Packing {
-    Packing { kind: Kind::Decimal, exponent }
+    Packing { kind: PackingKind::Decimal, exponent }
 }
 
 /// Bits in the order of the numbers; every NaN is one, behind all others.
@@ -215,7 +223,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Kind, Packing};
+    use super::{Packing, PackingKind};
     use crate::cell::{Cell, total_order};
     use crate::range::{Bound, Range};
     use crate::runs::ranked_range::RankedRange;
@@ -228,7 +236,7 @@ mod tests {
         ) {
             for first in &cells {
                 let alike = |c: &&Cell<'static>| {
-                    Packing::pick(&[first, *c].into_iter()).kind != Kind::Cells
+                    Packing::pick(&[first, *c].into_iter()).kind != PackingKind::Cells
                 };
                 let alike: Vec<&Cell<'_>> = cells.iter().filter(alike).collect();
                 let packing = Packing::pick(&alike.iter().copied());
@@ -261,14 +269,20 @@ mod tests {
             let packing = Packing::pick(&cells.iter());
             (packing.kind, packing.exponent)
         };
-        assert_eq!(pick(&[Cell::Time(5_000_000_000), Cell::Time(-2_000_000_000)]), (Kind::Time, 9));
-        assert_eq!(pick(&[Cell::Int(3000), Cell::Int(7)]), (Kind::Int, 0));
-        assert_eq!(pick(&[Cell::Int(3), Cell::Big(u64::MAX)]), (Kind::Unsigned, 0));
-        assert_eq!(pick(&[Cell::Int(-3), Cell::Big(u64::MAX)]), (Kind::Cells, 0));
-        assert_eq!(pick(&[Cell::Float(-71.0625), Cell::Float(0.1)]), (Kind::Decimal, 4));
-        assert_eq!(pick(&[Cell::Float(f64::from(0.1_f32)), Cell::Float(-0.0)]), (Kind::Single, 0));
-        assert_eq!(pick(&[Cell::Float(1.0 / 3.0), Cell::Float(f64::NAN)]), (Kind::Float, 0));
-        assert_eq!(pick(&[Cell::Float(0.5), Cell::Int(1)]), (Kind::Cells, 0));
-        assert_eq!(pick(&[Cell::Text("a".into())]), (Kind::Cells, 0));
+        assert_eq!(
+            pick(&[Cell::Time(5_000_000_000), Cell::Time(-2_000_000_000)]),
+            (PackingKind::Time, 9)
+        );
+        assert_eq!(pick(&[Cell::Int(3000), Cell::Int(7)]), (PackingKind::Int, 0));
+        assert_eq!(pick(&[Cell::Int(3), Cell::Big(u64::MAX)]), (PackingKind::Unsigned, 0));
+        assert_eq!(pick(&[Cell::Int(-3), Cell::Big(u64::MAX)]), (PackingKind::Cells, 0));
+        assert_eq!(pick(&[Cell::Float(-71.0625), Cell::Float(0.1)]), (PackingKind::Decimal, 4));
+        assert_eq!(
+            pick(&[Cell::Float(f64::from(0.1_f32)), Cell::Float(-0.0)]),
+            (PackingKind::Single, 0)
+        );
+        assert_eq!(pick(&[Cell::Float(1.0 / 3.0), Cell::Float(f64::NAN)]), (PackingKind::Float, 0));
+        assert_eq!(pick(&[Cell::Float(0.5), Cell::Int(1)]), (PackingKind::Cells, 0));
+        assert_eq!(pick(&[Cell::Text("a".into())]), (PackingKind::Cells, 0));
     }
 }

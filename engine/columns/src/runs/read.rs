@@ -7,9 +7,9 @@ use engram_catalog::Txn;
 use std::cmp::Ordering;
 
 use super::ascending::NumberPosition;
-use super::block::{Block, Values, each_cell};
-use super::head::Head;
-use super::packing::Kind;
+use super::block::{Block, BlockValues, each_cell};
+use super::head::RunHead;
+use super::packing::PackingKind;
 use super::ranked_range::RankedRange;
 use super::{Number, block_key, heads};
 use crate::cell::Cell;
@@ -23,16 +23,16 @@ use engram_catalog::Table;
 const BLOCKS_MANY: usize = 4;
 
 /// The runs of a column.
-pub struct Runs<'t> {
-    runs: Vec<Run<'t>>,
+pub struct SortedRuns<'t> {
+    runs: Vec<SortedRun<'t>>,
 }
 
-impl<'t> Runs<'t> {
+impl<'t> SortedRuns<'t> {
     /// Finds a column's runs.
     pub fn read(txn: &'t Txn<'t>, column: ColumnKey) -> Result<Self> {
-        let run = |(number, head)| Run { txn, column, number, head };
+        let run = |(number, head)| SortedRun { txn, column, number, head };
         let runs = heads(txn, column)?.into_iter().map(run).collect();
-        Ok(Runs { runs })
+        Ok(SortedRuns { runs })
     }
 
     /// How many entries lie in a range, those of segments that are gone and of dead positions
@@ -56,7 +56,7 @@ impl<'t> Runs<'t> {
 }
 
 #[cfg(test)]
-impl Runs<'_> {
+impl SortedRuns<'_> {
     /// How many runs there are, and how many entries.
     pub(super) fn size(&self) -> (usize, u64) {
         (self.runs.len(), self.runs.iter().map(|run| u64::from(run.head.entries)).sum())
@@ -76,11 +76,11 @@ impl Runs<'_> {
 }
 
 /// One run.
-pub(super) struct Run<'t> {
+pub(super) struct SortedRun<'t> {
     txn: &'t Txn<'t>,
     column: ColumnKey,
     number: Number,
-    head: Head<'t>,
+    head: RunHead<'t>,
 }
 
 /// The first of the numbers up to `len` that `before` is not true of; it is true of none later.
@@ -97,9 +97,14 @@ fn first_not(len: usize, mut before: impl FnMut(usize) -> Result<bool>) -> Resul
     Ok(low)
 }
 
-impl<'t> Run<'t> {
-    pub(super) fn new(txn: &'t Txn<'t>, column: ColumnKey, number: Number, head: Head<'t>) -> Self {
-        Run { txn, column, number, head }
+impl<'t> SortedRun<'t> {
+    pub(super) fn new(
+        txn: &'t Txn<'t>,
+        column: ColumnKey,
+        number: Number,
+        head: RunHead<'t>,
+    ) -> Self {
+        SortedRun { txn, column, number, head }
     }
 
     /// One of its blocks.
@@ -122,7 +127,7 @@ impl<'t> Run<'t> {
     }
 
     fn count(&self, span: &RankedRange<'_>) -> Result<u64> {
-        if self.head.packing.kind == Kind::Cells {
+        if self.head.packing.kind == PackingKind::Cells {
             let low = self.cells_before(|cell| span.place(cell) == Ordering::Less)?;
             let high = self.cells_before(|cell| span.place(cell) != Ordering::Greater)?;
             return Ok(high.saturating_sub(low));
@@ -138,7 +143,7 @@ impl<'t> Run<'t> {
         };
         let block = first_not(self.head.blocks(), |at| Ok(self.head.key(at) < key))?;
         let Some(block) = block.checked_sub(1) else { return Ok(0) };
-        let Values::Keys(keys) = self.block(block)?.values else { return Ok(0) };
+        let BlockValues::Keys(keys) = self.block(block)?.values else { return Ok(0) };
         Ok(u64::from(self.head.before(block)) + keys.first_from(key).index as u64)
     }
 
@@ -148,7 +153,7 @@ impl<'t> Run<'t> {
         let Some(block) = block.checked_sub(1) else { return Ok(0) };
         let mut count = u64::from(self.head.before(block));
         let found = self.block(block)?;
-        if let Values::Cells(cells) = found.values {
+        if let BlockValues::Cells(cells) = found.values {
             each_cell(cells, found.len, |_, cell| {
                 let is = before(cell);
                 count += u64::from(is);
@@ -164,7 +169,7 @@ impl<'t> Run<'t> {
         alive: &dyn Fn(u32) -> bool,
         each: &mut impl FnMut(u32, u16, &Cell<'_>),
     ) -> Result<()> {
-        if self.head.packing.kind == Kind::Cells {
+        if self.head.packing.kind == PackingKind::Cells {
             return self.visit_cells(span, alive, each);
         }
         let head = &self.head;
@@ -180,7 +185,7 @@ impl<'t> Run<'t> {
         let living = Living::new(head, alive, end.saturating_sub(start));
         for number in start..end {
             let block = self.block(number)?;
-            let Values::Keys(keys) = block.values else { continue };
+            let BlockValues::Keys(keys) = block.values else { continue };
             let place =
                 if number == start { keys.first_from(low) } else { NumberPosition::default() };
             let until = high.filter(|_| number + 1 == end);
@@ -215,7 +220,7 @@ impl<'t> Run<'t> {
         let living = Living::new(head, alive, end.saturating_sub(start));
         for number in start..end {
             let block = self.block(number)?;
-            let Values::Cells(cells) = block.values else { continue };
+            let BlockValues::Cells(cells) = block.values else { continue };
             let more = each_cell(cells, block.len, |index, cell| {
                 let place = span.place(cell);
                 if place == Ordering::Equal
@@ -235,14 +240,14 @@ impl<'t> Run<'t> {
 
 /// Which of a run's segments are alive.
 struct Living<'a, 't> {
-    head: &'a Head<'t>,
+    head: &'a RunHead<'t>,
     alive: &'a dyn Fn(u32) -> bool,
     /// The answers for all, if many entries ask.
     known: Vec<Option<u32>>,
 }
 
 impl<'a, 't> Living<'a, 't> {
-    fn new(head: &'a Head<'t>, alive: &'a dyn Fn(u32) -> bool, blocks: usize) -> Self {
+    fn new(head: &'a RunHead<'t>, alive: &'a dyn Fn(u32) -> bool, blocks: usize) -> Self {
         let ask = |(segment, _)| Some(segment).filter(|segment| alive(*segment));
         let many = blocks >= BLOCKS_MANY;
         let known = if many { head.segments().map(ask).collect() } else { Vec::new() };

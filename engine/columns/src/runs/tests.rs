@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::merge::{Limits, merge_within};
-use super::{Runs, append, head_key};
+use super::{SortedRuns, append, head_key};
 use crate::cell::Cell;
 use crate::column_key::OID;
 use crate::range::{Bound, Range};
@@ -141,7 +141,7 @@ pub(super) fn check(
     let txn = place.catalog.read().unwrap();
     let alive = |segment| model.keys().any(|(_, of, _)| *of == segment);
     for column in 1..3 {
-        let runs = Runs::read(&txn, column).unwrap();
+        let runs = SortedRuns::read(&txn, column).unwrap();
         let mut found: Vec<(u32, u16, Cell<'static>)> = Vec::new();
         let each = |segment, at, cell: &Cell<'_>| {
             found.push((segment, at, cell.clone().into_owned()));
@@ -245,7 +245,7 @@ proptest! {
         place.change(|txn| txn.put(Table::IndexRuns, &key, &value));
         let txn = place.catalog.read().unwrap();
         for range in [range, Range::default()] {
-            let read = Runs::read(&txn, 1).and_then(|runs| {
+            let read = SortedRuns::read(&txn, 1).and_then(|runs| {
                 let mut found = 0_usize;
                 runs.count(&range)?;
                 runs.visit(&range, &|_| true, |_, _, _| found += 1)?;
@@ -275,7 +275,7 @@ fn many_entries_are_merged_level_by_level() {
         while place.change(super::merge_some) {}
     }
     let txn = place.catalog.read().unwrap();
-    let runs = Runs::read(&txn, 7).unwrap();
+    let runs = SortedRuns::read(&txn, 7).unwrap();
     // 22 is 112 in base 4: 1 + 1 + 2 runs.
     assert_eq!(runs.size(), (4, 22_000));
     assert!(runs.bytes().unwrap() < 22_000 * 6);

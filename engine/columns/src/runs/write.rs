@@ -108,7 +108,8 @@ struct References {
 }
 
 impl References {
-    /// And the run's segments: those that have entries. `None` if there are none.
+    /// Makes the references of a run, and the table of its segments, which are those that have
+    /// entries. `None` says that none has.
     fn new(entries: &Entries<'_>, segments: &[u32]) -> Option<(Self, Vec<(u32, u16)>)> {
         let (mut counts, mut greatest) = (vec![0_u16; segments.len()], 0);
         for at in entries.references() {
@@ -157,7 +158,8 @@ fn key_blocks(keys: &[(u64, Reference)], references: &References) -> (Fences, Ve
     (Fences::Keys(fences, last), blocks)
 }
 
-/// About the greatest number up to `max` that `fits`, as 1 does; near `guess` it is found soonest.
+/// Finds about the greatest number up to `max` that `fits`, as 1 does. The search begins near
+/// `guess`.
 fn most(guess: usize, max: usize, fits: impl Fn(usize) -> bool) -> usize {
     let guess = guess.clamp(1, max);
     let (mut low, mut high, mut step) = (1, max + 1, 1);

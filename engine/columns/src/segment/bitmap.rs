@@ -12,7 +12,7 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// No position of `len`.
+    /// Makes a bitmap of `len` positions, with none of them in it.
     pub fn new(len: usize) -> Self {
         Bitmap { words: vec![0; len.div_ceil(64)], len }
     }
@@ -22,7 +22,7 @@ impl Bitmap {
         Bitmap::from_words(vec![u64::MAX; len.div_ceil(64)], len)
     }
 
-    /// From words, one for each 64 positions begun; bits beyond `len` are dropped.
+    /// Makes a bitmap of words, one for each 64 positions begun. Bits beyond `len` are dropped.
     pub(crate) fn from_words(mut words: Vec<u64>, len: usize) -> Self {
         debug_assert_eq!(words.len(), len.div_ceil(64));
         if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
@@ -38,7 +38,7 @@ impl Bitmap {
         bytes
     }
 
-    /// From [`Bitmap::to_bytes`].
+    /// Reads what [`Bitmap::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8], len: usize) -> Result<Self> {
         if bytes.len() > len.div_ceil(8) {
             fail!(Corrupt, "a bitmap of {} bytes is over {len} rows", bytes.len());
@@ -155,7 +155,7 @@ impl Bitmap {
         whole + part.count_ones() as usize
     }
 
-    /// Of the positions that are in, those whose rank is in `ranks`.
+    /// Returns those of the positions in this bitmap whose rank among them is in `ranks`.
     pub(crate) fn spread(&self, ranks: &Bitmap) -> Bitmap {
         let mut spread = Bitmap::new(self.len);
         for (rank, position) in self.iter().enumerate() {

@@ -86,11 +86,11 @@ pub struct Column<'a> {
     sure: Option<Bitmap>,
     /// Which rows are unsure, if any are.
     unsure: Option<Bitmap>,
-    cells: Cells<'a>,
+    cells: ColumnCells<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum Cells<'a> {
+enum ColumnCells<'a> {
     Dictionary { distinct: Values<'a>, codes: Ints<'a> },
     Rows(Values<'a>),
     Elsewhere,
@@ -128,10 +128,10 @@ impl<'a> Column<'a> {
                 let count = count.filter(|count| *count <= len).ok_or_else(corrupt)?;
                 let distinct = Values::take(&mut bytes, count)?;
                 let codes = Ints::take(&mut bytes, len).ok_or_else(corrupt)?;
-                Cells::Dictionary { distinct, codes }
+                ColumnCells::Dictionary { distinct, codes }
             }
-            ROWS => Cells::Rows(Values::take(&mut bytes, len)?),
-            ELSEWHERE => Cells::Elsewhere,
+            ROWS => ColumnCells::Rows(Values::take(&mut bytes, len)?),
+            ELSEWHERE => ColumnCells::Elsewhere,
             _ => return Err(corrupt()),
         };
         Ok(Column { rows, sure, unsure, cells })
@@ -158,7 +158,7 @@ impl<'a> Column<'a> {
 
     /// Whether the cells are in the column's runs.
     pub fn in_runs(&self) -> bool {
-        matches!(self.cells, Cells::Elsewhere)
+        matches!(self.cells, ColumnCells::Elsewhere)
     }
 
     fn sure(&self) -> Bitmap {
@@ -176,18 +176,20 @@ impl<'a> Column<'a> {
             }
         };
         Ok(Some(match &self.cells {
-            Cells::Dictionary { distinct, codes } => Some(distinct.get(codes.get(at) as usize)?),
-            Cells::Rows(cells) => Some(cells.get(at)?),
-            Cells::Elsewhere => None,
+            ColumnCells::Dictionary { distinct, codes } => {
+                Some(distinct.get(codes.get(at) as usize)?)
+            }
+            ColumnCells::Rows(cells) => Some(cells.get(at)?),
+            ColumnCells::Elsewhere => None,
         }))
     }
 
     /// Which rows pass a test of their cell. Every distinct cell of a dictionary is tested once.
     pub fn test(&self, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
         let passed = match &self.cells {
-            Cells::Dictionary { distinct, codes } => coded(distinct, codes, test)?,
-            Cells::Rows(cells) => tested(cells, test)?,
-            Cells::Elsewhere => return Ok(self.elsewhere()),
+            ColumnCells::Dictionary { distinct, codes } => coded(distinct, codes, test)?,
+            ColumnCells::Rows(cells) => tested(cells, test)?,
+            ColumnCells::Elsewhere => return Ok(self.elsewhere()),
         };
         Ok(self.marks(passed))
     }
@@ -195,11 +197,11 @@ impl<'a> Column<'a> {
     /// Which rows have a cell in the range.
     pub fn range(&self, range: &Range<'_>) -> Result<Marks> {
         let passed = match &self.cells {
-            Cells::Dictionary { distinct, codes } => {
+            ColumnCells::Dictionary { distinct, codes } => {
                 coded(distinct, codes, &|cell| range.holds(cell))?
             }
-            Cells::Rows(cells) => ranged(cells, range)?,
-            Cells::Elsewhere => return Ok(self.elsewhere()),
+            ColumnCells::Rows(cells) => ranged(cells, range)?,
+            ColumnCells::Elsewhere => return Ok(self.elsewhere()),
         };
         Ok(self.marks(passed))
     }
@@ -208,7 +210,7 @@ impl<'a> Column<'a> {
         Marks { must: Bitmap::new(self.rows), may: self.presence() }
     }
 
-    /// From what passed of the sure rows' cells.
+    /// Makes marks of a bitmap over the sure rows, which says which of them passed.
     fn marks(&self, passed: Bitmap) -> Marks {
         let must = match &self.sure {
             None => passed,

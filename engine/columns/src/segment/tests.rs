@@ -15,7 +15,7 @@ use crate::column_key::{
 };
 use crate::range::Range;
 use crate::zone::tests::{any_cell, any_range};
-use crate::zone::{Verdict, exists, judge};
+use crate::zone::{ZoneVerdict, exists, judge};
 
 /// A column of one kind or of all, dense or rare, of few values or of many.
 fn any_column(rows: usize) -> impl Strategy<Value = Vec<Slot<'static>>> {
@@ -179,13 +179,13 @@ proptest! {
             let passing = sure.filter(|cell| range.holds(cell)).count();
             if range.low.is_some() || range.high.is_some() {
                 match judge(zones, &range) {
-                    Verdict::None => prop_assert!(passing == 0 && !unsure),
-                    Verdict::All => prop_assert_eq!(passing, rows.len()),
-                    Verdict::Some => {}
+                    ZoneVerdict::None => prop_assert!(passing == 0 && !unsure),
+                    ZoneVerdict::All => prop_assert_eq!(passing, rows.len()),
+                    ZoneVerdict::Some => {}
                 }
             }
             let all = cells.iter().all(Option::is_some);
-            prop_assert_eq!(exists(zones) == Verdict::All, all);
+            prop_assert_eq!(exists(zones) == ZoneVerdict::All, all);
         }
         for (key, run) in &built.runs {
             prop_assert_eq!(*key, 2);

@@ -51,13 +51,13 @@ fn zones_of(cells: &[Slot<'_>]) -> Vec<Zone> {
 }
 
 /// What may truly be said: unsure rows may pass or fail.
-pub fn check(verdict: Verdict, cells: &[Slot<'_>], test: impl Fn(&Cell<'_>) -> bool) {
+pub fn check(verdict: ZoneVerdict, cells: &[Slot<'_>], test: impl Fn(&Cell<'_>) -> bool) {
     let sure = cells.iter().flatten().flatten().filter(|cell| test(cell)).count();
     let unsure = cells.iter().flatten().filter(|cell| cell.is_none()).count();
     match verdict {
-        Verdict::None => assert_eq!(sure + unsure, 0),
-        Verdict::All => assert_eq!(sure, cells.len()),
-        Verdict::Some => {}
+        ZoneVerdict::None => assert_eq!(sure + unsure, 0),
+        ZoneVerdict::All => assert_eq!(sure, cells.len()),
+        ZoneVerdict::Some => {}
     }
 }
 
@@ -97,15 +97,15 @@ proptest! {
         }
         let present = cells.iter().flatten().count();
         let expected = match present {
-            0 => Verdict::None,
-            all if all == cells.len() => Verdict::All,
-            _ => Verdict::Some,
+            0 => ZoneVerdict::None,
+            all if all == cells.len() => ZoneVerdict::All,
+            _ => ZoneVerdict::Some,
         };
         prop_assert_eq!(exists(&zones), expected);
     }
 }
 
-fn verdict(cells: &[Cell<'static>], range: &Range<'_>) -> Verdict {
+fn verdict(cells: &[Cell<'static>], range: &Range<'_>) -> ZoneVerdict {
     let cells: Vec<_> = cells.iter().cloned().map(|cell| Some(Some(cell))).collect();
     judge(&zones_of(&cells), range)
 }
@@ -113,29 +113,29 @@ fn verdict(cells: &[Cell<'static>], range: &Range<'_>) -> Verdict {
 #[test]
 fn a_constant_is_known_without_opening_the_segment() {
     let date = [Cell::Int(20_140_928), Cell::Int(20_140_928)];
-    assert_eq!(verdict(&date, &Range::equal(&Cell::Int(20_140_928))), Verdict::All);
-    assert_eq!(verdict(&date, &Range::equal(&Cell::Float(20_140_928.0))), Verdict::All);
-    assert_eq!(verdict(&date, &Range::equal(&Cell::Int(20_140_929))), Verdict::None);
-    assert_eq!(verdict(&date, &Range::above(Cell::Int(20_140_928), false)), Verdict::None);
+    assert_eq!(verdict(&date, &Range::equal(&Cell::Int(20_140_928))), ZoneVerdict::All);
+    assert_eq!(verdict(&date, &Range::equal(&Cell::Float(20_140_928.0))), ZoneVerdict::All);
+    assert_eq!(verdict(&date, &Range::equal(&Cell::Int(20_140_929))), ZoneVerdict::None);
+    assert_eq!(verdict(&date, &Range::above(Cell::Int(20_140_928), false)), ZoneVerdict::None);
     let level = [Cell::Text("four".into())];
-    assert_eq!(verdict(&level, &Range::equal(&level[0])), Verdict::All);
-    assert_eq!(verdict(&level, &Range::equal(&Cell::Text("four\0".into()))), Verdict::Some);
+    assert_eq!(verdict(&level, &Range::equal(&level[0])), ZoneVerdict::All);
+    assert_eq!(verdict(&level, &Range::equal(&Cell::Text("four\0".into()))), ZoneVerdict::Some);
     let contains = |cell: &Cell<'_>| matches!(cell, Cell::Text(text) if text.contains("ou"));
     let zones = zones_of(&[Some(Some(level[0].clone()))]);
-    assert_eq!(judge_cells(&zones, &contains), Verdict::All);
-    assert_eq!(judge_cells(&zones, &|cell| !contains(cell)), Verdict::None);
+    assert_eq!(judge_cells(&zones, &contains), ZoneVerdict::All);
+    assert_eq!(judge_cells(&zones, &|cell| !contains(cell)), ZoneVerdict::None);
 }
 
 #[test]
 fn ends_decide_whole_ranges() {
     let cells = [Cell::Int(3), Cell::Float(4.5)];
-    assert_eq!(verdict(&cells, &Range::above(Cell::Int(2), false)), Verdict::All);
-    assert_eq!(verdict(&cells, &Range::above(Cell::Int(3), true)), Verdict::All);
-    assert_eq!(verdict(&cells, &Range::above(Cell::Int(3), false)), Verdict::Some);
-    assert_eq!(verdict(&cells, &Range::below(Cell::Int(3), false)), Verdict::None);
+    assert_eq!(verdict(&cells, &Range::above(Cell::Int(2), false)), ZoneVerdict::All);
+    assert_eq!(verdict(&cells, &Range::above(Cell::Int(3), true)), ZoneVerdict::All);
+    assert_eq!(verdict(&cells, &Range::above(Cell::Int(3), false)), ZoneVerdict::Some);
+    assert_eq!(verdict(&cells, &Range::below(Cell::Int(3), false)), ZoneVerdict::None);
     assert_eq!(
         verdict(&cells, &Range::above(Cell::Text(String::new().into()), true)),
-        Verdict::None
+        ZoneVerdict::None
     );
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Occurrence<'a> {
 }
 
 impl<'a> Occurrence<'a> {
-    /// Counts.
+    /// Counts the objects in which each key occurs.
     pub(crate) fn new(signatures: &'a [Signature]) -> Self {
         let mut of: HashMap<ColumnKey, Presence> = HashMap::new();
         for (place, (keys, objects)) in signatures.iter().enumerate() {

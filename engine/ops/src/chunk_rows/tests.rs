@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{ChunkValue, Expected, Staged, cut, key_of, next, parse, remove_all, split_key};
+use super::{ChunkValue, ExpectedChunk, Staged, cut, key_of, next, parse, remove_all, split_key};
 use crate::rows_mut::Reserved;
-use crate::testing::{LEASE, Memory, extent_of, stamp};
+use crate::testing::{LEASE, TestRows, extent_of, stamp};
 use engram_base::error::Kind;
 use engram_base::id::id_key;
-use engram_records::chunked::grid::{Cell, Grid};
+use engram_records::chunked::grid::{Grid, GridCell};
 use engram_records::extent::Extent;
 
 /// The array of the tests, and one that follows it in the table.
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Known = (u32, Option<Extent>);
 
 /// What the rows say.
-fn chunks(memory: &mut Memory) -> BTreeMap<(u64, Cell), Known> {
+fn chunks(memory: &mut TestRows) -> BTreeMap<(u64, GridCell), Known> {
     let mut all = BTreeMap::new();
     for oid in OIDS {
         let mut from = id_key(oid).to_vec();
@@ -68,7 +68,7 @@ fn chunks(memory: &mut Memory) -> BTreeMap<(u64, Cell), Known> {
     all
 }
 
-fn staged(cell: [u32; 2], extent: Option<Extent>, expected: Expected) -> Staged {
+fn staged(cell: [u32; 2], extent: Option<Extent>, expected: ExpectedChunk) -> Staged {
     let value = match extent {
         None => ChunkValue::Inline(vec![1, 2]),
         Some(extent) => ChunkValue::Reserved {
@@ -85,12 +85,13 @@ proptest! {
     fn chunks_come_and_go_as_in_a_map_and_each_extent_is_given_back_once(
         steps in prop::collection::vec(step(), 1..40),
     ) {
-        let (mut memory, mut model) = (Memory::default(), BTreeMap::<(u64, Cell), Known>::new());
+        let mut memory = TestRows::default();
+        let mut model = BTreeMap::<(u64, GridCell), Known>::new();
         for (number, step) in (1..).zip(steps) {
             match step {
                 Step::Put { oid, cell, inline } => {
                     let extent = (!inline).then(|| extent_of(number, 0));
-                    let staged = staged(cell, extent, Expected::Anything);
+                    let staged = staged(cell, extent, ExpectedChunk::Anything);
                     prop_assert!(staged.fits(&mut memory, oid).unwrap());
                     staged.put(&mut memory, oid, stamp(1)).unwrap();
                     let key = (oid, cell.to_vec());
@@ -100,7 +101,7 @@ proptest! {
                 Step::Swap { cell, stale } => {
                     let there = model.get(&(7, cell.to_vec())).map(|known| known.0);
                     let other = if there == Some(5) { None } else { Some(5) };
-                    let expected = Expected::As(if stale { other } else { there });
+                    let expected = ExpectedChunk::As(if stale { other } else { there });
                     let fits = staged(cell, None, expected).fits(&mut memory, 7);
                     prop_assert_eq!(fits, Ok(!stale));
                 }

@@ -7,9 +7,9 @@ use super::{
     rename,
 };
 use crate::rows_mut::RowsMut;
-use crate::testing::tree::{Tree, check};
+use crate::testing::tree::{ModelTree, check};
 use crate::testing::{
-    AlwaysSync, Lies, Memory, Op, ROOT, after, array_record, at, extent_of, group, here, object,
+    AlwaysSync, Lies, Op, ROOT, TestRows, after, array_record, at, extent_of, group, here, object,
     op, stamp, target,
 };
 use engram_base::error::{Error, Kind};
@@ -25,7 +25,8 @@ proptest! {
     fn operations_do_what_they_do_to_a_naive_tree_and_refused_ones_leave_the_rows_as_they_were(
         ops in prop::collection::vec(op(true), 1..40),
     ) {
-        let (mut memory, mut tree, mut last_id) = (Memory::with_root(), Tree::default(), ROOT);
+        let (mut memory, mut tree) = (TestRows::with_root(), ModelTree::default());
+        let mut last_id = ROOT;
         for (now, op) in (1..).zip(&ops) {
             let (before, tree_before) = (memory.clone(), tree.clone());
             let done = op.run(&mut memory, now, &mut last_id);
@@ -36,7 +37,7 @@ proptest! {
                 prop_assert_eq!(&memory, &before, "a refused operation changes no row: {:?}", op);
                 tree = tree_before;
             }
-            prop_assert_eq!(&Tree::of(&mut memory), &tree, "{:?}", op);
+            prop_assert_eq!(&ModelTree::of(&mut memory), &tree, "{:?}", op);
             check(&mut memory);
         }
     }
@@ -45,7 +46,7 @@ proptest! {
     fn a_group_deleted_bit_by_bit_is_gone_as_one_deleted_at_once_is(
         ops in prop::collection::vec(op(true), 1..40), most in 1usize..6,
     ) {
-        let (mut memory, mut last_id) = (Memory::with_root(), ROOT);
+        let (mut memory, mut last_id) = (TestRows::with_root(), ROOT);
         for (now, op) in (1..).zip(&ops) {
             let _ = op.run(&mut memory, now, &mut last_id);
         }

@@ -8,7 +8,7 @@ use super::{
     refuse_leaving, unmark,
 };
 use crate::rows_mut::RowsMut;
-use crate::testing::Memory;
+use crate::testing::TestRows;
 use engram_base::error::Kind;
 use engram_base::id::{Member, id_key};
 use engram_base::scope::Scope;
@@ -79,8 +79,8 @@ proptest! {
 }
 
 /// A move of this stage, from or to the published realm, with one object of id 9 on its way.
-fn with_move(stage: Stage, mirror: bool) -> Memory {
-    let mut memory = Memory::default();
+fn with_move(stage: Stage, mirror: bool) -> TestRows {
+    let mut memory = TestRows::default();
     let other = Scope::Published;
     Transfer { number: 3, stage, other, uid: 0, pid: 4711, lease: 1 }.put(&mut memory).unwrap();
     let member = if mirror { Member::Group(9) } else { Member::Object(9) };
@@ -132,7 +132,7 @@ fn a_mark_without_its_move_is_damage() {
 
 #[test]
 fn members_of_a_move_come_with_those_that_lie_deepest_last_and_no_others_come() {
-    let mut memory = Memory::default();
+    let mut memory = TestRows::default();
     for (id, number, depth) in [(1, 3, 2), (2, 3, 0), (3, 4, 0), (4, 3, 1)] {
         Going { member: Member::Group(id), mirror: false, depth }
             .mark(&mut memory, number)
@@ -145,8 +145,8 @@ fn members_of_a_move_come_with_those_that_lie_deepest_last_and_no_others_come() 
 
 #[test]
 fn a_receipt_counts_as_an_arrival_and_is_forgotten_once() {
-    let mut memory = Memory::default();
-    let arrived = |memory: &mut Memory| {
+    let mut memory = TestRows::default();
+    let arrived = |memory: &mut TestRows| {
         meta_u64(memory.get(Table::Meta, ARRIVED).unwrap().as_deref()).unwrap()
     };
     let receipt = Receipt { scope: Scope::Private, uid: 1000 };
@@ -175,13 +175,13 @@ fn catalog(rows: &MemoryRows) -> (tempfile::TempDir, Catalog) {
 
 #[test]
 fn a_deletion_is_half_done_where_one_realm_has_the_mark_and_the_other_the_receipt() {
-    let mut shared = Memory::default();
+    let mut shared = TestRows::default();
     let other = Scope::Private;
     let ending = Transfer { number: 3, stage: Stage::Ending, other, uid: 1000, pid: 1, lease: 1 };
     ending.put(&mut shared).unwrap();
-    let mut private = Memory::default();
+    let mut private = TestRows::default();
     Receipt { scope: Scope::Shared, uid: 0 }.put(&mut private, 3).unwrap();
-    let mut leaving = Memory::default();
+    let mut leaving = TestRows::default();
     Transfer { stage: Stage::Leaving, ..ending }.put(&mut leaving).unwrap();
 
     let none = MemoryRows::default();

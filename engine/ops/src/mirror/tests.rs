@@ -3,7 +3,7 @@
 use super::{Original, all, delete, note, own, presence, reflect};
 use crate::group;
 use crate::testing::tree::check;
-use crate::testing::{Lies, Memory, ROOT, after, at, group as new_group, object};
+use crate::testing::{Lies, ROOT, TestRows, after, at, group as new_group, object};
 use engram_base::id::{Gid, Member, id_key};
 use engram_catalog::Table;
 use engram_catalog::rows::Rows;
@@ -23,13 +23,13 @@ fn original(gid: Gid, parent: Gid, name: &str) -> Original {
 }
 
 /// Each mirror of these rows: its GID, its parent, and whether its name leads to it.
-fn mirrors(memory: &mut Memory) -> Vec<(Gid, Gid, bool)> {
+fn mirrors(memory: &mut TestRows) -> Vec<(Gid, Gid, bool)> {
     all(memory).unwrap().into_iter().map(|one| (one.gid, one.parent, one.named)).collect()
 }
 
 #[test]
 fn a_chain_of_groups_gets_mirrors_that_say_what_the_true_ones_say() {
-    let mut memory = Memory::with_root();
+    let mut memory = TestRows::with_root();
     let chain = [original(50, ROOT, "a"), original(51, 50, "b")];
     reflect(&mut memory, &chain).unwrap();
     assert_eq!(at(&mut memory, "a/b"), Some(Member::Group(51)));
@@ -83,7 +83,7 @@ fn a_member_that_has_the_name_keeps_it_and_the_mirror_gets_none() {
 
 #[test]
 fn a_mirror_that_is_made_the_realm_s_own_is_listed_no_more() {
-    let mut memory = Memory::with_root();
+    let mut memory = TestRows::with_root();
     reflect(&mut memory, &[original(50, ROOT, "a")]).unwrap();
     own(&mut memory, Member::Group(50)).unwrap();
     assert_eq!(presence(&mut memory, 50), Ok(Some(false)));
@@ -110,7 +110,7 @@ fn a_group_is_deleted_with_all_below_it_by_its_gid_and_one_that_is_gone_is_no_ma
 
 #[test]
 fn a_mirror_is_listed_once_and_struck_off_once() {
-    let mut memory = Memory::with_root();
+    let mut memory = TestRows::with_root();
     for on in [true, true, false, false] {
         note(&mut memory, 50, on).unwrap();
         assert_eq!(memory.rows.entries(Table::Mirrors), usize::from(on));

@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::Overlay;
 use super::layer::Change;
 use super::peek::Peek;
-use crate::testing::{Lies, Memory, Op, ROOT, after, at, here, object, op, stamp};
+use crate::testing::{Lies, Op, ROOT, TestRows, after, at, here, object, op, stamp};
 use crate::{group, protect};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::id::{Member, id_key};
@@ -61,7 +61,7 @@ fn each<S: Strategy>(cases: u32, strategy: &S, property: impl Fn(S::Value)) {
 }
 
 /// What each operation gives, by its kind and its message.
-fn run(rows: &mut Memory, ops: &[Op], first: u64) -> Vec<Result<()>> {
+fn run(rows: &mut TestRows, ops: &[Op], first: u64) -> Vec<Result<()>> {
     let mut last_id = first;
     (100..).zip(ops).map(|(now, op)| op.run(rows, now, &mut last_id)).collect()
 }
@@ -128,11 +128,11 @@ fn some_ops(protecting: bool, most: usize) -> impl Strategy<Value = Vec<Op>> {
 fn a_list_on_top_of_a_catalog_is_seen_and_applied_as_the_operations_themselves_are() {
     let below = Below::new();
     each(150, &(some_ops(true, 15), some_ops(true, 15)), |(first, ops)| {
-        let mut direct = Memory::with_root();
+        let mut direct = TestRows::with_root();
         run(&mut direct, &first, ROOT);
         let base = direct.rows.clone();
         below.set(&base);
-        direct = Memory { rows: base.clone(), ..Memory::default() };
+        direct = TestRows { rows: base.clone(), ..TestRows::default() };
         let (mut over, mut last) = (Overlay::default(), (BATCH_IDS, BATCH_IDS));
         for (now, op) in (100..).zip(&ops) {
             let done = op.run(&mut over.on(&below.catalog), now, &mut last.0);
@@ -164,7 +164,7 @@ fn a_list_whose_guards_hold_is_what_its_operations_do_to_rows_that_others_have_c
     let met = std::cell::Cell::new((0, 0));
     let cases = (some_ops(false, 12), some_ops(false, 5), some_ops(false, 5));
     each(600, &cases, |(first, ops, others)| {
-        let mut base = Memory::with_root();
+        let mut base = TestRows::with_root();
         run(&mut base, &first, ROOT);
         below.set(&base.rows);
         let mut over = Overlay::default();
@@ -192,7 +192,7 @@ fn a_list_whose_guards_hold_is_what_its_operations_do_to_rows_that_others_have_c
 }
 
 /// A batch on these rows, which then are changed: whether it is still applied.
-fn applies_after(base: &Memory, batch: &[Op], change: impl FnOnce(&mut Memory)) -> bool {
+fn applies_after(base: &TestRows, batch: &[Op], change: impl FnOnce(&mut TestRows)) -> bool {
     let below = Below::new();
     below.set(&base.rows);
     let mut over = Overlay::default();
@@ -214,7 +214,7 @@ fn a_batch_that_puts_into_a_group_relies_on_its_being_there_and_true() {
     assert!(applies_after(&base, &batch, |now| annotated.run(now, 9, &mut 90).unwrap()));
     let deleted = Op::Delete { at: here("a") };
     assert!(!applies_after(&base, &batch, |now| deleted.run(now, 9, &mut 90).unwrap()));
-    let mirrored = |now: &mut Memory| {
+    let mirrored = |now: &mut TestRows| {
         let row = group::with_record(now, gid, |record| {
             let flags = engram_records::object::Flags { mirror: true, ..record.flags };
             Ok(engram_records::object::Record { flags, ..*record }.encode())
@@ -227,12 +227,12 @@ fn a_batch_that_puts_into_a_group_relies_on_its_being_there_and_true() {
 #[test]
 fn a_batch_that_deletes_relies_on_nothing_being_put_there_meanwhile() {
     let base = after(&[object("a/b", Lies::InChunks)]);
-    let put = |now: &mut Memory| object("a/new", Lies::Inline).run(now, 9, &mut 90).unwrap();
+    let put = |now: &mut TestRows| object("a/new", Lies::Inline).run(now, 9, &mut 90).unwrap();
     let group = [Op::Delete { at: here("a") }];
     assert!(applies_after(&base, &group, |_| {}));
     assert!(!applies_after(&base, &group, put));
     let oid = at(&mut base.clone(), "a/b").unwrap().id();
-    let chunk = |now: &mut Memory| {
+    let chunk = |now: &mut TestRows| {
         let row = crate::group::group_record(oid, "", stamp(1), &[], &[]).encode();
         now.rows.put(Table::Chunks, &crate::chunk_rows::key_of(oid, &[9]), &row);
     };
@@ -243,7 +243,7 @@ fn a_batch_that_deletes_relies_on_nothing_being_put_there_meanwhile() {
 fn a_batch_that_saw_nothing_read_only_relies_on_that() {
     let base = after(&[object("a", Lies::Inline), object("b", Lies::Inline)]);
     let batch = [Op::Annotate { at: here("a"), key: 1, text: Some("one") }];
-    let protect = |now: &mut Memory| {
+    let protect = |now: &mut TestRows| {
         let other = at(now, "b").unwrap();
         protect::set(now, other, true, stamp(9)).unwrap();
     };

@@ -1,22 +1,22 @@
 //! What is read-only, and what that refuses.
 
 use super::{holds, refuse, refuse_deletion, refuse_deletions, refuse_new, set};
-use crate::testing::{Lies, Memory, Op, ROOT, after, at, here, object, stamp};
+use crate::testing::{Lies, Op, ROOT, TestRows, after, at, here, object, stamp};
 use engram_base::error::Kind;
 use engram_base::id::{Gid, Member};
 use engram_catalog::Table;
 
 /// `a/b/c` and `a/d`, and `e`; then this one is made read-only.
-fn protected(path: &str) -> Memory {
+fn protected(path: &str) -> TestRows {
     let made = ["a/b/c", "a/d", "e"].map(|path| object(path, Lies::Inline));
     after(&[&made[..], &[Op::Protect { at: here(path), on: true }]].concat())
 }
 
-fn member(memory: &mut Memory, path: &str) -> Member {
+fn member(memory: &mut TestRows, path: &str) -> Member {
     at(memory, path).unwrap_or(Member::Group(ROOT))
 }
 
-fn gid(memory: &mut Memory, path: &str) -> Gid {
+fn gid(memory: &mut TestRows, path: &str) -> Gid {
     member(memory, path).id()
 }
 

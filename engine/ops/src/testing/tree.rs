@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{At, Lies, Memory, Op, ROOT};
+use super::{Lies, Op, ROOT, TestPath, TestRows};
 use crate::group;
 use engram_base::error::Kind;
 use engram_base::id::{Gid, Member, id_key, split_name_key};
@@ -30,7 +30,7 @@ impl Node {
 
 /// Every member by its path from the root, without a slash before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tree(pub(crate) BTreeMap<String, Node>);
+pub(crate) struct ModelTree(pub(crate) BTreeMap<String, Node>);
 
 /// A path and those above it, the outermost first.
 fn with_all_above(path: &str) -> impl Iterator<Item = &str> {
@@ -49,8 +49,8 @@ fn lies(lies: Lies) -> &'static str {
     }
 }
 
-impl Tree {
-    fn full(&self, at: &At) -> String {
+impl ModelTree {
+    fn full(&self, at: &TestPath) -> String {
         let base = at.base.as_ref().filter(|base| self.0.get(*base).is_some_and(Node::is_group));
         match (at.path.strip_prefix('/'), base) {
             (Some(absolute), _) => absolute.to_owned(),
@@ -158,7 +158,7 @@ impl Tree {
         Ok(())
     }
 
-    fn rename(&mut self, from: &At, to: &At) -> Result<(), Kind> {
+    fn rename(&mut self, from: &TestPath, to: &TestPath) -> Result<(), Kind> {
         let (from, to) = (self.full(from), self.full(to));
         self.node(&from)?;
         self.refuse_below_object(&to)?;
@@ -181,8 +181,8 @@ impl Tree {
     }
 
     /// The tree that rows say.
-    pub(crate) fn of(rows: &mut impl Rows) -> Tree {
-        let mut tree = Tree::default();
+    pub(crate) fn of(rows: &mut impl Rows) -> ModelTree {
+        let mut tree = ModelTree::default();
         let mut open: Vec<(Gid, String)> = vec![(ROOT, String::new())];
         while let Some((gid, above)) = open.pop() {
             for (name, member) in group::members(rows, gid, None, usize::MAX).expect("sound rows") {
@@ -218,7 +218,7 @@ fn node_of(record: &Record<'_>) -> Node {
 }
 
 /// The ids of a table whose key is an id and whose row is a member.
-fn listed(memory: &Memory, table: Table) -> Vec<u64> {
+fn listed(memory: &TestRows, table: Table) -> Vec<u64> {
     let id = |(key, row): (&[u8], &[u8])| {
         let member = Member::from_row(row).expect("a member");
         assert_eq!(key, id_key(member.id()));
@@ -229,7 +229,7 @@ fn listed(memory: &Memory, table: Table) -> Vec<u64> {
 
 /// Asserts what holds of rows between any two operations; `indexed` are the objects that the index
 /// should know.
-pub(crate) fn check(memory: &mut Memory) {
+pub(crate) fn check(memory: &mut TestRows) {
     let (mut records, mut extents) = (Vec::<(Member, Vec<u8>)>::new(), Vec::<Extent>::new());
     for (table, member) in
         [(Table::Groups, Member::Group as fn(u64) -> _), (Table::Objects, Member::Object)]

@@ -7,12 +7,12 @@ use super::Namespace;
 use super::retry::Retry;
 use engram_base::error::Result;
 use engram_base::id::{Gid, Oid};
-use engram_realm::view::{Allocation as Space, View};
+use engram_realm::view::{RealmAllocation, View};
 use engram_records::object::{NewObject, Placement};
 
 /// Space that is being filled, and becomes an object on `publish`, or not at all.
 pub struct Allocation {
-    pub(super) space: Space,
+    pub(super) space: RealmAllocation,
     pub(super) namespace: Namespace,
     pub(super) parent: Gid,
     pub(super) path: String,
@@ -55,7 +55,7 @@ impl Allocation {
     /// On error nothing is visible, and the space goes back.
     pub fn publish(self) -> Result<Oid> {
         let Allocation { mut space, namespace, parent, path, new, nbytes, placement } = self;
-        space.settle()?;
+        space.make_durable()?;
         let mut aimed = true;
         namespace.retry(Retry::IfMoved, || {
             if !std::mem::replace(&mut aimed, false) {

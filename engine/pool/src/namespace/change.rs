@@ -73,7 +73,8 @@ pub(super) fn delete(namespace: &Namespace, parent: Gid, path: &str) -> Result<(
     )
 }
 
-/// `begun` is the group that is gone from one realm, and not yet from all.
+/// Deletes what the path names. `begun` is the group that is gone from one realm, and not yet from
+/// all.
 fn delete_now(
     namespace: &Namespace,
     parent: Gid,
@@ -106,7 +107,7 @@ fn delete_now(
     }
     match place.member {
         Member::Object(_) => {
-            Namespace::settle(&realms[place.at], &realms)?;
+            Namespace::route_batch(&realms[place.at], &realms)?;
             realms[place.at].delete(place.parent, parsed.last.as_str())
         }
         Member::Group(gid) => delete_group_now(namespace, gid, &having, &realms, begun),
@@ -121,7 +122,7 @@ fn delete_group_now(
     begun: &mut Option<Gid>,
 ) -> Result<()> {
     for at in reaching {
-        Namespace::settle(&realms[*at], realms)?;
+        Namespace::route_batch(&realms[*at], realms)?;
         renew_mirrors(namespace, *at, realms)?;
     }
     let parts = namespace.look(realms, |tree| {
@@ -312,7 +313,7 @@ pub(super) fn rename_now(
     // Within its group it stays where it is, whatever has become of the group.
     let stays = place.parent == reach.group && reach.missing == 0;
     let reach = if stays { Reach { home: Some(place.at), ..reach } } else { reach };
-    Namespace::settle(realm, &realms)?;
+    Namespace::route_batch(realm, &realms)?;
     write::prepare(namespace, realm, &realms, &reach, &new_path)?;
     let rest = rest_of(new, &new_path, reach.missing);
     realm.rename(place.parent, old_path.last.as_str(), reach.group, rest)

@@ -755,7 +755,7 @@ impl Namespace {
     }
 
     /// Gives the batch that this thread runs to the realm that it writes to first.
-    pub(super) fn settle(realm: &Realm, realms: &[Realm]) -> Result<()> {
+    pub(super) fn route_batch(realm: &Realm, realms: &[Realm]) -> Result<()> {
         match realms.iter().find(|other| other.runs_batch() && !other.is(realm)) {
             Some(other) => other.hand_batch_to(realm),
             None => Ok(()),
@@ -787,7 +787,7 @@ impl Namespace {
             return operation(&write::own_realm(self)?);
         }
         self.with_owning_realm(member, doing, |realm, realms| {
-            Self::settle(realm, realms)?;
+            Self::route_batch(realm, realms)?;
             operation(realm)
         })
     }

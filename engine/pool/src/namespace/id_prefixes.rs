@@ -51,3 +51,24 @@ pub(super) fn reserve(path: &Path) -> std::io::Result<fs::File> {
 pub(super) fn name_of(id_prefix: u64) -> String {
     format!("{id_prefix:06x}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{COUNTER_BITS, draw, name_of, reserve};
+    use std::collections::HashSet;
+    use std::io::ErrorKind;
+
+    #[test]
+    fn each_id_prefix_that_is_drawn_is_another_and_stays_reserved() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefixes = dir.path().join("births");
+        std::fs::create_dir(&prefixes).unwrap();
+        let drawn: HashSet<u64> = (0..200).map(|_| draw(dir.path(), &prefixes).unwrap()).collect();
+        assert_eq!(drawn.len(), 200);
+        for id_prefix in drawn {
+            assert!(id_prefix > 0 && id_prefix < 1 << (64 - COUNTER_BITS), "{id_prefix:x}");
+            let taken = reserve(&prefixes.join(name_of(id_prefix))).unwrap_err();
+            assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        }
+    }
+}

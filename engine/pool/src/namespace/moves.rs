@@ -238,8 +238,8 @@ pub(super) fn leaving(namespace: &Namespace) -> Result<u64> {
     Ok(count)
 }
 
-/// Those of these members that a realm has. An object is in one realm; a group has members in
-/// several. `taken` are those that an earlier realm has.
+/// Returns those of these members that a realm has. An object is in one realm; a group has members
+/// in several. `taken` are those that an earlier realm has.
 fn there_of(core: &Core, members: &[Member], taken: &mut HashSet<u64>) -> Result<Vec<Member>> {
     let inside = core.enter()?;
     let txn = inside.read()?;

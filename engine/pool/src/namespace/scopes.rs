@@ -73,3 +73,29 @@ pub(super) fn open(namespace: &Path) -> Result<SharedCounter> {
     }
     SharedCounter::map(&file).map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, SCOPES, make, open, problem};
+    use std::fs;
+
+    #[test]
+    fn the_shared_counter_is_one_file_with_one_name() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(open(dir.path()).err().unwrap().kind(), Kind::Corrupt, "it is not there");
+        make(dir.path(), 0o660).unwrap();
+        assert!(problem(dir.path()).is_none());
+        let (one, other) = (open(dir.path()).unwrap(), open(dir.path()).unwrap());
+        let before = other.get();
+        assert!(one.raise());
+        assert_ne!(other.get(), before, "two mappings are not of one number");
+
+        let (file, second) = (dir.path().join(SCOPES), dir.path().join("second"));
+        fs::hard_link(&file, &second).unwrap();
+        assert_eq!(problem(dir.path()).unwrap().kind(), Kind::Corrupt, "another name for it");
+        fs::rename(&second, &file).unwrap(); // two names of one file: nothing happens
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(&second, &file).unwrap();
+        assert!(problem(dir.path()).is_some(), "a link was followed");
+    }
+}

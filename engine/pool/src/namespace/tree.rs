@@ -210,7 +210,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(orphans)
     }
 
-    /// Such mirrors that no name leads to, since a member has theirs, which hides them.
+    /// Returns the mirrors to which no name leads, because another member has their name and hides
+    /// them.
     pub(super) fn nameless(&mut self, at: usize) -> Result<Vec<Gid>> {
         let mut nameless = Vec::new();
         for mirror in mirror::all(&mut self.rows[at])? {

@@ -40,7 +40,7 @@ pub(super) struct Aim<'p> {
 }
 
 /// What a group says of itself: what is known of it, and its attributes.
-type Original = (GroupInfo, Vec<(String, Value)>);
+type GroupContent = (GroupInfo, Vec<(String, Value)>);
 
 /// See [`Namespace::create_group`].
 pub(super) fn create_group(
@@ -223,7 +223,7 @@ pub(super) fn aim_among_realms<'p>(
         // The shared one, which this user has only now been let into.
         None => realm,
     };
-    Namespace::settle(&realm, &realms)?;
+    Namespace::route_batch(&realm, &realms)?;
     prepare(namespace, &realm, &realms, &reach, &parsed)?;
     let rest = rest_of(path, &parsed, reach.missing);
     Ok(Aim { realm, group: reach.group, path: rest })
@@ -315,7 +315,7 @@ pub(super) fn originals(
     chain: Vec<(usize, GroupInfo)>,
     to: &Realm,
     realms: &[Realm],
-) -> Result<Vec<Original>> {
+) -> Result<Vec<GroupContent>> {
     let mut all = Vec::with_capacity(chain.len());
     for (home, info) in chain.into_iter().rev() {
         let attrs = match to.scope() {

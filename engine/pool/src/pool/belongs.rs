@@ -176,7 +176,7 @@ pub fn check(path: &Path, file: &PoolFile) -> Result<()> {
 
 /// Says on devices that say nothing yet, or what is no more quite so, where they belong, as far as
 /// this user may. To fail in it is no reason not to open the pool.
-pub(super) fn settle(path: &Path, file: &PoolFile) -> Result<()> {
+pub(super) fn record_pool_folder(path: &Path, file: &PoolFile) -> Result<()> {
     for device in &file.devices[1..] {
         let now = PoolFolder::of(path, &file.uuid)?;
         if read(device, &file.uuid)?.is_some_and(|said| said == now) {
@@ -258,4 +258,40 @@ pub(super) fn adopt(path: &Path) -> Result<()> {
         }
     }
     file.devices[1..].iter().try_for_each(|device| write(device, &file, &now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PoolFolder;
+
+    fn folder() -> PoolFolder {
+        let number = |digit: &str| digit.repeat(4);
+        PoolFolder {
+            uuid: number("1"),
+            pool: "/data/pool".to_owned(),
+            device: number("2"),
+            inode: number("3"),
+            boot: number("4"),
+        }
+    }
+
+    #[test]
+    fn a_renamed_pool_is_itself_and_a_copy_is_not() {
+        let renamed = PoolFolder { pool: "/data/other".to_owned(), ..folder() };
+        assert!(renamed.is(&folder()));
+        let copied = PoolFolder { inode: "9".to_owned(), ..folder() };
+        assert!(!copied.is(&folder()));
+        let on_another_filesystem = PoolFolder { device: "9".to_owned(), ..folder() };
+        assert!(!on_another_filesystem.is(&folder()));
+    }
+
+    #[test]
+    fn after_a_restart_a_filesystem_may_have_another_number_at_the_same_path() {
+        let restarted = PoolFolder { boot: "9".to_owned(), device: "9".to_owned(), ..folder() };
+        assert!(restarted.is(&folder()) && folder().is(&restarted));
+        let elsewhere = PoolFolder { pool: "/data/other".to_owned(), ..restarted.clone() };
+        assert!(!elsewhere.is(&folder()));
+        let another = PoolFolder { inode: "9".to_owned(), ..restarted };
+        assert!(!another.is(&folder()));
+    }
 }

@@ -147,3 +147,51 @@ pub(super) fn check_empty(path: &Path) -> Result<()> {
         path.display()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{POOL_FILE, check_empty, ensure_folder, refuse_in_pool, refuse_within};
+    use engram_base::error::Kind;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn no_pool_is_made_within_another_by_whatever_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let deep = top.join("pool/a/b");
+        fs::create_dir_all(&deep).unwrap();
+        refuse_within(&deep.join("new")).unwrap();
+        refuse_in_pool(&deep).unwrap();
+        fs::write(top.join("pool").join(POOL_FILE), "").unwrap();
+        symlink(&deep, top.join("link")).unwrap();
+        for inside in [deep.join("new"), top.join("link/new"), top.join("pool/new")] {
+            assert_eq!(refuse_within(&inside).unwrap_err().kind(), Kind::Argument, "{inside:?}");
+        }
+        assert_eq!(refuse_in_pool(&deep).unwrap_err().kind(), Kind::Argument);
+        refuse_within(&top.join("pool")).unwrap();
+        refuse_within(&top.join("beside")).unwrap();
+    }
+
+    #[test]
+    fn a_pool_is_made_in_a_folder_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        assert_eq!(ensure_folder(&path.join("deeper")).unwrap_err().kind(), Kind::NotFound);
+        assert!(ensure_folder(&path).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+        assert!(!ensure_folder(&path).unwrap());
+        check_empty(&path).unwrap();
+        fs::write(path.join("somebody's"), "").unwrap();
+        let refused = check_empty(&path).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Exists);
+        assert!(refused.message().contains("other files"), "{refused}");
+        fs::write(path.join(POOL_FILE), "").unwrap();
+        let refused = check_empty(&path).unwrap_err();
+        assert!(refused.message().contains("a pool exists"), "{refused}");
+        assert!(path.join("somebody's").exists(), "what is refused is left as it is");
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(ensure_folder(&file).unwrap_err().kind(), Kind::Exists);
+    }
+}

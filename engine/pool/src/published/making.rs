@@ -200,7 +200,7 @@ impl Making {
     /// Gives the version its name: from here on everyone sees it. On error nothing has changed. The
     /// value otherwise says whether the name is on the medium, too.
     pub(crate) fn finish(mut self) -> Result<Result<()>> {
-        let dead = self.settle()?;
+        let dead = self.trim()?;
         step!("publish.settled");
         let version = self.place.join("version");
         let mode = mode_of(&self.published)?;
@@ -255,7 +255,7 @@ impl Making {
     }
 
     /// Brings the index up to date and finds spans without a value; returns their files.
-    fn settle(&mut self) -> Result<Vec<PathBuf>> {
+    fn trim(&mut self) -> Result<Vec<PathBuf>> {
         let inside = self.core.enter()?;
         index::maintain_all(&self.core, &inside)?;
         // Nobody else is here: a freed extent is free.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::transfer::plan::{Passenger, Plan};
+use crate::transfer::plan::{MovePlan, Passenger};
 use engram_base::checksum::{NONE, is_checksum};
 use engram_base::error::{Error, Result};
 use engram_base::fail;
@@ -23,7 +23,7 @@ use engram_records::index_mode::Touch;
 use engram_records::object::{Flags, Record, Stored};
 
 /// The key numbers of the realm that receives, by those of the one that gives.
-pub(crate) type Keys = HashMap<KeyId, KeyId>;
+pub(crate) type KeyNumbers = HashMap<KeyId, KeyId>;
 
 /// Where values have been copied to, by the keys of their rows.
 pub(crate) type CopiedValues = HashMap<Vec<u8>, Reserved>;
@@ -32,8 +32,8 @@ pub(crate) type CopiedValues = HashMap<Vec<u8>, Reserved>;
 pub(crate) fn copy_in(
     rows: &mut Changes<'_>,
     scope: Scope,
-    plan: &Plan,
-    keys: &Keys,
+    plan: &MovePlan,
+    keys: &KeyNumbers,
     places: &CopiedValues,
 ) -> Result<()> {
     for (gid, row) in &plan.above {
@@ -71,7 +71,7 @@ fn copy_in_group(
     scope: Scope,
     gid: Gid,
     row: &[u8],
-    keys: &Keys,
+    keys: &KeyNumbers,
     mirror: bool,
 ) -> Result<()> {
     let record = Record::parse(row)?;
@@ -139,7 +139,7 @@ fn copy_in_object(
     rows: &mut Changes<'_>,
     oid: u64,
     row: &[u8],
-    keys: &Keys,
+    keys: &KeyNumbers,
     places: &CopiedValues,
 ) -> Result<()> {
     let record = Record::parse(row)?;
@@ -222,7 +222,7 @@ fn give_name_up(rows: &mut Changes<'_>, record: &Record<'_>, member: Member) -> 
 }
 
 /// Whether the names of a plan's members are free in a realm; asked before anything is copied.
-pub(crate) fn check_free(rows: &mut dyn Rows, plan: &Plan) -> Result<()> {
+pub(crate) fn check_free(rows: &mut dyn Rows, plan: &MovePlan) -> Result<()> {
     for passenger in &plan.passengers {
         refuse_leaving(rows, passenger.going.member.id())?;
         let record = Record::parse(&passenger.row)?;
@@ -240,7 +240,7 @@ pub(crate) fn check_free(rows: &mut dyn Rows, plan: &Plan) -> Result<()> {
 }
 
 /// Refuses to give more members, or attributes, to a group that is true here, too, and read-only.
-pub(crate) fn check_guards(rows: &mut dyn Rows, plan: &Plan) -> Result<()> {
+pub(crate) fn check_guards(rows: &mut dyn Rows, plan: &MovePlan) -> Result<()> {
     for passenger in &plan.passengers {
         let Member::Group(gid) = passenger.going.member else { continue };
         if !passenger.going.mirror && mirror::presence(rows, gid)? == Some(false) {
@@ -252,7 +252,7 @@ pub(crate) fn check_guards(rows: &mut dyn Rows, plan: &Plan) -> Result<()> {
 
 /// Refuses to copy in where a group that only has members in the plan is true, and lies elsewhere
 /// than it did in the source: it has been renamed since the source was made to say where it is.
-pub(crate) fn check_places(rows: &mut dyn Rows, plan: &Plan) -> Result<()> {
+pub(crate) fn check_places(rows: &mut dyn Rows, plan: &MovePlan) -> Result<()> {
     let mirrors = plan.passengers.iter().filter(|passenger| passenger.going.mirror);
     for passenger in mirrors {
         let Some(row) = rows.get(Table::Groups, &id_key(passenger.going.member.id()))? else {

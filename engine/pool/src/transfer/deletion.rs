@@ -62,7 +62,7 @@ pub(crate) fn delete_in_both(first: &DeletedPart<'_>, second: &DeletedPart<'_>) 
     }
 }
 
-/// T0 and T2.
+/// Does T0 and T2: marks the groups in the first realm, then deletes them in the second.
 fn decide(first: &DeletedPart<'_>, second: &DeletedPart<'_>, number: u64) -> Result<()> {
     let target = second.realm.core();
     let marked = mark(first, second, number)?;
@@ -83,7 +83,7 @@ fn decide(first: &DeletedPart<'_>, second: &DeletedPart<'_>, number: u64) -> Res
     Ok(())
 }
 
-/// T0.
+/// Does T0: marks the groups in the first realm, and writes the move's row.
 fn mark(first: &DeletedPart<'_>, second: &DeletedPart<'_>, number: u64) -> Result<Parents> {
     let (source, target) = (first.realm.core(), second.realm.core());
     let roots: Vec<Member> = first.groups.iter().copied().map(Member::Group).collect();

@@ -52,7 +52,7 @@ impl Passenger {
 }
 
 /// What is read of a source before anything is copied.
-pub(crate) struct Plan {
+pub(crate) struct MovePlan {
     /// What goes, groups before what is in them.
     pub passengers: Vec<Passenger>,
     /// The groups above the roots that stay, the namespace's root not among them, topmost first.
@@ -118,10 +118,10 @@ fn depth_of(rows: &mut dyn Rows, member: Member) -> Result<u32> {
     fail!(Corrupt, "the groups above {:#x} form a loop: run verify", member.id())
 }
 
-impl Plan {
+impl MovePlan {
     /// Reads what goes; nobody changes it any more.
-    pub(crate) fn read(core: &Core, txn: &ReadTxn<'_>, going: &[Going]) -> Result<Plan> {
-        let mut plan = Plan { passengers: Vec::new(), above: Vec::new(), keys: HashMap::new() };
+    pub(crate) fn read(core: &Core, txn: &ReadTxn<'_>, going: &[Going]) -> Result<MovePlan> {
+        let mut plan = MovePlan { passengers: Vec::new(), above: Vec::new(), keys: HashMap::new() };
         let goes: HashSet<u64> = going.iter().map(|going| going.member.id()).collect();
         let mut known: HashSet<Gid> = goes.iter().copied().chain([core.setup.root()]).collect();
         for going in going {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::copied::any_there;
 use super::{
-    RunningMove, clear_receipt, finish, forget, members_of, retreat, settle, undo, withdraw,
+    RunningMove, clear_receipt, end_arrived, finish, forget, members_of, retreat, undo, withdraw,
 };
 use crate::published::{Making, sync_name};
 use engram_base::error::Result;
@@ -84,14 +84,14 @@ pub(crate) fn recover(core: &Core, others: &dyn Others) -> Result<()> {
                 if !withdrawn {
                     withdraw(making, core, transfer.number, &members)??;
                 }
-                settle(core, transfer.number)?;
+                end_arrived(core, transfer.number)?;
             }
         }
     }
     Ok(())
 }
 
-/// T4 and T5.
+/// Does T4 and T5: removes the receipt, then the move's row and marks.
 fn end_receipt(core: &Core, other: &Core, number: u64) -> Result<()> {
     if !other.setup.immutable {
         clear_receipt(other, number)?;

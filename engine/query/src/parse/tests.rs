@@ -2,13 +2,13 @@
 //! how to mend it.
 
 use super::{NESTING_MAX, QUERY_BYTES_MAX, parse};
-use crate::ast::{Builtin, Comparison, Expr, Field, Order, Query, Test};
+use crate::ast::{Builtin, Comparison, Expr, Order, Query, QueryField, Test};
 use engram_base::error::Kind;
 use engram_columns::literal::Literal;
 use proptest::prelude::*;
 
-fn attr(key: &str) -> Field {
-    Field::Attr(key.to_owned())
+fn attr(key: &str) -> QueryField {
+    QueryField::Attr(key.to_owned())
 }
 
 fn text(text: &str) -> Literal {
@@ -46,7 +46,7 @@ fn the_examples_of_the_design_are_read() {
     assert_eq!(
         expr(r#"@path contains "9610/Inf" and exists(orbit_num)"#),
         Expr::And(vec![
-            Expr::Test(Field::Builtin(Builtin::Path), Test::Contains(text("9610/Inf"))),
+            Expr::Test(QueryField::Builtin(Builtin::Path), Test::Contains(text("9610/Inf"))),
             Expr::Test(attr("orbit_num"), Test::Exists),
         ])
     );
@@ -199,11 +199,11 @@ fn some_key() -> impl Strategy<Value = String> {
     ]
 }
 
-fn some_field() -> impl Strategy<Value = Field> {
+fn some_field() -> impl Strategy<Value = QueryField> {
     prop_oneof![
-        2 => some_key().prop_map(Field::Attr),
-        1 => some_key().prop_map(Field::GroupAttr),
-        1 => prop::sample::select(Builtin::ALL.to_vec()).prop_map(|(b, _)| Field::Builtin(b)),
+        2 => some_key().prop_map(QueryField::Attr),
+        1 => some_key().prop_map(QueryField::GroupAttr),
+        1 => prop::sample::select(Builtin::ALL.to_vec()).prop_map(|(b, _)| QueryField::Builtin(b)),
     ]
 }
 
@@ -238,7 +238,7 @@ fn some_expr() -> impl Strategy<Value = Expr> {
         1 => Just(Expr::All),
         6 => (some_field(), some_test()).prop_map(|(field, test)| match (field, test) {
             // These are compared with instants alone.
-            (field @ Field::Builtin(Builtin::Created | Builtin::Modified), _) => {
+            (field @ QueryField::Builtin(Builtin::Created | Builtin::Modified), _) => {
                 Expr::Test(field, Test::In(vec![text("2017"), text("-0044-03-15")]))
             }
             (field, test) => Expr::Test(field, test),

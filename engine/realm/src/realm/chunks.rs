@@ -16,7 +16,7 @@ use crate::batch;
 use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::look::gone_is_busy;
-use crate::realm::snapshot::At;
+use crate::realm::snapshot::SnapshotHandle;
 use crate::view::Claim;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -29,7 +29,7 @@ use engram_catalog::rows::Rows;
 use engram_ops::chunk_rows::{self, key_of, parse, split_key};
 use engram_ops::group;
 use engram_records::chunked::codec::{CHECK, Worker};
-use engram_records::chunked::grid::{Cell, Grid};
+use engram_records::chunked::grid::{Grid, GridCell};
 use engram_records::chunked::work::{ChunkPlaces, fill};
 use engram_records::extent::Extent;
 use engram_records::layout::{Codec, Layout, check_chunks};
@@ -145,7 +145,7 @@ pub(super) fn load_box(
         let cells = shown.grid.cells(&slab);
         Ok((slab, cells))
     })?;
-    let (cells, chunks): (Vec<Cell>, Vec<Option<Chunk>>) = chunks.into_iter().unzip();
+    let (cells, chunks): (Vec<GridCell>, Vec<Option<Chunk>>) = chunks.into_iter().unzip();
     let begin = || Own::new(&shown);
     fill(out, &shown.grid, &slab, &cells, begin, |own, at, places| {
         let read = read_chunk(&shown, chunks[at].as_ref(), own, places);
@@ -336,7 +336,12 @@ fn read_chunk(
 }
 
 /// The chunks that stay when an array shrinks, and of which something is cut off.
-fn cut_through(rows: &mut dyn Rows, oid: Oid, before: &Grid, after: &Grid) -> Result<Vec<Cell>> {
+fn cut_through(
+    rows: &mut dyn Rows,
+    oid: Oid,
+    before: &Grid,
+    after: &Grid,
+) -> Result<Vec<GridCell>> {
     let shrinks = |dim: usize| after.shape[dim] < before.shape[dim];
     if !(0..after.shape.len()).any(shrinks) {
         return Ok(Vec::new());
@@ -451,16 +456,16 @@ fn stored(rows: &mut dyn Rows, oid: Oid) -> Result<u64> {
 }
 
 /// Which chunks are looked at, and what they are.
-type ChunksByCell = Vec<(Cell, Option<Chunk>)>;
+type ChunksByCell = Vec<(GridCell, Option<Chunk>)>;
 
 /// A chunk as its row has it: its generation, and its value.
 type ChunkRow = (u32, std::result::Result<Vec<u8>, (Extent, u64)>);
 
 /// Which chunks are looked at, as their rows have them.
-type Rowed = Vec<(Cell, Option<ChunkRow>)>;
+type Rowed = Vec<(GridCell, Option<ChunkRow>)>;
 
 /// Says which chunks are to be shown, and what else follows from the array.
-type Which<'w, T> = &'w mut dyn FnMut(&Shown, &mut dyn Rows) -> Result<(T, Vec<Cell>)>;
+type Which<'w, T> = &'w mut dyn FnMut(&Shown, &mut dyn Rows) -> Result<(T, Vec<GridCell>)>;
 
 fn find<T>(mut rows: &mut dyn Rows, oid: Oid, which: Which<'_, T>) -> Result<(Shown, T, Rowed)> {
     let shown = Shown::of(&mut rows, oid)?;
@@ -489,7 +494,7 @@ fn find<T>(mut rows: &mut dyn Rows, oid: Oid, which: Which<'_, T>) -> Result<(Sh
 /// chunks that `which` names, pinned.
 fn show<T>(
     core: &Arc<Core>,
-    at: Option<&At>,
+    at: Option<&SnapshotHandle>,
     oid: Oid,
     which: Which<'_, T>,
 ) -> Result<(Shown, T, ChunksByCell)> {
@@ -507,7 +512,7 @@ fn show<T>(
     if let Some(end) = end {
         space::reach_in(core, &inside, end, look.txn())?;
     }
-    let pin = |(cell, chunk): (Cell, Option<ChunkRow>)| {
+    let pin = |(cell, chunk): (GridCell, Option<ChunkRow>)| {
         let chunk = chunk.map(|(generation, value)| {
             let value = match value {
                 Ok(bytes) => Bytes::Inline(bytes),
@@ -526,7 +531,11 @@ fn show<T>(
     Ok((shown, follows, chunks))
 }
 
-pub(super) fn stored_nbytes(core: &Arc<Core>, at: Option<&At>, oid: Oid) -> Result<u64> {
+pub(super) fn stored_nbytes(
+    core: &Arc<Core>,
+    at: Option<&SnapshotHandle>,
+    oid: Oid,
+) -> Result<u64> {
     let inside = core.enter()?;
     let txn = inside.read_at(at)?;
     if at.is_none() && batch::runs(core) {

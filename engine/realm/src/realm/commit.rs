@@ -3,8 +3,8 @@
 //! *The commit point is LMDB's: an object exists if and only if its row is committed; bytes that
 //! no row points to are free.* `commit_if` reads as the protocol does. Two steps come before it
 //! and are named here because the order matters: bulk data is written into reserved space and
-//! flushed first, outside the writer lock (P1, `space::reserve` and `Allocation::publish`); and
-//! what follows it, ending a reservation's claim, needs no lock.
+//! flushed first, outside the writer lock (P1, `space::reserve` and
+//! `RealmAllocation::publish`); and what follows it, ending a reservation's claim, needs no lock.
 //!
 //! `change` may run more than once: when the catalog has too few allocated pages left for the rows
 //! so far (P5), the transaction is dropped, the catalog is extended, and it runs again. It touches
@@ -70,7 +70,7 @@ pub(super) fn commit_if<T>(
         // moves: from here on, what is on its way to another realm is refused to this change.
         rows.watch_moves()?;
         // rows, and what follows from them.
-        let changed = change(&mut rows).and_then(|value| rows.settle().map(|()| value));
+        let changed = change(&mut rows).and_then(|value| rows.write_accounts().map(|()| value));
         match (changed, rows.txn.short_of()) {
             (_, Some(pages)) => {
                 drop(rows);
@@ -215,7 +215,7 @@ impl<'env> Changes<'env> {
     }
 
     /// Writes the accounts that changed.
-    fn settle(&mut self) -> Result<()> {
+    fn write_accounts(&mut self) -> Result<()> {
         let used = std::mem::take(&mut self.used);
         self.account(super::space::USED, used)?;
         let unindexed = std::mem::take(&mut self.unindexed);

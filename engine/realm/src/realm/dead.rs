@@ -37,8 +37,8 @@ pub fn take_back_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
     reap(core, inside, left)
 }
 
-/// The same as far as it needs no writer lock, which others may have: an opening waits for nobody.
-/// The rest is taken back when this process first needs space.
+/// Removes the leases of dead processes, as far as that needs no writer lock: an opening waits for
+/// nobody. What they had reserved is taken back when this process first needs space.
 pub(crate) fn reap_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let Some(dead) = find_dead(core, inside)? else { return Ok(()) };
     let left = reap_idle(core, inside, dead)?;
@@ -56,7 +56,8 @@ pub(crate) fn take_back_left(core: &Core, inside: &Inside<'_>) -> Result<()> {
     if core.space.dead_left.load(Ordering::Relaxed) { take_back_dead(core, inside) } else { Ok(()) }
 }
 
-/// The dead, each locked now by us; `None` where nothing may be written.
+/// Finds the leases of dead processes, and locks each of them. `None` says that nothing may be
+/// written here.
 fn find_dead(core: &Core, inside: &Inside<'_>) -> Result<Option<Vec<Dead>>> {
     if inside.catalog().poisoned() || core.setup.immutable {
         return Ok(None);

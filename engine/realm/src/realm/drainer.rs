@@ -41,10 +41,10 @@ struct Bell {
     ended: AtomicBool,
 }
 
-/// Says so when the thread ends, however it does.
-struct Ending<'a>(&'a Bell);
+/// Sets the bell's `ended` when the thread ends, even by a panic.
+struct EndedOnDrop<'a>(&'a Bell);
 
-impl Drop for Ending<'_> {
+impl Drop for EndedOnDrop<'_> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Release);
     }
@@ -122,7 +122,7 @@ impl Drainer {
 }
 
 fn run(core: &Weak<Core>, bell: &Bell) {
-    let _ending = Ending(bell);
+    let _ending = EndedOnDrop(bell);
     while bell.wait() && bell.rest(GATHER) {
         bell.rung.store(false, Ordering::Release);
         loop {

@@ -8,7 +8,7 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::realm::snapshot::At;
+use crate::realm::snapshot::SnapshotHandle;
 use engram_base::error::Result;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_records::extent::Extent;
@@ -33,7 +33,7 @@ pub struct State {
 pub(crate) struct Gate(RwLock<State>);
 
 impl Gate {
-    /// Around what an open has brought up.
+    /// Makes the gate of a state that an opening has brought up.
     pub(crate) fn new(state: State) -> Self {
         Gate(RwLock::new(state))
     }
@@ -121,7 +121,7 @@ impl Inside<'_> {
     }
 
     /// The same at a snapshot, if there is one.
-    pub(crate) fn read_at(&self, at: Option<&At>) -> Result<ReadTxn<'_>> {
+    pub(crate) fn read_at(&self, at: Option<&SnapshotHandle>) -> Result<ReadTxn<'_>> {
         match at {
             Some(at) => at.read(self),
             None => self.read(),
@@ -129,7 +129,7 @@ impl Inside<'_> {
     }
 
     /// The same at a snapshot, if there is one.
-    pub(crate) fn look_at(&self, at: Option<&At>) -> Result<LookUp<'_>> {
+    pub(crate) fn look_at(&self, at: Option<&SnapshotHandle>) -> Result<LookUp<'_>> {
         let Some(at) = at else { return self.look() };
         let txn = at.read(self)?;
         let age = txn.id();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::snapshot::At;
+use super::snapshot::SnapshotHandle;
 use super::{
     Core, Found, Holders, Lock, Mode, Payload, Precondition, Space, Wait, chunks, dead, delete,
     gone_is_busy, holders, index, keys, locks, look, query, snapshot, space, spans, write,
@@ -14,7 +14,7 @@ use super::{
 use crate::batch;
 use crate::batch::Batch;
 use crate::session::Session;
-use crate::view::{Allocation, View};
+use crate::view::{RealmAllocation, View};
 
 use engram_base::error::Result;
 use engram_base::fail;
@@ -40,7 +40,7 @@ pub struct Realm {
     pub(super) core: Arc<Core>,
     pub(super) session: Arc<Session>,
     /// The snapshot that all looks are at; none: each at the newest.
-    pub(super) at: Option<Arc<At>>,
+    pub(super) at: Option<Arc<SnapshotHandle>>,
     /// What its changes rely on; none: nothing but what they find themselves.
     pub(super) precondition: Option<Precondition>,
 }
@@ -75,7 +75,7 @@ impl Realm {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
-    /// Who sees what is in it.
+    /// The scope of the realm, which says which users see its members.
     pub fn scope(&self) -> Scope {
         self.core.setup.scope
     }
@@ -309,7 +309,7 @@ impl Realm {
         write::create_zeroed(self, parent, path, new, placement)
     }
 
-    /// Reserves space for an object that becomes visible on `Allocation::publish`. It holds
+    /// Reserves space for an object that becomes visible on `RealmAllocation::publish`. It holds
     /// whatever this realm held there before.
     pub fn allocate(
         &self,
@@ -318,7 +318,7 @@ impl Realm {
         new: &NewObject,
         nbytes: u64,
         placement: Placement,
-    ) -> Result<Allocation> {
+    ) -> Result<RealmAllocation> {
         write::allocate(self, parent, path, new, nbytes, placement)
     }
 
@@ -501,7 +501,7 @@ impl Realm {
 
     /// The id of the commit that all looks here are at, if this handle is of a snapshot.
     pub fn snapshot_id(&self) -> Option<u64> {
-        self.at().map(At::id)
+        self.at().map(SnapshotHandle::id)
     }
 
     /// Whether this handle is of a snapshot.
@@ -687,7 +687,7 @@ impl Realm {
                 self.core.setup.pool.display()
             );
         }
-        self.at().map_or(Ok(()), At::check)?;
+        self.at().map_or(Ok(()), SnapshotHandle::check)?;
         Ok(&self.core)
     }
 
@@ -721,7 +721,7 @@ impl Realm {
     }
 
     /// The snapshot that all looks are at.
-    pub(super) fn at(&self) -> Option<&At> {
+    pub(super) fn at(&self) -> Option<&SnapshotHandle> {
         self.at.as_deref()
     }
 

@@ -20,7 +20,7 @@ use engram_base::scope::Scope;
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_records::extent::{Extent, PAGE};
-use engram_space::extent::{Holder, parse_size_key, pending_rows};
+use engram_space::extent::{ExtentHolder, parse_size_key, pending_rows};
 use engram_space::lease::{IDLE, LeaseFile, LeaseStatus};
 
 /// The most holders that an error names.
@@ -121,7 +121,7 @@ impl Looking {
     }
 }
 
-/// Who holds what.
+/// Lists the holders of extents, locks and pages.
 pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let own: HashSet<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
     let epoch = inside.catalog().growth().lease_epoch();
@@ -144,11 +144,11 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let mut held = vec![0_u64; leases.len()];
     for (holder, extent) in pending {
         match holder {
-            Holder::Lease(lease) => {
+            ExtentHolder::Lease(lease) => {
                 *reserved.entry(lease).or_default() += extent.len;
                 holders.reserved += extent.len;
             }
-            Holder::Txn(freed_by) => {
+            ExtentHolder::Txn(freed_by) => {
                 let mut any = false;
                 for (place, (seen, looking)) in leases.iter().enumerate() {
                     if seen.alive && looking.holds(freed_by, extent) {
@@ -223,7 +223,7 @@ fn beside_shared(core: &Core) -> bool {
     namespace.is_some_and(|folder| folder.join("shared/catalog").is_dir())
 }
 
-/// Who holds the space, in one sentence of bounded length.
+/// Names the holders of the space, in one sentence of bounded length.
 pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
     let holders = holders(core, inside)?;
     let txn = inside.read()?;
@@ -262,7 +262,7 @@ pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
     ))
 }
 
-/// Who keeps most pages of the catalog from reuse, for an error: the oldest reader.
+/// Names, for an error, the oldest reader: it keeps most pages of the catalog from reuse.
 pub(crate) fn who_keeps_pages(inside: &Inside<'_>) -> Result<Option<String>> {
     let catalog = inside.catalog();
     let oldest = catalog.readers()?.into_iter().filter_map(|(pid, age)| Some((age?, pid)));
@@ -287,11 +287,11 @@ fn catalog_use(inside: &Inside<'_>) -> Result<CatalogUse> {
     let catalog = inside.catalog();
     let (used, free, held) = catalog.pages()?;
     let allocated = catalog.growth().allocated_pages();
-    let fresh = allocated.saturating_sub(used + free + held);
+    let unwritten = allocated.saturating_sub(used + free + held);
     Ok(CatalogUse {
         allocated: allocated * PAGE,
         used: used * PAGE,
-        free: (free + fresh) * PAGE,
+        free: (free + unwritten) * PAGE,
         held: held * PAGE,
     })
 }

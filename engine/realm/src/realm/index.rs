@@ -226,7 +226,7 @@ fn maintain_once(core: &Core, inside: &Inside<'_>) -> Result<Option<Step>> {
     })?;
     step!("index.stepped");
     if step.is_none() {
-        core.index.state.settle(&hints);
+        core.index.state.mark_done(&hints);
     }
     Ok(step)
 }

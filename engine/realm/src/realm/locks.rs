@@ -269,7 +269,7 @@ fn kind_of(member: Member) -> &'static str {
     }
 }
 
-/// Who has a lock, in words.
+/// Names the holders of a lock, in words.
 fn named(pids: &[u32], ourselves: &str) -> String {
     match pids {
         [] => "another process".to_owned(),

@@ -15,7 +15,7 @@ use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::precondition::Precondition;
-use crate::realm::snapshot::At;
+use crate::realm::snapshot::SnapshotHandle;
 use crate::view::{Claim, View};
 use engram_base::error::Result;
 use engram_base::fail;
@@ -307,7 +307,7 @@ pub fn gone_is_busy(error: engram_base::error::Error) -> engram_base::error::Err
 /// Refuses to write in place to what is read-only.
 fn refuse_read_only(core: &Arc<Core>, oid: Oid) -> Result<()> {
     let inside = core.enter()?;
-    look!(None::<&At>, core, inside, |rows| protect::refuse(rows, Member::Object(oid)))
+    look!(None::<&SnapshotHandle>, core, inside, |rows| protect::refuse(rows, Member::Object(oid)))
 }
 
 /// The value and its generation: inline ones copied, others pinned.
@@ -318,7 +318,7 @@ pub(crate) fn payload(core: &Arc<Core>, oid: Oid, write: bool) -> Result<(Payloa
 /// The same at a snapshot, if there is one.
 pub(crate) fn payload_at(
     core: &Arc<Core>,
-    at: Option<&At>,
+    at: Option<&SnapshotHandle>,
     oid: Oid,
     write: bool,
 ) -> Result<(Payload, u32)> {
@@ -354,7 +354,7 @@ pub(crate) fn payload_at(
 fn pin_extent(
     core: &Arc<Core>,
     inside: &Inside<'_>,
-    at: Option<&At>,
+    at: Option<&SnapshotHandle>,
     oid: Oid,
     write: bool,
 ) -> Result<Option<(Payload, u32)>> {

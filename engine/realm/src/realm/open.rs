@@ -177,7 +177,8 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// After a reboot without a synced close, a `process` pool on a disk may be anything (design 3.8).
+/// Refuses a `process` pool on a disk after a reboot without a synced close: it may be anything
+/// then.
 fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
     if setup.durable || !setup.mount.durable {
         return Ok(());

@@ -128,7 +128,8 @@ impl Setup {
         self.private_user().map_or(Ok(()), |user| check_own(spans, user).map(|_| ()))
     }
 
-    /// Of the folder for spans on a device, what the namespace has there, and what the pool has.
+    /// Returns the folders that the namespace and the pool have on a device, around its folder for
+    /// spans.
     fn around<'p>(&self, spans: &'p Path) -> (&'p Path, &'p Path) {
         let depth = if self.scope == Scope::Private { 2 } else { 1 };
         let outer = spans.ancestors().nth(depth).expect("<device>/<uuid>/<namespace>");

@@ -115,7 +115,7 @@ impl Snapshots {
 }
 
 /// A snapshot, as the handles of a realm have it.
-pub(crate) struct At {
+pub(crate) struct SnapshotHandle {
     core: Arc<Core>,
     held: Arc<HeldSnapshot>,
     forks: u64,
@@ -125,7 +125,7 @@ pub(crate) struct At {
     pub directories: DirectoryCache,
 }
 
-impl At {
+impl SnapshotHandle {
     /// The id of the commit that it shows.
     pub(super) fn id(&self) -> u64 {
         self.held.age
@@ -186,7 +186,7 @@ impl At {
     }
 }
 
-impl Drop for At {
+impl Drop for SnapshotHandle {
     fn drop(&mut self) {
         if self.forks == forks() {
             end_snapshot(&self.core, &self.held, Ending::Closed);
@@ -242,7 +242,7 @@ pub(super) fn snapshot(realm: &Realm, max_growth: Option<u64>) -> Result<Realm> 
         // Its session lets go of a version that is outdated. (It has no lease to hold on to.)
         core.add_user();
     }
-    let at = At {
+    let at = SnapshotHandle {
         core: Arc::clone(core),
         held,
         forks: forks(),

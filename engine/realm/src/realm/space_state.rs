@@ -30,7 +30,7 @@ pub struct SpaceState {
 }
 
 impl SpaceState {
-    /// Around an arena in which nothing is mapped yet.
+    /// Makes the state around an arena in which nothing is mapped yet.
     pub(crate) fn new(arena: Arena) -> Self {
         SpaceState {
             arena,

@@ -19,7 +19,7 @@ use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::link::Link;
 use crate::realm::precondition::Precondition;
-use crate::view::Allocation;
+use crate::view::RealmAllocation;
 use engram_base::checksum;
 use engram_base::error::Result;
 use engram_base::fail;
@@ -121,7 +121,7 @@ pub(super) fn allocate(
     new: &NewObject,
     nbytes: u64,
     placement: Placement,
-) -> Result<Allocation> {
+) -> Result<RealmAllocation> {
     let core = realm.writable()?;
     check_data(new, nbytes)?;
     if new.layout != Layout::Contiguous {
@@ -130,7 +130,7 @@ pub(super) fn allocate(
     let link = link_of(core, parent, path, new, placement, realm.precondition())?;
     check_free(core, &link)?;
     let (reserved, claim) = space::reserve(core, nbytes, placement.device)?;
-    Ok(Allocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
+    Ok(RealmAllocation::new(Arc::clone(core), claim, reserved, link.into_owned(), nbytes))
 }
 
 /// See [`Realm::rename`].

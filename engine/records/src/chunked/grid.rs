@@ -7,7 +7,7 @@ use engram_base::fail;
 use engram_base::slab::Slab;
 
 /// Where a chunk is in the grid, in each dimension.
-pub type Cell = Vec<u32>;
+pub type GridCell = Vec<u32>;
 
 /// An array's shape, and that of its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,14 +73,14 @@ impl Grid {
     }
 
     /// The chunks that a box of the array touches, in C order.
-    pub fn cells(&self, slab: &Slab) -> Vec<Cell> {
+    pub fn cells(&self, slab: &Slab) -> Vec<GridCell> {
         if slab.counts().contains(&0) {
             return Vec::new();
         }
         let first = slab.offsets().iter().zip(&self.chunks).map(|(at, chunk)| (at / chunk) as u32);
-        let first: Cell = first.collect();
+        let first: GridCell = first.collect();
         let ends = slab.offsets().iter().zip(slab.counts()).zip(&self.chunks);
-        let last: Cell =
+        let last: GridCell =
             ends.map(|((at, count), chunk)| ((at + count - 1) / chunk) as u32).collect();
         let (mut cells, mut at) = (Vec::new(), first.clone());
         loop {

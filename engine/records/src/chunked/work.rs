@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::grid::{Cell, Grid, Part, Pieces};
+use super::grid::{Grid, GridCell, Part, Pieces};
 use engram_base::error::Result;
 use engram_base::slab::Slab;
 use engram_base::threads::each;
@@ -29,7 +29,7 @@ pub fn fill<W>(
     out: &mut [u8],
     grid: &Grid,
     slab: &Slab,
-    cells: &[Cell],
+    cells: &[GridCell],
     begin: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize, &mut ChunkPlaces<'_>) -> Result<()> + Sync,
 ) -> Result<()> {

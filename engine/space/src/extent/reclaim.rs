@@ -58,14 +58,14 @@ fn pending_key(kind: u8, by: u64, offset: u64) -> [u8; 17] {
 
 /// The holder of a pending extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum ExtentHolder {
     /// Reserved by this lease.
     Lease(u64),
     /// Freed by this transaction.
     Txn(u64),
 }
 
-fn parse_pending(key: &[u8], value: &[u8]) -> Result<(Holder, Extent)> {
+fn parse_pending(key: &[u8], value: &[u8]) -> Result<(ExtentHolder, Extent)> {
     let Ok(key) = <[u8; 17]>::try_from(key) else {
         fail!(Corrupt, "a key of `extents_pending` has {} bytes", key.len())
     };
@@ -73,14 +73,14 @@ fn parse_pending(key: &[u8], value: &[u8]) -> Result<(Holder, Extent)> {
     let offset = u64::from_be_bytes(key[9..].try_into().expect("eight bytes"));
     let extent = checked(offset, parse_len(value)?)?;
     match key[0] {
-        RESERVED => Ok((Holder::Lease(by), extent)),
-        FREED => Ok((Holder::Txn(by), extent)),
+        RESERVED => Ok((ExtentHolder::Lease(by), extent)),
+        FREED => Ok((ExtentHolder::Txn(by), extent)),
         kind => fail!(Corrupt, "a row of `extents_pending` has the unknown kind {kind}"),
     }
 }
 
 /// Every pending extent with its holder, for `verify` and the statistics.
-pub fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<(Holder, Extent)>> {
+pub fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<(ExtentHolder, Extent)>> {
     let mut found = Vec::new();
     let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
     while let Some((key, value)) = cursor.next()? {
@@ -116,7 +116,7 @@ pub fn freed_row(txn: &mut WriteTxn<'_>, extent: Extent) -> Result<()> {
 pub fn has_reserved(txn: &ReadTxn<'_>, lease: u64) -> Result<bool> {
     let first = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, lease, 0))?.next()?;
     let holder = first.map(|(key, value)| parse_pending(key, value)).transpose()?;
-    Ok(matches!(holder, Some((Holder::Lease(by), _)) if by == lease))
+    Ok(matches!(holder, Some((ExtentHolder::Lease(by), _)) if by == lease))
 }
 
 /// The leases that have reserved something.
@@ -126,7 +126,7 @@ pub fn reserving(txn: &ReadTxn<'_>) -> Result<Vec<u64>> {
     loop {
         let row = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, from, 0))?.next()?;
         match row.map(|(key, value)| parse_pending(key, value)).transpose()? {
-            Some((Holder::Lease(lease), _)) => leases.push(lease),
+            Some((ExtentHolder::Lease(lease), _)) => leases.push(lease),
             _ => return Ok(leases),
         }
         match leases.last().and_then(|lease| lease.checked_add(1)) {
@@ -144,7 +144,7 @@ pub fn take_back(txn: &mut WriteTxn<'_>, lease: u64) -> Result<u64> {
         let from = pending_key(RESERVED, lease, 0);
         let row = txn.seek(Table::ExtentsPending, &from)?.next()?.map(|(k, v)| parse_pending(k, v));
         match row.transpose()? {
-            Some((Holder::Lease(by), extent)) if by == lease => {
+            Some((ExtentHolder::Lease(by), extent)) if by == lease => {
                 end_reservation(txn, lease, extent)?;
                 step!("dead.ended");
                 freed_row(txn, extent)?;
@@ -166,7 +166,9 @@ pub fn reclaim(
     let mut from = resume.unwrap_or_else(|| pending_key(FREED, 0, 0));
     for _ in 0..rows_max {
         let row = txn.seek(Table::ExtentsPending, &from)?.next()?.map(|(k, v)| parse_pending(k, v));
-        let Some((Holder::Txn(freed_by), extent)) = row.transpose()? else { return Ok(outcome) };
+        let Some((ExtentHolder::Txn(freed_by), extent)) = row.transpose()? else {
+            return Ok(outcome);
+        };
         let key = pending_key(FREED, freed_by, extent.offset);
         if freed_by >= txn.id() {
             return Ok(outcome);

@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::reclaim::Reclaimed;
 use super::{
-    Floor, Holder, Span, Wanted, allocate, check_size, covers, end_reservation, freed_row,
+    ExtentHolder, Floor, Span, Wanted, allocate, check_size, covers, end_reservation, freed_row,
     has_reserved, insert_free, parse_free, parse_size_key, pending_rows, reclaim, reserve_row,
     reserving, take_back,
 };
@@ -189,13 +189,13 @@ impl Model {
     fn check(&self, txn: &ReadTxn<'_>) {
         assert_eq!(free_rows(txn), self.free(), "free extents, each as long as it can be");
         let pending = self.0.iter().filter_map(|(extent, state)| match state {
-            State::Reserved(lease) => Some((Holder::Lease(*lease), *extent)),
-            State::Freed(by) => Some((Holder::Txn(*by), *extent)),
+            State::Reserved(lease) => Some((ExtentHolder::Lease(*lease), *extent)),
+            State::Freed(by) => Some((ExtentHolder::Txn(*by), *extent)),
             State::Used => None,
         });
         let mut pending: Vec<_> = pending.collect();
         let mut found = pending_rows(txn).unwrap();
-        let by_place = |one: &(Holder, Extent)| one.1;
+        let by_place = |one: &(ExtentHolder, Extent)| one.1;
         pending.sort_by_key(by_place);
         found.sort_by_key(by_place);
         assert_eq!(found, pending);

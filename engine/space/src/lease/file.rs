@@ -54,7 +54,7 @@ pub(crate) fn pinned(word: u64) -> Option<(u64, bool)> {
 
 /// The first page of a lease file.
 #[repr(C)]
-pub(crate) struct Head {
+pub(crate) struct LeaseHead {
     magic: AtomicU64,
     pub id: AtomicU64,
     pub pid_namespace: AtomicU64,
@@ -85,12 +85,12 @@ pub(crate) struct LockedWords {
     pub mode: AtomicU64,
 }
 
-const _: () = assert!(std::mem::offset_of!(Head, age) == 64);
-const _: () = assert!(std::mem::offset_of!(Head, pins_used) == 128);
-const _: () = assert!(std::mem::offset_of!(Head, ask_at) == 192);
-const _: () = assert!(std::mem::offset_of!(Head, asked) == 200);
-const _: () = assert!(std::mem::offset_of!(Head, locks) == 1024);
-const _: () = assert!(std::mem::size_of::<Head>() <= PINS_AT);
+const _: () = assert!(std::mem::offset_of!(LeaseHead, age) == 64);
+const _: () = assert!(std::mem::offset_of!(LeaseHead, pins_used) == 128);
+const _: () = assert!(std::mem::offset_of!(LeaseHead, ask_at) == 192);
+const _: () = assert!(std::mem::offset_of!(LeaseHead, asked) == 200);
+const _: () = assert!(std::mem::offset_of!(LeaseHead, locks) == 1024);
+const _: () = assert!(std::mem::size_of::<LeaseHead>() <= PINS_AT);
 
 /// A lease file, open and mapped.
 pub struct LeaseFile {
@@ -167,10 +167,10 @@ impl LeaseFile {
 
     /// The head.
     #[allow(clippy::cast_ptr_alignment)] // a mapping begins at a page
-    pub(crate) fn head(&self) -> &Head {
-        // SAFETY: the mapping is page-aligned, larger than `Head`, made of atomics, and lives as
-        // long as `self`.
-        unsafe { &*self.map.as_ptr().cast::<Head>() }
+    pub(crate) fn head(&self) -> &LeaseHead {
+        // SAFETY: the mapping is page-aligned, larger than `LeaseHead`, made of atomics, and lives
+        // as long as `self`.
+        unsafe { &*self.map.as_ptr().cast::<LeaseHead>() }
     }
 
     /// Empties what a new owner begins with: no look-up, view, snapshot or lock.

@@ -1,6 +1,6 @@
 //! Random objects, attributes, groups and queries, of few values, so that they meet.
 
-use engram::query::ast::{Builtin, Comparison, Expr, Field, Literal, Order, Query, Test};
+use engram::query::ast::{Builtin, Comparison, Expr, Literal, Order, Query, QueryField, Test};
 use engram::{Class, DType, IndexMode, Member, NewObject, Placement, Realm, Result, Value};
 use proptest::prelude::*;
 
@@ -173,16 +173,16 @@ fn test() -> impl Strategy<Value = Test> {
     ]
 }
 
-fn field() -> impl Strategy<Value = Field> {
+fn field() -> impl Strategy<Value = QueryField> {
     // The owner also has a name, which the tests do not know.
     let builtins = Builtin::ALL.map(|(builtin, _)| builtin);
     let builtins = builtins.into_iter().filter(|b| !matches!(b, Builtin::Owner));
     prop_oneof![
-        6 => (0..7_u8).prop_map(|key| Field::Attr(key_name(key))),
-        2 => (0..6_u8).prop_map(|key| Field::GroupAttr(key_name(key))),
-        2 => prop::sample::select(builtins.collect::<Vec<_>>()).prop_map(Field::Builtin),
+        6 => (0..7_u8).prop_map(|key| QueryField::Attr(key_name(key))),
+        2 => (0..6_u8).prop_map(|key| QueryField::GroupAttr(key_name(key))),
+        2 => prop::sample::select(builtins.collect::<Vec<_>>()).prop_map(QueryField::Builtin),
         3 => prop::sample::select(vec![Builtin::Path, Builtin::Name, Builtin::Group])
-            .prop_map(Field::Builtin),
+            .prop_map(QueryField::Builtin),
     ]
 }
 

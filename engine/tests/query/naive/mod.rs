@@ -7,7 +7,7 @@ mod generate;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use engram::query::ast::{Builtin, Comparison, Expr, Field, Literal, Query, Test};
+use engram::query::ast::{Builtin, Comparison, Expr, Literal, Query, QueryField, Test};
 use engram::{DType, Gid, IndexMode, Member, ObjectInfo, Oid, Realm, Value};
 
 pub use generate::{Op, ast_query, op, perform};
@@ -123,7 +123,7 @@ fn group_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
-fn field(known: &Known, field: &Field) -> Option<Plain> {
+fn field(known: &Known, field: &QueryField) -> Option<Plain> {
     let text = |text: &str| Some(Plain::Text(text.to_owned()));
     let Known { info, path, .. } = known;
     let shape = match info.class {
@@ -131,9 +131,9 @@ fn field(known: &Known, field: &Field) -> Option<Plain> {
         _ => info.shape.clone(),
     };
     match field {
-        Field::Attr(key) => known.attrs.get(key).cloned(),
-        Field::GroupAttr(key) => known.above.iter().find_map(|attrs| attrs.get(key)).cloned(),
-        Field::Builtin(builtin) => match builtin {
+        QueryField::Attr(key) => known.attrs.get(key).cloned(),
+        QueryField::GroupAttr(key) => known.above.iter().find_map(|attrs| attrs.get(key)).cloned(),
+        QueryField::Builtin(builtin) => match builtin {
             Builtin::Name => text(path.rsplit('/').next().unwrap()),
             Builtin::Path => text(path),
             Builtin::Group => text(group_of(path)),

@@ -156,13 +156,13 @@ const TABLE: &[Row] = &[
         ways: &[WRITTEN],
     },
     Row {
-        what: "the word that tells of realms that come",
+        what: "the shared counter, which tells of realms that come",
         by: STRANGER,
         of: |world| vec![world.path.join("ns/open/scopes")],
         ways: &[OPENED],
     },
     Row {
-        what: "the births of others",
+        what: "the id prefixes of others",
         by: ANYBODY,
         of: |world| all_below(&world.path.join("ns/open/births")).split_off(1),
         ways: &[WRITTEN, TAKEN, GIVEN],
@@ -229,9 +229,9 @@ fn allowed(world: &World) {
         let files: Vec<PathBuf> = all_below(&shown).into_iter().map(|p| read(p).unwrap()).collect();
         assert!(files.iter().any(|path| path.ends_with("catalog/data.mdb")), "{files:?}");
         File::open(world.path.join("pool.toml")).unwrap();
-        let births = world.path.join("ns/open/births");
-        File::create_new(births.join("stranger")).unwrap();
-        fs::remove_file(births.join("stranger")).unwrap();
+        let prefixes = world.path.join("ns/open/births");
+        File::create_new(prefixes.join("stranger")).unwrap();
+        fs::remove_file(prefixes.join("stranger")).unwrap();
     })
     .finish();
     fork(|_| {
@@ -240,8 +240,8 @@ fn allowed(world: &World) {
             File::create_new(place.join("member")).unwrap();
             fs::remove_file(place.join("member")).unwrap();
         }
-        let mut word = File::options();
-        word.read(true).write(true).open(world.path.join("ns/open/scopes")).unwrap();
+        let mut counter = File::options();
+        counter.read(true).write(true).open(world.path.join("ns/open/scopes")).unwrap();
     })
     .finish();
 }

@@ -320,8 +320,8 @@ fn try_row(row: &Row, of: &Of, twin: &Of, wrong: &mut Vec<String>) -> (u64, u64)
                 || row.0.contains("published")
                 || Path::new(row.0).extension().is_some_and(|suffix| suffix == "toml");
             let size = if *then == Then::Grow { 32 << 20 } else { 4 << 20 };
-            let fresh = once.then(|| Of::of_size(of.user, size));
-            let of = fresh.as_ref().unwrap_or(of);
+            let of_this_act = once.then(|| Of::of_size(of.user, size));
+            let of = of_this_act.as_ref().unwrap_or(of);
             let at = of.place(row.0);
             let aside = of.dir.path().join("aside");
             let had = fs::rename(&at, &aside).is_ok();
@@ -338,7 +338,7 @@ fn try_row(row: &Row, of: &Of, twin: &Of, wrong: &mut Vec<String>) -> (u64, u64)
             acts += 1;
             let _ = fs::remove_dir_all(&at);
             let _ = fs::remove_file(&at);
-            if had && fresh.is_none() {
+            if had && of_this_act.is_none() {
                 fs::rename(&aside, &at).unwrap_or_else(|e| panic!("{what}: putting back: {e}"));
             }
         }

@@ -62,8 +62,8 @@ fn take(path: &Path, who: &str) {
     let (new, data) = array(4, WORDS);
     let private = Placement { scope: Some(Scope::Private), ..KEEP };
     let mut seen = Vec::new();
-    for turn in 0..8 {
-        let name = format!("{who}{turn}");
+    for round in 0..8 {
+        let name = format!("{who}{round}");
         let taken = open.allocate(open.root(), &name, &new, data.len() as u64, private).unwrap();
         seen.push(contents(&taken.view()));
         seen.push(contents(&open.scratch(data.len() as u64, None).unwrap()));

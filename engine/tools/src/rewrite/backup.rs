@@ -28,7 +28,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MOVES, MovedValue, id_of, rewrite_rows, rewrite_space, settle, values};
+use super::{MOVES, MovedValue, finish_catalog, id_of, rewrite_rows, rewrite_space, values};
 use engram_base::checksum;
 use engram_base::checksum::RunningChecksum;
 use engram_base::error::{Error, Kind, Result};
@@ -63,17 +63,17 @@ const PIECE: usize = 1 << 20;
 pub struct BackupReport {
     /// Where the copy is.
     pub path: PathBuf,
-    /// Realms: namespaces, private ones of users in them, and published ones.
+    /// The realms that were copied: shared, private and published ones.
     pub realms: u64,
-    /// Objects.
+    /// The objects that were copied.
     pub objects: u64,
-    /// Bytes that they take in the copy's arenas: as many as in the pool's.
+    /// The bytes that the objects take in the copy's arenas, which are as many as in the pool's.
     pub bytes: u64,
-    /// What this user may not read, and what is left out.
+    /// The namespaces and realms that this user may not read. The copy lacks them.
     pub skipped: Vec<String>,
 }
 
-/// A core, with one session more for as long as it is copied.
+/// A core that a backup copies. It counts one session more until this is dropped.
 struct Opened(Arc<Core>);
 
 impl Drop for Opened {
@@ -120,7 +120,7 @@ struct Copy<'a> {
     mount: &'a Mount,
 }
 
-/// A realm to be copied: of whom, and how it is opened here.
+/// A realm to be copied: its scope, the user whose it is if it is private, and its core.
 struct SourceRealm {
     scope: Scope,
     user: u32,
@@ -279,7 +279,7 @@ impl Copy<'_> {
             transfer::take_out(setup, out)?;
             catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
         }
-        settle(&catalog, setup)?;
+        finish_catalog(&catalog, setup)?;
         let txn = catalog.read()?;
         report.objects += txn.entries(Table::Objects)?;
         report.bytes += meta_u64(txn.get(Table::Meta, USED)?)?;

@@ -23,7 +23,7 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-use super::{MovedValue, rewrite_rows, rewrite_space, settle, values};
+use super::{MovedValue, finish_catalog, rewrite_rows, rewrite_space, values};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -36,7 +36,7 @@ use engram_media::exchange::exchange;
 use engram_media::filesystem;
 use engram_pool::check_devices;
 use engram_pool::namespace;
-use engram_realm::compaction_lock::{CompactionLock, fresh};
+use engram_realm::compaction_lock::{CompactionLock, new_catalog};
 use engram_realm::process;
 use engram_realm::{Purpose, Setup, sweep_spans};
 use engram_records::extent::{Extent, PAGE};
@@ -129,7 +129,7 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     step!("compact.locked");
     refuse_others(setup)?;
     let devices = PoolFile::read(&setup.pool)?.devices;
-    let (before, after) = (setup.catalog(), fresh(&setup.dir));
+    let (before, after) = (setup.catalog(), new_catalog(&setup.dir));
     let made = remake(setup, &after, report).and_then(|kept| {
         step!("compact.filled");
         exchange(&before, &after)?;
@@ -165,7 +165,7 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
     step!("compact.rows");
     rewrite_space(&kept, &found, &new)?;
     new.growth().set_boot_id(old.growth().boot_id());
-    settle(&new, setup)?;
+    finish_catalog(&new, setup)?;
     let bytes = |spans: &[Span]| spans.iter().map(|span| span.range.len).sum::<u64>();
     report.catalog[0] += old.growth().allocated_pages() * PAGE;
     report.catalog[1] += new.growth().allocated_pages() * PAGE;

@@ -13,7 +13,7 @@ use engram_files::paths;
 use engram_files::pool_file::PoolFile;
 use engram_ops::chunk_rows::{parse, split_key};
 use engram_records::attrs::KeyId;
-use engram_records::chunked::grid::Cell;
+use engram_records::chunked::grid::GridCell;
 use engram_records::object::{Class, Record};
 use engram_space::extent::Span;
 
@@ -26,7 +26,7 @@ pub(super) struct Saved {
 }
 
 /// The chunks of an array: where each is in the grid, and its row.
-pub(super) type SavedChunks = BTreeMap<Cell, Saved>;
+pub(super) type SavedChunks = BTreeMap<GridCell, Saved>;
 
 /// What one realm has beside records.
 struct RealmContext {
@@ -196,7 +196,7 @@ impl Gathered {
         let checked = pages.walk(None, &mut take, pulse);
         let is_damaged = !checked.problems.is_empty();
         checked.problems.into_iter().chain(damaged).for_each(&mut *lose);
-        let keys = keys.settle(lose);
+        let keys = keys.resolve(lose);
         let files = spans.into_values().filter(|span| span.has_file()).filter_map(|span: Span| {
             let device = devices.paths.get(span.device as usize)?;
             let folder = folder_of(device, &devices.uuid).join(&realm.below);

@@ -45,7 +45,7 @@ impl Keys {
     }
 
     /// The name of each number, as far as it is known; of what is in doubt, or lost, it is told.
-    pub(super) fn settle(self, lose: &mut dyn FnMut(String)) -> HashMap<KeyId, String> {
+    pub(super) fn resolve(self, lose: &mut dyn FnMut(String)) -> HashMap<KeyId, String> {
         let mut said: BTreeMap<KeyId, BTreeSet<&str>> = BTreeMap::new();
         for (number, names) in &self.names {
             said.entry(*number).or_default().extend(names.iter().map(String::as_str));
@@ -96,7 +96,7 @@ mod tests {
     type KeyNames = Vec<(KeyId, String)>;
 
     /// What comes of rows by number and rows by name, and how many things are told.
-    fn settled(by_number: &[(KeyId, &str)], by_name: &[(&str, KeyId)]) -> (KeyNames, usize) {
+    fn resolved(by_number: &[(KeyId, &str)], by_name: &[(&str, KeyId)]) -> (KeyNames, usize) {
         let mut keys = Keys::default();
         for (number, name) in by_number {
             keys.note(&[b"i", number.to_be_bytes().as_slice()].concat(), name.as_bytes());
@@ -105,7 +105,7 @@ mod tests {
             keys.note(&[b"k", name.as_bytes()].concat(), &number.to_le_bytes());
         }
         let mut told = 0;
-        let mut known: KeyNames = keys.settle(&mut |_| told += 1).into_iter().collect();
+        let mut known: KeyNames = keys.resolve(&mut |_| told += 1).into_iter().collect();
         known.sort();
         (known, told)
     }
@@ -118,19 +118,19 @@ mod tests {
     fn a_name_is_believed_as_far_as_its_rows_agree() {
         let (both, one) = (known(&[(0, "a"), (1, "b")]), known(&[(1, "b")]));
         let sound = [(0, "a"), (1, "b")];
-        assert_eq!(settled(&sound, &[("a", 0), ("b", 1)]), (both.clone(), 0));
+        assert_eq!(resolved(&sound, &[("a", 0), ("b", 1)]), (both.clone(), 0));
         // The one row or the other is lost.
-        assert_eq!(settled(&sound, &[("b", 1)]), (both.clone(), 1));
-        assert_eq!(settled(&[(1, "b")], &[("a", 0), ("b", 1)]), (both.clone(), 1));
+        assert_eq!(resolved(&sound, &[("b", 1)]), (both.clone(), 1));
+        assert_eq!(resolved(&[(1, "b")], &[("a", 0), ("b", 1)]), (both.clone(), 1));
         // A name is damaged, in either.
-        assert_eq!(settled(&[(0, "c"), (1, "b")], &[("a", 0), ("b", 1)]), (one.clone(), 1));
-        assert_eq!(settled(&sound, &[("c", 0), ("b", 1)]), (one.clone(), 1));
+        assert_eq!(resolved(&[(0, "c"), (1, "b")], &[("a", 0), ("b", 1)]), (one.clone(), 1));
+        assert_eq!(resolved(&sound, &[("c", 0), ("b", 1)]), (one.clone(), 1));
         // A name is damaged so that it is another key's.
-        assert_eq!(settled(&[(0, "b"), (1, "b")], &[("a", 0), ("b", 1)]), (both.clone(), 1));
+        assert_eq!(resolved(&[(0, "b"), (1, "b")], &[("a", 0), ("b", 1)]), (both.clone(), 1));
         // A number is damaged: to one that is another's, or nobody's.
-        assert_eq!(settled(&sound, &[("a", 1), ("b", 1)]), (both.clone(), 1));
-        assert_eq!(settled(&[(1, "a"), (1, "b")], &[("a", 0), ("b", 1)]), (both, 1));
-        let (found, told) = settled(&sound, &[("a", 7), ("b", 1)]);
+        assert_eq!(resolved(&sound, &[("a", 1), ("b", 1)]), (both.clone(), 1));
+        assert_eq!(resolved(&[(1, "a"), (1, "b")], &[("a", 0), ("b", 1)]), (both, 1));
+        let (found, told) = resolved(&sound, &[("a", 7), ("b", 1)]);
         assert_eq!(told, 2);
         assert_eq!(found.iter().filter(|(number, _)| *number < 7).count(), 2);
     }

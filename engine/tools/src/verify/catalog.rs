@@ -14,7 +14,7 @@ use engram_realm::{Core, Inside, Setup};
 const TRIES: u32 = 4;
 
 /// What is known of a catalog's pages.
-pub(super) enum Pages {
+pub(super) enum PagesState {
     /// LMDB may be asked about them.
     Sound,
     /// Others commit faster than they can be walked.
@@ -42,23 +42,23 @@ pub(super) fn file_problem(pool: &Path, setup: &Setup) -> Option<String> {
 }
 
 /// Walks the pages of a realm that is not open.
-pub(super) fn pages(setup: &Setup, pulse: &mut dyn FnMut()) -> Result<Pages> {
+pub(super) fn pages(setup: &Setup, pulse: &mut dyn FnMut()) -> Result<PagesState> {
     if !setup.immutable {
         // Opening these files says what is wrong with them.
-        let _ = engram_catalog::settle_closed(&setup.catalog(), &setup.catalog_options());
+        let _ = engram_catalog::roll_back_closed(&setup.catalog(), &setup.catalog_options());
     }
     let file = setup.catalog().join("data.mdb");
     for _ in 0..TRIES {
         let pages = pages::Pages::open(&file)?;
         let checked = pages.walk(None, &mut |_, _, _| {}, pulse);
         if checked.problems.is_empty() {
-            return Ok(Pages::Sound);
+            return Ok(PagesState::Sound);
         }
         if pages.newest() == Some(checked.transaction) {
-            return Ok(Pages::Damaged(checked.problems));
+            return Ok(PagesState::Damaged(checked.problems));
         }
     }
-    Ok(Pages::Moving)
+    Ok(PagesState::Moving)
 }
 
 /// Walks the pages of an open realm, in a snapshot that a read transaction keeps.

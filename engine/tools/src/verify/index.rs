@@ -19,7 +19,7 @@ use engram_columns::cell::{Cell, total_order};
 use engram_columns::column_key::{ColumnKey, IndexRow, NAME, is_builtin};
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Segment};
-use engram_columns::zone::{Verdict, judge_cells};
+use engram_columns::zone::{ZoneVerdict, judge_cells};
 use engram_columns::zones::ColumnZones;
 use engram_index::directory::{self, SegmentEntry, part_key};
 use engram_index::extract::Extracted;
@@ -245,7 +245,7 @@ impl Walk<'_> {
                 if let Some(Some(cell)) = cell
                     && !column.has_unsure()
                     && judge_cells(&zones, &|known| same_cell(Some(known), Some(cell)))
-                        == Verdict::None
+                        == ZoneVerdict::None
                 {
                     let key = column.key;
                     self.problem(format!(

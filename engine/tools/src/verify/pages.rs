@@ -111,7 +111,7 @@ impl Pages {
             let problems = vec!["no meta page has the snapshot that is walked".to_owned()];
             return Checked { problems, ..Checked::default() };
         };
-        let mut walk = Walk {
+        let mut walk = PageWalk {
             pages: self,
             last: meta.last_page,
             seen: Vec::new(),
@@ -182,7 +182,7 @@ struct Met {
     entries: u64,
 }
 
-struct Walk<'w, 't> {
+struct PageWalk<'w, 't> {
     pages: &'w Pages,
     last: u64,
     /// A bit for each page that something has.
@@ -193,7 +193,7 @@ struct Walk<'w, 't> {
     visited: u64,
 }
 
-impl Walk<'_, '_> {
+impl PageWalk<'_, '_> {
     fn problem(&mut self, what: impl std::fmt::Display) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(format!("catalog: {what}"));

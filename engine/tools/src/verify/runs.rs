@@ -16,12 +16,12 @@ use engram_columns::segment::bitmap::Bitmap;
 
 /// Entries of one column and segment, in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
+struct EntrySum {
     entries: u64,
     sum: u64,
 }
 
-impl Sum {
+impl EntrySum {
     fn add(&mut self, position: usize, cell: &Cell<'_>) {
         let mut hasher = DefaultHasher::new();
         (position, Plain::of(cell)).hash(&mut hasher);
@@ -63,7 +63,7 @@ impl<'a> Plain<'a> {
 #[derive(Default)]
 pub(super) struct Expected {
     /// Of each column, from each segment that keeps it in runs.
-    sums: BTreeMap<ColumnKey, HashMap<u32, Sum>>,
+    sums: BTreeMap<ColumnKey, HashMap<u32, EntrySum>>,
     /// The positions of each segment that are compared: those that are dead, or out of date, may
     /// have entries or not.
     compared: HashMap<u32, Bitmap>,
@@ -82,7 +82,7 @@ impl Expected {
         segment: u32,
         cells: impl Iterator<Item = (usize, &'c Cell<'c>)>,
     ) {
-        let mut sum = Sum::default();
+        let mut sum = EntrySum::default();
         cells.for_each(|(position, cell)| sum.add(position, cell));
         self.sums.entry(column).or_default().insert(segment, sum);
     }
@@ -95,7 +95,7 @@ impl Walk<'_> {
         columns.extend(expected.sums.keys());
         for column in columns {
             let wanted = expected.sums.remove(&column).unwrap_or_default();
-            let mut found: HashMap<u32, Sum> = HashMap::new();
+            let mut found: HashMap<u32, EntrySum> = HashMap::new();
             let compared = &expected.compared;
             let read = runs::check(txn, column, |segment, position, cell| {
                 let position = usize::from(position);

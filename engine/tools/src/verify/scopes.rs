@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// Those of the members that are in both realms, and that nothing moves.
+/// Returns those of the members that are in both realms though no move is under way.
 fn in_both(
     one: &Setup,
     other: &Setup,

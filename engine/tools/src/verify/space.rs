@@ -9,7 +9,7 @@ use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
 use engram_realm::{Core, USED, read_limit};
 use engram_records::extent::{Extent, HUGE, SIZE_MAX};
-use engram_space::extent::{Holder, Span, parse_free, parse_size_key, pending_rows};
+use engram_space::extent::{ExtentHolder, Span, parse_free, parse_size_key, pending_rows};
 
 /// The ids of all leases that there are.
 pub(super) fn lease_ids(core: &Core) -> Result<HashSet<u64>> {
@@ -75,10 +75,10 @@ impl Walk<'_> {
     }
 
     /// A reserved extent is somebody's: of a lease that there was before, or is by now.
-    fn reservations(&mut self, pending: &[(Holder, Extent)]) -> Result<()> {
+    fn reservations(&mut self, pending: &[(ExtentHolder, Extent)]) -> Result<()> {
         let now = lease_ids(self.core)?;
         for (holder, extent) in pending {
-            if let Holder::Lease(lease) = holder
+            if let ExtentHolder::Lease(lease) = holder
                 && !self.leases.contains(lease)
                 && !now.contains(lease)
             {

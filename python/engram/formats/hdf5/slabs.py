@@ -1,8 +1,8 @@
 """A dataset's values: regions of it, straight into memory where that can be.
 
 A step over an axis is left to HDF5 where it skips whole chunks. Where it does not, or skips less
-than a page of a dataset without chunks, the run is read and thinned here: HDF5 picks single
-elements many times more slowly than it copies runs.
+than a page of a dataset without chunks, the run is read whole and the elements are taken from it
+here: HDF5 picks single elements many times more slowly than it copies runs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def read(dataset: Dataset, out: Array, region: Region, kind: Kind | None = None)
     kind = kind or dataset.kind
     rank = len(dataset.shape or ())
     outer, inner = region[:rank], region[rank:]
-    dense, thin = _runs(dataset, outer)
-    thinned = (*thin, *inner)
+    dense, wanted = _runs(dataset, outer)
+    kept = (*wanted, *inner)
     # As numpy has them, unless all of the run is wanted: then `out` itself is read into.
-    whole = all(t.step is None for t in thin) and region_shape(inner) == kind.inner
+    whole = all(t.step is None for t in wanted) and region_shape(inner) == kind.inner
     direct = whole and out.flags.c_contiguous
     target = out if direct else np.empty((*region_shape(dense), *kind.inner), kind.plain)
     if region_shape(dense) == dataset.shape:
@@ -50,7 +50,7 @@ def read(dataset: Dataset, out: Array, region: Region, kind: Kind | None = None)
         memory, file = _spaces(dataset, dense)
     _fetch(dataset, memory, file, target, kind)
     if not direct:
-        out[...] = target[thinned]
+        out[...] = target[kept]
 
 
 def load_text(
@@ -116,7 +116,7 @@ def _runs(dataset: Dataset, region: Region) -> tuple[Region, Region]:
     if all((part.step or 1) == 1 for part in region):
         return region, (slice(None),) * len(region)
     chunks = dataset.chunks
-    asked, thin = [], []
+    asked, wanted = [], []
     for axis, part in enumerate(region):
         step = part.step or 1
         if chunks is not None:
@@ -125,8 +125,8 @@ def _runs(dataset: Dataset, region: Region) -> tuple[Region, Region]:
             dense = axis == len(region) - 1 and step * dataset.kind.plain.itemsize <= _PAGE_BYTES
         if step > 1 and dense:
             asked.append(slice(part.start, part.stop, 1))
-            thin.append(slice(None, None, step))
+            wanted.append(slice(None, None, step))
         else:
             asked.append(part)
-            thin.append(slice(None))
-    return tuple(asked), tuple(thin)
+            wanted.append(slice(None))
+    return tuple(asked), tuple(wanted)

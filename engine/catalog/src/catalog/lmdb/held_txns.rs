@@ -16,7 +16,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use lmdb_master_sys as ffi;
 
-use super::{Env, FREE_TABLE, Read, Slot, this_thread, word};
+use super::{Env, FREE_TABLE, Read, ReaderSlot, this_thread, word};
 use engram_base::error::Result;
 use engram_base::fail;
 
@@ -24,25 +24,25 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A held transaction, and the thread that looks through it now.
 struct HeldTxn {
-    slot: Slot,
+    slot: ReaderSlot,
     thread: usize,
     depth: u32,
 }
 
 /// The held transactions of an environment.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct HeldTxns {
     held: Mutex<HashMap<u64, HeldTxn>>,
     returned: Condvar,
 }
 
-impl Table {
+impl HeldTxns {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, HeldTxn>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes all out: for the closing of the environment.
-    pub(super) fn take(&mut self) -> Vec<Slot> {
+    pub(super) fn take(&mut self) -> Vec<ReaderSlot> {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(held).into_values().map(|held| held.slot).collect()
     }
@@ -66,11 +66,11 @@ impl Table {
 }
 
 impl Env {
-    /// Keeps a read transaction live beyond its borrow; the number to ask for it by.
+    /// Keeps a read transaction live beyond its borrow. Returns the number by which to ask for it.
     pub(in crate::catalog) fn hold(&self, read: Read<'_>) -> u64 {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let read = ManuallyDrop::new(read);
-        let held = HeldTxn { slot: Slot(read.raw()), thread: 0, depth: 0 };
+        let held = HeldTxn { slot: ReaderSlot(read.raw()), thread: 0, depth: 0 };
         self.held_table().lock().insert(number, held);
         number
     }

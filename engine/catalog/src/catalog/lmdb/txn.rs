@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use lmdb_master_sys as ffi;
 
-use super::{Env, FREE_TABLE, MAX_KEY_BYTES, Slot, check, error};
+use super::{Env, FREE_TABLE, MAX_KEY_BYTES, ReaderSlot, check, error};
 use crate::catalog::Table;
 use engram_base::error::Result;
 use engram_base::fail;
@@ -17,18 +17,18 @@ use engram_base::fail;
 pub type RowRef<'t> = (&'t [u8], &'t [u8]);
 
 /// The keys before and after a gap.
-pub type Around<'t> = (Option<&'t [u8]>, Option<&'t [u8]>);
+pub type Neighbours<'t> = (Option<&'t [u8]>, Option<&'t [u8]>);
 
 /// How large a table's tree is: levels, and pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::catalog) struct Tree {
+pub(in crate::catalog) struct TreeSize {
     pub(in crate::catalog) depth: u32,
     pub(in crate::catalog) branch: u32,
     pub(in crate::catalog) leaf: u32,
     pub(in crate::catalog) overflow: u32,
 }
 
-impl Tree {
+impl TreeSize {
     /// A place for LMDB to write to.
     pub(super) const fn none() -> ffi::MDB_stat {
         ffi::MDB_stat {
@@ -116,7 +116,7 @@ impl Txn<'_> {
 
     /// The keys on both sides of an absent `key`: every other key between them is absent too.
     /// `None` where the table ends.
-    pub fn around(&self, table: Table, key: &[u8]) -> Result<Around<'_>> {
+    pub fn around(&self, table: Table, key: &[u8]) -> Result<Neighbours<'_>> {
         check_key(key)?;
         let mut cursor = self.open_cursor(self.env.tables[table as usize])?;
         let after = cursor.step(key, ffi::MDB_SET_RANGE)?;
@@ -139,7 +139,7 @@ impl Txn<'_> {
     }
 
     /// How large `table` is in this transaction.
-    pub(in crate::catalog) fn tree(&self, table: Table) -> Result<Tree> {
+    pub(in crate::catalog) fn tree(&self, table: Table) -> Result<TreeSize> {
         self.stat(self.env.tables[table as usize]).map(|(tree, _)| tree)
     }
 
@@ -149,16 +149,16 @@ impl Txn<'_> {
     }
 
     /// How large LMDB's own table of free pages is.
-    pub(in crate::catalog) fn free_tree(&self) -> Result<Tree> {
+    pub(in crate::catalog) fn free_tree(&self) -> Result<TreeSize> {
         self.stat(FREE_TABLE).map(|(tree, _)| tree)
     }
 
-    fn stat(&self, table: ffi::MDB_dbi) -> Result<(Tree, u64)> {
-        let mut stat = Tree::none();
+    fn stat(&self, table: ffi::MDB_dbi) -> Result<(TreeSize, u64)> {
+        let mut stat = TreeSize::none();
         // SAFETY: the transaction is live, the table's handle open, `stat` a valid place.
         let rc = unsafe { ffi::mdb_stat(self.raw.as_ptr(), table, &raw mut stat) };
         check("asking for a table's size", rc)?;
-        let tree = Tree {
+        let tree = TreeSize {
             depth: stat.ms_depth,
             branch: stat.ms_branch_pages as u32,
             leaf: stat.ms_leaf_pages as u32,
@@ -206,7 +206,7 @@ impl Drop for Read<'_> {
         }
         match self.held {
             Some(number) => self.env.held_table().give_back(number),
-            None => self.env.retire(Slot(self.raw)),
+            None => self.env.retire(ReaderSlot(self.raw)),
         }
     }
 }

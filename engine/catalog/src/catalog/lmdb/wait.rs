@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use libc::{c_int, pthread_mutex_t};
 
-use engram_base::pool_lock::{Holder, Watch};
+use engram_base::pool_lock::{LockHolder, Watch};
 
 /// The longest sleep beside a lock that may be free.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -126,7 +126,7 @@ unsafe fn is_vain(mutex: *mut pthread_mutex_t, watch: &mut Option<Watch>) -> boo
         watch.was_free();
         return false;
     }
-    if !watch.is_vain(|| Holder::thread(word & OWNER).into_iter().collect()) {
+    if !watch.is_vain(|| LockHolder::thread(word & OWNER).into_iter().collect()) {
         return false;
     }
     if let Ok(mut last) = LAST.try_lock() {

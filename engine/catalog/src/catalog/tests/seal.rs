@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use tempfile::TempDir;
 
 use super::made;
-use crate::catalog::seal::settle;
+use crate::catalog::seal::roll_back_unsealed;
 use crate::catalog::{Catalog, Headroom, Options, Table, page_bytes};
 
 const BOOT: [u8; 16] = [7; 16];
@@ -65,10 +65,11 @@ fn what_was_not_sealed_is_taken_back_after_a_restart_alone() {
     let (data, path) = (&catalog.data, &catalog.data_path);
     let before = pages(data);
     catalog.growth.set_boot_id(BOOT);
-    settle(data, path, &catalog.growth, BOOT).expect("nothing to do");
-    settle(data, path, &catalog.growth, [0; 16]).expect("nobody knows which boot it is");
+    roll_back_unsealed(data, path, &catalog.growth, BOOT).expect("nothing to do");
+    roll_back_unsealed(data, path, &catalog.growth, [0; 16])
+        .expect("nobody knows which boot it is");
     assert_eq!(pages(data), before, "others may be at work");
-    settle(data, path, &catalog.growth, [8; 16]).expect("settled");
+    roll_back_unsealed(data, path, &catalog.growth, [8; 16]).expect("rolled back");
     let [even, odd] = pages(data);
     assert_eq!(even, odd);
     assert_eq!(even, before[(sealed & 1) as usize]);
@@ -89,10 +90,12 @@ fn a_seal_of_another_file_takes_nothing_back() {
     assert_eq!(id, last);
     catalog.growth.pretend_persistent(true);
     catalog.growth.set_boot_id(BOOT);
-    settle(&catalog.data, &catalog.data_path, &catalog.growth, [8; 16]).expect("settled");
+    roll_back_unsealed(&catalog.data, &catalog.data_path, &catalog.growth, [8; 16])
+        .expect("rolled back");
     assert_eq!(pages(&catalog.data), before);
     // And where nothing is sealed, the seal goes: commits pass it by.
     catalog.growth.pretend_persistent(false);
-    settle(&catalog.data, &catalog.data_path, &catalog.growth, [8; 16]).expect("settled");
+    roll_back_unsealed(&catalog.data, &catalog.data_path, &catalog.growth, [8; 16])
+        .expect("rolled back");
     assert_eq!(catalog.growth.sealed(), 0);
 }

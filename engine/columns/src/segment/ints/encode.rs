@@ -49,7 +49,7 @@ struct Stretches {
 }
 
 impl Stretches {
-    /// Of these numbers, unless there are more than `most`.
+    /// Finds the stretches of these numbers. `None` says that there are more than `most`.
     fn of(items: &[u64], most: usize) -> Option<Self> {
         let mut found = Stretches::default();
         let mut start = 0;

@@ -21,7 +21,7 @@ use engram_ops::chunk_rows::{ChunkValue, cut};
 use engram_ops::group;
 use engram_ops::group::{NewRecord, Target};
 use engram_ops::protect;
-use engram_records::chunked::grid::Cell;
+use engram_records::chunked::grid::GridCell;
 use engram_records::index_mode::Touch;
 use engram_records::layout::Chunking;
 use engram_records::object::{Record, Stored, encode_shape};
@@ -31,7 +31,7 @@ pub(super) enum Done {
     /// They are there.
     All,
     /// All but these, which others have changed meanwhile.
-    Late(Vec<Cell>),
+    Late(Vec<GridCell>),
     /// None: the array has another shape by now.
     Reshaped,
 }

@@ -18,9 +18,9 @@ use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::slab::Slab;
 use engram_base::threads::each;
-use engram_ops::chunk_rows::{ChunkValue, Expected, Staged};
+use engram_ops::chunk_rows::{ChunkValue, ExpectedChunk, Staged};
 use engram_ops::rows_mut::Reserved;
-use engram_records::chunked::grid::{Cell, Grid, Part};
+use engram_records::chunked::grid::{Grid, GridCell, Part};
 use engram_records::extent::{Extent, extent_len};
 use engram_records::object::INLINE_BYTES_MAX;
 
@@ -51,8 +51,9 @@ impl Stages {
         self.all.append(&mut other.all);
     }
 
-    /// They are committed, but for those of `late`; the places of these.
-    pub(super) fn done(mut self, late: &[usize]) -> Vec<Cell> {
+    /// Takes it that the chunks are committed, but for those of `late`. Returns the places of the
+    /// latter.
+    pub(super) fn done(mut self, late: &[usize]) -> Vec<GridCell> {
         let mut left = Vec::with_capacity(late.len());
         for (at, staged) in std::mem::take(&mut self.all).into_iter().enumerate() {
             if late.contains(&at) {
@@ -89,7 +90,7 @@ impl Spares {
 }
 
 /// A chunk on its way.
-enum Ready {
+enum PreparedChunk {
     /// It was not there, and would be zeros.
     Nothing,
     /// Its bytes as they are to be stored.
@@ -119,10 +120,12 @@ pub(super) fn stage(
         },
     )?;
     step!("chunks.encoded");
-    let in_extent = |ready: &Ready| match ready {
-        Ready::Nothing => None,
-        Ready::Bytes(bytes) => Some(bytes.len()).filter(|len| *len as u64 > INLINE_BYTES_MAX),
-        Ready::InPlace => Some(whole),
+    let in_extent = |ready: &PreparedChunk| match ready {
+        PreparedChunk::Nothing => None,
+        PreparedChunk::Bytes(bytes) => {
+            Some(bytes.len()).filter(|len| *len as u64 > INLINE_BYTES_MAX)
+        }
+        PreparedChunk::InPlace => Some(whole),
     };
     let lens: Vec<u64> = ready.iter().filter_map(in_extent).map(|len| len as u64).collect();
     let mut places = reserve_all(core, &lens)?.into_iter();
@@ -130,13 +133,15 @@ pub(super) fn stage(
     let mut claims = Vec::new();
     for ((cell, before), ready) in chunks.into_iter().zip(ready) {
         let expected = match data {
-            Data::Box(slab, _, None) if shown.grid.part(&cell, slab).whole => Expected::Anything,
-            _ => Expected::As(before.map(|chunk| chunk.generation)),
+            Data::Box(slab, _, None) if shown.grid.part(&cell, slab).whole => {
+                ExpectedChunk::Anything
+            }
+            _ => ExpectedChunk::As(before.map(|chunk| chunk.generation)),
         };
         let value = match (in_extent(&ready), ready) {
-            (_, Ready::Nothing) => continue,
-            (None, Ready::Bytes(bytes)) => ChunkValue::Inline(bytes),
-            (None, Ready::InPlace) => unreachable!("it goes to an extent"),
+            (_, PreparedChunk::Nothing) => continue,
+            (None, PreparedChunk::Bytes(bytes)) => ChunkValue::Inline(bytes),
+            (None, PreparedChunk::InPlace) => unreachable!("it goes to an extent"),
             (Some(len), ready) => {
                 let (reserved, claim) = places.next().expect("as many as were asked for");
                 claims.push((stages.all.len(), claim, ready));
@@ -163,7 +168,7 @@ pub(super) fn stage(
     flush_together(core, claims.iter().map(|(_, claim, _)| claim.extent()).collect())?;
     step!("chunks.flushed");
     let used = claims.into_iter().filter_map(|(_, _, ready)| match ready {
-        Ready::Bytes(bytes) => Some(bytes),
+        PreparedChunk::Bytes(bytes) => Some(bytes),
         _ => None,
     });
     lock(&spares.0).extend(used);
@@ -183,7 +188,7 @@ fn make(
     data: &Data<'_>,
     own: &mut Own,
     spares: &Spares,
-) -> Result<Ready> {
+) -> Result<PreparedChunk> {
     let whole = shown.grid.chunk_bytes();
     let (slab, given) = match data {
         Data::Box(slab, given, mask) => (*slab, Some((*given, *mask))),
@@ -192,11 +197,11 @@ fn make(
     let part = shown.grid.part(cell, slab);
     if let Some((given, mask)) = given {
         if before.is_none() && is_zero(&part, given) {
-            return Ok(Ready::Nothing);
+            return Ok(PreparedChunk::Nothing);
         }
         if part.whole && mask.is_none() {
             if shown.codec.is_none() && whole as u64 > INLINE_BYTES_MAX {
-                return Ok(Ready::InPlace);
+                return Ok(PreparedChunk::InPlace);
             }
             // One that lies in one piece there needs no copy.
             let first = part.pieces().next().filter(|piece| piece.len == whole);
@@ -258,27 +263,27 @@ enum ChunkSource<'d> {
     Own,
 }
 
-fn encode(own: &mut Own, source: ChunkSource<'_>, spares: &Spares) -> Result<Ready> {
+fn encode(own: &mut Own, source: ChunkSource<'_>, spares: &Spares) -> Result<PreparedChunk> {
     let chunk = match source {
         ChunkSource::Given(bytes) => bytes,
         ChunkSource::Own => &own.chunk,
     };
     let encoded = own.decoder.worker.encode(chunk)?;
-    Ok(Ready::Bytes(spares.keep(encoded.unwrap_or(chunk))))
+    Ok(PreparedChunk::Bytes(spares.keep(encoded.unwrap_or(chunk))))
 }
 
 /// Copies a chunk into its space; its checksum.
 fn copy(
     core: &Core,
     claim: &Claim,
-    ready: &Ready,
+    ready: &PreparedChunk,
     grid: &Grid,
     staged: &Staged,
     data: &Data<'_>,
 ) -> u64 {
     let memory = claim.memory();
     let nbytes = match (ready, data) {
-        (Ready::Bytes(bytes), _) => {
+        (PreparedChunk::Bytes(bytes), _) => {
             memory.write(bytes);
             bytes.len()
         }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{Checked, Pages, Walk};
+use super::{Checked, PageWalk, Pages};
 use crate::verify::nodes::{HEAD, PageNode, TREE, nodes_of, u16_at, u64_at};
 use engram_base::error::Kind;
 use engram_catalog::rows::Rows;
@@ -106,7 +106,7 @@ impl World {
     fn used(&self) -> Vec<u64> {
         let pages = self.pages(&self.bytes);
         let meta = pages.metas[0].1;
-        let mut walk = Walk {
+        let mut walk = PageWalk {
             pages: &pages,
             last: meta.last_page,
             seen: Vec::new(),
