@@ -1,8 +1,8 @@
 """Changes to a pool, as tests of queries make them: in this process, in another, until killed.
 
-As a script it is that other process: `query_work.py serve` does what it is sent, one step after the
-other, and verifies a pool when asked to; `query_work.py loop POOL SEED` does random steps for ever and says after each commit what it
-was, so that whoever kills it knows what must be there.
+As a script it is that other process. `query_work.py serve` does what it is sent, one step after the
+other, and verifies a pool when asked to. `query_work.py loop POOL SEED` does random steps for ever
+and says after each commit what it was, so that whoever kills it knows what must be there.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _STEPS: dict[str, Any] = {
 
 
 VERIFY = ("verify",)
-"""What `serve` is sent for what `engram.verify` does in a new process, which takes long to start."""
+"""What has `serve` do what `engram.verify` does in a new process, which takes long to start."""
 
 
 def serve() -> None:
