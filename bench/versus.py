@@ -3,7 +3,8 @@
 A change of a few per cent is not seen between two runs of a shared machine. So both trees are
 measured in one run: a process for each imports its own `engram` and its own `bench`, and only one
 of them works at a time. Each stops before a round, and goes on when the other has done the same
-round; peers are left out. A line that has no rounds of its own is measured whole, as often.
+round; peers are left out. Where the Rust program does all rounds of a line in one run, it is run
+for each round. A part that has no rounds of its own is measured whole, as often.
 
 `OLD` is a checkout in which `make .venv/bin/.built .venv/bin/.peers` has run. A ratio is the old
 time over the new one: below 1, the new tree is slower.
@@ -20,14 +21,20 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Answer: TypeAlias = dict[str, dict[str, list[float]]]
+"""What a run of the Rust program prints: samples by line and contestant."""
 
 HERE = Path(__file__).resolve().parent.parent
 ROUNDS = 5
 LEAST = 0.95
 WHOLE = ("rust", "growth", "policies", "index-bytes", "index-time", "search-space", "million")
 """Parts that do not measure by rounds: they are run so often."""
-PEERS = ("memcpy", "private array", "h5py", "MIQS+ on", "DuckDB")
+PEERS = ("memcpy", "private array", "h5py", "MIQS+", "SQLite", "DuckDB")
 """Contestants whose names begin so are left out, where a part has more than those of `Setting`."""
 
 
@@ -58,9 +65,13 @@ def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
 
     harness.measure = measure
     lines = importlib.import_module("bench.__main__").LINES
-    importlib.import_module("bench.own.rust").build()
+    rust: Any = importlib.import_module("bench.own.rust")
+    stage: Any = importlib.import_module("bench.evaluation.setup").Stage
+    rust.build()
+    at_once, by_turns = (stage.ask, rust.repeated), program_by_turns(stage.ask, rust.run, pause)
     setting = setting_module.Setting(folder, quick, lambda _: None)
     for part in parts:
+        stage.ask, rust.repeated = at_once if part in WHOLE else by_turns
         for _ in range(ROUNDS if part in WHOLE else 1):
             pause()
             for line in lines[part](setting):
@@ -68,6 +79,31 @@ def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
                 told.write(json.dumps(report) + "\n")
     told.write("end\n")
     told.flush()
+
+
+def program_by_turns(
+    ask: Callable[..., Answer], run: Callable[..., Answer], pause: Callable[[], None]
+) -> tuple[Callable[..., Answer], Callable[..., Answer]]:
+    """Give what stands for `Stage.ask` and `rust.repeated`: a run of the program for each round."""
+
+    def together(work: Callable[[], Answer]) -> Answer:
+        whole: Answer = {}
+        for _ in range(ROUNDS):
+            pause()
+            for part, samples in work().items():
+                for name, more in samples.items():
+                    whole.setdefault(part, {}).setdefault(name, []).extend(more)
+        return whole
+
+    def asked(stage: Any, rounds: int, *names: str) -> Answer:
+        del rounds
+        mine = [name for name in names if not name.startswith(PEERS)]
+        return together(lambda: ask(stage, 1, *mine))
+
+    def repeated(*arguments: object) -> Answer:
+        return together(lambda: run(*arguments))
+
+    return asked, repeated
 
 
 class Side:
@@ -100,6 +136,7 @@ class Side:
                 self.samples[report["title"], name].extend(samples)
         if line == "end\n":
             self.ended = True
+            self.process.communicate()
             return
         self.process.stdin.write("\n")
         self.process.stdin.flush()

@@ -4,7 +4,9 @@
 script fails where the drawing is not what the manifests say.
 
 A crate's row names what the crate uses. What it has anyway, through another crate of its row, is
-left out, so that rows stay short.
+left out, so that rows stay short. A list under the drawing has these arrows, so that the two name
+every crate that a manifest names. Tests obey the same order: a dev-dependency on a crate that is
+not below is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ PAGE = ROOT / "ARCHITECTURE.md"
 OPENS = "<!-- layers: `make layers` writes this from the manifests -->\n"
 CLOSES = "<!-- end of layers -->\n"
 FAMILY = "engram-"
+NAMED = "These manifests also name crates that follow from the drawing:"
 
 
 def packages() -> dict[str, dict[str, Any]]:
@@ -33,13 +36,13 @@ def packages() -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(told.stdout)["packages"]}
 
 
-def arrows(crates: dict[str, dict[str, Any]]) -> dict[str, set[str]]:
-    """Which crates of the workspace each one uses; what tests alone use is left out."""
+def arrows(crates: dict[str, dict[str, Any]], *, of_tests: bool = False) -> dict[str, set[str]]:
+    """Which crates of the workspace each one uses: itself, or in its tests alone."""
     return {
         name: {
             dependency["name"]
             for dependency in crate["dependencies"]
-            if dependency["name"] in crates and dependency["kind"] != "dev"
+            if dependency["name"] in crates and (dependency["kind"] == "dev") == of_tests
         }
         for name, crate in crates.items()
     }
@@ -50,16 +53,46 @@ def below(name: str, uses: dict[str, set[str]]) -> set[str]:
     return uses[name].union(*(below(used, uses) for used in uses[name]))
 
 
+def through(name: str, uses: dict[str, set[str]]) -> set[str]:
+    """All that a crate has anyway, through what it uses."""
+    return set().union(*(below(used, uses) for used in uses[name]))
+
+
+def from_bottom(uses: dict[str, set[str]]) -> list[str]:
+    """Return the names of the crates; each comes after all that it uses."""
+    return sorted(uses, key=lambda name: (len(below(name, uses)), name))
+
+
+def upward(crates: dict[str, dict[str, Any]]) -> list[str]:
+    """Each crate whose tests use one that is not below it, and that one."""
+    uses, tested = arrows(crates), arrows(crates, of_tests=True)
+    return [
+        f"{short(name)} ← {short(used)}"
+        for name in from_bottom(uses)
+        for used in sorted(tested[name] - below(name, uses) - {name})
+    ]
+
+
 def rows(crates: dict[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
     """Name, arrows and description of each crate; each stands under all that it uses."""
     uses = arrows(crates)
     drawn: list[tuple[str, str, str]] = []
-    for name in sorted(uses, key=lambda name: (len(below(name, uses)), name)):
-        through = set().union(*(below(used, uses) for used in uses[name]))
-        direct = sorted(short(used) for used in uses[name] - through)
+    for name in from_bottom(uses):
+        direct = sorted(short(used) for used in uses[name] - through(name, uses))
         arrow = "← " + " ".join(direct) if direct else ""
         drawn.append((short(name), arrow, crates[name]["description"] or ""))
     return drawn
+
+
+def besides(crates: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
+    """Each crate that names some which follow from its row of the drawing, and these."""
+    uses = arrows(crates)
+    implied = {name: uses[name] & through(name, uses) for name in from_bottom(uses)}
+    return [
+        (short(name), "← " + " ".join(sorted(map(short, named))))
+        for name, named in implied.items()
+        if named
+    ]
 
 
 def short(name: str) -> str:
@@ -72,9 +105,12 @@ def drawing(crates: dict[str, dict[str, Any]]) -> str:
     table = rows(crates)
     wide = [max(len(row[column]) for row in table) for column in range(2)]
     lines = [f"{n:<{wide[0]}}  {a:<{wide[1]}}  {d}".rstrip() for n, a, d in table]
-    return "\n".join(
-        ["<!-- not run: it draws the crates, and is no program -->", "```text", *lines, "```", ""]
-    )
+    named = [f"{name:<{wide[0]}}  {arrow}" for name, arrow in besides(crates)]
+    return "\n".join([*_block(lines), "", NAMED, "", *_block(named), ""])
+
+
+def _block(lines: list[str]) -> list[str]:
+    return ["<!-- not run: it draws the crates, and is no program -->", "```text", *lines, "```"]
 
 
 def main() -> str | None:
@@ -83,6 +119,8 @@ def main() -> str | None:
     silent = [name for name, crate in crates.items() if not crate["description"]]
     if silent:
         return f"a description is missing in Cargo.toml of: {', '.join(silent)}"
+    if found := upward(crates):
+        return f"tests may use their crate and those below it, unlike: {', '.join(found)}"
     page = PAGE.read_text(encoding="utf-8")
     before, opens, rest = page.partition(OPENS)
     _, closes, after = rest.partition(CLOSES)

@@ -1,13 +1,14 @@
 """Changes to a pool, as tests of queries make them: in this process, in another, until killed.
 
-As a script it is that other process: `query_work.py serve` does what it is sent, one step after the
-other; `query_work.py loop POOL SEED` does random steps for ever and says after each commit what it
-was, so that whoever kills it knows what must be there.
+As a script it is that other process. `query_work.py serve` does what it is sent, one step after the
+other, and verifies a pool when asked to. `query_work.py loop POOL SEED` does random steps for ever
+and says after each commit what it was, so that whoever kills it knows what must be there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import random
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import engram
+from engram import _engram
 
 Work = tuple[Any, ...]
 
@@ -83,20 +85,30 @@ _STEPS: dict[str, Any] = {
 }
 
 
+VERIFY = ("verify",)
+"""What has `serve` do what `engram.verify` does in a new process, which takes long to start."""
+
+
 def serve() -> None:
-    """Do what is sent to stdin: (path of a pool, step); a step of None closes that pool."""
+    """Do what is sent to stdin: (path of a pool, step); a step of None closes that pool.
+
+    Each is answered with a line: the problems that verifying has found, in JSON.
+    """
     pools: dict[str, engram.Pool] = {}
     with contextlib.suppress(EOFError):
         while True:
             path, step = pickle.load(sys.stdin.buffer)
-            if step is None:
+            problems: list[str] = []
+            if step == VERIFY:
+                problems, _, _ = _engram.verify(path)
+            elif step is None:
                 if path in pools:
                     pools.pop(path).close()
             else:
                 if path not in pools:
                     pools[path] = engram.open(path)
                 work(pools[path], step)
-            sys.stdout.write("done\n")
+            sys.stdout.write(f"{json.dumps(problems)}\n")
             sys.stdout.flush()
 
 

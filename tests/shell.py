@@ -1,10 +1,15 @@
-"""The command line, run in this process, in a pipe, in a terminal of any size."""
+"""The command line, run in this process, in a pipe, in a terminal of any size.
+
+As a script (`shell.py COMMANDS`, in JSON) it runs commands one after the other, each in a process
+that is forked from this one: it begins as any does, but for the imports, which take longest.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -17,12 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import engram
+import engram.cli.run  # once, before it is forked
 from engram.cli import main
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "engram.cli"]
+_CODE, _NEXT = "\x1e", "\x1f"  # no command writes these
 
 
 class Ended(NamedTuple):
@@ -60,11 +68,31 @@ def in_terminal(
     *words: object, columns: int = 80, rows: int = 24, typed: bytes = b"", colour: bool = False
 ) -> tuple[int, str]:
     """Run `engram WORD…` in a terminal and return exit code and what is to be seen."""
+    command = [*COMMAND, *(str(word) for word in words)]
+    return _seen(command, columns, rows, typed=typed, colour=colour)
+
+
+def each_in_terminal(
+    commands: Iterable[Iterable[object]], *, columns: int = 80, rows: int = 24
+) -> list[tuple[int, str]]:
+    """Run several `engram WORD…` in a terminal, as `in_terminal` does each, in less time."""
+    told = [[str(word) for word in words] for words in commands]
+    script = [sys.executable, __file__, json.dumps(told)]
+    code, text = _seen(script, columns, rows)
+    assert code == 0, text
+    found = [part.rpartition(_CODE) for part in text.split(_NEXT)[:-1]]
+    assert len(found) == len(told), text
+    return [(int(ended), seen) for seen, _, ended in found]
+
+
+def _seen(
+    command: list[str], columns: int, rows: int, *, typed: bytes = b"", colour: bool = False
+) -> tuple[int, str]:
+    """Run a command in a terminal and return exit code and what is to be seen."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     kept = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES", "NO_COLOR"}}
     environment = {**kept, "TERM": "xterm-256color", **({} if colour else {"NO_COLOR": "1"})}
-    command = [*COMMAND, *(str(word) for word in words)]
     with subprocess.Popen(
         command, stdin=follower, stdout=follower, stderr=follower, env=environment
     ) as child:
@@ -96,3 +124,18 @@ def example(folder: Path) -> Path:
         pool["log"] = b"hello"
         pool.create_namespace("icesat")["inside"] = np.arange(3)
     return where
+
+
+def _each(commands: list[list[str]]) -> None:
+    """Run each command in a process of its own, and say how it ended."""
+    for words in commands:
+        child = os.fork()
+        if child == 0:
+            main(words)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        sys.stdout.write(f"{_CODE}{code}{_NEXT}")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _each(json.loads(sys.argv[1]))

@@ -19,7 +19,7 @@ import pytest
 import engram
 from engram.cli import main, terminal
 from engram.cli.app import VERBS, module_of
-from shell import in_terminal, piped
+from shell import each_in_terminal, in_terminal, piped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -572,8 +572,8 @@ def test_an_unreadable_pool_of_output_ends_quietly(path: Path) -> None:
 
 def test_in_a_terminal_lines_fit_its_width(path: Path) -> None:
     for columns in (60, 120):
-        for words in (["ls"], ["ls", "-l", "-r"], ["info"]):
-            code, seen = in_terminal(*words, path, columns=columns)
+        asked = (["ls", path], ["ls", "-l", "-r", path], ["info", path])
+        for code, seen in each_in_terminal(asked, columns=columns):
             assert code == 0
             assert max(len(line) for line in seen.splitlines()) <= columns
     assert "step-0400" in in_terminal("ls", "-l", "-r", path)[1]

@@ -11,7 +11,7 @@ import pytest
 
 import engram
 from engram.cli import summary
-from shell import example, in_terminal, run
+from shell import each_in_terminal, example, in_terminal, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,8 +150,8 @@ def test_drawings_fit_the_terminal(home: Path, columns: int) -> None:
         pool["wide"] = np.zeros((3, 1000))
         pool["tall"] = np.arange(3000.0).reshape(1000, 3)
         pool["line"] = np.arange(1000)
-    for name in ("wide", "tall", "line", "run-17/step-0400/T"):
-        code, seen = in_terminal("info", path, name, columns=columns)
+    names = ("wide", "tall", "line", "run-17/step-0400/T")
+    for code, seen in each_in_terminal((("info", path, n) for n in names), columns=columns):
         assert code == 0
         assert max(map(len, seen.splitlines())) <= columns
 

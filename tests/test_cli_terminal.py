@@ -14,7 +14,7 @@ import pytest
 import engram
 from engram.cli import terminal
 from engram.cli.app import SECTIONS, VERBS
-from shell import COMMAND, example, in_terminal, piped, run
+from shell import COMMAND, each_in_terminal, example, in_terminal, piped, run
 
 ROOT = Path(__file__).resolve().parents[1]
 LOOKS = [
@@ -37,8 +37,8 @@ def test_no_line_is_wider_than_the_terminal(home: Path, columns: int) -> None:
     path = example(home)
     with engram.open(path) as pool:
         pool["a-group/with-a-rather-long-name-in-it/and-an-array-with-one"] = np.zeros((3, 4, 5))
-    for look in LOOKS[:9]:
-        code, seen = in_terminal(*look.format(pool=path).split(), columns=columns)
+    looks = [look.format(pool=path).split() for look in LOOKS[:9]]
+    for look, (code, seen) in zip(looks, each_in_terminal(looks, columns=columns), strict=True):
         assert code == 0, look
         assert max(map(len, seen.splitlines())) <= columns, look
 
@@ -183,8 +183,9 @@ def test_a_bar_counts_items_too(
 
 
 def test_no_example_of_help_is_broken_in_a_terminal_of_eighty_columns() -> None:
-    for verb in VERBS:
-        seen = in_terminal(verb, "--help")[1]
+    helps = each_in_terminal([verb, "--help"] for verb in VERBS)
+    for verb, (code, seen) in zip(VERBS, helps, strict=True):
+        assert code == 0
         lines = seen.split("Examples", 1)[1].splitlines()
         shown = [line.strip() for line in lines if line.strip()]
         assert shown
@@ -193,8 +194,9 @@ def test_no_example_of_help_is_broken_in_a_terminal_of_eighty_columns() -> None:
 
 
 def test_help_tells_of_no_type_where_there_is_none_to_give() -> None:
-    for verb in ("", *VERBS):
-        seen = in_terminal(*([verb] if verb else []), "--help", columns=200)[1]
+    asked = [["--help"], *([verb, "--help"] for verb in VERBS)]
+    for verb, (code, seen) in zip(asked, each_in_terminal(asked, columns=200), strict=True):
+        assert code == 0
         assert "--help" in seen
         for word in ("<bool>", "<path>", "<file_path>", "<str>"):
             assert word not in seen, verb

@@ -1,6 +1,7 @@
 """Groups are mappings of names to members, nested, in byte order."""
 
 import html
+import inspect
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import engram
 from engram import _engram
-from engram.member import NewMember
+from engram.member import NewMember, member_fields
 from engram.scope import Scope
 
 BAD_NAMES = ["", ".", "..", "a/../b", "a/./b", "a//b", "a/", "x" * 256, "é" * 128, "nul\0", "//a"]
@@ -408,6 +409,14 @@ def test_each_field_of_what_is_said_of_a_new_array_is_read_as_what_it_is(
         _engram.put_array(pool._namespace, pool._id, "U", 1, NewMember(device=99))
     with pytest.raises(engram.ArgumentError, match="NewMember"):
         _engram.put_array(pool._namespace, pool._id, "U", 1, new[:3])  # type: ignore[arg-type]
+
+
+def test_what_is_said_of_a_new_member_has_the_same_order_as_a_tuple() -> None:
+    parameters = inspect.signature(member_fields).parameters
+    assert tuple(parameters) == NewMember._fields
+    assert member_fields() == NewMember()
+    each: dict[str, Any] = {name: object() for name in parameters}
+    assert member_fields(**each) == tuple(each.values()) == NewMember(**each)
 
 
 def test_what_an_import_keeps_is_kept(pool: engram.Pool) -> None:

@@ -84,6 +84,61 @@ def test_layers_stand_on_what_they_use_and_name_it_once() -> None:
     ]
 
 
+def three(*more: tuple[str, tuple[str, str | None]]) -> dict[str, Any]:
+    """Three crates, each on the one before, and what they use besides."""
+    uses: dict[str, list[tuple[str, str | None]]] = {
+        "engram-base": [],
+        "engram-media": [("engram-base", None)],
+        "engram-pool": [("engram-media", None)],
+    }
+    for name, use in more:
+        uses[name].append(use)
+    return {name: crate(*used) for name, used in uses.items()}
+
+
+def test_an_arrow_that_follows_from_others_is_drawn_too() -> None:
+    without, named = three(), three(("engram-pool", ("engram-base", None)))
+    assert layers.rows(without) == layers.rows(named)
+    assert layers.besides(without) == []
+    assert layers.besides(named) == [("pool", "← base")]
+    assert layers.drawing(without) != layers.drawing(named)
+
+
+@pytest.mark.parametrize(
+    ("user", "used", "refused"),
+    [
+        ("engram-media", "engram-pool", ["media ← pool"]),
+        ("engram-base", "engram-media", ["base ← media"]),
+        ("engram-pool", "engram-base", []),
+        ("engram-media", "engram-media", []),
+    ],
+)
+def test_tests_use_their_crate_and_those_below_it(user: str, used: str, refused: list[str]) -> None:
+    assert layers.upward(three((user, (used, "dev")))) == refused
+
+
+def test_an_arrow_that_the_page_lacks_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "ARCHITECTURE.md"
+    page.write_text(f"before\n{layers.OPENS}{layers.CLOSES}after\n", encoding="utf-8")
+    monkeypatch.setattr(layers, "PAGE", page)
+
+    def run(crates: dict[str, Any], *words: str) -> str | None:
+        monkeypatch.setattr(layers, "packages", lambda: crates)
+        monkeypatch.setattr(sys, "argv", ["layers.py", *words])
+        return layers.main()
+
+    assert run(three()) is None
+    assert run(three(), "--check") is None
+    implied = three(("engram-pool", ("engram-base", None)))
+    assert "other crates" in (run(implied, "--check") or "")
+    assert "media ← pool" in (run(three(("engram-media", ("engram-pool", "dev"))), "--check") or "")
+    assert run(implied) is None
+    assert run(implied, "--check") is None
+    assert page.read_text(encoding="utf-8").endswith("after\n")
+
+
 def target(*in_vain: str, itself: bool, test: bool) -> clippy.Target:
     """One target that was compiled as itself, as a test, or both."""
     made = clippy.Target()

@@ -51,6 +51,9 @@ ON_MEDIA = {
     "creating.toml",
     "destroying.toml",
 }
+# Parts of the package that use it as users do: nothing that the root imports leads to them.
+PACKAGE = "python/engram"
+USERS = tuple(f"{PACKAGE}/{part}/" for part in ("cli", "compat", "demo"))
 DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs")
 OTHER_SUFFIXES = (".c", ".h", ".hpp", ".cpp", ".f90", ".cmake")
 CODE_SUFFIXES = {".rs", ".py", ".pyi", *OTHER_SUFFIXES}
@@ -211,6 +214,67 @@ def test_each_unsafe_block_says_why_it_is_sound() -> None:
                 if "SAFETY:" not in before and "# Safety" not in before:
                     silent.append(f"{name}:{place + 1}")
     assert not silent
+
+
+def own_modules() -> set[str]:
+    """Return the modules right below the root that share their name with nothing public."""
+    tree = ast.parse(text(f"{PACKAGE}/__init__.py"))
+    public = {
+        name
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for name in ast.literal_eval(node.value)
+    }
+    files = [Path(name) for name in sources(".py") if name.startswith(f"{PACKAGE}/")]
+    there = {Path(file.relative_to(PACKAGE).parts[0]).stem for file in files}
+    return there - public | {"_engram"}
+
+
+def taken_from_the_root(name: str, source: str) -> list[str]:
+    """Return what a module of the package imports from the root but the natives and modules."""
+    package = ["engram", *Path(name).relative_to(PACKAGE).parts[:-1]]
+    modules, taken = own_modules(), []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names if not (each.asname and "." in each.name)]
+            taken += [each for each in names if each.split(".")[0] == "engram"]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            if ".".join([*above, *([node.module] if node.module else [])]) == "engram":
+                taken += [each.name for each in node.names if each.name not in modules]
+    return taken
+
+
+def test_the_package_takes_no_public_name_from_its_root() -> None:
+    found = {
+        name: taken
+        for name in sources(".py")
+        if name.startswith(f"{PACKAGE}/") and name != f"{PACKAGE}/__init__.py"
+        if not name.startswith(USERS)
+        if (taken := taken_from_the_root(name, text(name)))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("source", "taken"),
+    [
+        ("from engram import Pool", ["Pool"]),
+        ("from engram import _engram, later, size", []),
+        ("from engram import verify", ["verify"]),  # the function, once the root is imported
+        ("from engram import *", ["*"]),
+        ("from .. import Pool, later", ["Pool"]),
+        ("from . import fields", []),
+        ("def late():\n    from engram import Pool", ["Pool"]),
+        ("import engram", ["engram"]),
+        ("import engram as root", ["engram"]),
+        ("import engram.pool", ["engram.pool"]),
+        ("import engram.pool as pools", []),
+        ("from engram.pool import Pool", []),
+    ],
+)
+def test_what_is_taken_from_the_root_is_found(source: str, taken: list[str]) -> None:
+    assert taken_from_the_root(f"{PACKAGE}/active/fields.py", source) == taken
 
 
 def test_rows_are_written_in_one_place() -> None:

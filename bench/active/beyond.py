@@ -41,7 +41,7 @@ NOTE = (
 )
 FLEET = ("limit-files", "engram", "engram-pre-copy", "engram-copy")
 FITTING = ("ext4", "xfs")
-LIMIT_MIB, QUICK_LIMIT_MIB = 192, 96
+LIMIT_MIB, QUICK_LIMIT_MIB = 192, 64
 TIMES = 2
 BLOCK_MIB = 4
 ROUNDS = 3

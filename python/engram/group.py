@@ -24,7 +24,7 @@ from engram.chunked import ChunkedArray, refuse_other_layout
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
-from engram.member import REPLACING
+from engram.member import REPLACING, member_fields
 from engram.members import Items, Values, delete_all, missing
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
@@ -166,11 +166,10 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
         """
         settings, read_only = check_settings(index), truth("read_only", read_only)
-        asked = (self._namespace, self._id, name, attrs, b"", False, scope)
         if not settings and not read_only:
-            return Group(self._namespace, _engram.create_group(*asked))
+            return Group(self._namespace, self._create(name, attrs=attrs, scope=scope))
         with Batch(self._namespace):
-            gid = _engram.create_group(*asked)
+            gid = self._create(name, attrs=attrs, scope=scope)
             if settings:
                 _engram.set_index_settings(self._namespace, gid, settings)
             if read_only:
@@ -199,8 +198,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             except ExistsError:  # made by another meanwhile
                 pass
         check_settings(index)
-        asked = (self._namespace, self._id, name, None, b"", True, scope)
-        return Group(self._namespace, _engram.create_group(*asked))
+        return Group(self._namespace, self._create(name, exist_ok=True, scope=scope))
 
     def create_array(
         self,
@@ -245,19 +243,18 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If there is no room; nothing is changed, and deleting makes room.
 
         """
-        new = (  # a `NewMember`, spelt out, as making one takes long
-            shape,
-            dtype,
-            attrs,
-            dims,
-            overwrite,
-            device,
-            index,
-            read_only,
-            scope,
-            chunks,
-            codec,
-            b"",  # origin
+        new = member_fields(
+            shape=shape,
+            dtype=dtype,
+            attrs=attrs,
+            dims=dims,
+            overwrite=overwrite,
+            device=device,
+            index_mode=index,
+            read_only=read_only,
+            scope=scope,
+            chunks=chunks,
+            codec=codec,
         )
         kind, oid, dtype, shape = _engram.put_array(self._namespace, self._id, name, data, new)
         return (Array if kind == 1 else ChunkedArray)(self._namespace, oid, dtype, shape)
@@ -293,19 +290,16 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             else took the name meanwhile.
 
         """
-        new = (  # a `NewMember`, spelt out, as making one takes long
-            shape,
-            dtype,
-            attrs,
-            dims,
-            overwrite,
-            device,
-            index,
-            read_only,
-            scope,
-            None,  # chunks
-            None,  # codec
-            b"",  # origin
+        new = member_fields(
+            shape=shape,
+            dtype=dtype,
+            attrs=attrs,
+            dims=dims,
+            overwrite=overwrite,
+            device=device,
+            index_mode=index,
+            read_only=read_only,
+            scope=scope,
         )
         return Allocation(self._namespace, self._id, name, new)
 
@@ -373,19 +367,13 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             As `create_array`.
 
         """
-        new = (  # a `NewMember`, spelt out, as making one takes long
-            None,  # shape
-            None,  # dtype
-            attrs,
-            None,  # dims
-            overwrite,
-            device,
-            index,
-            read_only,
-            scope,
-            None,  # chunks
-            None,  # codec
-            b"",  # origin
+        new = member_fields(
+            attrs=attrs,
+            overwrite=overwrite,
+            device=device,
+            index_mode=index,
+            read_only=read_only,
+            scope=scope,
         )
         oid, nbytes = _engram.put_blob(self._namespace, self._id, name, data, new)
         return Blob(self._namespace, oid, None, (nbytes,))
@@ -548,6 +536,18 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         return _engram.reindex(self._namespace, target._id, check_mode(index))
 
     # What helps them
+
+    def _create(
+        self,
+        name: str,
+        *,
+        attrs: Mapping[str, Any] | None = None,
+        exist_ok: bool = False,
+        scope: "Scope | None" = None,
+    ) -> int:
+        """Create a group below this one; its id."""
+        place = (self._namespace, self._id, name)
+        return _engram.create_group(*place, attrs=attrs, origin=b"", exist_ok=exist_ok, scope=scope)
 
     def _hint(self, hints: dict[str, Any]) -> None:
         """Keep what a query says of the index's layout, unless it is so already."""

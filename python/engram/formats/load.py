@@ -220,10 +220,9 @@ class Loader:
             return
         if there is not None:
             del above[name]  # only with overwrite: the names have been checked
-        namespace, told = above._namespace, origin.encode(facts)
-        made = Group(
-            namespace, _engram.create_group(namespace, above._id, name, attrs, told, False)
-        )
+        place = (above._namespace, above._id, name)
+        gid = _engram.create_group(*place, attrs=attrs, origin=origin.encode(facts), exist_ok=False)
+        made = Group(above._namespace, gid)
         self._made[node.path] = made
         self._count.groups += 1
 

@@ -90,7 +90,7 @@ class Home(Aliases):
         gid = self._groups.get(path)
         if gid is None:
             place = (self.namespace, self.namespace.root, path)
-            gid = _engram.create_group(*place, None, b"", True, scope)
+            gid = _engram.create_group(*place, attrs=None, origin=b"", exist_ok=True, scope=scope)
             self._groups[path] = gid
             if_undone(lambda: self._groups.pop(path, None))
         return gid
@@ -106,7 +106,9 @@ class Home(Aliases):
             parent = self.group(OBJECTS, scope)
             try:
                 place = (self.namespace, parent, new_token())
-                return _engram.create_group(*place, attributes, b"", False, scope)
+                return _engram.create_group(
+                    *place, attrs=attributes, origin=b"", exist_ok=False, scope=scope
+                )
             except NotFoundError:  # somebody deleted the whole of it
                 self._groups.clear()
                 if not again:
