@@ -18,4 +18,6 @@
 pub mod decode;
 pub mod rewrite;
 pub mod salvage;
+#[cfg(test)]
+mod tests;
 pub mod verify;

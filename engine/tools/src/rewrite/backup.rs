@@ -454,3 +454,57 @@ fn sync_folders(folder: &Path) -> Result<()> {
     }
     File::open(folder).and_then(|file| file.sync_all()).map_err(refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MovedValue, Span, Spans, lay_out};
+    use engram_catalog::Table;
+    use engram_records::extent::{Extent, HUGE, PAGE, best_align};
+    use std::fs::{self, File};
+
+    fn values(lens: &[u64]) -> Vec<MovedValue> {
+        let value = |(number, len): (usize, &u64)| MovedValue {
+            table: Table::Objects,
+            key: vec![number as u8],
+            from: Extent { offset: number as u64 * 64 * HUGE, len: *len },
+            nbytes: *len,
+            word: 0,
+            to: 0,
+        };
+        lens.iter().enumerate().map(value).collect()
+    }
+
+    #[test]
+    fn a_copy_has_its_values_side_by_side_and_each_where_its_length_may_begin() {
+        let lens = [64, 3 * HUGE + PAGE, 0x1_0000, 128, HUGE, 5 * PAGE];
+        let mut found = values(&lens);
+        let end = lay_out(&mut found, u64::MAX);
+        let mut places: Vec<Extent> = found.iter().map(MovedValue::place).collect();
+        places.sort_unstable();
+        assert!(places.windows(2).all(|two| two[0].end() <= two[1].offset), "{places:?}");
+        assert!(places.iter().all(|place| place.offset % best_align(place.len) == 0));
+        assert!(places.last().unwrap().end() <= end && end.is_multiple_of(HUGE));
+
+        // Where that does not fit, values of huge pages begin at a page, and less is left between.
+        let tight = lay_out(&mut found, end - 1);
+        assert!(tight < end, "{tight} is no less than {end}");
+        assert!(found.iter().all(|value| value.to % best_align(value.from.len).min(PAGE) == 0));
+    }
+
+    #[test]
+    fn a_value_is_written_across_the_spans_that_it_reaches_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spans = Spans::default();
+        for (number, (offset, len)) in [(0, 10), (10, 4), (14, 20)].into_iter().enumerate() {
+            let path = dir.path().join(number.to_string());
+            let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+            let (number, range) = (number as u32, Extent { offset, len });
+            spans.rows.push(Span { number, device: 0, range, file: number, place: 0 });
+            spans.files.push((path, file));
+        }
+        spans.write_at(b"0123456789", 7).unwrap();
+        let read = |number: usize| fs::read(&spans.files[number].0).unwrap();
+        assert_eq!(read(0), b"\0\0\0\0\0\0\x00012");
+        assert_eq!([read(1), read(2)], [b"3456".to_vec(), b"789".to_vec()]);
+    }
+}

@@ -245,3 +245,43 @@ fn sync_folder(setup: &Setup) -> Result<()> {
         .and_then(|folder| folder.sync_all())
         .map_err(|e| Error::os(format!("syncing {}", setup.dir.display()), &e))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, MovedValue, Span, move_up};
+    use engram_base::error::Kind;
+    use engram_catalog::Table;
+
+    fn span(number: u32, offset: u64, len: u64) -> Span {
+        let range = Extent { offset, len };
+        Span { number, device: number % 2, range, file: number + 7, place: 0 }
+    }
+
+    fn value(offset: u64, len: u64) -> MovedValue {
+        let from = Extent { offset, len };
+        MovedValue { table: Table::Objects, key: vec![1], from, nbytes: len, word: 0, to: 0 }
+    }
+
+    #[test]
+    fn spans_that_hold_something_move_up_with_their_values() {
+        let spans = [span(0, 0, 100), span(1, 100, 50), span(2, 150, 100), span(3, 250, 100)];
+        // The first lies across two spans; nothing lies in the last but one.
+        let mut values = [value(300, 50), value(90, 30), value(10, 20)];
+        let kept = move_up(&spans, &mut values).unwrap();
+        let files: Vec<u32> = kept.iter().map(|span| span.file).collect();
+        assert_eq!(files, [7, 8, 10], "the files stay as they are, but for the empty span's");
+        let ranges: Vec<Extent> = kept.iter().map(|span| span.range).collect();
+        let range = |offset, len| Extent { offset, len };
+        assert_eq!(ranges, [range(0, 100), range(100, 50), range(150, 100)]);
+        assert!(kept.iter().zip(0..).all(|(span, number)| span.number == number));
+        let to: Vec<u64> = values.iter().map(|value| value.to).collect();
+        assert_eq!(to, [10, 90, 200], "in the order in which they lie");
+        assert!(move_up(&spans, &mut []).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_value_behind_the_last_span_is_damage() {
+        let refused = move_up(&[span(0, 0, 100)], &mut [value(100, 10)]).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Corrupt);
+    }
+}
