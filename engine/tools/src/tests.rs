@@ -11,7 +11,7 @@ use engram_catalog::{Headroom, Table};
 use engram_ops::rows_mut::RowsMut;
 use engram_pool::namespace::Namespace;
 use engram_pool::{CreateOptions, Pool};
-use engram_realm::{Changes, Mode, Payload, Realm, USED};
+use engram_realm::{Changes, HasCore as _, Mode, Payload, Realm, USED};
 use engram_records::layout::Layout;
 use engram_records::object::{Class, NewObject, Placement};
 use std::path::{Path, PathBuf};

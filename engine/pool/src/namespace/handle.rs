@@ -34,8 +34,7 @@ use engram_realm::batch::Batch;
 use engram_realm::process::between_forks;
 use engram_realm::view::View;
 use engram_realm::{
-    Found, HasCore, Holders, Lock, Mode, Payload, Precondition, Realm, Space, look_to_change,
-    look_together,
+    Found, Holders, Lock, Mode, Payload, Precondition, Realm, Space, look_to_change, look_together,
 };
 use engram_records::attrs::Value;
 use engram_records::index_mode::IndexMode;
@@ -543,9 +542,7 @@ impl Namespace {
     /// The receipts in what is published; for tests.
     #[cfg(feature = "faults")]
     pub fn receipts(&self) -> Result<u64> {
-        let Some(realm) = moves::newest(self)? else { return Ok(0) };
-        let inside = realm.core().enter()?;
-        inside.read()?.entries(engram_catalog::Table::Received)
+        moves::receipts(self)
     }
 
     /// The objects that are on their way to another realm, or from one; for tests.

@@ -222,6 +222,14 @@ pub(crate) fn end_dead_moves(namespace: &Namespace) -> Result<bool> {
     Ok(known()? < before)
 }
 
+/// See [`Namespace::receipts`].
+#[cfg(feature = "faults")]
+pub(super) fn receipts(namespace: &Namespace) -> Result<u64> {
+    let Some(realm) = newest(namespace)? else { return Ok(0) };
+    let inside = realm.core().enter()?;
+    inside.read()?.entries(Table::Received)
+}
+
 /// See [`Namespace::leaving`].
 #[cfg(feature = "faults")]
 pub(super) fn leaving(namespace: &Namespace) -> Result<u64> {
