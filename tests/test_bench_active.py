@@ -26,8 +26,8 @@ TINY = Sizes("small", 2, 64 << 10, 32, (2, 3, 2))
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(["limit", "engram", "engram-copy"], tmp_path, print, once=True)
+def fleet(home: Path) -> Iterator[Fleet]:
+    made = Fleet(["limit", "engram", "engram-copy"], home, print, once=True)
     yield made
     made.close()
 
@@ -65,11 +65,11 @@ def test_texts_are_the_same_each_time_and_have_their_size(tmp_path: Path) -> Non
     assert {len(text) for text in made[0]} == {1000}
 
 
-def test_a_run_writes_its_page_and_picture(tmp_path: Path) -> None:
+def test_a_run_writes_its_page_and_picture(tmp_path: Path, home: Path) -> None:
     results, page, picture = (tmp_path / name for name in ("r.json", "page.md", "picture.png"))
     run = [sys.executable, "-m", "bench.active", "--quick", "--ways", "limit,engram"]
     run += ["--disk", "/dev/shm"]
-    subprocess.run([*run, "--where", str(tmp_path), "--out", str(results)], check=True, cwd=ROOT)
+    subprocess.run([*run, "--where", str(home), "--out", str(results)], check=True, cwd=ROOT)
     page.write_text((ROOT / "docs" / "evaluation-active.md").read_text())
     write = [sys.executable, "-m", "bench.active.pages", *map(str, (results, page, picture))]
     subprocess.run(write, check=True, cwd=ROOT)
@@ -83,10 +83,8 @@ def test_a_run_writes_its_page_and_picture(tmp_path: Path) -> None:
     assert all(about in text for about in (emulated.NOTE, table1.NOTE))
 
 
-def test_ways_on_other_media_find_the_same(tmp_path: Path) -> None:
-    with contextlib.closing(
-        Fleet(["limit", "engram", *MEDIA], tmp_path, print, once=True)
-    ) as fleet:
+def test_ways_on_other_media_find_the_same(home: Path) -> None:
+    with contextlib.closing(Fleet(["limit", "engram", *MEDIA], home, print, once=True)) as fleet:
         for kind in DRIVERS:
             drivers = [kind(way, TINY) for way in fleet.fresh()]
             for result in drivers[0].results:
@@ -96,19 +94,17 @@ def test_ways_on_other_media_find_the_same(tmp_path: Path) -> None:
                     driver.clean()
 
 
-def test_an_emulated_way_has_a_pool_that_says_so(tmp_path: Path) -> None:
+def test_an_emulated_way_has_a_pool_that_says_so(home: Path) -> None:
     names = ["engram", "engram-pre-copy", "engram-emulated", "engram-emulated-pre-copy"]
-    with contextlib.closing(Fleet(names, tmp_path, print, once=True)) as fleet:
+    with contextlib.closing(Fleet(names, home, print, once=True)) as fleet:
         said = {way.name: cast("Here", way).pool.emulated for way in fleet.fresh()}
     assert said == dict.fromkeys(names[:2]) | dict.fromkeys(names[2:], "pmem")
 
 
-def test_a_method_that_copies_first_sees_private_arrays(tmp_path: Path) -> None:
+def test_a_method_that_copies_first_sees_private_arrays(home: Path) -> None:
     seen: list[np.ndarray[Any, Any]] = []
     with (
-        contextlib.closing(
-            Fleet(["engram", "engram-pre-copy"], tmp_path, print, once=True)
-        ) as fleet,
+        contextlib.closing(Fleet(["engram", "engram-pre-copy"], home, print, once=True)) as fleet,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setitem(kernels.KERNELS, "look", lambda *arrays: seen.extend(arrays))
@@ -128,9 +124,9 @@ def test_a_method_that_copies_first_sees_private_arrays(tmp_path: Path) -> None:
     ],
 )
 def test_what_applications_are_like_is_counted(
-    tmp_path: Path, kind: type, reuse: float, output: float
+    home: Path, kind: type, reuse: float, output: float
 ) -> None:
-    with contextlib.closing(Fleet(["engram"], tmp_path, print, once=True)) as fleet:
+    with contextlib.closing(Fleet(["engram"], home, print, once=True)) as fleet:
         row = table1.row(kind, fleet.fresh()[0], TINY, 1)
     assert row.reuse == reuse
     assert row.output_ratio == pytest.approx(output)
