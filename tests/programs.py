@@ -125,7 +125,7 @@ def workspace() -> tuple[list[dict[str, Any]], Path]:
 
 
 def has_tests(crate: dict[str, Any]) -> bool:
-    """Whether a crate has a test: building what has none, and all that it uses, would be in vain."""
+    """Whether a crate has a test. What has none is not built, nor the libraries that it uses."""
     if any(target["kind"] == ["test"] for target in crate["targets"]):
         return True
     sources = Path(crate["manifest_path"]).parent.rglob("src/**/*.rs")

@@ -127,7 +127,7 @@ pub fn realm_like(
 
 /// To whom a folder belongs.
 #[derive(Clone, Copy)]
-struct Owner {
+struct FileOwner {
     user: u32,
     group: u32,
 }
@@ -139,7 +139,7 @@ pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Res
     }
     let owner = |path: &Path| {
         fs::metadata(path)
-            .map(|meta| Owner { user: meta.uid(), group: meta.gid() })
+            .map(|meta| FileOwner { user: meta.uid(), group: meta.gid() })
             .map_err(|e| Error::os(format!("looking at {}", path.display()), &e))
     };
     let from = place(source, name);
@@ -153,7 +153,7 @@ pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Res
                 let there = owner(&from.join(PRIVATE).join(entry.file_name()));
                 give(
                     &entry.path(),
-                    Owner { user, group: there.map_or(user, |there| there.group) },
+                    FileOwner { user, group: there.map_or(user, |there| there.group) },
                     &[],
                 )?;
             }
@@ -169,7 +169,7 @@ fn pool_device(file: &PoolFile) -> std::path::PathBuf {
 /// Gives a folder with all that is in it, but for what lies in it under one of the names `but`
 /// (`*`: under any). Its contents go first: the new owner could put other things in their place.
 /// Anything that root has not made here is left as it is.
-fn give(at: &Path, to: Owner, but: &[&str]) -> Result<()> {
+fn give(at: &Path, to: FileOwner, but: &[&str]) -> Result<()> {
     let refused = |e| Error::os(format!("giving {} to its owner", at.display()), &e);
     if fs::symlink_metadata(at).map_err(refused)?.uid() != ROOT {
         return Ok(());

@@ -99,6 +99,19 @@ enum PreparedChunk {
     InPlace,
 }
 
+impl PreparedChunk {
+    /// The bytes that it takes of an extent, if it goes to one; `whole` is a chunk as it is in use.
+    fn in_extent(&self, whole: usize) -> Option<usize> {
+        match self {
+            PreparedChunk::Nothing => None,
+            PreparedChunk::Bytes(bytes) => {
+                Some(bytes.len()).filter(|len| *len as u64 > INLINE_BYTES_MAX)
+            }
+            PreparedChunk::InPlace => Some(whole),
+        }
+    }
+}
+
 /// Encodes these chunks into reserved space. On error nothing is reserved.
 pub(super) fn stage(
     core: &Arc<Core>,
@@ -120,14 +133,8 @@ pub(super) fn stage(
         },
     )?;
     step!("chunks.encoded");
-    let in_extent = |ready: &PreparedChunk| match ready {
-        PreparedChunk::Nothing => None,
-        PreparedChunk::Bytes(bytes) => {
-            Some(bytes.len()).filter(|len| *len as u64 > INLINE_BYTES_MAX)
-        }
-        PreparedChunk::InPlace => Some(whole),
-    };
-    let lens: Vec<u64> = ready.iter().filter_map(in_extent).map(|len| len as u64).collect();
+    let lens = ready.iter().filter_map(|ready| ready.in_extent(whole)).map(|len| len as u64);
+    let lens: Vec<u64> = lens.collect();
     let mut places = reserve_all(core, &lens)?.into_iter();
     let mut stages = Stages::new(core);
     let mut claims = Vec::new();
@@ -138,7 +145,7 @@ pub(super) fn stage(
             }
             _ => ExpectedChunk::As(before.map(|chunk| chunk.generation)),
         };
-        let value = match (in_extent(&ready), ready) {
+        let value = match (ready.in_extent(whole), ready) {
             (_, PreparedChunk::Nothing) => continue,
             (None, PreparedChunk::Bytes(bytes)) => ChunkValue::Inline(bytes),
             (None, PreparedChunk::InPlace) => unreachable!("it goes to an extent"),
