@@ -107,10 +107,13 @@ def program_by_turns(
 
 
 class Side:
-    """A tree, and the process that measures it."""
+    """A tree, and the process that measures it.
+
+    Invariant: the process works within `__init__` and `step` alone, so that two sides never do.
+    """
 
     def __init__(self, tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
-        """Start the process; it stops before its first round."""
+        """Start the process, and wait until it stops before its first round."""
         self.tree = tree
         python = tree / ".venv" / "bin" / "python"
         words = [str(python), __file__, "--child", str(tree), "--folder", str(folder)]
@@ -121,25 +124,30 @@ class Side:
         )
         self.samples: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.ended = False
+        self.wait()
 
     def step(self) -> None:
         """Let it work until it stops again."""
         assert self.process.stdin is not None  # noqa: S101 - it is a pipe
-        assert self.process.stdout is not None  # noqa: S101
         if self.ended:
             return
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.wait()
+
+    def wait(self) -> None:
+        """Take what it reports, until it stops."""
+        assert self.process.stdout is not None  # noqa: S101 - it is a pipe
         while (line := self.process.stdout.readline()) not in {"\n", "end\n"}:
             if not line:
                 raise SystemExit(f"the run in {self.tree} ended with {self.process.wait()}")
             report = json.loads(line)
+            sys.stderr.write(f"    {self.tree.name}: {report['title']}\n")
             for name, samples in report["samples"].items():
                 self.samples[report["title"], name].extend(samples)
         if line == "end\n":
             self.ended = True
             self.process.communicate()
-            return
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
 
 
 def main() -> int:

@@ -38,11 +38,17 @@ MADE = {  # a tree of Engram with what the child of `versus` asks of one
         """,
     "own/__init__.py": "",
     "own/rust.py": """
-        runs = []
+        import time
+        from pathlib import Path
+        tree = Path(__file__).parents[2]
         def build():
             pass
         def run(*words):
-            runs.append(words)
+            with (tree.parent / "turns").open("a") as turns:
+                turns.write(tree.name)
+                turns.flush()
+                time.sleep(0.02)
+                turns.write(tree.name)
             return {"still": {"async": [2.0] * words[-1]}}
         def repeated(*words):
             return run(*words)
@@ -118,7 +124,9 @@ def test_the_trees_run_the_program_by_turns(tmp_path: Path) -> None:
         for side in sides:
             side.step()
         steps += 1
+    # Each has ended a run before the other begins one.
+    assert (tmp_path / "turns").read_text() == "aabb" * versus.ROUNDS
     # One for the part, one for each run of the program, one for each round and the one to warm up.
-    assert steps == 1 + versus.ROUNDS + (versus.ROUNDS + 1) + 1
+    assert steps == 1 + versus.ROUNDS + (versus.ROUNDS + 1)
     for side in sides:
         assert side.process.wait() == 0
