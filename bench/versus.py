@@ -2,8 +2,8 @@
 
 A change of a few per cent is not seen between two runs of a shared machine. So both trees are
 measured in one run: a process for each imports its own `engram` and its own `bench`, and only one
-of them works at a time. Each stops before a round, and goes on when the other has done the same
-round; peers are left out. Where the Rust program does all rounds of a line in one run, it is run
+of them works at a time. Each stops before a round, and goes on when the other has done the one
+before; which goes first changes with each round. Peers are left out. Where the Rust program does all rounds of a line in one run, it is run
 for each round. A part that has no rounds of its own is measured whole, as often.
 
 `OLD` is a checkout in which `make .venv/bin/.built .venv/bin/.peers` has run. A ratio is the old
@@ -32,10 +32,15 @@ Answer: TypeAlias = dict[str, dict[str, list[float]]]
 HERE = Path(__file__).resolve().parent.parent
 ROUNDS = 5
 LEAST = 0.95
-WHOLE = ("rust", "growth", "policies", "index-bytes", "index-time", "search-space", "million")
+WHOLE = (
+    *("rust", "growth", "policies", "index-bytes", "index-time", "search-space", "million"),
+    "serialization",
+)
 """Parts that do not measure by rounds: they are run so often."""
 PEERS = ("memcpy", "private array", "h5py", "MIQS+", "SQLite", "DuckDB")
 """Contestants whose names begin so are left out, where a part has more than those of `Setting`."""
+WITH_PEERS = ("kernels",)
+"""Parts that look at what each contestant has written: peers are measured there, too."""
 
 
 def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
@@ -52,9 +57,12 @@ def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
         if not sys.stdin.readline():
             raise SystemExit("the other tree is gone")
 
+    part = ""
+
     def measure(line: Any, contestants: list[Any], rounds: int) -> Any:
         del rounds
-        mine = [each for each in contestants if not each.name.startswith(PEERS)]
+        left_out = () if part in WITH_PEERS else PEERS
+        mine = [each for each in contestants if not each.name.startswith(left_out)]
         for turn in range(ROUNDS + 1):
             pause()
             for contestant in mine:
@@ -68,10 +76,10 @@ def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
     rust: Any = importlib.import_module("bench.own.rust")
     stage: Any = importlib.import_module("bench.evaluation.setup").Stage
     rust.build()
-    at_once, by_turns = (stage.ask, rust.repeated), program_by_turns(stage.ask, rust.run, pause)
+    at_once, in_turn = (stage.ask, rust.repeated), run_by_turns(stage.ask, rust.run, pause)
     setting = setting_module.Setting(folder, quick, lambda _: None)
     for part in parts:
-        stage.ask, rust.repeated = at_once if part in WHOLE else by_turns
+        stage.ask, rust.repeated = at_once if part in WHOLE else in_turn
         for _ in range(ROUNDS if part in WHOLE else 1):
             pause()
             for line in lines[part](setting):
@@ -81,7 +89,7 @@ def child(tree: Path, parts: list[str], folder: Path, *, quick: bool) -> None:
     told.flush()
 
 
-def program_by_turns(
+def run_by_turns(
     ask: Callable[..., Answer], run: Callable[..., Answer], pause: Callable[[], None]
 ) -> tuple[Callable[..., Answer], Callable[..., Answer]]:
     """Give what stands for `Stage.ask` and `rust.repeated`: a run of the program for each round."""
@@ -180,12 +188,24 @@ def main() -> int:
         for name, tree in zip(("old", "new"), trees, strict=True):
             Path(folder, name).mkdir()
             sides.append(Side(tree, parts, Path(folder, name), quick=chosen.quick))
-        while not all(side.ended for side in sides):
-            for side in sides:
-                side.step()
+        by_turns(sides)
     ended = compared(sides[0].samples, sides[1].samples, chosen.out, trees)
     sys.stdout.write(f"Kept in {chosen.out}\n")
     return ended
+
+
+def by_turns(sides: list[Side]) -> int:
+    """Have each side work, round by round; give how many rounds there were.
+
+    The side that worked last goes first in the next round: a machine is not the same before and
+    after a side has filled its memory.
+    """
+    rounds = 0
+    while not all(side.ended for side in sides):
+        for side in sides if rounds % 2 == 0 else reversed(sides):
+            side.step()
+        rounds += 1
+    return rounds
 
 
 def compared(

@@ -119,13 +119,11 @@ def test_each_line_has_a_sample_of_each_round_of_both_trees(
 
 def test_the_trees_run_the_program_by_turns(tmp_path: Path) -> None:
     sides = [versus.Side(tree(tmp_path / name), ["queries"], tmp_path, quick=True) for name in "ab"]
-    steps = 0
-    while not all(side.ended for side in sides):
-        for side in sides:
-            side.step()
-        steps += 1
-    # Each has ended a run before the other begins one.
-    assert (tmp_path / "turns").read_text() == "aabb" * versus.ROUNDS
+    steps = versus.by_turns(sides)
+    # Each has ended a run before the other begins one, and neither is always the first.
+    turns = (tmp_path / "turns").read_text()
+    assert {turns[at : at + 4] for at in range(0, len(turns), 4)} == {"aabb", "bbaa"}
+    assert len(turns) == 4 * versus.ROUNDS
     # One for the part, one for each run of the program, one for each round and the one to warm up.
     assert steps == 1 + versus.ROUNDS + (versus.ROUNDS + 1)
     for side in sides:
