@@ -3,8 +3,9 @@
 A change of a few per cent is not seen between two runs of a shared machine. So both trees are
 measured in one run: a process for each imports its own `engram` and its own `bench`, and only one
 of them works at a time. Each stops before a round, and goes on when the other has done the one
-before; which goes first changes with each round. Peers are left out. Where the Rust program does all rounds of a line in one run, it is run
-for each round. A part that has no rounds of its own is measured whole, as often.
+before; which goes first changes with each round. Peers are left out. Where the Rust program does
+all rounds of a line in one run, it is run for each round. A part that has no rounds of its own is
+measured whole, as often.
 
 `OLD` is a checkout in which `make .venv/bin/.built .venv/bin/.peers` has run. A ratio is the old
 time over the new one: below 1, the new tree is slower.
