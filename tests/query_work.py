@@ -100,7 +100,10 @@ def serve() -> None:
             path, step = pickle.load(sys.stdin.buffer)
             problems: list[str] = []
             if step == VERIFY:
-                problems, _, _ = _engram.verify(path)
+                try:
+                    problems, _, _ = _engram.verify(path)
+                except engram.EngramError as error:
+                    problems = [str(error)]
             elif step is None:
                 if path in pools:
                     pools.pop(path).close()

@@ -29,6 +29,7 @@ BASES: dict[str, tuple[type[BaseException], ...]] = {
     "InvalidNameError": (ValueError,),
     "ArgumentError": (ValueError, TypeError),
     "UnsupportedError": (OSError,),
+    "CommitUncertainError": (OSError,),
 }
 
 
@@ -54,13 +55,14 @@ def test_exit_codes_are_the_engines() -> None:
     assert codes["NotFoundError"] == codes["PoolNotFoundError"] == 10
     del codes["PoolNotFoundError"]
     codes["EngramError"] = engram.EngramError.exit_code
-    assert sorted(codes.values()) == list(range(10, 23))
+    assert sorted(codes.values()) == list(range(10, 24))
 
 
 def test_os_errors_have_an_errno() -> None:
     assert errors.AccessError("x").errno == 13
     assert errors.PoolNotFoundError("x").errno == 2
     assert errors.ReadOnlyError("x").errno == 30
+    assert errors.CommitUncertainError("x").errno == 5
 
 
 # Arguments of a wrong type

@@ -7,6 +7,7 @@ import pickle
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,11 +203,15 @@ class _Other:
 
     def __init__(self) -> None:
         script = Path(__file__).with_name("query_work.py")
-        self._child = subprocess.Popen(
-            [sys.executable, str(script), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        words = [sys.executable, str(script), "serve"]
+        self._begin = partial(
+            subprocess.Popen, words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        self._child = self._begin()
 
     def __call__(self, path: str, step: Work | None) -> None:
+        if self._child.poll() is not None:  # the example before this has killed it
+            self._child = self._begin()
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         pickle.dump((path, step), self._child.stdin)

@@ -54,6 +54,9 @@ typedef enum {
   ENGRAM_STATUS_UNSUPPORTED = 12,
   // The operating system failed in a way that has no kind of its own; or a defect of the engine.
   ENGRAM_STATUS_OS = 13,
+  // A commit whose last sync failed: what it changed may be durable, or not. Close the pool, run
+  // `engram verify`, look whether the change is there, and repeat it if it is not.
+  ENGRAM_STATUS_COMMIT_UNCERTAIN = 14,
 } engram_status;
 
 // The types of numbers, native byte order.

@@ -41,6 +41,9 @@ pub enum Status {
     Unsupported = 12,
     /// The operating system failed in a way that has no kind of its own; or a defect of the engine.
     Os = 13,
+    /// A commit whose last sync failed: what it changed may be durable, or not. Close the pool, run
+    /// `engram verify`, look whether the change is there, and repeat it if it is not.
+    CommitUncertain = 14,
 }
 
 /// Each kind's status, in the order of their numbers: that it has the same is checked below.
@@ -58,6 +61,7 @@ const STATUSES: [Status; Kind::ALL.len()] = [
     Status::Argument,
     Status::Unsupported,
     Status::Os,
+    Status::CommitUncertain,
 ];
 
 const _: () = {
@@ -83,6 +87,7 @@ const NAMES: [&CStr; Kind::ALL.len()] = [
     c"ArgumentError",
     c"UnsupportedError",
     c"EngramError",
+    c"CommitUncertainError",
 ];
 
 thread_local! {

@@ -15,6 +15,20 @@
 //! TARGET_CFLAGS = "-Dpthread_mutex_lock=engram_mutex_lock"
 //! ```
 //!
+//! What lies behind a handle is for the engine's own crates:
+//!
+//! ```compile_fail,E0599
+//! fn behind(realm: &engram::Realm) {
+//!     let _ = realm.core();
+//! }
+//! ```
+//!
+//! ```
+//! fn handle(realm: &engram::Realm) {
+//!     let _ = realm.root();
+//! }
+//! ```
+//!
 //! # A pool, an array, and a view of it
 //!
 //! ```

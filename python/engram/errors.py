@@ -2,8 +2,9 @@
 
 Every error of Engram is an `EngramError`; most are also the built-in exception that a user of h5py
 or of plain Python would catch. `str(error)` is the message: what was wrong, with the value, and
-what to do next. On any error the pool is as it was before the call. (`update` and `popitem`, which
-Python gives to every mapping, are several calls: in a batch they are one.) Exit codes and errnos
+what to do next. On an error the pool is as it was before the call. `CommitUncertainError` alone
+leaves open whether the change is there. (`update` and `popitem`, which Python gives to every
+mapping, are several calls: in a batch they are one.) Exit codes and errnos
 come from the engine's table of kinds.
 """
 
@@ -90,6 +91,14 @@ class UnsupportedError(EngramError, OSError):
     """A filesystem or environment that cannot carry a pool."""
 
 
+class CommitUncertainError(EngramError, OSError):
+    """A commit whose last sync failed: the change is there as a whole, or not at all.
+
+    Close the pool, run `engram verify`, look whether the change is there, and repeat it if it is
+    not. No process writes to the pool before that.
+    """
+
+
 class EngramWarning(UserWarning):
     """Something that goes on, and will cost: a snapshot that keeps much of a catalog from reuse."""
 
@@ -103,6 +112,7 @@ __all__ = [
     "AccessError",
     "ArgumentError",
     "BusyError",
+    "CommitUncertainError",
     "CorruptError",
     "EngramError",
     "EngramWarning",

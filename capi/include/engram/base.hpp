@@ -46,6 +46,8 @@ using FormatError = ErrorOf<ENGRAM_STATUS_FORMAT>;
 using InvalidNameError = ErrorOf<ENGRAM_STATUS_INVALID_NAME>;
 using ArgumentError = ErrorOf<ENGRAM_STATUS_ARGUMENT>;
 using UnsupportedError = ErrorOf<ENGRAM_STATUS_UNSUPPORTED>;
+// The change may be durable or not: look after `engram verify`, and repeat it if it is not there.
+using CommitUncertainError = ErrorOf<ENGRAM_STATUS_COMMIT_UNCERTAIN>;
 
 // Throws the error of a kind.
 template <int... Kinds>
@@ -55,7 +57,7 @@ template <int... Kinds>
     throw Error(status, message);
 }
 [[noreturn]] inline void raise(engram_status status, const std::string &message) {
-    raise_one(status, message, std::make_integer_sequence<int, ENGRAM_STATUS_OS>());
+    raise_one(status, message, std::make_integer_sequence<int, ENGRAM_STATUS_COMMIT_UNCERTAIN + 1>());
 }
 
 inline void check(engram_status status) {

@@ -36,11 +36,13 @@ pub enum Kind {
     Unsupported = 12,
     /// The operating system failed in a way that has no kind of its own.
     Os = 13,
+    /// A commit whose last sync failed: what it changed may be durable, or not.
+    CommitUncertain = 14,
 }
 
 impl Kind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::PoolFull,
@@ -54,6 +56,7 @@ impl Kind {
         Kind::Argument,
         Kind::Unsupported,
         Kind::Os,
+        Kind::CommitUncertain,
     ];
 
     /// The Python exception's name.
@@ -72,6 +75,7 @@ impl Kind {
             Kind::Argument => "ArgumentError",
             Kind::Unsupported => "UnsupportedError",
             Kind::Os => "EngramError",
+            Kind::CommitUncertain => "CommitUncertainError",
         }
     }
 
@@ -89,7 +93,7 @@ impl Kind {
             Kind::Access => libc::EACCES,
             Kind::ReadOnly => libc::EROFS,
             Kind::Query | Kind::InvalidName | Kind::Argument => libc::EINVAL,
-            Kind::Corrupt | Kind::Os => libc::EIO,
+            Kind::Corrupt | Kind::Os | Kind::CommitUncertain => libc::EIO,
             Kind::Busy => libc::EBUSY,
             Kind::Format => libc::ENOEXEC,
             Kind::Unsupported => libc::EOPNOTSUPP,
@@ -97,7 +101,11 @@ impl Kind {
     }
 }
 
-/// An error: its kind and its message. On any error the realm is as it was before the call.
+/// An error: its kind and its message. On an error the realm is as it was before the call.
+///
+/// Two kinds of call are exceptions. After [`Kind::CommitUncertain`] the change is there as a whole
+/// or not at all, and only a look after `verify` tells which. A call that says so takes several
+/// commits, and those that were made stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     kind: Kind,
@@ -127,6 +135,14 @@ impl Error {
     #[must_use]
     pub fn gone_is_moved(self) -> Self {
         Error { moved: self.moved || self.kind == Kind::NotFound, ..self }
+    }
+
+    /// The same error; of a commit that is uncertain, one that says no more than that a sync
+    /// failed: for a commit of which the caller knows that nothing will be seen.
+    #[must_use]
+    pub fn certain(self) -> Self {
+        let kind = if self.kind == Kind::CommitUncertain { Kind::Os } else { self.kind };
+        Error { kind, ..self }
     }
 
     /// Whether it is such a refusal.

@@ -33,11 +33,14 @@
 //!
 //! When `msync` fails, the kernel marks the pages clean all the same: syncing again would report
 //! success and have written nothing. So a commit or sync that fails sets the poison word in
-//! `growth`, which every process looks at under the writer lock before it writes. LMDB gives the
-//! lock up before the word is set. A thread of this process that gets it meanwhile would not see
-//! the failure (the kernel reports it once for each open file), so a durable catalog's threads take
-//! a mutex around the whole transaction. Another process has a file of its own, to which the kernel
-//! reports the failure again, at the `msync` of its own commit, over the whole file.
+//! `growth`, which every process looks at under the writer lock before it writes. A commit whose
+//! *last* sync fails is uncertain ([`WriteTxn::commit`]); one that fails before that is not there.
+//!
+//! LMDB gives the lock up before the word is set. A thread of this process that gets it meanwhile
+//! would not see the failure (the kernel reports it once for each open file), so a durable
+//! catalog's threads take a mutex around the whole transaction. Another process has a file of its
+//! own, to which the kernel reports the failure again, at the `msync` of its own commit, over the
+//! whole file.
 //!
 //! # Commits on persistent memory
 //!

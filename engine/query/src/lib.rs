@@ -2,7 +2,7 @@
 //!
 //! This crate owns the query language, what a query means, and one search of one realm. It reads
 //! rows through a snapshot, or through a batch's list on top of one. It writes nothing, takes no
-//! lock, and does not know how the index is kept.
+//! lock of a realm, and does not know how the index is kept.
 //!
 //! *Invariant*: the index changes the time that an answer takes, and never the answer. Zones and
 //! columns decide only what the record of each object would decide, and leave the rest to it. Only

@@ -238,7 +238,8 @@ impl Trial<'_> {
             return Ok(());
         }
         let part = IN_PARTS.contains(&name) && is_between(&now, before, whole);
-        if now != *before && !(poisoned && now == *whole) && !part {
+        let uncertain = error.kind() == Kind::CommitUncertain;
+        if now != *before && !(uncertain && now == *whole) && !part {
             return Err(format!("not as before: {}", differ(&now, before)));
         }
         if name == "fork" {
@@ -252,7 +253,7 @@ impl Trial<'_> {
         let full = matches!(self.errno, libc::ENOSPC | libc::EDQUOT | libc::ENOMEM);
         let fits = match error.kind() {
             Kind::PoolFull | Kind::Unsupported => full,
-            Kind::Corrupt => poisoned,
+            Kind::Corrupt | Kind::CommitUncertain => poisoned,
             Kind::Os => !full || poisoned,
             _ => false,
         };

@@ -5,7 +5,7 @@
 //! one fails.
 
 use super::{Catalog, Headroom, Table, WriteTxn};
-use engram_base::error::Result;
+use engram_base::error::{Error, Result};
 
 /// A part ends at so many rows, or bytes.
 const PART_ROWS: usize = 8192;
@@ -25,7 +25,8 @@ pub(super) fn run<T>(
                 catalog.extend(pages)?;
             }
             (Err(error), None) => return Err(error),
-            (Ok(value), None) => return txn.commit().map(|_| value),
+            // The catalog goes with the failure, so that it is certain what is there: nothing.
+            (Ok(value), None) => return txn.commit().map(|_| value).map_err(Error::certain),
         }
     }
 }

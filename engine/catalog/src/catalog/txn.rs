@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::bound::PageBound;
 use super::lmdb::{self, Txn, check_key, check_value};
 use super::{Catalog, Table};
-use engram_base::error::Result;
+use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 
 /// What a write transaction may use of the blocks that exist.
@@ -153,8 +153,11 @@ impl<'c> WriteTxn<'c> {
     /// Commits, and returns the transaction's id. If nothing was changed, nothing is committed,
     /// and the next transaction gets the same id.
     ///
-    /// On error nothing is committed; in a durable catalog the realm is then poisoned, since the
-    /// kernel may have given up pages that it could not write.
+    /// On error nothing is committed, but for [`Kind::CommitUncertain`]: LMDB writes the new id
+    /// into its map before its last sync, and leaves it there when that fails. The commit page may
+    /// get to the medium all the same, and a process that is the first to open the catalog takes it
+    /// for committed. In a durable catalog the realm is poisoned after either, since the kernel may
+    /// have given up pages that it could not write.
     pub fn commit(self) -> Result<u64> {
         if self.short.is_some() {
             fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
@@ -171,7 +174,12 @@ impl<'c> WriteTxn<'c> {
             if catalog.durable {
                 catalog.poison();
             }
-            return Err(error);
+            // LMDB has given up the writer lock, so the id may be that of another process's commit.
+            // Then ours is not there, and saying less than one knows does no harm.
+            return Err(match catalog.env.last_id() {
+                Ok(last) if last < id => error,
+                _ => uncertain(id, &error),
+            });
         }
         if changed && catalog.growth.is_persistent() {
             catalog.growth.seal(id);
@@ -184,4 +192,9 @@ impl<'c> WriteTxn<'c> {
     pub(super) fn bound_pages(&self) -> u64 {
         self.bound.fresh_pages(0, 0)
     }
+}
+
+/// The error of a commit that may be durable.
+fn uncertain(id: u64, error: &Error) -> Error {
+    Error::new(Kind::CommitUncertain, format!("the last sync of commit {id} failed: {error}"))
 }

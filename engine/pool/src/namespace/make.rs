@@ -17,7 +17,7 @@ use engram_base::id::{COUNTER_BITS, Gid, id_key};
 use engram_base::name::check_namespace;
 use engram_base::scope::Scope;
 use engram_base::user;
-use engram_catalog::{Catalog, Headroom, Table};
+use engram_catalog::{Catalog, Table};
 use engram_files::folder::{STICKY, make_folder};
 use engram_files::folder::{
     check_theirs, give_to_group, make_for_namespace, make_for_spans, set_mode, sync_names,
@@ -246,24 +246,14 @@ pub(crate) fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let catalog = Catalog::open(&setup.catalog(), &options)?;
     catalog.growth().set_boot_id(engram_realm::boot_id());
     let size = engram_records::extent::round_up(size.max(HUGE), HUGE);
-    loop {
-        let mut txn = catalog.write(Headroom::Relief)?;
-        let stamp = Stamp::now(owner_of(&setup.dir)?, setup.checksums);
-        let root = group_record(0, "", stamp, &[], &[]).encode();
-        let rows = [(LIMIT, size), (USED, 0), (NEXT_ID, 2)];
-        let put = rows
-            .iter()
-            .try_for_each(|(key, value)| txn.put(Table::Meta, key, &value.to_le_bytes()))
-            .and_then(|()| txn.put(Table::Groups, &id_key(setup.root()), &root));
-        match (put, txn.short_of()) {
-            (_, Some(pages)) => {
-                drop(txn);
-                catalog.extend(pages)?;
-            }
-            (Err(error), None) => return Err(error),
-            (Ok(()), None) => return txn.commit().map(|_| ()),
+    let stamp = Stamp::now(owner_of(&setup.dir)?, setup.checksums);
+    let root = group_record(0, "", stamp, &[], &[]).encode();
+    catalog.run(|txn| {
+        for (key, value) in [(LIMIT, size), (USED, 0), (NEXT_ID, 2)] {
+            txn.put(Table::Meta, key, &value.to_le_bytes())?;
         }
-    }
+        txn.put(Table::Groups, &id_key(setup.root()), &root)
+    })
 }
 
 fn owner_of(dir: &Path) -> Result<u32> {

@@ -147,7 +147,8 @@ impl Core {
 
     /// Runs `change` in one write transaction, and commits it.
     ///
-    /// On error nothing is visible and nothing has changed.
+    /// On error nothing is visible to a process that has the realm open, and nothing has changed;
+    /// but after [`Kind::CommitUncertain`] the change may be there once the realm is opened again.
     pub fn commit<T>(
         &self,
         inside: &Inside<'_>,
@@ -166,7 +167,32 @@ impl Core {
         precondition: Option<&Precondition>,
         change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
-        commit::commit_if(self, inside, headroom, precondition, change)
+        commit::commit_if(self, inside, headroom, precondition, change).map_err(|error| {
+            after_uncertain(
+                error,
+                Kind::CommitUncertain,
+                "the change may be durable or not: close the pool, run `engram verify`, look \
+                 whether the change is there, and repeat it if it is not",
+            )
+        })
+    }
+
+    /// The same for a commit that prepares what the caller asked for, by space, ids or keys, and
+    /// which the caller's own commit follows. On any error nothing of that is there.
+    pub(crate) fn prepare<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        commit::commit_if(self, inside, headroom, None, change).map_err(|error| {
+            after_uncertain(
+                error,
+                Kind::Os,
+                "it was to prepare the change, which is not there: close the pool, run `engram \
+                 verify`, and repeat the change",
+            )
+        })
     }
 
     /// Whether the last user has left.
@@ -209,4 +235,13 @@ impl Core {
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Acquire)
     }
+}
+
+/// An error whose commit is uncertain, as one of this kind that says what follows; others as they
+/// are.
+fn after_uncertain(error: Error, kind: Kind, advice: &str) -> Error {
+    if error.kind() != Kind::CommitUncertain {
+        return error;
+    }
+    Error::new(kind, format!("{}; {advice}", error.message()))
 }

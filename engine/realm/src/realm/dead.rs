@@ -26,7 +26,7 @@ pub fn take_back_dead(core: &Core, inside: &Inside<'_>) -> Result<()> {
     if left.is_empty() {
         return Ok(());
     }
-    let taken = core.commit(inside, Headroom::Relief, |rows| {
+    let taken = core.prepare(inside, Headroom::Relief, |rows| {
         left.iter().try_for_each(|lease| take_back(rows.txn(), lease.id).map(drop))
     });
     step!("dead.committed");
@@ -124,7 +124,7 @@ fn take_back_lost(core: &Core, inside: &Inside<'_>) -> Result<()> {
     lost.retain(|lease| !peers.knows(*lease));
     drop(peers);
     for lease in lost {
-        core.commit(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
+        core.prepare(inside, Headroom::Relief, |rows| take_back(rows.txn(), lease))?;
     }
     Ok(())
 }

@@ -47,6 +47,7 @@ pub struct Realm {
 
 /// The core behind a handle. The facade does not name this trait, so that its users cannot reach
 /// behind a handle; the crates of the engine do.
+#[doc(hidden)]
 pub trait HasCore {
     /// The core.
     fn core(&self) -> &Arc<Core>;

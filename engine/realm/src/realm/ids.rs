@@ -40,7 +40,7 @@ pub(super) fn take_ids(core: &Core, inside: &Inside<'_>, count: u64) -> Result<I
     let mut block = lock(&core.ids);
     if block.end - block.next < count {
         let want = ID_BLOCK.max(count);
-        let next = core.commit(inside, Headroom::Normal, |rows| {
+        let next = core.prepare(inside, Headroom::Normal, |rows| {
             let next = meta_u64(rows.txn().get(Table::Meta, NEXT_ID)?)?;
             rows.txn().put(Table::Meta, NEXT_ID, &(next + want).to_le_bytes())?;
             Ok(next)

@@ -48,7 +48,7 @@ pub(super) fn intern<'k>(
     }
     if !missing.is_empty() {
         // In the order given: members written alike then have their keys in ascending order.
-        core.commit(inside, Headroom::Normal, |rows| {
+        core.prepare(inside, Headroom::Normal, |rows| {
             missing.iter().try_for_each(|key| intern_row(rows, key))
         })?;
         step!("keys.committed");

@@ -138,7 +138,7 @@ pub(super) fn try_reserve(
     let lease = inside.lease().id();
     let within = device.map(|device| ranges_of(inside, device)).transpose()?;
     let wanted = Wanted { len: 0, warm: &warm, within: within.as_deref() };
-    core.commit(inside, Headroom::Normal, |rows| {
+    core.prepare(inside, Headroom::Normal, |rows| {
         let txn = rows.txn();
         let mut waiting = 0;
         if some_freed(txn)? {

@@ -228,7 +228,7 @@ fn make_span(core: &Core, inside: &Inside<'_>, number: u32, device: u32, len: u6
 /// Commits the row of a span whose bytes are allocated, with the space in it.
 fn add_span(core: &Core, inside: &Inside<'_>, mut span: Span) -> Result<u64> {
     step!("grow.made");
-    core.commit(inside, Headroom::Relief, |rows| {
+    core.prepare(inside, Headroom::Relief, |rows| {
         span.range.offset = Span::all(rows)?.last().map_or(0, |last| last.range.end());
         rows.txn().put(Table::Spans, &Span::key(span.number), &span.to_row())?;
         insert_free(rows.txn(), span.range)
