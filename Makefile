@@ -1,5 +1,5 @@
 # The only verbs: demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate
-# versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean help.
+# hot versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean help.
 # Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -20,7 +20,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate \
-	versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
+	hot versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -58,6 +58,9 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 		$(PARTS:%=--only %) --out bench/results/evaluation.json $(ARGS))
 	$(call step,Drawing into docs/images/,$(BIN)/python -m bench.evaluation.plots \
 		bench/results/evaluation.json docs/images)
+
+hot: $(BIN)/.built $(BIN)/.peers ## A dozen ratios beside those that landed last (a minute)
+	$(call step,Measuring what is felt first,$(BIN)/python -m bench.hot $(ARGS))
 
 versus: $(BIN)/.built $(BIN)/.peers ## This tree beside another (OLD=folder, built; ARGS=...)
 	$(call step,Measuring this tree and $(OLD) by turns,$(BIN)/python -m bench.versus $(OLD) $(ARGS))

@@ -75,7 +75,7 @@ def measured() -> dict[str, Line]:
     """Measure the lines of `HOT`, by title."""
     setting.PEERS = {name: place for name, place in setting.PEERS.items() if name in PEERS}
     parts = LINES | {"attributes": attributes}
-    lines = {}
+    lines: dict[str, Line] = {}
     with tempfile.TemporaryDirectory(prefix="engram-hot-", dir=MEMORY) as folder:
         own = setting.Setting(Path(folder), quick=True, tell=print)
         for part in dict.fromkeys(hot.part for hot in HOT):
@@ -105,7 +105,8 @@ def main() -> int:
     chosen = parser.parse_args()
     start = time.monotonic()
     rust.build()
-    before, lines, ratios = landed(), measured(), {}
+    before, lines = landed(), measured()
+    ratios: dict[str, float] = {}
     sys.stdout.write("   now  landed\n")
     for hot in HOT:
         now = ratio(lines[hot.title], hot)

@@ -75,7 +75,7 @@ def test_only_a_commit_whose_last_sync_failed_is_uncertain(failing: Path, tmp_pa
 
 
 def told_by(failing: Path, path: Path, syncs: int) -> tuple[str, bool]:
-    """Have a process put a value while a sync fails; what it says, and whether the value is there."""
+    """Have a process put a value while a sync fails: what it says, and if the value is there."""
     try:
         engram.create(path, size="16MiB", durability="system").close()
     except engram.UnsupportedError as refusal:

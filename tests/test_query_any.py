@@ -7,7 +7,6 @@ import pickle
 import random
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,11 +202,11 @@ class _Other:
 
     def __init__(self) -> None:
         script = Path(__file__).with_name("query_work.py")
-        words = [sys.executable, str(script), "serve"]
-        self._begin = partial(
-            subprocess.Popen, words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._words = [sys.executable, str(script), "serve"]
         self._child = self._begin()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __call__(self, path: str, step: Work | None) -> None:
         if self._child.poll() is not None:  # the example before this has killed it

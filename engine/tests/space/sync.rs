@@ -184,8 +184,8 @@ fn a_sync_that_fails_ends_writing_for_every_process() {
         let path = &fixture.path;
         put(&fixture.realm(), "kept", &filled(1, 1, WORDS));
         fixture.pool.close();
-        // In the bytes, in the commit's pages, in its meta page; in place. Whether a commit is there
-        // whose meta page was not synced, the writer does not know.
+        // In the bytes, in the commit's pages, in its meta page; in place. Whether a commit is
+        // there whose meta page was not synced, the writer does not know.
         let works: [(&str, &Work); 3] = [
             ("put", &|realm| {
                 let new = floats(&[WORDS as u64]);
