@@ -1,4 +1,4 @@
-"""A commit whose last sync fails says that it may be durable; one that fails before is not there."""
+"""A commit whose last sync fails says that it may be durable; one that fails before does not."""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ impl Walk<'_> {
             .into_iter()
             .chain(pending.into_iter().map(|(holder, extent)| (extent, format!("{holder:?}"))))
             .chain(free.into_iter().map(|extent| (extent, "free".to_owned())));
-        self.overlaps(all.collect(), arena);
+        for problem in overlaps(all.collect(), arena) {
+            self.problem(problem);
+        }
         if used.saturating_add(pending_bytes).saturating_add(free_bytes) != arena {
             self.problem(format!(
                 "{used} in use + {pending_bytes} pending + {free_bytes} free is not the arena's \
@@ -115,21 +117,44 @@ impl Walk<'_> {
         }
         Ok(free)
     }
+}
 
-    fn overlaps(&mut self, mut all: Vec<(Extent, String)>, arena: u64) {
-        all.sort();
-        let mut end = 0;
-        let mut last = String::new();
-        for (extent, what) in all {
-            if extent.offset < end {
-                self.problem(format!("{extent:?} ({what}) overlaps one before it ({last})"));
-            }
-            if extent.end() > arena {
-                self.problem(format!("{extent:?} ({what}) goes beyond the arena's {arena} bytes"));
-            }
-            if extent.end() > end {
-                (end, last) = (extent.end(), what);
-            }
+/// Says which extents overlap one before them, or go beyond the arena.
+fn overlaps(mut all: Vec<(Extent, String)>, arena: u64) -> Vec<String> {
+    all.sort();
+    let (mut problems, mut end, mut last) = (Vec::new(), 0, String::new());
+    for (extent, what) in all {
+        if extent.offset < end {
+            problems.push(format!("{extent:?} ({what}) overlaps one before it ({last})"));
         }
+        if extent.end() > arena {
+            problems.push(format!("{extent:?} ({what}) goes beyond the arena's {arena} bytes"));
+        }
+        if extent.end() > end {
+            (end, last) = (extent.end(), what);
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, overlaps};
+
+    #[test]
+    fn what_overlaps_is_told_beside_the_extent_that_it_overlaps() {
+        let extent = |offset, len, what: &str| (Extent { offset, len }, what.to_owned());
+        let all = [
+            extent(0, 4096, "long"),
+            extent(64, 64, "inside"),
+            extent(1024, 64, "behind"),
+            extent(4096, 64, "beside"),
+            extent(8128, 128, "beyond"),
+        ];
+        let problems = overlaps(all.into(), 8192);
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(problems[0].ends_with("(inside) overlaps one before it (long)"));
+        assert!(problems[1].ends_with("(behind) overlaps one before it (long)"));
+        assert!(problems[2].ends_with("(beyond) goes beyond the arena's 8192 bytes"));
     }
 }
