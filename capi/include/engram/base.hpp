@@ -57,7 +57,8 @@ template <int... Kinds>
     throw Error(status, message);
 }
 [[noreturn]] inline void raise(engram_status status, const std::string &message) {
-    raise_one(status, message, std::make_integer_sequence<int, ENGRAM_STATUS_COMMIT_UNCERTAIN + 1>());
+    using Kinds = std::make_integer_sequence<int, ENGRAM_STATUS_COMMIT_UNCERTAIN + 1>;
+    raise_one(status, message, Kinds());
 }
 
 inline void check(engram_status status) {
