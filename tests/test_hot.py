@@ -24,7 +24,7 @@ def test_what_became_slower_is_marked(
     out = tmp_path / "hot.json"
     monkeypatch.setattr(hot, "measured", lambda: lines)
     monkeypatch.setattr(hot, "landed", lambda: {first.title: 1.2, second.title: 1.45})
-    monkeypatch.setattr(hot.rust, "build", lambda: None)
+    monkeypatch.setattr("bench.own.rust.build", lambda: None)
     monkeypatch.setattr("sys.argv", ["hot", "--out", str(out)])
     assert hot.main() == 0
     said = capsys.readouterr().out.splitlines()
