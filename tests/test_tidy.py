@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 import warnings
 from functools import cache
 from itertools import accumulate
@@ -502,3 +503,18 @@ def test_no_comma_ends_what_a_step_of_the_makefile_runs() -> None:
         given.append((commas, call[:40]))
     assert len(given) > 20
     assert [call for commas, call in given if commas != 1] == []
+
+
+KNOW_POOLS = {"gather", "load", "many", "save", "stream", "worker"}
+"""Modules of `formats` that bring what a file has into a pool, and out of it."""
+
+
+def test_each_format_is_in_the_contracts() -> None:
+    """A contract that lists modules would not see a new one."""
+    folder = ROOT / "python/engram/formats"
+    there = {path.stem for path in folder.iterdir() if path.stem not in {"__init__", "__pycache__"}}
+    settings = tomllib.loads(text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (contract,) = [each for each in settings if each["id"] == "formats-know-no-pool"]
+    listed = {name.rpartition(".")[2] for name in contract["source_modules"]}
+    assert there == listed | KNOW_POOLS
+    assert not listed & KNOW_POOLS

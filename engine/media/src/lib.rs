@@ -1,6 +1,6 @@
 //! Where bytes come from: filesystems, files of allocated space, address ranges, copying.
 //!
-//! Everything above this module sees memory: a base address, offsets in it, and one durability
+//! Everything above this crate sees memory: a base address, offsets in it, and one durability
 //! call, [`map::AddressRange::flush`]. The [`Medium`] of an offset says what stands behind it, and
 //! so what `flush` has to do. The kernel is asked for it when a file is attached; nobody passes it
 //! down: a medium is a variant here, found in `Medium::of`, served in `AddressRange::flush`.
