@@ -60,7 +60,7 @@ evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure 
 		bench/results/evaluation.json docs/images)
 
 hot: $(BIN)/.built $(BIN)/.peers ## A dozen ratios beside those that landed last (a minute)
-	$(call step,Measuring what is felt first,$(BIN)/python -m bench.hot $(ARGS))
+	$(call step,Measuring what is felt first,$(BIN)/python -W ignore::UserWarning -m bench.hot $(ARGS))
 
 versus: $(BIN)/.built $(BIN)/.peers ## This tree beside another (OLD=folder, built; ARGS=...)
 	$(call step,Measuring this tree and $(OLD) by turns,$(BIN)/python -m bench.versus $(OLD) $(ARGS))
