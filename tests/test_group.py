@@ -1,7 +1,7 @@
 """Groups are mappings of names to members, nested, in byte order."""
 
+import functools
 import html
-import inspect
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 import engram
 from engram import _engram
-from engram.member import NewMember, member_fields
+from engram.member import new_member
 from engram.scope import Scope
 
 BAD_NAMES = ["", ".", "..", "a/../b", "a/./b", "a//b", "a/", "x" * 256, "é" * 128, "nul\0", "//a"]
@@ -385,7 +385,7 @@ def test_a_group_has_one_name(pool: engram.Pool) -> None:
 def test_each_field_of_what_is_said_of_a_new_array_is_read_as_what_it_is(
     pool: engram.Pool,
 ) -> None:
-    new = NewMember(
+    new = new_member(
         shape=(4,),
         dtype="<i2",
         attrs={"units": "K"},
@@ -406,23 +406,25 @@ def test_each_field_of_what_is_said_of_a_new_array_is_read_as_what_it_is(
     assert (made.dims, made.index, made.read_only) == (("x",), "none", True)
     assert (made.scope, made.chunks, made.codec, made._origin) == ("private", (2,), "lz4", b"{}")
     with pytest.raises(engram.ArgumentError, match="device 99 is none"):
-        _engram.put_array(pool._namespace, pool._id, "U", 1, NewMember(device=99))
+        _engram.put_array(pool._namespace, pool._id, "U", 1, new_member(device=99))
     with pytest.raises(engram.ArgumentError, match="NewMember"):
         _engram.put_array(pool._namespace, pool._id, "U", 1, new[:3])  # type: ignore[arg-type]
 
 
-def test_what_is_said_of_a_new_member_has_the_same_order_as_a_tuple() -> None:
-    parameters = inspect.signature(member_fields).parameters
-    assert tuple(parameters) == NewMember._fields
-    assert member_fields() == NewMember()
-    each: dict[str, Any] = {name: object() for name in parameters}
-    assert member_fields(**each) == tuple(each.values()) == NewMember(**each)
+def test_overwrite_and_read_only_are_told_apart(pool: engram.Pool) -> None:
+    put = functools.partial(_engram.put_array, pool._namespace, pool._id)
+    put("T", 1, new_member(overwrite=True))
+    assert not pool["T"].read_only
+    with pytest.raises(engram.ExistsError, match="T"):
+        put("T", 2, new_member(read_only=True))
+    put("U", 2, new_member(read_only=True))
+    assert pool["U"].read_only
 
 
 def test_what_an_import_keeps_is_kept(pool: engram.Pool) -> None:
     _engram.create_group(pool._namespace, pool._id, "g", None, b'{"format": "NETCDF4"}', False)
     group = pool["g"]
-    _engram.put_array(group._namespace, group._id, "x", 1, NewMember(origin=b"{}"))
+    _engram.put_array(group._namespace, group._id, "x", 1, new_member(origin=b"{}"))
     array = group["x"]
     assert group._origin == b'{"format": "NETCDF4"}'
     assert array._origin == b"{}"

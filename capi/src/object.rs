@@ -277,15 +277,7 @@ pub unsafe extern "C" fn engram_blob_put(
         let out = wanted(object)?;
         let (group, path) = (raw::of("group", group)?, raw::text("path", path)?);
         let options: Option<&Options> = raw::of("options", options).ok();
-        let new = NewObject {
-            class: Class::Blob,
-            layout: Layout::Contiguous,
-            dtype: EngineDType::bytes(),
-            shape: Vec::new(),
-            dims: None,
-            attrs: Vec::new(),
-            origin: Vec::new(),
-        };
+        let new = NewObject::blob();
         let data = raw::bytes("data", data, nbytes)?;
         let place = options.map(|options| options.placement).unwrap_or_default();
         let oid = group.namespace.put(group.gid, path, &new, data, place)?;

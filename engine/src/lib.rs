@@ -74,7 +74,7 @@
 //! # Many objects in one commit, and those that a query finds
 //!
 //! ```
-//! use engram::{Class, CreateOptions, DType, NewObject, Placement, Pool, Value, query};
+//! use engram::{CreateOptions, DType, NewObject, Placement, Pool, Value, query};
 //!
 //! # fn main() -> engram::Result<()> {
 //! # let folder = tempfile::tempdir().expect("a folder");
@@ -90,15 +90,8 @@
 //!         shape: Vec::new(),
 //!         data: orbit.to_le_bytes().to_vec(),
 //!     };
-//!     let log = NewObject {
-//!         class: Class::Blob,
-//!         dtype: DType::bytes(),
-//!         shape: Vec::new(),
-//!         dims: None,
-//!         attrs: vec![("orbit".to_owned(), number)],
-//!         origin: Vec::new(),
-//!         layout: engram::Layout::default(),
-//!     };
+//!     let attrs = vec![("orbit".to_owned(), number)];
+//!     let log = NewObject { attrs, ..NewObject::blob() };
 //!     all.put(all.root(), &format!("log-{orbit}"), &log, b"ready", Placement::default())?;
 //! }
 //! batch.commit()?; // all of them, or, on an error, none

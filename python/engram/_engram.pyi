@@ -98,7 +98,7 @@ _Shape: TypeAlias = int | Sequence[int]
 _Mode: TypeAlias = Literal["sync", "async", "none"]
 _Index: TypeAlias = str | None
 _Attrs: TypeAlias = Mapping[str, Any] | None
-# `NewMember`, or a tuple of its fields.
+# What `engram.member.new_member` returns.
 _New: TypeAlias = tuple[
     _Shape | None,
     DTypeLike | None,

@@ -24,7 +24,7 @@ from engram.chunked import ChunkedArray, refuse_other_layout
 from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
-from engram.member import REPLACING, member_fields
+from engram.member import REPLACING, new_member
 from engram.members import Items, Values, delete_all, missing
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
@@ -243,7 +243,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If there is no room; nothing is changed, and deleting makes room.
 
         """
-        new = member_fields(
+        new = new_member(
             shape=shape,
             dtype=dtype,
             attrs=attrs,
@@ -290,7 +290,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             else took the name meanwhile.
 
         """
-        new = member_fields(
+        new = new_member(
             shape=shape,
             dtype=dtype,
             attrs=attrs,
@@ -367,7 +367,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             As `create_array`.
 
         """
-        new = member_fields(
+        new = new_member(
             attrs=attrs,
             overwrite=overwrite,
             device=device,

@@ -1,7 +1,6 @@
 //! Blobs: bytes under a name.
 
-use engram::dtype::DType;
-use engram::{Class, NewObject, Oid, Payload};
+use engram::{NewObject, Oid, Payload};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
@@ -32,15 +31,7 @@ pub fn put_blob(
         buffer = exported(py, data)?;
         view::bytes_of(&buffer).unwrap_or_default()
     };
-    let object = NewObject {
-        class: Class::Blob,
-        dtype: DType::bytes(),
-        shape: Vec::new(),
-        dims: None,
-        attrs,
-        origin: new.origin.to_vec(),
-        layout: engram::Layout::default(),
-    };
+    let object = NewObject { attrs, origin: new.origin.to_vec(), ..NewObject::blob() };
     let engine = namespace.engine();
     let oid = py.detach(|| engine.put(parent, path.0, &object, bytes, place))?;
     Ok((oid, bytes.len()))

@@ -1,8 +1,8 @@
 //! What is said of a new array or blob beside its name and its value: one struct.
 //!
-//! Python hands it over as a named tuple, `NewMember` in `python/engram/member.py`, whose fields
-//! and their order are these. A tuple is as good: making one costs next to nothing, which counts
-//! where a small array is put. A field that is `None` is left to the natives, the group or numpy.
+//! Python hands it over as a tuple, which `new_member` in `python/engram/member.py` makes: that
+//! costs next to nothing, which counts where a small array is put. A field that is `None` is left
+//! to the natives, the group or numpy.
 
 use engram::Placement;
 use pyo3::exceptions::PyTypeError;

@@ -5,10 +5,8 @@ mod moves;
 mod sealed;
 
 use crate::pool::{CreateOptions, Pool};
-use engram_base::dtype::DType;
 use engram_base::scope::Scope;
-use engram_records::layout::Layout;
-use engram_records::object::{Class, NewObject, Placement};
+use engram_records::object::Placement;
 use tempfile::TempDir;
 
 /// A small pool, and the folder that it lies in.
@@ -17,18 +15,6 @@ pub(crate) fn small_pool() -> (TempDir, Pool) {
     let options = CreateOptions { size: 8 << 20, force: true, ..CreateOptions::default() };
     let pool = Pool::create(&dir.path().join("pool"), &options).unwrap();
     (dir, pool)
-}
-
-pub(crate) fn blob() -> NewObject {
-    NewObject {
-        class: Class::Blob,
-        dtype: DType::bytes(),
-        shape: Vec::new(),
-        dims: None,
-        attrs: Vec::new(),
-        origin: Vec::new(),
-        layout: Layout::default(),
-    }
 }
 
 pub(crate) fn of(scope: Scope) -> Placement {

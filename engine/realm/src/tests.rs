@@ -12,7 +12,6 @@ use crate::process::core_of;
 use crate::realm::{LIMIT, NEXT_ID, USED};
 use crate::session::Session;
 use crate::{HasCore, Mode, Payload, Purpose, Realm, Setup, prepare_locks};
-use engram_base::dtype::DType;
 use engram_base::id::{COUNTER_BITS, Member, id_key};
 use engram_base::scope::Scope;
 use engram_catalog::testing::MemoryRows;
@@ -24,8 +23,7 @@ use engram_files::realm_file::RealmFile;
 use engram_files::toml_file::write_toml;
 use engram_media::filesystem::admit;
 use engram_ops::group::group_record;
-use engram_records::layout::Layout;
-use engram_records::object::{Class, NewObject, Placement};
+use engram_records::object::{NewObject, Placement};
 use engram_records::stamp::Stamp;
 use engram_space::extent::Growing;
 
@@ -111,7 +109,7 @@ impl World {
 
     fn put(&self, path: &str, value: &[u8]) -> engram_base::error::Result<u64> {
         let placement = Placement::default();
-        self.realm.put(self.realm.root(), path, &blob(), value, placement)
+        self.realm.put(self.realm.root(), path, &NewObject::blob(), value, placement)
     }
 
     /// The member at a path, as another thread finds it.
@@ -151,18 +149,6 @@ fn make(setup: &Setup, namespace: &Path, spans: &Path) {
             txn.put(Table::Groups, &id_key(setup.root), &root)
         })
         .unwrap();
-}
-
-fn blob() -> NewObject {
-    NewObject {
-        class: Class::Blob,
-        dtype: DType::bytes(),
-        shape: Vec::new(),
-        dims: None,
-        attrs: Vec::new(),
-        origin: Vec::new(),
-        layout: Layout::default(),
-    }
 }
 
 /// The bytes of a payload.

@@ -481,6 +481,21 @@ pub struct NewObject {
     pub layout: Layout,
 }
 
+impl NewObject {
+    /// A blob without attributes.
+    pub fn blob() -> Self {
+        NewObject {
+            class: Class::Blob,
+            dtype: DType::bytes(),
+            shape: Vec::new(),
+            dims: None,
+            attrs: Vec::new(),
+            origin: Vec::new(),
+            layout: Layout::Contiguous,
+        }
+    }
+}
+
 /// How a new object is placed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Placement {

@@ -84,7 +84,7 @@ pub fn floats(shape: &[u64]) -> NewObject {
 }
 
 pub fn blob() -> NewObject {
-    NewObject { class: Class::Blob, dtype: DType::bytes(), shape: Vec::new(), ..floats(&[]) }
+    NewObject::blob()
 }
 
 pub fn bytes_of(byte: u8, len: usize) -> Vec<u8> {

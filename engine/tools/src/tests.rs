@@ -3,7 +3,6 @@
 use crate::rewrite::{backup, compact};
 use crate::salvage::{Loss, Salvage, Witness};
 use crate::verify::{Report, verify};
-use engram_base::dtype::DType;
 use engram_base::error::Kind;
 use engram_base::id::id_key;
 use engram_base::scope::Scope;
@@ -12,23 +11,14 @@ use engram_ops::rows_mut::RowsMut;
 use engram_pool::namespace::Namespace;
 use engram_pool::{CreateOptions, Pool};
 use engram_realm::{Changes, HasCore as _, Mode, Payload, Realm, USED};
-use engram_records::layout::Layout;
-use engram_records::object::{Class, NewObject, Placement};
+use engram_records::object::{NewObject, Placement};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const LARGE: [u8; 5000] = [3; 5000];
 
 fn put(namespace: &Namespace, path: &str, data: &[u8], scope: Scope) -> u64 {
-    let new = NewObject {
-        class: Class::Blob,
-        dtype: DType::bytes(),
-        shape: Vec::new(),
-        dims: None,
-        attrs: Vec::new(),
-        origin: Vec::new(),
-        layout: Layout::default(),
-    };
+    let new = NewObject::blob();
     let placement = Placement { scope: Some(scope), ..Placement::default() };
     namespace.put(namespace.root(), path, &new, data, placement).unwrap()
 }

@@ -39,12 +39,13 @@ from engram.formats.select import Selection
 from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Node, TextNode
 from engram.group import Group
 from engram.handle import make
-from engram.member import NewMember
+from engram.member import new_member
 from engram.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engram._engram import _New
     from engram.array import Array
     from engram.formats.blocks import Region
     from engram.formats.select import Patterns, Slices
@@ -267,14 +268,14 @@ class Loader:
                 self._count.nbytes += stream.pour(node, wanted, above, name, _reading, **common)
                 return
         value = _reading(node.load, wanted)
-        self._put(above, name, value, NewMember(**common))
+        self._put(above, name, value, new_member(**common))
         if value.dtype == text.string_dtype():
             self._count.nbytes += sum(len(v.encode()) for v in value.flat)
         else:
             self._count.nbytes += value.nbytes
 
     @staticmethod
-    def _put(above: Group, name: str, value: Any, new: NewMember) -> Any:
+    def _put(above: Group, name: str, value: Any, new: _New) -> Any:
         """Make an array, with what `create_array` has no argument for, too."""
         namespace = above._namespace
         return make(namespace, _engram.put_array(namespace, above._id, name, value, new))
@@ -296,16 +297,16 @@ class Loader:
         whole: dict[str, Any] = {"shape": shape, "dtype": node.dtype}
         chunks = self._chunks(node, shape)
         if chunks is not None:
-            new = NewMember(**common, **whole, chunks=chunks, codec=self._layout[1])
+            new = new_member(**common, **whole, chunks=chunks, codec=self._layout[1])
             made = self._put(above, name, None, new)
             self._fill_chunks(node, wanted, made)
         elif nbytes < IN_PLACE_BYTES:
             value = np.zeros(shape, node.dtype)
             self._fill(node, wanted, value)
-            self._put(above, name, value, NewMember(**common))
+            self._put(above, name, value, new_member(**common))
         else:
             with Allocation(
-                above._namespace, above._id, name, NewMember(**common, **whole)
+                above._namespace, above._id, name, new_member(**common, **whole)
             ) as memory:
                 self._fill(node, wanted, memory)
         self._count.arrays += 1

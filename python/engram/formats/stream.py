@@ -16,7 +16,7 @@ import numpy as np
 from engram import _engram
 from engram.errors import BusyError
 from engram.formats.blocks import BLOCK_BYTES, pieces, region_shape
-from engram.member import NewMember
+from engram.member import new_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def pour(
 ) -> int:
     """Make an array of strings, and return the bytes of their UTF-8.
 
-    What else is said of it is given as `NewMember` has it.
+    What else is said of it is given as `new_member` has it.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def pour(
     count, total = math.prod(shape), 0
     for block in _blocks(node, wanted, reading):
         total += sum(map(len, block))
-    new = NewMember(shape=shape, **more)
+    new = new_member(shape=shape, **more)
     nbytes = 8 * (count + 1) + total
     allocation = _engram.allocate_text(above._namespace, above._id, name, nbytes, new)
     try:

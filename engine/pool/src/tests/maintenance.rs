@@ -6,7 +6,7 @@ use engram_catalog::Table;
 use engram_index::IndexSettings;
 use engram_realm::{HasCore, Realm};
 use engram_records::attrs::Value;
-use engram_records::object::{Class, NewObject, Placement};
+use engram_records::object::{NewObject, Placement};
 
 /// How many runs there are of all columns.
 fn runs(realm: &Realm) -> usize {
@@ -41,15 +41,7 @@ fn runs_stay_few_while_families_are_split() {
             shape: Vec::new(),
             data: unique.to_le_bytes().to_vec(),
         };
-        let new = NewObject {
-            class: Class::Blob,
-            dtype: DType::bytes(),
-            shape: Vec::new(),
-            dims: None,
-            attrs: vec![("unique".to_owned(), value)],
-            origin: Vec::new(),
-            layout: engram_records::layout::Layout::default(),
-        };
+        let new = NewObject { attrs: vec![("unique".to_owned(), value)], ..NewObject::blob() };
         realm.put(realm.root(), &number.to_string(), &new, b"", Placement::default()).unwrap();
         most = most.max(runs(&realm));
     }

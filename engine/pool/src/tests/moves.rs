@@ -1,12 +1,12 @@
 //! Several scopes seen as one tree: where members are found, what moves, and what is refused.
 
-use super::{blob, of, small_pool};
+use super::{of, small_pool};
 use crate::namespace::Namespace;
 use engram_base::error::Kind;
 use engram_base::id::Member;
 use engram_base::scope::Scope;
 use engram_files::versions::versions;
-use engram_records::object::Placement;
+use engram_records::object::{NewObject, Placement};
 use std::os::unix::fs::PermissionsExt;
 
 fn scope_of(namespace: &Namespace, path: &str) -> Scope {
@@ -27,8 +27,8 @@ fn a_group_shows_the_members_that_each_scope_has() {
     let (_dir, pool) = small_pool();
     let all = pool.namespace("default").unwrap();
     let root = all.root();
-    let shared = all.put(root, "g/b", &blob(), b"shared", of(Scope::Shared)).unwrap();
-    let private = all.put(root, "g/a", &blob(), b"private", of(Scope::Private)).unwrap();
+    let shared = all.put(root, "g/b", &NewObject::blob(), b"shared", of(Scope::Shared)).unwrap();
+    let private = all.put(root, "g/a", &NewObject::blob(), b"private", of(Scope::Private)).unwrap();
     assert_eq!(names(&all, "g"), ["a", "b"]);
     assert_eq!(all.lookup(root, "g/a").unwrap(), Some(Member::Object(private)));
     assert_eq!(all.lookup(root, "g/b").unwrap(), Some(Member::Object(shared)));
@@ -37,12 +37,12 @@ fn a_group_shows_the_members_that_each_scope_has() {
     assert_eq!(all.path_of(Member::Object(private)).unwrap(), "g/a");
 
     // A member goes where its group is, unless its scope is said.
-    all.put(root, "g/c", &blob(), b"", Placement::default()).unwrap();
+    all.put(root, "g/c", &NewObject::blob(), b"", Placement::default()).unwrap();
     assert_eq!(scope_of(&all, "g/c"), Scope::Shared);
-    let taken = all.put(root, "g/b", &blob(), b"", Placement::default()).unwrap_err();
+    let taken = all.put(root, "g/b", &NewObject::blob(), b"", Placement::default()).unwrap_err();
     assert_eq!(taken.kind(), Kind::Exists);
     // The name of a private member hides a shared one, as long as it is there.
-    let hides = all.put(root, "g/b", &blob(), b"", of(Scope::Private)).unwrap();
+    let hides = all.put(root, "g/b", &NewObject::blob(), b"", of(Scope::Private)).unwrap();
     assert_eq!(all.lookup(root, "g/b").unwrap(), Some(Member::Object(hides)));
     assert_eq!(names(&all, "g"), ["a", "b", "c"]);
     all.delete(root, "g/b").unwrap();
@@ -59,8 +59,8 @@ fn a_move_takes_a_group_with_all_below_it_and_only_where_it_is_said() {
     let all = pool.namespace("default").unwrap();
     let root = all.root();
     let large = vec![7; 3000];
-    let oid = all.put(root, "g/in/a", &blob(), &large, of(Scope::Private)).unwrap();
-    all.put(root, "g/b", &blob(), b"small", of(Scope::Private)).unwrap();
+    let oid = all.put(root, "g/in/a", &NewObject::blob(), &large, of(Scope::Private)).unwrap();
+    all.put(root, "g/b", &NewObject::blob(), b"small", of(Scope::Private)).unwrap();
     let moved = all.transfer(root, "g", &[Scope::Private], Scope::Shared).unwrap();
     assert_eq!((moved.objects, moved.groups), (2, 2));
     assert_eq!(all.lookup(root, "g/in/a").unwrap(), Some(Member::Object(oid)), "its id stays");
@@ -79,7 +79,7 @@ fn a_move_takes_a_group_with_all_below_it_and_only_where_it_is_said() {
     assert_eq!(refused("g/b", &[Scope::Private], Scope::Published), Kind::Argument, "it is shared");
     assert_eq!(refused("g/none", &[Scope::Shared], Scope::Private), Kind::NotFound);
     let batch = all.batch().unwrap();
-    all.put(root, "g/new", &blob(), b"", Placement::default()).unwrap();
+    all.put(root, "g/new", &NewObject::blob(), b"", Placement::default()).unwrap();
     assert_eq!(refused("g/b", &[Scope::Shared], Scope::Published), Kind::Busy);
     drop(batch);
     let snapshot = all.snapshot(None).unwrap();
@@ -96,7 +96,8 @@ fn what_is_published_is_one_version_that_nobody_writes() {
     let folder = dir.path().join("pool/ns/default/published");
     let mut met = Vec::new();
     for name in ["a", "b"] {
-        let oid = all.put(root, name, &blob(), &[1; 5000], Placement::default()).unwrap();
+        let oid =
+            all.put(root, name, &NewObject::blob(), &[1; 5000], Placement::default()).unwrap();
         let moved = all.transfer(root, name, &[Scope::Shared], Scope::Published).unwrap();
         assert_eq!((moved.objects, moved.bytes), (1, 5000));
         let (there, unfinished) = versions(&folder).unwrap();

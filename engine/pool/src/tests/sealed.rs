@@ -16,7 +16,7 @@ use engram_query::answer::QueryOptions;
 use engram_query::parse;
 use engram_realm::{Changes, HasCore, Realm};
 use engram_records::attrs::Value;
-use engram_records::object::{Class, NewObject, Placement, Record};
+use engram_records::object::{NewObject, Placement, Record};
 
 /// Seals up to so many objects of the tail, with a key in runs; whether there were any.
 fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Result<bool> {
@@ -75,13 +75,8 @@ fn value(number: usize) -> Option<Value> {
 fn fill(realm: &Realm) {
     for number in 0..300 {
         let new = NewObject {
-            class: Class::Blob,
-            dtype: DType::bytes(),
-            shape: Vec::new(),
-            dims: None,
             attrs: value(number).map(|value| ("u".to_owned(), value)).into_iter().collect(),
-            origin: Vec::new(),
-            layout: engram_records::layout::Layout::default(),
+            ..NewObject::blob()
         };
         let path = format!("g{}/{number}", number / 50);
         realm.put(realm.root(), &path, &new, b"", Placement::default()).unwrap();
@@ -152,15 +147,7 @@ fn instants_of_any_century_are_found() {
         let day: i64 = -354_285 + 300 * number;
         let dtype = DType::Scalar { kind: b'M', order: b'<', size: 8, unit: Some((Unit::Day, 1)) };
         let value = Value { dtype, shape: Vec::new(), data: day.to_le_bytes().to_vec() };
-        let new = NewObject {
-            class: Class::Blob,
-            dtype: DType::bytes(),
-            shape: Vec::new(),
-            dims: None,
-            attrs: vec![("tt".to_owned(), value)],
-            origin: Vec::new(),
-            layout: engram_records::layout::Layout::default(),
-        };
+        let new = NewObject { attrs: vec![("tt".to_owned(), value)], ..NewObject::blob() };
         realm.put(realm.root(), &number.to_string(), &new, b"", Placement::default()).unwrap();
     }
     realm.maintain().unwrap();

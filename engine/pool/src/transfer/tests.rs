@@ -2,14 +2,14 @@
 
 use super::{Leg, MoveSource, gather, leave};
 use crate::namespace::Namespace;
-use crate::tests::{blob, of, small_pool};
+use crate::tests::{of, small_pool};
 use engram_base::error::Kind;
 use engram_base::id::Member;
 use engram_base::scope::Scope;
 use engram_catalog::Table;
 use engram_ops::marks::Going;
 use engram_realm::{HasCore as _, Realm};
-use engram_records::object::Placement;
+use engram_records::object::{NewObject, Placement};
 use std::sync::Arc;
 
 fn member(namespace: &Namespace, path: &str) -> Member {
@@ -27,7 +27,7 @@ fn a_move_gathers_groups_before_what_is_in_them_and_each_member_once() {
     let (_dir, pool) = small_pool();
     let all = pool.namespace("default").unwrap();
     for path in ["g/h/a", "g/b", "c"] {
-        all.put(all.root(), path, &blob(), b"", Placement::default()).unwrap();
+        all.put(all.root(), path, &NewObject::blob(), b"", Placement::default()).unwrap();
     }
     let realm = all.realm_of(Scope::Shared, false).unwrap().unwrap();
     let [outer, inner, a, b, c] = ["g", "g/h", "g/h/a", "g/b", "c"].map(|path| member(&all, path));
@@ -59,7 +59,7 @@ fn a_move_that_was_given_up_before_it_arrived_is_undone_by_the_next_change() {
     let (_dir, pool) = small_pool();
     let all = pool.namespace("default").unwrap();
     let root = all.root();
-    all.put(root, "g/a", &blob(), &[1; 2000], of(Scope::Private)).unwrap();
+    all.put(root, "g/a", &NewObject::blob(), &[1; 2000], of(Scope::Private)).unwrap();
     let realm = all.realm_of(Scope::Private, false).unwrap().unwrap();
     let source = MoveSource { core: Arc::clone(realm.core()), roots: vec![member(&all, "g")] };
     let leg: Leg = leave(&source, Scope::Shared, 0).unwrap();

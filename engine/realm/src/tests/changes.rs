@@ -1,6 +1,6 @@
 //! Changes of one realm, each a commit; and those that are refused.
 
-use super::{World, blob, bytes_of};
+use super::{World, bytes_of};
 use crate::HasCore;
 use crate::realm::Precondition;
 use engram_base::error::Kind::{Argument, Exists, NotFound, ReadOnly};
@@ -8,7 +8,7 @@ use engram_base::id::Member;
 use engram_catalog::Headroom;
 use engram_ops::marks;
 use engram_records::attrs::Value;
-use engram_records::object::Placement;
+use engram_records::object::{NewObject, Placement};
 
 #[test]
 fn what_is_put_is_found_by_everybody_with_its_bytes() {
@@ -82,7 +82,8 @@ fn a_change_that_relies_on_a_look_is_refused_where_a_move_has_come_since() {
     let before = world.rows();
     let large = vec![1; 10_000];
     for value in [&b"small"[..], &large] {
-        let refused = realm.put(root, "new", &blob(), value, Placement::default()).unwrap_err();
+        let refused =
+            realm.put(root, "new", &NewObject::blob(), value, Placement::default()).unwrap_err();
         assert!(refused.is_moved(), "{refused}");
     }
     assert!(realm.delete(root, "there").unwrap_err().is_moved());

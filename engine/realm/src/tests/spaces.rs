@@ -1,9 +1,9 @@
 //! Space of one realm: taken, given back, and kept for those who look at it.
 
-use super::{SIZE, World, blob, bytes_of};
+use super::{SIZE, World, bytes_of};
 use crate::Payload;
 use engram_base::error::Kind;
-use engram_records::object::Placement;
+use engram_records::object::{NewObject, Placement};
 
 /// A value of this many bytes, all the same.
 fn value(byte: u8, len: usize) -> Vec<u8> {
@@ -49,12 +49,13 @@ fn an_allocation_that_is_dropped_goes_back_and_one_that_is_published_is_there_wh
     let before = world.rows();
     for _ in 0..3 {
         let placement = Placement::default();
-        let allocation = realm.allocate(root, "a", &blob(), SIZE, placement).unwrap();
+        let allocation = realm.allocate(root, "a", &NewObject::blob(), SIZE, placement).unwrap();
         assert_eq!(world.seen_elsewhere("a"), None);
         drop(allocation);
     }
     assert_eq!((world.rows(), realm.space().unwrap().used), (before, 0));
-    let allocation = realm.allocate(root, "a", &blob(), 5000, Placement::default()).unwrap();
+    let allocation =
+        realm.allocate(root, "a", &NewObject::blob(), 5000, Placement::default()).unwrap();
     allocation.write(&value(4, 5000));
     let oid = allocation.publish().unwrap();
     let Payload::Extent(view) = realm.view(oid, false).unwrap() else { panic!("5000 bytes") };

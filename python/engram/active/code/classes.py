@@ -30,7 +30,7 @@ from engram.active.stored.layout import CLASS, CLASSES
 from engram.active.stored.values import msgpack, name_of
 from engram.active.undoing import if_undone
 from engram.errors import CorruptError, ExistsError, NotFoundError
-from engram.member import NewMember
+from engram.member import new_member
 
 if TYPE_CHECKING:
     from engram.active.object import ActiveObject
@@ -139,7 +139,7 @@ def _register(home: Home, cls: type["ActiveObject"], scope: str | None) -> str:
         last = _last_version(home, path)
         if last and _read(home, f"{path}/{last}") == packed:
             return f"{name}@{last}"
-        target, new = f"{path}/{last + 1}", NewMember(index_mode="none", scope=scope)
+        target, new = f"{path}/{last + 1}", new_member(index_mode="none", scope=scope)
         try:
             _engram.put_blob(home.namespace, home.namespace.root, target, packed, new)
         except ExistsError:  # somebody else was faster

@@ -14,7 +14,7 @@ from engram.active.errors import AliasNotFoundError, AliasTakenError
 from engram.active.stored.layout import ALIASES, ALIASES_OF
 from engram.active.stored.records import Records
 from engram.errors import CorruptError, ExistsError, InvalidNameError, NotFoundError
-from engram.member import NewMember
+from engram.member import new_member
 
 _LONGEST_ALIAS: Final = 255
 _SAFE: Final = " !#$&'()*+,-:;<=>?@[]^_`{|}~"
@@ -57,7 +57,7 @@ class Aliases(Records):
         """
         path = alias_path(alias)
         target = np.uint64(gid)
-        new = NewMember(index_mode="none", scope=self.scope_of(gid))
+        new = new_member(index_mode="none", scope=self.scope_of(gid))
         try:
             _engram.put_array(self.namespace, self.namespace.root, path, target, new)
         except ExistsError:

@@ -50,7 +50,7 @@ from engram.errors import (
     NotFoundError,
 )
 from engram.handle import reopen
-from engram.member import REPLACING, NewMember
+from engram.member import REPLACING, new_member
 from engram.namespace import Namespace
 from engram.pool import _open_here
 
@@ -119,7 +119,7 @@ class Home(Aliases):
 
     def store(self, gid: int, name: str, form: Form, device: Any = None) -> None:
         """Put a field whose attribute, if it has one, is put elsewhere; in a batch."""
-        new = REPLACING if device is None else NewMember(overwrite=True, device=device)
+        new = REPLACING if device is None else new_member(overwrite=True, device=device)
         if form.kind == "array":
             _engram.put_array(self.namespace, gid, name, form.value, new)
         elif form.kind == "blob":
