@@ -11,6 +11,7 @@
 //! | [`verify`] | every invariant, checked against what is on media |
 //! | [`rewrite`] | a realm's rows into a new catalog: backup and compaction |
 //! | [`salvage`] | what is sound of a damaged pool, copied into another |
+//! | `decode` | rows of media, one by one, for tests and fuzzing; with the feature `faults` alone |
 
 #![deny(missing_docs)]
 
