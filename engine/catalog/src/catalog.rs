@@ -53,6 +53,7 @@
 //! under the writer lock before the next commit ([`WriteTxn::commit`]).
 
 mod bound;
+mod empty;
 mod fill;
 mod growth;
 mod lmdb;

@@ -11,8 +11,7 @@
 //! *An index row is never a copy of attributes.* Records have them; the index says where it has
 //! looked. So an object is at exactly one place:
 //!
-//! * in the **tail** (`change`): an OID, written in the object's own commit. Queries judge its
-//!   record. When the tail is full, a transaction after a commit **seals** it (`seal`);
+//! * in the **tail** ([`tail`]), from the object's own commit on. Queries judge its record. When the tail is full, a transaction after a commit **seals** it (`seal`);
 //! * at one live position of a **segment** ([`engram_columns::segment`]): columns over some
 //!   thousand objects of one **family** ([`family`]), with **zones** ([`engram_columns::zone`])
 //!   that say what a query need not open;
@@ -33,6 +32,7 @@
 //! | module | what it offers |
 //! |---|---|
 //! | `change` | [`touched`]: what a commit notes of each object that it touches |
+//! | [`tail`] | what is not sealed yet |
 //! | `seal`, [`extract`], [`names`] | records as rows of segments |
 //! | [`directory`], [`family`] | the segments that there are, and the families they belong to |
 //! | [`queue`], [`maintain`] | draining and maintenance, one step in a transaction |
@@ -56,10 +56,11 @@ pub mod settings;
 pub(crate) mod split;
 pub(crate) mod state;
 pub mod stats;
+pub mod tail;
 mod trigrams;
 
 pub use self::change::{UNINDEXED, touched};
 pub use self::settings::{IndexSettings, Policy};
-pub use self::state::IndexState;
+pub use self::state::{IndexState, Waiting};
 pub use self::stats::{AttributeGroupStats, IndexStats, KeyStats};
 pub use engram_records::index_mode::IndexMode;

@@ -25,10 +25,11 @@ use super::hints::Hint;
 use super::seal::{self, COLUMNS_USUAL, Origin, seal, settings_of};
 use super::settings::{self, Effective};
 use super::split;
+use super::tail;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
-use engram_base::id::{Gid, Oid, id_key, id_of_key};
+use engram_base::id::{Gid, id_key};
 use engram_catalog::{Table, WriteTxn};
 use engram_columns::column_key::ColumnKey;
 use engram_columns::runs;
@@ -66,28 +67,15 @@ pub enum Step {
     MergedRuns,
 }
 
-/// Up to so many OIDs of the tail or the queue, ascending.
-pub(crate) fn first_oids(txn: &WriteTxn<'_>, table: Table, most: usize) -> Result<Vec<Oid>> {
-    let mut oids = Vec::new();
-    let mut cursor = txn.seek(table, &[])?;
-    while let Some((key, _)) = cursor.next()?.filter(|_| oids.len() < most) {
-        oids.push(id_of_key(key)?);
-    }
-    Ok(oids)
-}
-
-/// Seals the tail, if it has as many rows as it may have, or `all` of it.
+/// Seals the tail, if it is as long as it may be, or `all` of it.
 pub fn seal_tail(txn: &mut WriteTxn<'_>, root: Gid, all: bool) -> Result<Option<Step>> {
     let settings = settings_of(txn, root, 0)?;
-    let waiting = txn.entries(Table::IndexTail)? as usize;
-    if waiting == 0 || waiting < settings.tail_rows && !all {
+    let waiting = txn.entries(Table::IndexTail)? + tail::spans(txn)?;
+    if waiting == 0 || waiting < settings.tail_rows as u64 && !all {
         return Ok(None);
     }
     let most = (TAIL_SEGMENTS * settings.segment_rows).max(settings.tail_rows);
-    let oids = first_oids(txn, Table::IndexTail, most)?;
-    for oid in &oids {
-        txn.delete(Table::IndexTail, &oid.to_be_bytes())?;
-    }
+    let oids = tail::take(txn, most)?;
     step!("index.tail-taken");
     let sealed = seal(txn, root, &oids, Origin::New)?;
     step!("index.sealed");

@@ -15,6 +15,7 @@ use super::family::groups::{Occurrence, Signature};
 use super::family::{Families, attribute_keys, take_number};
 use super::names;
 use super::settings::{self, Effective};
+use super::tail;
 use crate::Policy;
 use engram_base::error::{Kind, Result};
 use engram_base::faults::step;
@@ -161,7 +162,7 @@ fn seal_records(
     let mut sealed = 0;
     for ((_, record), row) in parsed.iter().zip(extracted.rows()) {
         if row.cells.len() > COLUMNS_MAX {
-            txn.put(Table::IndexTail, &id_key(row.oid), &[])?;
+            tail::add(txn, row.oid)?;
             continue;
         }
         sealed += 1;

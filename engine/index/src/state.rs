@@ -15,8 +15,12 @@ const MARKS: u64 = 256;
 
 /// Hints of one process.
 pub struct IndexState {
-    /// Rows of the tail, after this process's last commit that touched it.
+    /// Objects of the tail with rows of their own, after this process's last commit that touched it.
     tail: AtomicU64,
+    /// Ids in the range that this process's last new object is in, up to that.
+    own_span: AtomicU64,
+    /// Ids in all other ranges, when they were last counted.
+    other_spans: AtomicU64,
     /// Rows that the tail may have.
     tail_rows: AtomicU64,
     /// After a failure, rows from which sealing is tried again.
@@ -41,6 +45,8 @@ impl Default for IndexState {
     fn default() -> Self {
         IndexState {
             tail: AtomicU64::new(0),
+            own_span: AtomicU64::new(0),
+            other_spans: AtomicU64::new(0),
             tail_rows: AtomicU64::new(256),
             again_at: AtomicU64::new(0),
             marks: AtomicU64::new(0),
@@ -55,6 +61,19 @@ impl Default for IndexState {
     }
 }
 
+/// What waits to be sealed or indexed after a commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waiting {
+    /// Objects of the tail with rows of their own.
+    pub tail: u64,
+    /// Ids of the range that the newest object is in, if one came.
+    pub own_span: Option<u64>,
+    /// Ids of all ranges, if they were counted.
+    pub spans: Option<u64>,
+    /// Rows of the queue.
+    pub queued: u64,
+}
+
 /// Maintenance by this process, ended when dropped. One thread at a time is enough.
 pub struct AtWork<'a>(&'a IndexState);
 
@@ -66,10 +85,17 @@ impl Drop for AtWork<'_> {
 
 impl IndexState {
     /// Takes down what a commit has left.
-    pub fn note(&self, waiting: Option<[u64; 2]>, marks: u64) {
-        if let Some([tail, queued]) = waiting {
-            self.tail.store(tail, Ordering::Relaxed);
-            self.queued.store(queued, Ordering::Relaxed);
+    pub fn note(&self, waiting: Option<Waiting>, marks: u64) {
+        if let Some(waiting) = waiting {
+            self.tail.store(waiting.tail, Ordering::Relaxed);
+            self.queued.store(waiting.queued, Ordering::Relaxed);
+            if let Some(own) = waiting.own_span {
+                self.own_span.store(own, Ordering::Relaxed);
+            }
+            if let Some(spans) = waiting.spans {
+                let own = self.own_span.load(Ordering::Relaxed);
+                self.other_spans.store(spans.saturating_sub(own), Ordering::Relaxed);
+            }
         }
         if marks > 0 {
             self.marks.fetch_add(marks, Ordering::Relaxed);
@@ -86,10 +112,16 @@ impl IndexState {
     pub fn is_due(&self) -> bool {
         let least = self.tail_rows.load(Ordering::Relaxed);
         let least = least.max(self.again_at.load(Ordering::Relaxed));
-        self.tail.load(Ordering::Relaxed) >= least
+        self.tail_len() >= least
             || self.marks.load(Ordering::Relaxed) >= MARKS
             || self.asked.load(Ordering::Relaxed)
             || self.left.load(Ordering::Relaxed)
+    }
+
+    /// How long the tail is, as far as this process knows: never less than what it has added itself.
+    fn tail_len(&self) -> u64 {
+        let parts = [&self.tail, &self.own_span, &self.other_spans];
+        parts.into_iter().map(|part| part.load(Ordering::Relaxed)).sum()
     }
 
     /// Whether the queue is full.
@@ -117,7 +149,7 @@ impl IndexState {
     pub fn looked(&self, failed: bool, left: bool) {
         self.left.store(left, Ordering::Relaxed);
         self.marks.store(0, Ordering::Relaxed);
-        let again = if failed { 2 * self.tail.load(Ordering::Relaxed) } else { 0 };
+        let again = if failed { 2 * self.tail_len() } else { 0 };
         self.again_at.store(again, Ordering::Relaxed);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::directory::{self, SegmentEntry};
 use super::family::Family;
-use super::{UNINDEXED, names};
+use super::{UNINDEXED, names, tail};
 use engram_base::error::Result;
 use engram_base::id::{Gid, Member};
 use engram_catalog::meta::meta_u64;
@@ -83,8 +83,9 @@ pub struct IndexStats {
 }
 
 /// The tables that are the index.
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     Table::IndexTail,
+    Table::IndexFresh,
     Table::IndexSegments,
     Table::IndexDead,
     Table::IndexZones,
@@ -114,7 +115,7 @@ pub fn of(
         .to_vec();
     let segments = directory::all(txn)?;
     let mut stats = IndexStats {
-        tail: txn.entries(Table::IndexTail)?,
+        tail: tail::all(txn)?.len() as u64,
         queued: txn.entries(Table::Queue)?,
         unindexed: meta_u64(txn.get(Table::Meta, UNINDEXED)?)?,
         sealed: segments.iter().map(|entry| u64::from(entry.rows)).sum(),

@@ -20,7 +20,7 @@ use engram_base::id::{Oid, id_key, id_of_key};
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_columns::cell::Cell;
-use engram_index::UNINDEXED;
+use engram_index::{UNINDEXED, queue, tail};
 use engram_ops::overlay::peek::Peek;
 use engram_records::attrs::KeyId;
 use engram_records::index_mode::IndexMode;
@@ -232,24 +232,25 @@ impl<'a> Search<'a> {
             }
         }
         if self.options.consistency == Consistency::Strong {
-            self.counts.queue = self.judge_listed(Table::Queue, goal, &mut seen)?;
+            let queued = queue::all(self.peek.txn())?;
+            self.counts.queue = self.judge_listed(queued, goal, &mut seen)?;
         }
         let mut not_sealed = seen.clone();
-        self.counts.tail = self.judge_listed(Table::IndexTail, goal, &mut not_sealed)?;
+        let tail = tail::all(self.peek.txn())?;
+        self.counts.tail = self.judge_listed(tail, goal, &mut not_sealed)?;
         self.unindexed(goal, &seen)?;
         Ok(seen)
     }
 
-    /// Judges the objects that a table lists, but for those seen, and adds them to these.
-    fn judge_listed(&mut self, table: Table, goal: &mut Goal, seen: &mut Vec<Oid>) -> Result<u64> {
-        let txn = self.peek.txn();
-        if txn.entries(table)? == 0 {
-            return Ok(0);
-        }
+    /// Judges these objects, ascending, but for those seen, and adds them to these.
+    fn judge_listed(
+        &mut self,
+        listed: Vec<Oid>,
+        goal: &mut Goal,
+        seen: &mut Vec<Oid>,
+    ) -> Result<u64> {
         let before = seen.len();
-        let mut cursor = txn.seek(table, &[])?;
-        while let Some((key, _)) = cursor.next()? {
-            let oid = id_of_key(key)?;
+        for oid in listed {
             if seen[..before].binary_search(&oid).is_err() {
                 self.judge(goal, oid)?;
                 seen.push(oid);

@@ -71,6 +71,9 @@ const SLACK_PAGES: u64 = 32;
 /// the row that comes.
 const SPILL_PAGES: u64 = 120_000;
 
+/// Tables that a transaction usually changes.
+const TABLES_USUAL: usize = 4;
+
 /// What one transaction has done to one table. Page numbers have 32 bits here: at LMDB's smallest
 /// page that is 16 TiB, and every transaction passes these by value.
 #[derive(Clone, Copy, Default)]
@@ -120,8 +123,8 @@ pub(super) struct Overflow {
 /// The pages that one write transaction may take.
 pub(super) struct PageBound {
     page_shift: u32,
-    /// Tables whose size is known, one bit each.
-    known: u32,
+    /// Where each table is in `tables`, from 1 on; 0 if its size is not known.
+    places: [u8; Table::COUNT],
     /// Pages that have blocks and may be taken.
     room: u64,
     reusable: u64,
@@ -131,7 +134,8 @@ pub(super) struct PageBound {
     runs: u64,
     /// Overflow pages given up.
     freed: u64,
-    tables: [Usage; Table::COUNT],
+    /// The few tables that the transaction changes: it is moved about, and all would be a kilobyte.
+    tables: Vec<Usage>,
 }
 
 impl PageBound {
@@ -140,26 +144,35 @@ impl PageBound {
         let free = u64::from(free.branch) + u64::from(free.leaf) + u64::from(free.overflow);
         PageBound {
             page_shift: page_bytes.trailing_zeros(),
-            known: 0,
+            places: [0; Table::COUNT],
             room,
             reusable,
             singles: 2 * free + SLACK_PAGES,
             runs: 0,
             freed: 0,
-            tables: [Usage::default(); Table::COUNT],
+            tables: Vec::with_capacity(TABLES_USUAL),
         }
     }
 
     /// Whether `table`'s size is known; if not, [`Self::meet`] comes first.
     pub(super) fn knows(&self, table: Table) -> bool {
-        self.known & (1 << table as u32) != 0
+        self.places[table as usize] != 0
+    }
+
+    /// Where a table is that is known.
+    fn place(&self, table: Table) -> usize {
+        usize::from(self.places[table as usize]) - 1
+    }
+
+    fn depth(&self, table: Table) -> u64 {
+        u64::from(self.tables[self.place(table)].now.depth)
     }
 
     /// Takes down `table`'s size at the beginning.
     pub(super) fn meet(&mut self, table: Table, tree: TreeSize) {
-        self.known |= 1 << table as u32;
-        let usage = &mut self.tables[table as usize];
-        (usage.begun_leaf, usage.begun_branch, usage.now) = (tree.leaf, tree.branch, tree);
+        let (begun_leaf, begun_branch) = (tree.leaf, tree.branch);
+        self.tables.push(Usage { begun_leaf, begun_branch, now: tree, ..Usage::default() });
+        self.places[table as usize] = self.tables.len() as u8;
     }
 
     /// What a value takes outside its leaf.
@@ -177,13 +190,13 @@ impl PageBound {
 
     /// The pages short, if a put cannot be given what it may need.
     pub(super) fn refuses_put(&self, table: Table, overflow: Overflow) -> Option<u64> {
-        let depth = u64::from(self.tables[table as usize].now.depth);
+        let depth = self.depth(table);
         self.short(2 * depth + 1 + overflow.singles, overflow.runs)
     }
 
     /// The pages short, if a deletion cannot be given what it may need.
     pub(super) fn refuses_delete(&self, table: Table) -> Option<u64> {
-        let depth = u64::from(self.tables[table as usize].now.depth);
+        let depth = self.depth(table);
         self.short(5 * depth + 1, 0)
     }
 
@@ -211,7 +224,8 @@ impl PageBound {
 
     /// Takes down a put that was done, and `table`'s size after it.
     pub(super) fn did_put(&mut self, table: Table, overflow: Overflow, now: TreeSize) {
-        let usage = &mut self.tables[table as usize];
+        let at = self.place(table);
+        let usage = &mut self.tables[at];
         let before = usage.singles();
         usage.leaves += 1;
         usage.branches += usage.now.depth.saturating_sub(1);
@@ -225,7 +239,8 @@ impl PageBound {
     /// Takes down a deletion that was done, and `table`'s size after it.
     pub(super) fn did_delete(&mut self, table: Table, now: TreeSize) {
         let may_spill = self.singles + 2 * self.runs > SPILL_PAGES;
-        let usage = &mut self.tables[table as usize];
+        let at = self.place(table);
+        let usage = &mut self.tables[at];
         let before = usage.singles();
         let depth = usage.now.depth;
         usage.leaves += 2;

@@ -12,6 +12,8 @@
 //! * `boot_id`: as `clean`; read at opening.
 //! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
 //! * `lease_epoch`: the lease protocol's; see there.
+//! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's writer
+//!   lock by each commit that changes something.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
@@ -38,7 +40,9 @@
 //! | 56 | 4 | `poison` |
 //! | 60 | 4 | `clean` |
 //! | 64 | 8 | `sealed` |
-//! | 72 | 4024 | zeros |
+//! | 72 | 56 | zeros |
+//! | 128 | 8 | `empty` |
+//! | 136 | 3960 | zeros |
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -49,6 +53,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::empty::EmptyTables;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_media::persist;
@@ -71,6 +76,9 @@ struct GrowthPage {
     clean: AtomicU32,
     /// At the beginning of a cache line, of which it is the only field.
     sealed: AtomicU64,
+    _zeros: [u64; 7],
+    /// Likewise: every commit writes it.
+    empty: AtomicU64,
 }
 
 const _: () = {
@@ -84,7 +92,8 @@ const _: () = {
     assert!(offset_of!(GrowthPage, poison) == 56);
     assert!(offset_of!(GrowthPage, clean) == 60);
     assert!(offset_of!(GrowthPage, sealed) == 64);
-    assert!(size_of::<GrowthPage>() == 72);
+    assert!(offset_of!(GrowthPage, empty) == 128);
+    assert!(size_of::<GrowthPage>() == 136);
 };
 
 /// The mapped growth page of one catalog.
@@ -258,6 +267,16 @@ impl Growth {
     /// Whether this process knows that the seal of a transaction is on the medium.
     pub(super) fn has_flushed(&self, id: u64) -> bool {
         self.flushed.load(Ordering::Acquire) >= id
+    }
+
+    /// Which tables were empty after which commit.
+    pub(super) fn empty(&self) -> EmptyTables {
+        EmptyTables::of_word(self.page().empty.load(Ordering::Relaxed))
+    }
+
+    /// Says which tables will be empty after a commit. Only under the writer lock, before it.
+    pub(super) fn set_empty(&self, empty: EmptyTables) {
+        self.page().empty.store(empty.word(), Ordering::Relaxed);
     }
 
     /// The lease epoch.

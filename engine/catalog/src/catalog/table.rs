@@ -22,8 +22,10 @@ pub enum Table {
     ExtentsPending,
     /// What there is one of.
     Meta,
-    /// OID of an object whose attributes are indexed, but in no segment yet.
+    /// OID of an object whose attributes are indexed, but in no segment yet, and in no range.
     IndexTail,
+    /// Block of ids → from which on its objects are in no segment yet.
+    IndexFresh,
     /// (segment, part) → a sealed segment's head or one block of its columns.
     IndexSegments,
     /// Segment → which of its positions are dead.
@@ -56,7 +58,7 @@ pub enum Table {
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 25;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -70,6 +72,7 @@ impl Table {
         Table::ExtentsPending,
         Table::Meta,
         Table::IndexTail,
+        Table::IndexFresh,
         Table::IndexSegments,
         Table::IndexDead,
         Table::IndexZones,
@@ -99,6 +102,7 @@ impl Table {
             Table::ExtentsPending => "extents_pending",
             Table::Meta => "meta",
             Table::IndexTail => "index_tail",
+            Table::IndexFresh => "index_fresh",
             Table::IndexSegments => "index_segments",
             Table::IndexDead => "index_dead",
             Table::IndexZones => "index_zones",

@@ -1,10 +1,12 @@
 //! Transactions on the catalog.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::bound::PageBound;
+use super::empty::EmptyTables;
 use super::lmdb::{self, Txn, check_key, check_value};
 use super::{Catalog, Table};
 use engram_base::error::{Error, Kind, Result};
@@ -73,6 +75,7 @@ pub struct WriteTxn<'c> {
     bound: PageBound,
     short: Option<u64>,
     changed: bool,
+    empty: Cell<EmptyTables>,
     catalog: &'c Catalog,
     _thread_lock: Option<MutexGuard<'c, ()>>,
 }
@@ -92,7 +95,33 @@ impl<'c> WriteTxn<'c> {
         bound: PageBound,
         thread_lock: Option<MutexGuard<'c, ()>>,
     ) -> Self {
-        WriteTxn { raw, bound, short: None, changed: false, catalog, _thread_lock: thread_lock }
+        let id = raw.id();
+        // Of an id without a predecessor nothing is known.
+        let empty = catalog.growth.empty().after(id.wrapping_sub(1)).as_of(id);
+        WriteTxn {
+            raw,
+            bound,
+            short: None,
+            changed: false,
+            empty: Cell::new(empty),
+            catalog,
+            _thread_lock: thread_lock,
+        }
+    }
+
+    /// Whether a table has no rows: of the tables that most realms never use, without a look.
+    pub fn is_empty(&self, table: Table) -> Result<bool> {
+        let mut empty = self.empty.get();
+        debug_assert!(!empty.has(table) || self.raw.entries(table) == Ok(0), "{table:?} has rows");
+        if empty.has(table) {
+            return Ok(true);
+        }
+        if self.raw.entries(table)? > 0 {
+            return Ok(false);
+        }
+        empty.add(table);
+        self.empty.set(empty);
+        Ok(true)
     }
 
     /// Whether any row was changed; if not, committing uses up no id.
@@ -108,6 +137,7 @@ impl<'c> WriteTxn<'c> {
         let overflow = self.bound.overflow(key.len(), value.len());
         self.admit(self.bound.refuses_put(table, overflow))?;
         self.changed = true;
+        self.empty.get_mut().remove(table);
         self.raw.put(table, key, value)?;
         self.bound.did_put(table, overflow, self.raw.tree(table)?);
         Ok(())
@@ -163,11 +193,14 @@ impl<'c> WriteTxn<'c> {
             fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
         }
         self.catalog.env.check_process()?;
-        let WriteTxn { raw, catalog, _thread_lock, changed, .. } = self;
+        let WriteTxn { raw, catalog, _thread_lock, changed, empty, .. } = self;
         let id = raw.id();
         if !catalog.durable && catalog.growth.clean() {
             catalog.growth.set_clean(false);
             catalog.growth.sync()?;
+        }
+        if changed {
+            catalog.growth.set_empty(empty.into_inner());
         }
         if let Err(error) = raw.commit() {
             catalog.spent.store(true, Ordering::Release);

@@ -4,14 +4,14 @@ use crate::pool::{CreateOptions, Pool};
 use engram_base::dtype::DType;
 use engram_base::dtype::Unit;
 use engram_base::error::Result;
-use engram_base::id::{id_key, id_of_key};
+use engram_base::id::id_key;
 use engram_catalog::{Headroom, Table};
 use engram_columns::runs;
 use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout, build};
 use engram_columns::zones;
 use engram_index::directory::part_key;
 use engram_index::extract::Extracted;
-use engram_index::{IndexSettings, names};
+use engram_index::{IndexSettings, names, tail};
 use engram_query::answer::QueryOptions;
 use engram_query::parse;
 use engram_realm::{Changes, HasCore, Realm};
@@ -21,16 +21,10 @@ use engram_records::object::{NewObject, Placement, Record};
 /// Seals up to so many objects of the tail, with a key in runs; whether there were any.
 fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Result<bool> {
     let txn = changes.txn();
-    let mut oids = Vec::new();
-    let mut cursor = txn.seek(Table::IndexTail, &[])?;
-    while let (Some((oid, _)), true) = (cursor.next()?, oids.len() < rows) {
-        oids.push(id_of_key(oid)?);
-    }
-    drop(cursor);
+    let oids = tail::take(txn, rows)?;
     let mut records = Vec::new();
     for oid in &oids {
         records.push(txn.get(Table::Objects, &id_key(*oid))?.unwrap().to_vec());
-        txn.delete(Table::IndexTail, &id_key(*oid))?;
     }
     if oids.is_empty() {
         return Ok(false);

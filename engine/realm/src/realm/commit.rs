@@ -25,7 +25,9 @@ use engram_base::id::Oid;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::rows::{Row, Rows};
 use engram_catalog::{Headroom, Table, WriteTxn};
+use engram_index::Waiting;
 use engram_index::directory::Finder;
+use engram_index::tail::{self, NewInTail};
 use engram_ops::marks;
 use engram_ops::overlay::Overlay;
 use engram_ops::overlay::layer::Change;
@@ -33,6 +35,9 @@ use engram_ops::rows_mut::{Reserved, RowsMut};
 use engram_records::extent::Extent;
 use engram_records::index_mode::{IndexMode, Touch};
 use engram_space::extent::{end_reservation, freed_row};
+
+/// After so many new objects, one commit each, a process looks how long the tail has become.
+const SPANS_COUNTED_EACH: u64 = 32;
 
 /// The rows of a write transaction, and what follows from them for the space accounts.
 pub struct Changes<'env> {
@@ -47,6 +52,8 @@ pub struct Changes<'env> {
     touched: bool,
     /// Where what goes is sealed.
     finder: Finder,
+    /// Where what comes is in the tail.
+    new: NewInTail,
     /// Whether members are on their way to another realm, so that each change is asked for.
     moving: bool,
 }
@@ -139,13 +146,14 @@ impl<'env> Changes<'env> {
             died: 0,
             touched: false,
             finder: Finder::default(),
+            new: NewInTail::default(),
             moving: false,
         }
     }
 
     /// Sees whether anything is on its way to another realm.
     fn watch_moves(&mut self) -> Result<()> {
-        self.moving = self.txn.entries(Table::Transfers)? > 0;
+        self.moving = !self.txn.is_empty(Table::Transfers)?;
         Ok(())
     }
 
@@ -167,12 +175,19 @@ impl<'env> Changes<'env> {
         }
     }
 
-    /// How many objects tail and queue have, if that changed.
-    fn waiting(&self) -> Result<Option<[u64; 2]>> {
+    /// What tail and queue have, if that changed. What others have added to the tail is counted now
+    /// and then.
+    fn waiting(&self) -> Result<Option<Waiting>> {
         if !self.touched {
             return Ok(None);
         }
-        Ok(Some([self.txn.entries(Table::IndexTail)?, self.txn.entries(Table::Queue)?]))
+        let rows = |table| if self.txn.is_empty(table)? { Ok(0) } else { self.txn.entries(table) };
+        let (tail, queued) = (rows(Table::IndexTail)?, rows(Table::Queue)?);
+        let span = self.new.span();
+        let one_of_many = self.new.count() == 1 && !span.is_multiple_of(SPANS_COUNTED_EACH);
+        let spans = if one_of_many { None } else { Some(tail::spans(&self.txn)?) };
+        let own_span = (self.new.count() > 0 || spans.is_some()).then_some(span);
+        Ok(Some(Waiting { tail, own_span, spans, queued }))
     }
 
     /// Notes that the tail or the queue changes.
@@ -190,6 +205,9 @@ impl<'env> Changes<'env> {
         if list.holds_at.is_some_and(|last| self.txn.id() != last + 1) {
             list.check_guards(self)?;
         }
+        // Before the rows: what is new has the greatest ids of its block then.
+        list.touched.iter().try_for_each(|(oid, touch)| self.index(*oid, *touch))?;
+        step!("batch.indexed");
         for table in Table::ALL {
             for row in list.layers[table as usize].in_order() {
                 match row.change {
@@ -199,11 +217,9 @@ impl<'env> Changes<'env> {
                 }
             }
         }
-        let has_chunks = self.txn.entries(Table::Chunks)? > 0;
+        let has_chunks = !self.txn.is_empty(Table::Chunks)?;
         list.check_emptied(self, has_chunks)?;
         step!("batch.rows");
-        list.touched.iter().try_for_each(|(oid, touch)| self.index(*oid, *touch))?;
-        step!("batch.indexed");
         list.adopted.iter().try_for_each(|reserved| self.adopt(*reserved))?;
         step!("batch.adopted");
         list.released.iter().try_for_each(|extent| self.release(*extent))?;
@@ -246,11 +262,11 @@ impl Rows for Changes<'_> {
     }
 
     fn has_index_settings(&mut self) -> Result<bool> {
-        self.txn.rows().has_index_settings()
+        Ok(!self.txn.is_empty(Table::IndexSettings)?)
     }
 
     fn has_read_only(&mut self) -> Result<bool> {
-        self.txn.rows().has_read_only()
+        Ok(!self.txn.is_empty(Table::ReadOnly)?)
     }
 }
 
@@ -284,7 +300,13 @@ impl RowsMut for Changes<'_> {
             _ => {}
         }
         self.touched = true;
-        self.died += u64::from(engram_index::touched(&mut self.txn, &mut self.finder, oid, touch)?);
+        self.died += u64::from(engram_index::touched(
+            &mut self.txn,
+            &mut self.finder,
+            &mut self.new,
+            oid,
+            touch,
+        )?);
         Ok(())
     }
 }

@@ -39,18 +39,19 @@ impl Ids {
 pub(super) fn take_ids(core: &Core, inside: &Inside<'_>, count: u64) -> Result<Ids> {
     let mut block = lock(&core.ids);
     if block.end - block.next < count {
-        let want = ID_BLOCK.max(count);
-        let next = core.prepare(inside, Headroom::Normal, |rows| {
+        let (next, end) = core.prepare(inside, Headroom::Normal, |rows| {
             let next = meta_u64(rows.txn().get(Table::Meta, NEXT_ID)?)?;
-            rows.txn().put(Table::Meta, NEXT_ID, &(next + want).to_le_bytes())?;
-            Ok(next)
+            // Blocks end where those of the index's tail do.
+            let end = (next + count).next_multiple_of(ID_BLOCK);
+            rows.txn().put(Table::Meta, NEXT_ID, &end.to_le_bytes())?;
+            Ok((next, end))
         })?;
-        if (next + want) >> COUNTER_BITS != 0 {
+        if end >> COUNTER_BITS != 0 {
             fail!(PoolFull, "this realm has given out all of its 2^40 ids: make a new namespace");
         }
         step!("ids.committed");
         block.next = next;
-        block.end = next + want;
+        block.end = end;
     }
     let first = block.next;
     block.next += count;

@@ -25,7 +25,7 @@ use engram_index::directory::{self, SegmentEntry, part_key};
 use engram_index::extract::Extracted;
 use engram_index::family::Family;
 use engram_index::settings::IndexSettings;
-use engram_index::{UNINDEXED, names};
+use engram_index::{UNINDEXED, names, queue, tail};
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
@@ -37,21 +37,12 @@ struct IndexedObjects {
     runs: Expected,
 }
 
-fn oids_of(txn: &ReadTxn<'_>, table: Table) -> Result<HashSet<Oid>> {
-    let mut oids = HashSet::new();
-    let mut cursor = txn.seek(table, &[])?;
-    while let Some((key, _)) = cursor.next()? {
-        oids.insert(id_of_key(key)?);
-    }
-    Ok(oids)
-}
-
 impl Walk<'_> {
     /// The index agrees with the records.
     pub(super) fn index(&mut self, txn: &ReadTxn<'_>) -> Result<()> {
         let mut places = IndexedObjects {
-            tail: oids_of(txn, Table::IndexTail)?,
-            queue: oids_of(txn, Table::Queue)?,
+            tail: self.tail(txn)?,
+            queue: queue::all(txn)?.into_iter().collect(),
             sealed: HashMap::new(),
             runs: Expected::default(),
         };
@@ -72,6 +63,15 @@ impl Walk<'_> {
         self.strays(txn, &segments)?;
         self.index_settings(txn)?;
         self.placed(txn, &places)
+    }
+
+    /// What is in the tail, each object once.
+    fn tail(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<Oid>> {
+        let all = tail::all(txn)?;
+        for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
+            self.problem(format!("object {:#x} is in the tail twice", twice[0]));
+        }
+        Ok(all.into_iter().collect())
     }
 
     fn families(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<u32>> {

@@ -1,0 +1,215 @@
+//! The tail: objects of mode `sync` that are in no segment yet.
+//!
+//! A new object has the greatest id of its block, as a rule ([`ID_BLOCK`] ids, of which one process
+//! has most). So a new object seldom needs a row: one row of `index_fresh` for each block says *from*
+//! which id on all objects of mode `sync` in the block are in the tail. Any others that are in it
+//! have a row of their own in `index_tail`: those that have changed after they were sealed, and those
+//! whose ids came late.
+//!
+//! *Invariant*: an object of mode `sync` whose id a range covers is not sealed, and has no row of its
+//! own. A range begins at an object that is being made, and only while there is no greater id in the
+//! block; so whatever it covers has come since. Sealing takes whole ranges, or moves where one
+//! begins.
+//!
+//! Nothing of this is remembered between transactions. So it holds for any order in which threads,
+//! processes and moves between realms bring objects in; another order only makes more rows.
+
+use engram_base::error::Result;
+use engram_base::fail;
+use engram_base::id::{ID_BLOCK, Oid, id_key, id_of_key};
+use engram_catalog::{Table, Txn, WriteTxn};
+use engram_records::index_mode::IndexMode;
+use engram_records::object::Record;
+
+/// A block whose objects are in the tail from one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FreshRange {
+    block: Oid,
+    from: Oid,
+}
+
+impl FreshRange {
+    fn parse(key: &[u8], row: &[u8]) -> Result<Self> {
+        let (block, Ok(from)) = (id_of_key(key)?, row.try_into().map(u64::from_le_bytes)) else {
+            fail!(Corrupt, "a row of `index_fresh` has {} bytes instead of 8", row.len());
+        };
+        if block_of(block) != block || block_of(from) != block {
+            fail!(Corrupt, "a row of `index_fresh` has {from:#x} in the block of {block:#x}");
+        }
+        Ok(FreshRange { block, from })
+    }
+
+    fn last(self) -> Oid {
+        self.block + (ID_BLOCK - 1)
+    }
+
+    fn covers(self, oid: Oid) -> bool {
+        (self.from..=self.last()).contains(&oid)
+    }
+}
+
+/// The first id of the block that an id is of.
+fn block_of(oid: Oid) -> Oid {
+    oid - oid % ID_BLOCK
+}
+
+/// The range of an id's block, if there is one.
+fn range_of(txn: &Txn<'_>, oid: Oid) -> Result<Option<FreshRange>> {
+    let key = id_key(block_of(oid));
+    txn.get(Table::IndexFresh, &key)?.map(|row| FreshRange::parse(&key, row)).transpose()
+}
+
+/// Whether an object of mode `sync` is in the tail.
+pub(crate) fn has(txn: &Txn<'_>, oid: Oid) -> Result<bool> {
+    let covered = range_of(txn, oid)?.is_some_and(|range| range.covers(oid));
+    Ok(covered || txn.get(Table::IndexTail, &id_key(oid))?.is_some())
+}
+
+/// What one transaction knows of the range that its new objects fall into.
+#[derive(Debug, Default)]
+pub struct NewInTail {
+    range: Option<FreshRange>,
+    newest: Oid,
+    count: u64,
+}
+
+impl NewInTail {
+    /// Takes down a new object of mode `sync`.
+    pub(crate) fn add(&mut self, txn: &mut WriteTxn<'_>, oid: Oid) -> Result<()> {
+        self.count += 1;
+        if self.range.is_none_or(|range| range.block != block_of(oid)) {
+            self.range = range_of(txn, oid)?;
+            self.newest = 0;
+        }
+        if self.range.is_some_and(|range| range.covers(oid)) {
+            self.newest = self.newest.max(oid);
+            return Ok(());
+        }
+        let block = block_of(oid);
+        if self.range.is_some() || any_after(txn, oid)? {
+            return add(txn, oid);
+        }
+        txn.put(Table::IndexFresh, &id_key(block), &oid.to_le_bytes())?;
+        (self.range, self.newest) = (Some(FreshRange { block, from: oid }), oid);
+        Ok(())
+    }
+
+    /// How many objects were taken down.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many ids its range has up to the newest object; 0 where there is no range.
+    pub fn span(&self) -> u64 {
+        self.range.map_or(0, |range| (self.newest + 1).saturating_sub(range.from))
+    }
+}
+
+/// Whether the block of an object has one with a greater id.
+fn any_after(txn: &Txn<'_>, oid: Oid) -> Result<bool> {
+    let after = txn.seek(Table::Objects, &id_key(oid + 1))?.next()?;
+    match after {
+        Some((key, _)) => Ok(block_of(id_of_key(key)?) == block_of(oid)),
+        None => Ok(false),
+    }
+}
+
+/// Puts an object into the tail by a row of its own; no range covers it, or it is not of mode
+/// `sync`.
+pub(crate) fn add(txn: &mut WriteTxn<'_>, oid: Oid) -> Result<()> {
+    txn.put(Table::IndexTail, &id_key(oid), &[])
+}
+
+/// Takes an object of a mode out of the tail, or finds that it goes with its record; whether it was
+/// there.
+pub(crate) fn remove(txn: &mut WriteTxn<'_>, oid: Oid, mode: IndexMode) -> Result<bool> {
+    let of_ranges = mode == IndexMode::Sync && !txn.is_empty(Table::IndexFresh)?;
+    if of_ranges && range_of(txn, oid)?.is_some_and(|range| range.covers(oid)) {
+        return Ok(true);
+    }
+    if txn.is_empty(Table::IndexTail)? {
+        return Ok(false);
+    }
+    txn.delete(Table::IndexTail, &id_key(oid))
+}
+
+fn ranges(txn: &Txn<'_>) -> Result<Vec<FreshRange>> {
+    let mut ranges = Vec::new();
+    let mut cursor = txn.seek(Table::IndexFresh, &[])?;
+    while let Some((key, row)) = cursor.next()? {
+        ranges.push(FreshRange::parse(key, row)?);
+    }
+    Ok(ranges)
+}
+
+/// The objects that a range covers, up to so many; whether these are all.
+fn covered(txn: &Txn<'_>, range: FreshRange, most: usize, to: &mut Vec<Oid>) -> Result<bool> {
+    let mut cursor = txn.seek(Table::Objects, &id_key(range.from))?;
+    let enough = to.len().saturating_add(most);
+    while let Some((key, row)) = cursor.next()? {
+        let oid = id_of_key(key)?;
+        if oid > range.last() {
+            break;
+        }
+        if Record::index_of(row)? == IndexMode::Sync {
+            if to.len() == enough {
+                return Ok(false);
+            }
+            to.push(oid);
+        }
+    }
+    Ok(true)
+}
+
+/// Every object in the tail, ascending.
+pub fn all(txn: &Txn<'_>) -> Result<Vec<Oid>> {
+    let mut oids = Vec::new();
+    let mut cursor = txn.seek(Table::IndexTail, &[])?;
+    while let Some((key, _)) = cursor.next()? {
+        oids.push(id_of_key(key)?);
+    }
+    for range in ranges(txn)? {
+        covered(txn, range, usize::MAX, &mut oids)?;
+    }
+    oids.sort_unstable();
+    Ok(oids)
+}
+
+/// How many ids the ranges have up to the last object of each: no fewer than objects are in them.
+pub fn spans(txn: &Txn<'_>) -> Result<u64> {
+    let mut spans = 0;
+    for range in ranges(txn)? {
+        if let Some((key, _)) = txn.before(Table::Objects, &id_key(range.last() + 1))? {
+            spans += (id_of_key(key)? + 1).saturating_sub(range.from);
+        }
+    }
+    Ok(spans)
+}
+
+/// Takes up to so many objects out of the tail; which, ascending.
+pub fn take(txn: &mut WriteTxn<'_>, most: usize) -> Result<Vec<Oid>> {
+    let mut oids = Vec::new();
+    let mut cursor = txn.seek(Table::IndexTail, &[])?;
+    while let Some((key, _)) = cursor.next()?.filter(|_| oids.len() < most) {
+        oids.push(id_of_key(key)?);
+    }
+    drop(cursor);
+    for oid in &oids {
+        txn.delete(Table::IndexTail, &id_key(*oid))?;
+    }
+    for range in ranges(txn)? {
+        let left = most - oids.len();
+        if left == 0 {
+            break;
+        }
+        let key = id_key(range.block);
+        if covered(txn, range, left, &mut oids)? {
+            txn.delete(Table::IndexFresh, &key)?;
+        } else {
+            let next = oids.last().map_or(range.from, |last| last + 1);
+            txn.put(Table::IndexFresh, &key, &next.to_le_bytes())?;
+        }
+    }
+    oids.sort_unstable();
+    Ok(oids)
+}
