@@ -120,7 +120,8 @@ fn put_text<'py>(
     shape: &[u64],
 ) -> Result<Found<'py>> {
     let new = request.object(Class::Strings, DType::Text, shape)?;
-    let oid = put(py, request, &new, payload)?;
+    let (engine, parent, path, place) = request.target();
+    let oid = py.detach(|| engine.put(parent, path, &new, payload, place))?;
     made(py, oid, &new.layout, dtype::decode(py, &DType::Text)?, shape)
 }
 
@@ -134,13 +135,15 @@ fn put_plain<'py>(
     let descr = dtype::shared(&array.dtype(), &encoded)?;
     let nbytes = view::nbytes_of(descr.itemsize(), shape)?;
     let new = request.object(Class::Array, encoded, shape)?;
+    let (engine, parent, path, place) = request.target();
+    let put = |bytes: &[u8]| py.detach(|| engine.put(parent, path, &new, bytes, place));
     let oid = if let Some(bytes) = view::bytes_of(array) {
-        put(py, request, &new, bytes)?
+        put(bytes)?
     } else if nbytes < STRAIGHT_BYTES || new.layout != Layout::Contiguous {
         let dense = array.call_method1("copy", ("C",))?;
         let dense = dense.cast_into::<PyUntypedArray>()?;
         let bytes = view::bytes_of(&dense);
-        put(py, request, &new, bytes.unwrap_or_default())?
+        put(bytes.unwrap_or_default())?
     } else {
         let reserved = reserve(py, request, &new, nbytes as u64)?;
         let target = Py::new(py, View::claimed(reserved.view()))?;
@@ -158,11 +161,6 @@ fn made<'py>(
     shape: &[u64],
 ) -> Result<Found<'py>> {
     Ok((kind_of(layout), oid, Some(descr), Some(PyTuple::new(py, shape)?)))
-}
-
-fn put(py: Python<'_>, request: &Request<'_, '_>, new: &NewObject, data: &[u8]) -> Result<Oid> {
-    let (engine, parent, path, place) = request.target();
-    Ok(py.detach(|| engine.put(parent, path, new, data, place))?)
 }
 
 fn reserve(

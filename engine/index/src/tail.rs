@@ -23,7 +23,7 @@ use engram_records::object::Record;
 
 /// A block whose objects are in the tail from one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FreshRange {
+pub struct FreshRange {
     block: Oid,
     from: Oid,
 }
@@ -74,6 +74,16 @@ pub struct NewInTail {
 }
 
 impl NewInTail {
+    /// Begins with a range that is known to be as it is now.
+    pub fn knowing(range: Option<FreshRange>) -> Self {
+        NewInTail { range, ..NewInTail::default() }
+    }
+
+    /// The range, as the transaction leaves it.
+    pub fn range(&self) -> Option<FreshRange> {
+        self.range
+    }
+
     /// Takes down a new object of mode `sync`.
     pub(crate) fn add(&mut self, txn: &mut WriteTxn<'_>, oid: Oid) -> Result<()> {
         self.count += 1;
@@ -161,6 +171,12 @@ fn covered(txn: &Txn<'_>, range: FreshRange, most: usize, to: &mut Vec<Oid>) -> 
     Ok(true)
 }
 
+/// Reads a row of ranges.
+#[cfg(feature = "faults")]
+pub fn decode(key: &[u8], row: &[u8]) -> Result<()> {
+    FreshRange::parse(key, row).map(drop)
+}
+
 /// Every object in the tail, ascending.
 pub fn all(txn: &Txn<'_>) -> Result<Vec<Oid>> {
     let mut oids = Vec::new();
@@ -213,3 +229,6 @@ pub fn take(txn: &mut WriteTxn<'_>, most: usize) -> Result<Vec<Oid>> {
     oids.sort_unstable();
     Ok(oids)
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,6 +48,7 @@ mod notices;
 pub mod open;
 mod precondition;
 mod query;
+mod recent;
 mod setup;
 pub mod snapshot;
 pub mod space;

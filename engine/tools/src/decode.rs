@@ -14,7 +14,7 @@ use engram_columns::segment::{Column, Segment};
 use engram_columns::zone::Zone;
 use engram_files::pool_file::PoolFile;
 use engram_index::family::Family;
-use engram_index::{IndexSettings, names};
+use engram_index::{IndexSettings, names, tail};
 use engram_ops::chunk_rows::split_key;
 use engram_records::attrs;
 use engram_records::chunked::codec::Worker;
@@ -68,7 +68,7 @@ pub fn row(key: &[u8], value: &[u8]) {
     let _ = (parse_free(key, value), parse_size_key(key), Span::from_row(0, value));
     let _ = IndexSettings::parse(value).map(|settings| settings.check());
     let _ = Family::parse(key, value);
-    let _ = names::decode(value);
+    let _ = (names::decode(value), tail::decode(key, value));
     for zone in value.as_chunks().0 {
         let _ = Zone::decode(zone).map(|zone| zone.constant());
     }

@@ -4,7 +4,7 @@ use crate::rewrite::{backup, compact};
 use crate::salvage::{Loss, Salvage, Witness};
 use crate::verify::{Report, verify};
 use engram_base::error::Kind;
-use engram_base::id::id_key;
+use engram_base::id::{ID_BLOCK, id_key};
 use engram_base::scope::Scope;
 use engram_catalog::{Headroom, Table};
 use engram_ops::rows_mut::RowsMut;
@@ -84,12 +84,24 @@ fn each_wrong_row_is_a_problem_that_says_what_is_wrong() {
     let account = problems(|rows, _| rows.put(Table::Meta, USED, &1_u64.to_le_bytes()));
     says(account, &["the account says 1"]);
     let gone = problems(|rows, realm| rows.remove(Table::Objects, &large(realm)));
-    says(gone, &["\"large\" stands for a missing", "the index has object", "is not the arena's"]);
+    says(gone, &["\"large\" stands for a missing", "is not the arena's"]);
     let damaged = problems(|rows, realm| rows.put(Table::Objects, &large(realm), b"none"));
     says(damaged, &["a record has 4 bytes", "\"large\" stands for a missing"]);
     let empty = 64_u64.to_be_bytes();
     let free = problems(|rows, _| rows.put(Table::ExtentsByOffset, &empty, &[0; 8]));
     says(free, &["an extent at 64 of 0 bytes cannot be"]);
+    let stray = problems(|rows, _| rows.put(Table::IndexTail, &id_key(77), &[]));
+    says(stray, &["the index has object 0x4d, which is not there"]);
+    let twice = problems(|rows, realm| rows.put(Table::IndexTail, &large(realm), &[]));
+    says(twice, &["is in the tail twice"]);
+    let block = |realm: &Realm| {
+        let oid = u64::from_be_bytes(large(realm));
+        id_key(oid - oid % ID_BLOCK)
+    };
+    let nowhere = problems(|rows, realm| rows.remove(Table::IndexFresh, &block(realm)));
+    says(nowhere, &["is sealed 0 times; in the tail: false"]);
+    let beyond = problems(|rows, realm| rows.put(Table::IndexFresh, &block(realm), &[0; 8]));
+    says(beyond, &["a row of `index_fresh` has 0x0 in the block of"]);
 }
 
 #[test]

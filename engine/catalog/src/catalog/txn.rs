@@ -74,7 +74,8 @@ pub struct WriteTxn<'c> {
     raw: lmdb::Write<'c>,
     bound: PageBound,
     short: Option<u64>,
-    changed: bool,
+    /// The tables that were changed, a bit each.
+    changed: u32,
     empty: Cell<EmptyTables>,
     catalog: &'c Catalog,
     _thread_lock: Option<MutexGuard<'c, ()>>,
@@ -102,7 +103,7 @@ impl<'c> WriteTxn<'c> {
             raw,
             bound,
             short: None,
-            changed: false,
+            changed: 0,
             empty: Cell::new(empty),
             catalog,
             _thread_lock: thread_lock,
@@ -126,7 +127,12 @@ impl<'c> WriteTxn<'c> {
 
     /// Whether any row was changed; if not, committing uses up no id.
     pub fn is_changed(&self) -> bool {
-        self.changed
+        self.changed != 0
+    }
+
+    /// Whether any row of a table was put or deleted.
+    pub fn has_changed(&self, table: Table) -> bool {
+        self.changed & 1 << table as u32 != 0
     }
 
     /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
@@ -136,7 +142,7 @@ impl<'c> WriteTxn<'c> {
         self.meet(table)?;
         let overflow = self.bound.overflow(key.len(), value.len());
         self.admit(self.bound.refuses_put(table, overflow))?;
-        self.changed = true;
+        self.changed |= 1 << table as u32;
         self.empty.get_mut().remove(table);
         self.raw.put(table, key, value)?;
         self.bound.did_put(table, overflow, self.raw.tree(table)?);
@@ -150,8 +156,8 @@ impl<'c> WriteTxn<'c> {
         self.meet(table)?;
         self.admit(self.bound.refuses_delete(table))?;
         let found = self.raw.delete(table, key)?;
-        self.changed |= found;
         if found {
+            self.changed |= 1 << table as u32;
             let now = self.raw.tree(table)?;
             self.bound.did_delete(table, now);
             // How many overflow pages the row had is known only now.
@@ -199,7 +205,7 @@ impl<'c> WriteTxn<'c> {
             catalog.growth.set_clean(false);
             catalog.growth.sync()?;
         }
-        if changed {
+        if changed != 0 {
             catalog.growth.set_empty(empty.into_inner());
         }
         if let Err(error) = raw.commit() {
@@ -214,7 +220,7 @@ impl<'c> WriteTxn<'c> {
                 _ => uncertain(id, &error),
             });
         }
-        if changed && catalog.growth.is_persistent() {
+        if changed != 0 && catalog.growth.is_persistent() {
             catalog.growth.seal(id);
         }
         Ok(id)

@@ -336,10 +336,11 @@ impl Namespace {
         data: &[u8],
         placement: Placement,
     ) -> Result<Oid> {
-        self.retry(Retry::IfMoved, || {
+        let put = || {
             let aim = self.aim(parent, path, placement)?;
             aim.realm.put(aim.group, aim.path, new, data, placement)
-        })
+        };
+        put().or_else(|error| retry::after_failure(self, error, put))
     }
 
     /// Stores zeros: space now, contents later, in place.

@@ -62,18 +62,40 @@ pub(super) fn retry<T>(
     retry_with_pause(namespace, policy, operation, thread::sleep)
 }
 
+/// Goes on with an operation whose first try has failed, if something has moved.
+#[cold]
+pub(super) fn after_failure<T>(
+    namespace: &Namespace,
+    error: Error,
+    operation: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    continue_with_pause(namespace, Retry::IfMoved, (0, Err(error)), operation, thread::sleep)
+}
+
 /// The same, with what it waits by.
 #[inline]
 fn retry_with_pause<T>(
     namespace: &Namespace,
     policy: Retry,
     mut operation: impl FnMut() -> Result<T>,
+    pause: impl FnMut(Duration),
+) -> Result<T> {
+    let before = namespace.counter();
+    let first = operation();
+    continue_with_pause(namespace, policy, (before, first), operation, pause)
+}
+
+/// The same after a first try, of which this is the counter before it and the result.
+#[inline]
+fn continue_with_pause<T>(
+    namespace: &Namespace,
+    policy: Retry,
+    (mut before, mut done): (u64, Result<T>),
+    mut operation: impl FnMut() -> Result<T>,
     mut pause: impl FnMut(Duration),
 ) -> Result<T> {
     let (mut tries, mut recovered) = (0, false);
     loop {
-        let before = namespace.counter();
-        let done = operation();
         let again = match (&done, policy) {
             (_, Retry::IfViewChanged) => namespace.counter() != before,
             (Ok(_), Retry::IfMoved) => false,
@@ -86,6 +108,8 @@ fn retry_with_pause<T>(
         if tries > TRIES_AT_ONCE && done.is_err() {
             pause(PAUSE);
         }
+        before = namespace.counter();
+        done = operation();
     }
 }
 

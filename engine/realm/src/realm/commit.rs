@@ -1,7 +1,7 @@
 //! The commit: the one place where a realm changes.
 //!
 //! *The commit point is LMDB's: an object exists if and only if its row is committed; bytes that
-//! no row points to are free.* `commit_if` reads as the protocol does. Two steps come before it
+//! no row points to are free.* `Core::transact` reads as the protocol does. Two steps come before it
 //! and are named here because the order matters: bulk data is written into reserved space and
 //! flushed first, outside the writer lock (P1, `space::reserve` and
 //! `RealmAllocation::publish`); and what follows it, ending a reservation's claim, needs no lock.
@@ -11,17 +11,19 @@
 //! nothing but the rows, so that is invisible. On error nothing has changed.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use crate::realm::snapshot;
+use crate::realm::{index, snapshot};
 
 use crate::batch;
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::holders::who_keeps_pages;
 use crate::realm::precondition::Precondition;
+use crate::realm::recent::{Facts, Recent};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::faults::step;
-use engram_base::id::Oid;
+use engram_base::id::{Gid, Oid, id_of_key};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::rows::{Row, Rows};
 use engram_catalog::{Headroom, Table, WriteTxn};
@@ -54,68 +56,165 @@ pub struct Changes<'env> {
     finder: Finder,
     /// Where what comes is in the tail.
     new: NewInTail,
+    /// The group that was last found to be there.
+    group: Option<Gid>,
     /// Whether members are on their way to another realm, so that each change is asked for.
     moving: bool,
 }
 
-/// See [`Core::commit_if`].
-pub(super) fn commit_if<T>(
-    core: &Core,
-    inside: &Inside<'_>,
-    headroom: Headroom,
-    precondition: Option<&Precondition>,
-    mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
-) -> Result<T> {
-    let catalog = inside.catalog();
-    let mut called_in = false;
-    loop {
-        // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
-        let mut rows = Changes::new(catalog.write(headroom)?);
-        step!("commit.begun");
-        // precondition: what a look has seen is so still, now that nobody else can change it.
-        Precondition::check(precondition, &mut rows)?;
-        // moves: from here on, what is on its way to another realm is refused to this change.
-        rows.watch_moves()?;
-        // rows, and what follows from them.
-        let changed = change(&mut rows).and_then(|value| rows.write_accounts().map(|()| value));
-        match (changed, rows.txn.short_of()) {
-            (_, Some(pages)) => {
-                drop(rows);
-                step!("commit.short");
-                snapshot::ask_holders(core, inside)?;
-                match catalog.extend(pages) {
-                    Ok(()) => {}
-                    // A change that gives space back goes before a snapshot that somebody only
-                    // looks at.
-                    Err(error)
-                        if error.kind() == Kind::PoolFull
-                            && headroom == Headroom::Relief
-                            && !called_in =>
-                    {
-                        called_in = true;
-                        snapshot::call_in_snapshots(core, inside)?;
+/// What a commit is for, which says what follows from one that is uncertain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It is the caller's change.
+    Change,
+    /// It prepares a change, which a commit of its own follows.
+    Preparation,
+}
+
+impl Core {
+    /// Runs an operation on this thread's batch, if it runs one here, or else in one commit, if
+    /// what the operation relies on holds there. It may run more than once.
+    ///
+    /// On error nothing is visible; in a batch, what the operation refuses before its first change
+    /// leaves the list as it was.
+    pub(crate) fn write<T>(
+        self: &Arc<Self>,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        mut operation: impl FnMut(&mut dyn RowsMut) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(done) = batch::change(self, inside.catalog(), precondition, &mut operation)? {
+            return Ok(done);
+        }
+        let change = |rows: &mut Changes<'_>| operation(rows);
+        let done = self.transact(inside, headroom, precondition, Purpose::Change, change)?;
+        step!("write.committed");
+        index::after_commit(self, inside);
+        Ok(done)
+    }
+
+    /// Runs `change` in one write transaction, and commits it.
+    ///
+    /// On error nothing is visible to a process that has the realm open, and nothing has changed;
+    /// but after [`Kind::CommitUncertain`] the change may be there once the realm is opened again.
+    pub fn commit<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact(inside, headroom, None, Purpose::Change, change)
+    }
+
+    /// The same for a change that relies on something: where that does not hold any more, the
+    /// change is not made, and the error says that it has moved.
+    pub fn commit_if<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact(inside, headroom, precondition, Purpose::Change, change)
+    }
+
+    /// The same for a commit that prepares what the caller asked for, by space, ids or keys, and
+    /// which the caller's own commit follows. On any error nothing of that is there.
+    pub(crate) fn prepare<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact(inside, headroom, None, Purpose::Preparation, change)
+    }
+
+    /// The commit itself.
+    fn transact<T>(
+        &self,
+        inside: &Inside<'_>,
+        headroom: Headroom,
+        precondition: Option<&Precondition>,
+        purpose: Purpose,
+        mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let catalog = inside.catalog();
+        let mut called_in = false;
+        loop {
+            // poisoned? and begin: `write` waits for the writer lock, then looks at the mark.
+            let mut rows = Changes::new(catalog.write(headroom)?, &self.recent);
+            step!("commit.begun");
+            // precondition: what a look has seen is so still, now that nobody else can change it.
+            Precondition::check(precondition, &mut rows)?;
+            // moves: from here on, what is on its way to another realm is refused to this change.
+            rows.watch_moves()?;
+            // rows, and what follows from them.
+            let changed = change(&mut rows).and_then(|value| rows.write_accounts().map(|()| value));
+            match (changed, rows.txn.short_of()) {
+                (_, Some(pages)) => {
+                    drop(rows);
+                    step!("commit.short");
+                    make_room(self, inside, headroom, pages, &mut called_in)?;
+                }
+                (Err(error), None) => return Err(error),
+                (Ok(value), None) => {
+                    // commit: durable here where the realm is; visible to everyone from here on.
+                    let changed = rows.txn.is_changed();
+                    let (waiting, facts) = (rows.waiting()?, rows.facts());
+                    let died = rows.died;
+                    step!("commit.changed");
+                    let id = rows.txn.commit().map_err(|error| after_failure(error, purpose))?;
+                    step!("commit.committed");
+                    self.index.state.note(waiting, died);
+                    // A transaction without changes has no id: the next one gets it.
+                    if changed {
+                        self.recent.after(id, facts);
+                        batch::helped(self, id);
                     }
-                    Err(error) => return Err(no_rows(core, inside, &error)),
+                    return Ok(value);
                 }
-            }
-            (Err(error), None) => return Err(error),
-            (Ok(value), None) => {
-                // commit: durable here where the realm is; visible to everyone from here on.
-                let changed = rows.txn.is_changed();
-                let waiting = rows.waiting()?;
-                let died = rows.died;
-                step!("commit.changed");
-                let id = rows.txn.commit()?;
-                step!("commit.committed");
-                core.index.state.note(waiting, died);
-                // A transaction without changes has no id: the next one gets it.
-                if changed {
-                    batch::helped(core, id);
-                }
-                return Ok(value);
             }
         }
     }
+}
+
+/// Has the catalog grow by so many pages; once, what snapshots keep is asked back instead.
+#[cold]
+fn make_room(
+    core: &Core,
+    inside: &Inside<'_>,
+    headroom: Headroom,
+    pages: u64,
+    called_in: &mut bool,
+) -> Result<()> {
+    snapshot::ask_holders(core, inside)?;
+    let Err(error) = inside.catalog().extend(pages) else { return Ok(()) };
+    // A change that gives space back goes before a snapshot that somebody only looks at.
+    let relief = error.kind() == Kind::PoolFull && headroom == Headroom::Relief;
+    if relief && !std::mem::replace(called_in, true) {
+        return snapshot::call_in_snapshots(core, inside);
+    }
+    Err(no_rows(core, inside, &error))
+}
+
+/// The error of a commit that failed: of an uncertain one, with what follows for its purpose.
+#[cold]
+fn after_failure(error: Error, purpose: Purpose) -> Error {
+    let (kind, advice) = match purpose {
+        _ if error.kind() != Kind::CommitUncertain => return error,
+        Purpose::Change => (
+            Kind::CommitUncertain,
+            "the change may be durable or not: close the pool, run `engram verify`, look whether \
+             the change is there, and repeat it if it is not",
+        ),
+        Purpose::Preparation => (
+            Kind::Os,
+            "it was to prepare the change, which is not there: close the pool, run `engram \
+             verify`, and repeat the change",
+        ),
+    };
+    Error::new(kind, format!("{}; {advice}", error.message()))
 }
 
 /// The error of a catalog that cannot grow.
@@ -138,7 +237,8 @@ fn no_rows(core: &Core, inside: &Inside<'_>, error: &Error) -> Error {
 }
 
 impl<'env> Changes<'env> {
-    fn new(txn: WriteTxn<'env>) -> Self {
+    fn new(txn: WriteTxn<'env>, recent: &Recent) -> Self {
+        let facts = recent.before(txn.id());
         Changes {
             txn,
             used: 0,
@@ -146,7 +246,8 @@ impl<'env> Changes<'env> {
             died: 0,
             touched: false,
             finder: Finder::default(),
-            new: NewInTail::default(),
+            new: NewInTail::knowing(facts.range),
+            group: facts.group,
             moving: false,
         }
     }
@@ -188,6 +289,14 @@ impl<'env> Changes<'env> {
         let spans = if one_of_many { None } else { Some(tail::spans(&self.txn)?) };
         let own_span = (self.new.count() > 0 || spans.is_some()).then_some(span);
         Ok(Some(Waiting { tail, own_span, spans, queued }))
+    }
+
+    /// What will be so after the commit.
+    fn facts(&self) -> Facts {
+        // A range that was looked up may have gone since, with what has been sealed.
+        let range = self.new.range().filter(|_| self.new.count() > 0);
+        let group = self.group.filter(|_| !self.txn.has_changed(Table::Groups));
+        Facts { range, group }
     }
 
     /// Notes that the tail or the queue changes.
@@ -254,7 +363,16 @@ impl Rows for Changes<'_> {
     }
 
     fn has(&mut self, table: Table, key: &[u8]) -> Result<bool> {
-        self.txn.rows().has(table, key)
+        if table != Table::Groups {
+            return self.txn.rows().has(table, key);
+        }
+        let gid = id_of_key(key)?;
+        if self.group == Some(gid) && !self.txn.has_changed(Table::Groups) {
+            return Ok(true);
+        }
+        let there = self.txn.rows().has(table, key)?;
+        self.group = there.then_some(gid);
+        Ok(there)
     }
 
     fn first_from(&mut self, table: Table, from: &[u8]) -> Result<Option<Row>> {

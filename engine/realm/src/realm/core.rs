@@ -8,36 +8,31 @@
 //! | part | what it is, and where it can be read whole |
 //! |---|---|
 //! | [`Setup`] | what never changes (`setup`) |
+//! | `write`, `commit`, `prepare` | how the realm changes (`commit`) |
 //! | [`Gate`] | catalog and lease, as operations enter them (`gate`) |
 //! | [`SpaceState`] | the arena, and who may still look at what (`space_state`) |
 //! | [`IdBlock`], [`KeyCache`] | numbers that are given once (`ids`, `keys`) |
 //! | [`IndexRuntime`] | the index between commits (`index_runtime`) |
+//! | [`Recent`] | what the last commit has left behind (`recent`) |
 //! | [`Holdings`] | snapshots, locks, notices, checksums that are owed (`holdings`) |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use crate::batch;
 use crate::process;
-use crate::realm::commit;
-use crate::realm::commit::Changes;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
-use crate::realm::index;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
-use crate::realm::precondition::Precondition;
+use crate::realm::recent::Recent;
 use crate::realm::setup::Setup;
 use crate::realm::space_state::SpaceState;
 use engram_base::error::{Error, Kind, Result};
-use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::user;
-use engram_catalog::Headroom;
 use engram_files::realm_file::check_same;
-use engram_ops::rows_mut::RowsMut;
 use engram_space::extent::Arena;
 
 /// What one process has of one realm. Its parts are dropped in this order.
@@ -54,6 +49,8 @@ pub struct Core {
     pub(crate) keys: Mutex<KeyCache>,
     /// What is remembered of the index between commits, and by queries.
     pub index: IndexRuntime,
+    /// What this process's last commit has left behind.
+    pub(crate) recent: Recent,
     /// What this process holds of the realm: snapshots, locks, what it owes.
     pub(crate) holdings: Holdings,
     /// This core, once it is shared.
@@ -74,6 +71,7 @@ impl Core {
             ids: Mutex::default(),
             keys: Mutex::default(),
             index: IndexRuntime::default(),
+            recent: Recent::default(),
             holdings: Holdings::default(),
             me: OnceLock::new(),
             users: AtomicUsize::new(1),
@@ -124,77 +122,6 @@ impl Core {
         self.space.forget();
     }
 
-    /// Runs an operation on this thread's batch, if it runs one here, or else in one commit, if
-    /// what the operation relies on holds there. It may run more than once.
-    ///
-    /// On error nothing is visible; in a batch, what the operation refuses before its first change
-    /// leaves the list as it was.
-    pub(crate) fn write<T>(
-        self: &Arc<Self>,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        precondition: Option<&Precondition>,
-        mut operation: impl FnMut(&mut dyn RowsMut) -> Result<T>,
-    ) -> Result<T> {
-        if let Some(done) = batch::change(self, inside.catalog(), precondition, &mut operation)? {
-            return Ok(done);
-        }
-        let done = self.commit_if(inside, headroom, precondition, |rows| operation(rows))?;
-        step!("write.committed");
-        index::after_commit(self, inside);
-        Ok(done)
-    }
-
-    /// Runs `change` in one write transaction, and commits it.
-    ///
-    /// On error nothing is visible to a process that has the realm open, and nothing has changed;
-    /// but after [`Kind::CommitUncertain`] the change may be there once the realm is opened again.
-    pub fn commit<T>(
-        &self,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.commit_if(inside, headroom, None, change)
-    }
-
-    /// The same for a change that relies on something: where that does not hold any more, the
-    /// change is not made, and the error says that it has moved.
-    pub fn commit_if<T>(
-        &self,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        precondition: Option<&Precondition>,
-        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
-    ) -> Result<T> {
-        commit::commit_if(self, inside, headroom, precondition, change).map_err(|error| {
-            after_uncertain(
-                error,
-                Kind::CommitUncertain,
-                "the change may be durable or not: close the pool, run `engram verify`, look \
-                 whether the change is there, and repeat it if it is not",
-            )
-        })
-    }
-
-    /// The same for a commit that prepares what the caller asked for, by space, ids or keys, and
-    /// which the caller's own commit follows. On any error nothing of that is there.
-    pub(crate) fn prepare<T>(
-        &self,
-        inside: &Inside<'_>,
-        headroom: Headroom,
-        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
-    ) -> Result<T> {
-        commit::commit_if(self, inside, headroom, None, change).map_err(|error| {
-            after_uncertain(
-                error,
-                Kind::Os,
-                "it was to prepare the change, which is not there: close the pool, run `engram \
-                 verify`, and repeat the change",
-            )
-        })
-    }
-
     /// Whether the last user has left.
     pub fn is_shut(&self) -> bool {
         self.gate.is_shut()
@@ -235,13 +162,4 @@ impl Core {
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Acquire)
     }
-}
-
-/// An error whose commit is uncertain, as one of this kind that says what follows; others as they
-/// are.
-fn after_uncertain(error: Error, kind: Kind, advice: &str) -> Error {
-    if error.kind() != Kind::CommitUncertain {
-        return error;
-    }
-    Error::new(kind, format!("{}; {advice}", error.message()))
 }

@@ -1,6 +1,7 @@
 //! The realm's handle: every operation on a realm, in one place.
 //!
-//! A method of a few lines is written here. A longer one names the topic that does it.
+//! A method of a few lines is written here. A longer one names the topic that does it. `put` alone
+//! is in `write`, where its whole way can be read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -283,20 +284,6 @@ impl Realm {
         exist_ok: bool,
     ) -> Result<Gid> {
         write::create_group(self, parent, path, attrs, origin, exist_ok)
-    }
-
-    /// Stores a value under a name; visible to everyone, whole, when this returns.
-    ///
-    /// On error nothing is visible and the space goes back.
-    pub fn put(
-        &self,
-        parent: Gid,
-        path: &str,
-        new: &NewObject,
-        data: &[u8],
-        placement: Placement,
-    ) -> Result<Oid> {
-        write::put(self, parent, path, new, data, placement)
     }
 
     /// Stores zeros: space now, contents later, in place.

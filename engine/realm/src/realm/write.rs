@@ -65,28 +65,32 @@ pub(super) fn create_group(
     })
 }
 
-/// See [`Realm::put`].
-pub(super) fn put(
-    realm: &Realm,
-    parent: Gid,
-    path: &str,
-    new: &NewObject,
-    data: &[u8],
-    placement: Placement,
-) -> Result<Oid> {
-    let core = realm.writable()?;
-    check_data(new, data.len() as u64)?;
-    if new.layout != Layout::Contiguous {
-        return chunks::put_chunked(realm, parent, path, new, Some(data), placement);
+impl Realm {
+    /// Stores a value under a name; visible to everyone, whole, when this returns.
+    ///
+    /// On error nothing is visible and the space goes back.
+    pub fn put(
+        &self,
+        parent: Gid,
+        path: &str,
+        new: &NewObject,
+        data: &[u8],
+        placement: Placement,
+    ) -> Result<Oid> {
+        let core = self.writable()?;
+        check_data(new, data.len() as u64)?;
+        if new.layout != Layout::Contiguous {
+            return chunks::put_chunked(self, parent, path, new, Some(data), placement);
+        }
+        if data.len() as u64 <= INLINE_BYTES_MAX {
+            let link = link_of(core, parent, path, new, placement, self.precondition())?;
+            return link_object(core, &link, Stored::Inline(data), None);
+        }
+        let allocation = self.allocate(parent, path, new, data.len() as u64, placement)?;
+        allocation.write(data);
+        step!("put.copied");
+        allocation.publish()
     }
-    if data.len() as u64 <= INLINE_BYTES_MAX {
-        let link = link_of(core, parent, path, new, placement, realm.precondition())?;
-        return link_object(core, &link, Stored::Inline(data), None);
-    }
-    let allocation = realm.allocate(parent, path, new, data.len() as u64, placement)?;
-    allocation.write(data);
-    step!("put.copied");
-    allocation.publish()
 }
 
 /// See [`Realm::create_zeroed`].

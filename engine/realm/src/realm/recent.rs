@@ -1,0 +1,37 @@
+//! What this process's last commit has left behind: facts that the next commit would look up.
+//!
+//! A fact is of one commit, and holds for a transaction that begins right after that one. Where
+//! another process has committed in between, it is forgotten. So whoever writes alone, as most
+//! do, looks up neither the group that it puts into nor the range of the index's tail.
+
+use std::sync::Mutex;
+
+use engram_base::id::Gid;
+use engram_base::mutex::lock;
+use engram_index::tail::FreshRange;
+
+/// The facts of this process's last commit.
+#[derive(Default)]
+pub(crate) struct Recent(Mutex<(u64, Facts)>);
+
+/// What was so after a commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Facts {
+    /// A range of the index's tail.
+    pub range: Option<FreshRange>,
+    /// A group that was there.
+    pub group: Option<Gid>,
+}
+
+impl Recent {
+    /// What is known to a transaction of this id.
+    pub(super) fn before(&self, id: u64) -> Facts {
+        let (as_of, facts) = *lock(&self.0);
+        if as_of + 1 == id { facts } else { Facts::default() }
+    }
+
+    /// Takes down what was so after a commit.
+    pub(super) fn after(&self, id: u64, facts: Facts) {
+        *lock(&self.0) = (id, facts);
+    }
+}
