@@ -83,7 +83,7 @@ pub fn new_mark() -> crate::error::Result<u64> {
 ///
 /// # Panics
 ///
-/// If the row is shorter than eight bytes: a record's head has 40.
+/// If the row is shorter than eight bytes: a record's head has 32.
 pub fn of_row(row: &[u8]) -> u32 {
     let (before, rest) = row.split_at(AT_IN_ROW);
     let before = u32::from_le_bytes(before.try_into().expect("four bytes"));

@@ -15,8 +15,10 @@ use engram_base::random;
 use engram_media::devdax;
 use engram_media::filesystem::Mount;
 
-/// The format version that this engine reads and writes. Until 1.0 there is no migration.
-pub const FORMAT: u32 = 5;
+/// The format version that this engine reads and writes.
+pub const FORMAT: u32 = 6;
+/// The earliest format that `engram upgrade` brings to this one.
+pub const UPGRADED_FROM: u32 = 5;
 
 /// The description of a whole pool.
 pub const POOL_FILE: &str = "pool.toml";
@@ -75,19 +77,7 @@ impl PoolFile {
     pub fn read(path: &Path) -> Result<Self> {
         let file = path.join(POOL_FILE);
         match read_toml::<Versioned>(&file) {
-            Ok(found) if found.format < FORMAT => fail!(
-                Format,
-                "{} has format {}, this engine reads {FORMAT} alone: use the engram that made it, \
-                 or remove it with `engram destroy`",
-                path.display(),
-                found.format
-            ),
-            Ok(found) if found.format > FORMAT => fail!(
-                Format,
-                "{} has format {}, this engine reads up to {FORMAT}: upgrade engram",
-                path.display(),
-                found.format
-            ),
+            Ok(found) if found.format != FORMAT => return Err(other_format(path, found.format)),
             Ok(_) => {}
             Err(error) if error.kind() == Kind::NotFound => return Err(what_is_there(path)),
             Err(error) if error.kind() == Kind::Os && !path.is_dir() => {
@@ -187,6 +177,28 @@ impl PoolFile {
         }
         write_toml(&path.join(name), &file, 0o644)
     }
+}
+
+/// Says of a pool of another format what to do with it.
+fn other_format(path: &Path, format: u32) -> Error {
+    let at = path.display();
+    let what = if format > FORMAT {
+        format!(
+            "{at} has format {format}, of a newer engram, and this one reads up to {FORMAT}: \
+             upgrade engram"
+        )
+    } else if format >= UPGRADED_FROM {
+        format!(
+            "{at} has format {format}, of an earlier engram, and this one reads {FORMAT}: run \
+             `engram upgrade {at}`, which keeps all that is in it"
+        )
+    } else {
+        format!(
+            "{at} has format {format}, and this engram reads {FORMAT}, and upgrades from \
+             {UPGRADED_FROM} on: use the engram that made it, or remove it with `engram destroy`"
+        )
+    };
+    Error::new(Kind::Format, what)
 }
 
 #[derive(Deserialize)]

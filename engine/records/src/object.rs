@@ -1,13 +1,15 @@
 //! Objects: what a record holds, byte by byte.
 //!
 //! One record format serves objects and groups (a group is a record of class `Group`, without
-//! dtype and data). A record is a fixed head of 40 bytes, then its sections in this order: shape,
-//! name, dtype, dimension names, attributes, origin, payload. Lengths are varints, all else is
-//! little-endian. `docs/format.md` has the table.
+//! dtype and data). A record is a fixed head of 32 bytes, then how long after it was made it last
+//! changed, then its sections in this order: shape, name, dtype, dimension names, attributes,
+//! origin, payload. Lengths are varints, all else is little-endian. `docs/format.md` has the table.
 //!
 //! `Record` borrows its sections from the row it was read from, so reading allocates nothing, and
 //! a change is: parse, replace a section, encode. Every bound is checked once, in `parse`: a row
 //! that does not fit is `CorruptError`, never a wild access.
+
+pub mod version2;
 
 use crate::extent::Extent;
 use crate::index_mode::IndexMode;
@@ -22,9 +24,9 @@ use engram_base::scope::Scope;
 use engram_base::varint;
 
 /// The record format that this engine writes.
-pub const RECORD_VERSION: u8 = 2;
+pub const RECORD_VERSION: u8 = 3;
 /// The fixed head of every record, in bytes.
-pub const HEAD_BYTES: usize = 40;
+pub const HEAD_BYTES: usize = 32;
 /// The most dimensions an array may have (`NumPy`'s own bound).
 pub const NDIM_MAX: usize = 64;
 /// Values up to this many bytes lie in the record itself (measured: see docs/format.md).
@@ -96,7 +98,8 @@ pub struct Record<'a> {
     pub parent: Gid,
     /// When it was made, in ns since 1970.
     pub created: i64,
-    /// When its row last changed, in ns since 1970.
+    /// When its row last changed, in ns since 1970. On media it is how long that is after
+    /// `created`, which may be before it: clocks are set back.
     pub modified: i64,
     /// Its name in the group (empty for the root).
     pub name: &'a str,
@@ -175,7 +178,22 @@ impl<'a> Record<'a> {
         if carried != 0 && carried != checksum::of_row(row) {
             fail!(Corrupt, "a record is damaged: its checksum is not that of its bytes");
         }
+        let created = u64_at(row, 24) as i64;
         let mut rest = &row[HEAD_BYTES..];
+        let Some(age) = varint::take_signed(&mut rest) else {
+            fail!(Corrupt, "a record ends before it says when it was changed")
+        };
+        Self::parse_sections(row, carried, [created, created.wrapping_add(age)], rest)
+    }
+
+    /// Reads what is behind a head, which says `carried` for its checksum, and these times.
+    #[inline]
+    pub(crate) fn parse_sections(
+        row: &'a [u8],
+        carried: u32,
+        [created, modified]: [i64; 2],
+        mut rest: &'a [u8],
+    ) -> Result<Self> {
         let Some((ndim, shape)) = take_shape(&mut rest) else {
             fail!(Corrupt, "a record's shape goes beyond the row's end")
         };
@@ -206,8 +224,8 @@ impl<'a> Record<'a> {
             generation: u32_at(row, 8),
             owner: u32_at(row, 12),
             parent: u64_at(row, 16),
-            created: u64_at(row, 24) as i64,
-            modified: u64_at(row, 32) as i64,
+            created,
+            modified,
             name,
             dtype,
             ndim,
@@ -268,7 +286,7 @@ impl<'a> Record<'a> {
         row.extend_from_slice(&self.owner.to_le_bytes());
         row.extend_from_slice(&self.parent.to_le_bytes());
         row.extend_from_slice(&self.created.to_le_bytes());
-        row.extend_from_slice(&self.modified.to_le_bytes());
+        varint::push_signed(row, self.modified.wrapping_sub(self.created));
         row.push(self.ndim);
         row.extend_from_slice(self.shape);
         for section in [self.name.as_bytes(), self.dtype, self.dims, self.attrs, self.origin] {

@@ -5,7 +5,7 @@ use proptest::sample::{Index, select};
 
 use super::{
     Class, Flags, HEAD_BYTES, NDIM_MAX, ObjectInfo, RECORD_VERSION, Record, Stored, decode_dims,
-    decode_shape, encode_dims, encode_shape, take_shape, value_bytes,
+    decode_shape, encode_dims, encode_shape, take_shape, value_bytes, version2,
 };
 use crate::extent::{Extent, LINE};
 use crate::index_mode::IndexMode;
@@ -135,6 +135,45 @@ proptest! {
     }
 
     #[test]
+    fn times_of_any_distance_are_read_as_they_were_written(
+        created in any::<i64>(), age in prop_oneof![-300..300i64, any::<i64>()],
+    ) {
+        let sound = group();
+        let record = Record::parse(&sound).unwrap();
+        for created in [created, 0, i64::MIN, i64::MAX] {
+            for modified in [created.wrapping_add(age), created, i64::MIN, i64::MAX] {
+                let row = Record { created, modified, ..record }.encode();
+                let read = Record::parse(&row).unwrap();
+                let is_short = modified.wrapping_sub(created).wrapping_add(64) & !127 == 0;
+                prop_assert_eq!((read.created, read.modified), (created, modified));
+                prop_assert_eq!(row.len() == sound.len(), is_short);
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_engine_of_format_5_wrote_is_read_as_it_was(
+        parts in parts(), place in any::<Index>(), other in 1u8..,
+        cut in any::<Index>(), noise in prop::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let mut shape = Vec::new();
+        let record = parts.record(&mut shape);
+        let row = version2::tests::encode(&record);
+        prop_assert_eq!(version2::parse(&row), Ok(record));
+        let mut damaged = row.clone();
+        damaged[place.index(row.len())] ^= other;
+        for damaged in [&damaged, &row[..cut.index(row.len())], &noise] {
+            match version2::parse(damaged) {
+                Ok(record) => {
+                    prop_assert!(damaged[4..8] == [0; 4], "other bytes, and nobody notices");
+                    look_at(&record);
+                }
+                Err(error) => prop_assert!(matches!(error.kind(), Kind::Corrupt | Kind::Format)),
+            }
+        }
+    }
+
+    #[test]
     fn a_checked_record_with_other_bytes_is_refused_and_no_other_ever_panics(
         parts in parts(), place in any::<Index>(), other in 1u8..,
         cut in any::<Index>(), noise in prop::collection::vec(any::<u8>(), 0..100),
@@ -210,7 +249,9 @@ fn kind_of(row: &[u8]) -> Option<Kind> {
 fn a_record_that_no_encoder_has_written_is_refused() {
     let sound = group();
     assert_eq!(kind_of(&sound), None);
-    assert_eq!(kind_of(&sound[..HEAD_BYTES - 1]), Some(Kind::Corrupt));
+    for cut in [HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 1] {
+        assert_eq!(kind_of(&sound[..cut]), Some(Kind::Corrupt), "{cut} bytes");
+    }
     for (at, byte, kind) in [
         (0, RECORD_VERSION + 1, Kind::Corrupt),
         (1, 2, Kind::Corrupt), // a group in chunks
@@ -219,15 +260,16 @@ fn a_record_that_no_encoder_has_written_is_refused() {
         (3, 0x03, Kind::Corrupt),
         (3, 0x04, Kind::Corrupt),
         (checksum::AT_IN_ROW, 1, Kind::Corrupt),
-        (HEAD_BYTES, NDIM_MAX as u8 + 1, Kind::Corrupt),
-        (HEAD_BYTES + 1, 99, Kind::Corrupt), // a name beyond the end
-        (HEAD_BYTES + 2, 0xff, Kind::Corrupt), // a name that is no text
+        (0, RECORD_VERSION - 1, Kind::Corrupt),
+        (HEAD_BYTES + 1, NDIM_MAX as u8 + 1, Kind::Corrupt),
+        (HEAD_BYTES + 2, 99, Kind::Corrupt), // a name beyond the end
+        (HEAD_BYTES + 3, 0xff, Kind::Corrupt), // a name that is no text
     ] {
         let mut row = sound.clone();
         row[at] = byte;
         assert_eq!(kind_of(&row), Some(kind), "byte {at} is {byte}");
     }
-    let mut long = sound[..=HEAD_BYTES].to_vec();
+    let mut long = sound[..HEAD_BYTES + 2].to_vec();
     engram_base::varint::push(&mut long, NAME_BYTES_MAX as u64 + 1);
     long.extend([b'a'; NAME_BYTES_MAX + 1]);
     long.extend([0; 4]);
