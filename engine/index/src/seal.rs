@@ -123,12 +123,21 @@ pub(crate) fn seal(
 fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
     let mut records = Records::default();
     let mut cursor = txn.seek(Table::Objects, &[])?;
+    let mut next = None;
     while let Some((oid, rest)) = oids.split_first()
         && records.bytes.len() <= most
     {
         *oids = rest;
+        // Mostly the ids follow each other, and so do the rows.
+        let key = id_key(*oid);
+        let beside = if next == Some(*oid) { cursor.next()? } else { None };
+        let record = match beside {
+            Some((found, record)) if found == key.as_slice() => Some(record),
+            _ => cursor.find(&key)?,
+        };
         // An object without a record is not indexed: verify would have said so.
-        if let Some(record) = cursor.find(&id_key(*oid))? {
+        next = record.and_then(|_| oid.checked_add(1));
+        if let Some(record) = record {
             records.push(*oid, record)?;
             if records.spans.len() == 1 {
                 // The others will be much like it.
@@ -274,14 +283,10 @@ impl Sealing<'_, '_> {
                     root
                 }
             };
-            for row in rows {
-                let leaf = self.families.leaf(from, row.cells)?;
-                let (signatures, rows) = by_leaf.entry(leaf).or_default();
-                match signatures.last_mut().filter(|(last, _)| *last == keys) {
-                    Some((_, count)) => *count += 1,
-                    None => signatures.push((keys.clone(), 1)),
-                }
-                rows.push(row);
+            for (leaf, rows) in self.by_leaf(from, rows)? {
+                let (signatures, all) = by_leaf.entry(leaf).or_default();
+                signatures.push((keys.clone(), rows.len() as u64));
+                all.extend(rows);
             }
         }
         for (leaf, (signatures, mut rows)) in by_leaf {
@@ -301,6 +306,22 @@ impl Sealing<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Rows below a family by their leaf.
+    fn by_leaf<'r>(
+        &self,
+        from: u32,
+        rows: Vec<IndexRow<'r>>,
+    ) -> Result<BTreeMap<u32, Vec<IndexRow<'r>>>> {
+        if self.families.get(from)?.is_leaf() {
+            return Ok(BTreeMap::from([(from, rows)]));
+        }
+        let mut by_leaf: BTreeMap<u32, Vec<IndexRow<'r>>> = BTreeMap::new();
+        for row in rows {
+            by_leaf.entry(self.families.leaf(from, row.cells)?).or_default().push(row);
+        }
+        Ok(by_leaf)
     }
 
     fn place_keys(&mut self, leaf: u32, signatures: &[Signature], rows: usize) -> Result<()> {
