@@ -294,6 +294,42 @@ def test_rows_are_written_in_one_place() -> None:
     }
 
 
+PUT = (
+    ("python/engram/group.py", "__setitem__", "put_array("),
+    ("python/src/array.rs", "put_array", "put_plain("),
+    ("python/src/array.rs", "put_plain", "engine.put("),
+    ("engine/pool/src/namespace/handle.rs", "put", "realm.put("),
+    ("engine/realm/src/realm/write.rs", "put", "link_object("),
+    ("engine/realm/src/realm/write.rs", "link_object", "core.write("),
+    ("engine/realm/src/realm/commit.rs", "write", "self.transact("),
+    ("engine/realm/src/realm/commit.rs", "transact", "txn.commit()"),
+    ("engine/catalog/src/catalog/txn.rs", "commit", "raw.commit()"),
+)
+"""The way of `group["T"] = x`, 256 bytes, to LMDB's commit: each function calls the next."""
+PUT_HOPS, PUT_FILES = 9, 6
+
+
+def body(name: str, function: str) -> str:
+    """Return the text of a function: to its end, by the indentation of its first line."""
+    lines = text(name).splitlines()
+    head = re.compile(rf"^( *)(?:pub(?:\([^)]*\))? )?(?:fn|def) {function}\b")
+    start, found = next((i, found) for i, line in enumerate(lines) if (found := head.match(line)))
+    ends = re.compile(rf"^{found[1]}(?:\}}|def )")
+    rest = range(start + 1, len(lines))
+    return "\n".join(lines[start : next((i for i in rest if ends.match(lines[i])), len(lines))])
+
+
+def test_a_put_is_a_few_hops_from_the_commit() -> None:
+    for name, function, call in PUT:
+        assert call in body(name, function), f"{function} of {name} does not call {call}"
+    # What calls the native, and LMDB's own commit, are the ends of it.
+    assert len(PUT) <= PUT_HOPS
+    assert len({name for name, _, _ in PUT}) <= PUT_FILES
+    walk = text("ARCHITECTURE.md").partition("## One put")[2].partition("\n## ")[0]
+    missing = [name for name, function, _ in PUT if name not in walk or f"{function}`" not in walk]
+    assert not missing
+
+
 def test_nothing_names_a_machine_or_a_registry() -> None:
     names = [n for n in tracked() if not n.endswith(".lock")]
     texts = [name for name in names if Path(name).suffix in {*CODE_SUFFIXES, ".md", ".toml", ""}]

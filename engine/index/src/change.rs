@@ -2,10 +2,11 @@
 //!
 //! A new object of mode `sync` is in the tail, as a rule without a row of its own (`tail`); one of
 //! mode `async` gets a row in `queue`, which holds nothing, since the record has everything. An
-//! object of mode `sync` that was sealed and changes is marked dead there, and is in the tail again; one of mode `async` keeps its place,
-//! and a row in the queue says that what the index has of it is out of date. One that goes is gone
-//! from the tail and the queue, and dead where it was sealed. So each indexed object is at exactly
-//! one place, in the tail or at one live position of one segment, or waits in the queue.
+//! object of mode `sync` that was sealed and changes is marked dead there, and is in the tail
+//! again; one of mode `async` keeps its place, and a row in the queue says that what the index has
+//! of it is out of date. One that goes is gone from the tail and the queue, and dead where it was
+//! sealed. So each indexed object is at exactly one place, in the tail or at one live position of
+//! one segment, or waits in the queue.
 
 use super::directory::{Finder, mark_dead};
 use super::tail::{self, NewInTail};

@@ -15,7 +15,8 @@ const MARKS: u64 = 256;
 
 /// Hints of one process.
 pub struct IndexState {
-    /// Objects of the tail with rows of their own, after this process's last commit that touched it.
+    /// Objects of the tail with rows of their own, after this process's last commit that touched
+    /// it.
     tail: AtomicU64,
     /// Ids in the range that this process's last new object is in, up to that.
     own_span: AtomicU64,
@@ -118,7 +119,8 @@ impl IndexState {
             || self.left.load(Ordering::Relaxed)
     }
 
-    /// How long the tail is, as far as this process knows: never less than what it has added itself.
+    /// How long the tail is, as far as this process knows: never less than what it has added
+    /// itself.
     fn tail_len(&self) -> u64 {
         let parts = [&self.tail, &self.own_span, &self.other_spans];
         parts.into_iter().map(|part| part.load(Ordering::Relaxed)).sum()

@@ -85,7 +85,7 @@ pub struct IndexStats {
 /// The tables that are the index.
 const TABLES: [Table; 10] = [
     Table::IndexTail,
-    Table::IndexFresh,
+    Table::IndexTailRanges,
     Table::IndexSegments,
     Table::IndexDead,
     Table::IndexZones,

@@ -1,15 +1,15 @@
 //! The tail: objects of mode `sync` that are in no segment yet.
 //!
 //! A new object has the greatest id of its block, as a rule ([`ID_BLOCK`] ids, of which one process
-//! has most). So a new object seldom needs a row: one row of `index_fresh` for each block says *from*
-//! which id on all objects of mode `sync` in the block are in the tail. Any others that are in it
-//! have a row of their own in `index_tail`: those that have changed after they were sealed, and those
-//! whose ids came late.
+//! has most). So a new object seldom needs a row: one row of `index_tail_ranges` for each block says
+//! *from* which id on all objects of mode `sync` in the block are in the tail. Any others that are
+//! in it have a row of their own in `index_tail`: those that have changed after they were sealed,
+//! and those whose ids came late.
 //!
-//! *Invariant*: an object of mode `sync` whose id a range covers is not sealed, and has no row of its
-//! own. A range begins at an object that is being made, and only while there is no greater id in the
-//! block; so whatever it covers has come since. Sealing takes whole ranges, or moves where one
-//! begins.
+//! *Invariant*: an object of mode `sync` whose id a range covers is not sealed, and has no row of
+//! its own. A range begins at an object that is being made, and only while there is no greater id
+//! in the block; so whatever it covers has come since. Sealing takes whole ranges, or moves where
+//! one begins.
 //!
 //! Nothing of this is remembered between transactions. So it holds for any order in which threads,
 //! processes and moves between realms bring objects in; another order only makes more rows.
@@ -23,20 +23,20 @@ use engram_records::object::Record;
 
 /// A block whose objects are in the tail from one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreshRange {
+pub struct TailRange {
     block: Oid,
     from: Oid,
 }
 
-impl FreshRange {
+impl TailRange {
     fn parse(key: &[u8], row: &[u8]) -> Result<Self> {
         let (block, Ok(from)) = (id_of_key(key)?, row.try_into().map(u64::from_le_bytes)) else {
-            fail!(Corrupt, "a row of `index_fresh` has {} bytes instead of 8", row.len());
+            fail!(Corrupt, "a row of `index_tail_ranges` has {} bytes instead of 8", row.len());
         };
         if block_of(block) != block || block_of(from) != block {
-            fail!(Corrupt, "a row of `index_fresh` has {from:#x} in the block of {block:#x}");
+            fail!(Corrupt, "a row of `index_tail_ranges` has {from:#x} in the block of {block:#x}");
         }
-        Ok(FreshRange { block, from })
+        Ok(TailRange { block, from })
     }
 
     fn last(self) -> Oid {
@@ -54,9 +54,9 @@ fn block_of(oid: Oid) -> Oid {
 }
 
 /// The range of an id's block, if there is one.
-fn range_of(txn: &Txn<'_>, oid: Oid) -> Result<Option<FreshRange>> {
+fn range_of(txn: &Txn<'_>, oid: Oid) -> Result<Option<TailRange>> {
     let key = id_key(block_of(oid));
-    txn.get(Table::IndexFresh, &key)?.map(|row| FreshRange::parse(&key, row)).transpose()
+    txn.get(Table::IndexTailRanges, &key)?.map(|row| TailRange::parse(&key, row)).transpose()
 }
 
 /// Whether an object of mode `sync` is in the tail.
@@ -68,19 +68,19 @@ pub(crate) fn has(txn: &Txn<'_>, oid: Oid) -> Result<bool> {
 /// What one transaction knows of the range that its new objects fall into.
 #[derive(Debug, Default)]
 pub struct NewInTail {
-    range: Option<FreshRange>,
+    range: Option<TailRange>,
     newest: Oid,
     count: u64,
 }
 
 impl NewInTail {
     /// Begins with a range that is known to be as it is now.
-    pub fn knowing(range: Option<FreshRange>) -> Self {
+    pub fn knowing(range: Option<TailRange>) -> Self {
         NewInTail { range, ..NewInTail::default() }
     }
 
     /// The range, as the transaction leaves it.
-    pub fn range(&self) -> Option<FreshRange> {
+    pub fn range(&self) -> Option<TailRange> {
         self.range
     }
 
@@ -99,8 +99,8 @@ impl NewInTail {
         if self.range.is_some() || any_after(txn, oid)? {
             return add(txn, oid);
         }
-        txn.put(Table::IndexFresh, &id_key(block), &oid.to_le_bytes())?;
-        (self.range, self.newest) = (Some(FreshRange { block, from: oid }), oid);
+        txn.put(Table::IndexTailRanges, &id_key(block), &oid.to_le_bytes())?;
+        (self.range, self.newest) = (Some(TailRange { block, from: oid }), oid);
         Ok(())
     }
 
@@ -133,7 +133,7 @@ pub(crate) fn add(txn: &mut WriteTxn<'_>, oid: Oid) -> Result<()> {
 /// Takes an object of a mode out of the tail, or finds that it goes with its record; whether it was
 /// there.
 pub(crate) fn remove(txn: &mut WriteTxn<'_>, oid: Oid, mode: IndexMode) -> Result<bool> {
-    let of_ranges = mode == IndexMode::Sync && !txn.is_empty(Table::IndexFresh)?;
+    let of_ranges = mode == IndexMode::Sync && !txn.is_empty(Table::IndexTailRanges)?;
     if of_ranges && range_of(txn, oid)?.is_some_and(|range| range.covers(oid)) {
         return Ok(true);
     }
@@ -143,17 +143,17 @@ pub(crate) fn remove(txn: &mut WriteTxn<'_>, oid: Oid, mode: IndexMode) -> Resul
     txn.delete(Table::IndexTail, &id_key(oid))
 }
 
-fn ranges(txn: &Txn<'_>) -> Result<Vec<FreshRange>> {
+fn ranges(txn: &Txn<'_>) -> Result<Vec<TailRange>> {
     let mut ranges = Vec::new();
-    let mut cursor = txn.seek(Table::IndexFresh, &[])?;
+    let mut cursor = txn.seek(Table::IndexTailRanges, &[])?;
     while let Some((key, row)) = cursor.next()? {
-        ranges.push(FreshRange::parse(key, row)?);
+        ranges.push(TailRange::parse(key, row)?);
     }
     Ok(ranges)
 }
 
 /// The objects that a range covers, up to so many; whether these are all.
-fn covered(txn: &Txn<'_>, range: FreshRange, most: usize, to: &mut Vec<Oid>) -> Result<bool> {
+fn covered(txn: &Txn<'_>, range: TailRange, most: usize, to: &mut Vec<Oid>) -> Result<bool> {
     let mut cursor = txn.seek(Table::Objects, &id_key(range.from))?;
     let enough = to.len().saturating_add(most);
     while let Some((key, row)) = cursor.next()? {
@@ -174,7 +174,7 @@ fn covered(txn: &Txn<'_>, range: FreshRange, most: usize, to: &mut Vec<Oid>) -> 
 /// Reads a row of ranges.
 #[cfg(feature = "faults")]
 pub fn decode(key: &[u8], row: &[u8]) -> Result<()> {
-    FreshRange::parse(key, row).map(drop)
+    TailRange::parse(key, row).map(drop)
 }
 
 /// Every object in the tail, ascending.
@@ -220,10 +220,10 @@ pub fn take(txn: &mut WriteTxn<'_>, most: usize) -> Result<Vec<Oid>> {
         }
         let key = id_key(range.block);
         if covered(txn, range, left, &mut oids)? {
-            txn.delete(Table::IndexFresh, &key)?;
+            txn.delete(Table::IndexTailRanges, &key)?;
         } else {
             let next = oids.last().map_or(range.from, |last| last + 1);
-            txn.put(Table::IndexFresh, &key, &next.to_le_bytes())?;
+            txn.put(Table::IndexTailRanges, &key, &next.to_le_bytes())?;
         }
     }
     oids.sort_unstable();

@@ -98,10 +98,10 @@ fn each_wrong_row_is_a_problem_that_says_what_is_wrong() {
         let oid = u64::from_be_bytes(large(realm));
         id_key(oid - oid % ID_BLOCK)
     };
-    let nowhere = problems(|rows, realm| rows.remove(Table::IndexFresh, &block(realm)));
+    let nowhere = problems(|rows, realm| rows.remove(Table::IndexTailRanges, &block(realm)));
     says(nowhere, &["is sealed 0 times; in the tail: false"]);
-    let beyond = problems(|rows, realm| rows.put(Table::IndexFresh, &block(realm), &[0; 8]));
-    says(beyond, &["a row of `index_fresh` has 0x0 in the block of"]);
+    let beyond = problems(|rows, realm| rows.put(Table::IndexTailRanges, &block(realm), &[0; 8]));
+    says(beyond, &["a row of `index_tail_ranges` has 0x0 in the block of"]);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! Which tables are empty, so that a commit need not ask LMDB.
 //!
-//! Most realms have nothing on its way to another realm, nothing read-only, no settings of the index
-//! and nothing queued, and every commit has to know that. In a transaction that has not used a table
-//! yet, LMDB looks its root up in the table of tables first: for five such tables that was a fifth of
-//! a small put. So each commit leaves one word behind in the growth page: its own id, and a bit for
-//! each table that it knows to be empty.
+//! Most realms have nothing on its way to another realm, nothing read-only, no settings of the
+//! index and nothing queued, and every commit has to know that. In a transaction that has not used
+//! a table yet, LMDB looks its root up in the table of tables first: for five such tables that was
+//! a fifth of a small put. So each commit leaves one word behind in the growth page: its own id,
+//! and a bit for each table that it knows to be empty.
 //!
-//! *Invariant*: a word with the id of the last commit tells the truth about that commit. The word is
-//! stored under the writer lock, before LMDB commits. A writer that dies in between, or whose commit
-//! fails, leaves a word with an id that no commit has: the next writer gets that id again, finds the
-//! word not to be of the commit before its own, asks LMDB, and stores a word of its own before it
-//! commits. So does the first writer after a loss of power, whatever has become of the two files.
+//! *Invariant*: a word with the id of the last commit tells the truth about that commit. The word
+//! is stored under the writer lock, before LMDB commits. A writer that dies in between, or whose
+//! commit fails, leaves a word with an id that no commit has: the next writer gets that id again,
+//! finds the word not to be of the commit before its own, asks LMDB, and stores a word of its own
+//! before it commits. So does the first writer after a loss of power, whatever has become of the
+//! two files.
 
 use super::Table;
 

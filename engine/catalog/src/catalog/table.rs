@@ -25,7 +25,7 @@ pub enum Table {
     /// OID of an object whose attributes are indexed, but in no segment yet, and in no range.
     IndexTail,
     /// Block of ids → from which on its objects are in no segment yet.
-    IndexFresh,
+    IndexTailRanges,
     /// (segment, part) → a sealed segment's head or one block of its columns.
     IndexSegments,
     /// Segment → which of its positions are dead.
@@ -72,7 +72,7 @@ impl Table {
         Table::ExtentsPending,
         Table::Meta,
         Table::IndexTail,
-        Table::IndexFresh,
+        Table::IndexTailRanges,
         Table::IndexSegments,
         Table::IndexDead,
         Table::IndexZones,
@@ -102,7 +102,7 @@ impl Table {
             Table::ExtentsPending => "extents_pending",
             Table::Meta => "meta",
             Table::IndexTail => "index_tail",
-            Table::IndexFresh => "index_fresh",
+            Table::IndexTailRanges => "index_tail_ranges",
             Table::IndexSegments => "index_segments",
             Table::IndexDead => "index_dead",
             Table::IndexZones => "index_zones",

@@ -69,7 +69,7 @@ pub(super) fn after_failure<T>(
     error: Error,
     operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    continue_with_pause(namespace, Retry::IfMoved, (0, Err(error)), operation, thread::sleep)
+    continue_with_pause(namespace, Retry::IfMoved, 0, Err(error), operation, thread::sleep)
 }
 
 /// The same, with what it waits by.
@@ -82,15 +82,16 @@ fn retry_with_pause<T>(
 ) -> Result<T> {
     let before = namespace.counter();
     let first = operation();
-    continue_with_pause(namespace, policy, (before, first), operation, pause)
+    continue_with_pause(namespace, policy, before, first, operation, pause)
 }
 
-/// The same after a first try, of which this is the counter before it and the result.
+/// The same after a first try: `before` is the counter before it, `done` its result.
 #[inline]
 fn continue_with_pause<T>(
     namespace: &Namespace,
     policy: Retry,
-    (mut before, mut done): (u64, Result<T>),
+    mut before: u64,
+    mut done: Result<T>,
     mut operation: impl FnMut() -> Result<T>,
     mut pause: impl FnMut(Duration),
 ) -> Result<T> {

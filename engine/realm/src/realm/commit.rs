@@ -1,8 +1,8 @@
 //! The commit: the one place where a realm changes.
 //!
 //! *The commit point is LMDB's: an object exists if and only if its row is committed; bytes that
-//! no row points to are free.* `Core::transact` reads as the protocol does. Two steps come before it
-//! and are named here because the order matters: bulk data is written into reserved space and
+//! no row points to are free.* `Core::transact` reads as the protocol does. Two steps come before
+//! it and are named here because the order matters: bulk data is written into reserved space and
 //! flushed first, outside the writer lock (P1, `space::reserve` and
 //! `RealmAllocation::publish`); and what follows it, ending a reservation's claim, needs no lock.
 //!
@@ -20,7 +20,7 @@ use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::holders::who_keeps_pages;
 use crate::realm::precondition::Precondition;
-use crate::realm::recent::{Facts, Recent};
+use crate::realm::recent::{CommitFacts, Recent};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::faults::step;
 use engram_base::id::{Gid, Oid, id_of_key};
@@ -64,7 +64,7 @@ pub struct Changes<'env> {
 
 /// What a commit is for, which says what follows from one that is uncertain.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum CommitPurpose {
     /// It is the caller's change.
     Change,
     /// It prepares a change, which a commit of its own follows.
@@ -88,7 +88,7 @@ impl Core {
             return Ok(done);
         }
         let change = |rows: &mut Changes<'_>| operation(rows);
-        let done = self.transact(inside, headroom, precondition, Purpose::Change, change)?;
+        let done = self.transact(inside, headroom, precondition, CommitPurpose::Change, change)?;
         step!("write.committed");
         index::after_commit(self, inside);
         Ok(done)
@@ -104,7 +104,7 @@ impl Core {
         headroom: Headroom,
         change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.transact(inside, headroom, None, Purpose::Change, change)
+        self.transact(inside, headroom, None, CommitPurpose::Change, change)
     }
 
     /// The same for a change that relies on something: where that does not hold any more, the
@@ -116,7 +116,7 @@ impl Core {
         precondition: Option<&Precondition>,
         change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.transact(inside, headroom, precondition, Purpose::Change, change)
+        self.transact(inside, headroom, precondition, CommitPurpose::Change, change)
     }
 
     /// The same for a commit that prepares what the caller asked for, by space, ids or keys, and
@@ -127,7 +127,7 @@ impl Core {
         headroom: Headroom,
         change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.transact(inside, headroom, None, Purpose::Preparation, change)
+        self.transact(inside, headroom, None, CommitPurpose::Preparation, change)
     }
 
     /// The commit itself.
@@ -136,7 +136,7 @@ impl Core {
         inside: &Inside<'_>,
         headroom: Headroom,
         precondition: Option<&Precondition>,
-        purpose: Purpose,
+        purpose: CommitPurpose,
         mut change: impl FnMut(&mut Changes<'_>) -> Result<T>,
     ) -> Result<T> {
         let catalog = inside.catalog();
@@ -200,15 +200,15 @@ fn make_room(
 
 /// The error of a commit that failed: of an uncertain one, with what follows for its purpose.
 #[cold]
-fn after_failure(error: Error, purpose: Purpose) -> Error {
+fn after_failure(error: Error, purpose: CommitPurpose) -> Error {
     let (kind, advice) = match purpose {
         _ if error.kind() != Kind::CommitUncertain => return error,
-        Purpose::Change => (
+        CommitPurpose::Change => (
             Kind::CommitUncertain,
             "the change may be durable or not: close the pool, run `engram verify`, look whether \
              the change is there, and repeat it if it is not",
         ),
-        Purpose::Preparation => (
+        CommitPurpose::Preparation => (
             Kind::Os,
             "it was to prepare the change, which is not there: close the pool, run `engram \
              verify`, and repeat the change",
@@ -292,11 +292,11 @@ impl<'env> Changes<'env> {
     }
 
     /// What will be so after the commit.
-    fn facts(&self) -> Facts {
+    fn facts(&self) -> CommitFacts {
         // A range that was looked up may have gone since, with what has been sealed.
         let range = self.new.range().filter(|_| self.new.count() > 0);
         let group = self.group.filter(|_| !self.txn.has_changed(Table::Groups));
-        Facts { range, group }
+        CommitFacts { range, group }
     }
 
     /// Notes that the tail or the queue changes.

@@ -13,6 +13,11 @@
 //! deadline, and then looks again. A free lock costs what it did. In a build without the flag, of
 //! which `build.rs` warns, LMDB waits as it always does.
 //!
+//! Before it sleeps, a thread looks some times whether the lock has come free. A small commit is
+//! over before a sleeping thread would have been woken, so two processes that commit at once hand
+//! the lock over without the kernel. A thread that has looked in vain sleeps, and takes the
+//! processor from nobody.
+//!
 //! # Who stands still
 //!
 //! A process that is stopped inside a commit keeps the writer lock. The word of a robust mutex says
@@ -43,6 +48,10 @@ use engram_base::pool_lock::{LockHolder, Watch};
 
 /// The longest sleep beside a lock that may be free.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a thread looks for a free lock before it sleeps, and how long it rests between looks:
+/// some microseconds in all, a few small commits.
+const LOOKS: u32 = 100;
+const RESTS: u32 = 4;
 /// The part of a robust mutex's word that is its owner's number (`FUTEX_TID_MASK`).
 const OWNER: u32 = (1 << 30) - 1;
 /// What of its kind says that it is robust (`PTHREAD_MUTEX_ROBUST_NORMAL_NP`).
@@ -86,6 +95,17 @@ unsafe extern "C" fn engram_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller's promise.
     let mut rc = unsafe { libc::pthread_mutex_trylock(mutex) };
     let mut watch = None;
+    for _ in 0..LOOKS {
+        if rc != libc::EBUSY {
+            break;
+        }
+        (0..RESTS).for_each(|_| std::hint::spin_loop());
+        // SAFETY: the caller's promise.
+        if unsafe { is_free(mutex) } {
+            // SAFETY: the caller's promise.
+            rc = unsafe { libc::pthread_mutex_trylock(mutex) };
+        }
+    }
     while matches!(rc, libc::EBUSY | libc::ETIMEDOUT) {
         // SAFETY: the caller's promise.
         if rc == libc::ETIMEDOUT && MAY_GIVE_UP.get() && unsafe { is_vain(mutex, &mut watch) } {
@@ -104,14 +124,27 @@ unsafe extern "C" fn engram_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     rc
 }
 
+/// Whether of this library it is known where a mutex has its words.
+const WORDS_ARE_KNOWN: bool =
+    cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"));
+
+/// Whether nobody seems to have the lock: by a look that disturbs its holder less than trying does.
+///
+/// # Safety
+///
+/// `mutex` points to an initialised mutex.
+unsafe fn is_free(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: the mutex's first word, aligned, touched by atomic operations alone.
+    !WORDS_ARE_KNOWN || unsafe { AtomicU32::from_ptr(mutex.cast()) }.load(Ordering::Relaxed) == 0
+}
+
 /// Whether to give the lock up, since its holder stands still.
 ///
 /// # Safety
 ///
 /// `mutex` points to an initialised mutex.
 unsafe fn is_vain(mutex: *mut pthread_mutex_t, watch: &mut Option<Watch>) -> bool {
-    // Only of this library is it known where the words are.
-    if !cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")) {
+    if !WORDS_ARE_KNOWN {
         return false;
     }
     // SAFETY: the mutex's first word and its fifth, aligned, mapped as long as the mutex is; the
