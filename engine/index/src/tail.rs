@@ -1,10 +1,10 @@
 //! The tail: objects of mode `sync` that are in no segment yet.
 //!
 //! A new object has the greatest id of its block, as a rule ([`ID_BLOCK`] ids, of which one process
-//! has most). So a new object seldom needs a row: one row of `index_tail_ranges` for each block says
-//! *from* which id on all objects of mode `sync` in the block are in the tail. Any others that are
-//! in it have a row of their own in `index_tail`: those that have changed after they were sealed,
-//! and those whose ids came late.
+//! has most). So a new object seldom needs a row: one row of `index_tail_ranges` for each block
+//! says *from* which id on all objects of mode `sync` in the block are in the tail. Any others that
+//! are in it have a row of their own in `index_tail`: those that have changed after they were
+//! sealed, and those whose ids came late.
 //!
 //! *Invariant*: an object of mode `sync` whose id a range covers is not sealed, and has no row of
 //! its own. A range begins at an object that is being made, and only while there is no greater id
@@ -91,6 +91,7 @@ impl NewInTail {
             self.range = range_of(txn, oid)?;
             self.newest = 0;
         }
+        debug_assert!(range_of(txn, oid)? == self.range, "it is known as it is not");
         if self.range.is_some_and(|range| range.covers(oid)) {
             self.newest = self.newest.max(oid);
             return Ok(());

@@ -12,8 +12,8 @@
 //! * `boot_id`: as `clean`; read at opening.
 //! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
 //! * `lease_epoch`: the lease protocol's; see there.
-//! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's writer
-//!   lock by each commit that changes something.
+//! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's
+//!   writer lock by each commit that changes something.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.

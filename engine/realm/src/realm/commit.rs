@@ -368,6 +368,7 @@ impl Rows for Changes<'_> {
         }
         let gid = id_of_key(key)?;
         if self.group == Some(gid) && !self.txn.has_changed(Table::Groups) {
+            debug_assert!(self.txn.rows().has(table, key)?, "group {gid:#x} is not there");
             return Ok(true);
         }
         let there = self.txn.rows().has(table, key)?;
