@@ -11,6 +11,7 @@ pub mod peek;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use self::below::{Below, Gaps};
 use self::layer::{Change, Guard, Layer, RowState};
@@ -266,11 +267,21 @@ impl RowsMut for Layered<'_> {
         self.over.adopted.push(reserved);
         Ok(())
     }
+
     fn index(&mut self, oid: Oid, touch: Touch) -> Result<()> {
-        match self.over.touched.remove(&oid) {
-            None => self.over.touched.insert(oid, touch),
-            Some(before) => before.then(touch).and_then(|both| self.over.touched.insert(oid, both)),
-        };
+        match self.over.touched.entry(oid) {
+            Entry::Vacant(entry) => {
+                entry.insert(touch);
+            }
+            Entry::Occupied(mut entry) => match entry.get().then(touch) {
+                Some(both) => {
+                    entry.insert(both);
+                }
+                None => {
+                    entry.remove();
+                }
+            },
+        }
         Ok(())
     }
 }
