@@ -21,7 +21,7 @@ QUICK_GRANULES = 8
 BATCH = 1000
 GROUPING = 4
 INDEX = (
-    "index_tail", "index_segments", "index_dead", "index_zones", "index_runs", "index_names",
+    "index_tail", "index_segments", "index_dead", "index_zones", "index_runs",
     "index_families", "index_settings", "queue",
 )  # fmt: skip
 

@@ -143,8 +143,8 @@ class IndexStats(Mapping[str, Any]):
     groups
         Every attribute group of every family (for a group's `index_stats`, of those that objects
         below it may be in).
-    families, segments, names
-        How many of each there are; names are distinct names of objects.
+    families, segments
+        How many of each there are.
     sealed, dead
         Places in segments, and how many of them are of objects that are gone or elsewhere.
     tail, queued, unindexed
@@ -166,7 +166,6 @@ class IndexStats(Mapping[str, Any]):
     tail: int
     queued: int
     unindexed: int
-    names: int
     seals: int
     splits: int
     merges: int
@@ -190,7 +189,7 @@ class IndexStats(Mapping[str, Any]):
             f"{live:,} objects sealed in {self.segments:,} segments of {self.families:,} families",
             f"{self.tail:,} in the tail, {self.queued:,} queued, {self.unindexed:,} not indexed",
             f"{self.seals:,} seals, {self.splits:,} splits, {self.merges:,} merges so far",
-            f"{human(self.nbytes)} of pages, {self.names:,} distinct names",
+            f"{human(self.nbytes)} of pages",
         ]
         rows: list[tuple[str, ...]] = [
             ("family", "group", "kind", "SF", "objects", "blocks", "bytes", "keys")

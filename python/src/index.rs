@@ -189,7 +189,6 @@ pub fn index_stats(py: Python<'_>, namespace: &Namespace) -> Result<Stats> {
         ("tail", found.tail),
         ("queued", found.queued),
         ("unindexed", found.unindexed),
-        ("names", found.names),
         ("seals", found.seals),
         ("splits", found.splits),
         ("merges", found.merges),

@@ -14,7 +14,7 @@ pub const FIRST_BUILTIN: ColumnKey = 0xFFFF_FF00;
 pub const OID: ColumnKey = FIRST_BUILTIN;
 /// The GID of the group that holds the object.
 pub const GROUP: ColumnKey = FIRST_BUILTIN + 1;
-/// The number of the object's name in `index_names`.
+/// The object's name.
 pub const NAME: ColumnKey = FIRST_BUILTIN + 2;
 /// The owner's uid.
 pub const OWNER: ColumnKey = FIRST_BUILTIN + 3;

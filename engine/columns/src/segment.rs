@@ -1,7 +1,7 @@
 //! Sealed segments: columns over up to some thousands of objects, never changed once written.
 //!
-//! [`build()`] makes a segment from rows; [`Segment`] reads its head and [`Column`] a column of one
-//! of its parts, in place. Nothing here knows the catalog. Part `n` of a segment is the row
+//! [`Gathered`] makes a segment from rows, and [`SealedRows`] brings it those of other segments;
+//! [`Segment`] reads a head and [`Column`] a column of one of its parts, in place. Nothing here knows the catalog. Part `n` of a segment is the row
 //! (segment, n) of `index_segments`: part 0 is the head, and a [`ColumnEntry`] says in which part
 //! its column lies. A row of a segment is a *position*: the OIDs ascend, so positions do too.
 //!
@@ -10,21 +10,27 @@
 
 pub mod bitmap;
 pub(crate) mod bits;
-pub mod build;
+mod build;
 mod column;
+mod gather;
 mod head;
 mod ints;
 mod lanes;
 mod layout;
+mod names;
+mod ordered;
+mod unite;
 mod values;
 
 #[cfg(test)]
 mod tests;
 
 pub use bitmap::Bitmap;
-pub use build::{Built, build};
+pub use build::Built;
 #[cfg(test)]
 pub(crate) use column::Slot;
-pub use column::{Column, Marks};
+pub use column::{Column, Marks, SoughtTexts};
+pub use gather::Gathered;
 pub use head::{ColumnEntry, Segment};
 pub use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, SegmentLayout};
+pub use unite::SealedRows;

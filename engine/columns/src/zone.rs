@@ -143,6 +143,25 @@ impl Zone {
         Zone { segment: 0, sf: rows, class: ZoneClass::Oids, flags, extra: family, min, max }
     }
 
+    /// The zone of a column of strings that each of so many rows has: these, in order.
+    pub(crate) fn texts(distinct: &[&str], rows: u32) -> Self {
+        let of = |text: &&str| prefix(&Cell::Text((*text).into())).unwrap_or_default();
+        let (min, max) = (distinct.first().map(of), distinct.last().map(of));
+        let (min, max) = (min.unwrap_or_default().0, max.unwrap_or_default().0);
+        let is_exact = |(_, exact): (u64, bool)| exact;
+        let min_exact = distinct.iter().map(of).take_while(|found| found.0 == min).all(is_exact);
+        let mut last = distinct.iter().rev().map(of).take_while(|found| found.0 == max);
+        let max_exact = last.all(is_exact);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let flags = ALL_PRESENT
+            | SOLE
+            | flag(min_exact, MIN_EXACT)
+            | flag(max_exact, MAX_EXACT)
+            | flag(min_exact && max_exact && min == max, CONSTANT);
+        let class = ZoneClass::Text;
+        Zone { segment: 0, sf: rows, class, flags, extra: rows, min, max }
+    }
+
     /// Whether this is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0

@@ -87,6 +87,24 @@ pub fn head<'t>(txn: &'t Txn<'_>, segment: u32) -> Result<Segment<'t>> {
     }
 }
 
+/// Copies of a segment's parts: its head, and the others in order.
+pub(crate) fn parts(txn: &Txn<'_>, segment: u32) -> Result<Vec<Vec<u8>>> {
+    let mut parts = Vec::new();
+    let mut cursor = txn.seek(Table::IndexSegments, &part_key(segment, 0))?;
+    while let Some((key, part)) = cursor.next()?
+        && key.starts_with(&segment.to_be_bytes())
+    {
+        if key != part_key(segment, parts.len() as u16) {
+            fail!(Corrupt, "segment {segment} has parts missing: run verify, then reindex");
+        }
+        parts.push(part.to_vec());
+    }
+    if parts.is_empty() {
+        fail!(Corrupt, "segment {segment} is in the directory, but has no head");
+    }
+    Ok(parts)
+}
+
 /// Which positions of a segment are dead.
 pub fn dead(txn: &Txn<'_>, segment: u32, rows: usize) -> Result<Bitmap> {
     match txn.get(Table::IndexDead, &segment.to_be_bytes())? {

@@ -24,7 +24,7 @@ use engram_base::id::Gid;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Table, WriteTxn};
 use engram_columns::cell::{Cell, compare};
-use engram_columns::column_key::{ColumnKey, is_builtin};
+use engram_columns::column_key::ColumnKey;
 use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
 
 /// The most families that the keys of a tag's objects may form.
@@ -126,10 +126,8 @@ impl Family {
     /// to be merged, keep every value in columns.
     pub(crate) fn layout(&self, lasting: bool) -> SegmentLayout {
         let mut groups = self.groups.clone();
-        if !lasting {
-            for group in &mut groups {
-                group.kind = GroupKind::Columns;
-            }
+        for group in groups.iter_mut().filter(|group| group.kind == GroupKind::Runs && !lasting) {
+            group.kind = GroupKind::Rows;
         }
         SegmentLayout { family: self.id, groups }
     }
@@ -206,8 +204,12 @@ impl Families {
         Ok(id)
     }
 
-    /// The leaf below a family for an object with these cells, ascending by column.
-    pub(crate) fn leaf(&self, from: u32, cells: &[(ColumnKey, Option<Cell<'_>>)]) -> Result<u32> {
+    /// The leaf below a family for an object, of which `cell` says what it has.
+    pub(crate) fn leaf<'c>(
+        &self,
+        from: u32,
+        cell: impl Fn(ColumnKey) -> Result<Option<Cell<'c>>>,
+    ) -> Result<u32> {
         let mut id = from;
         for _ in 0..=2 * self.all.len() {
             let family = self.get(id)?;
@@ -215,7 +217,7 @@ impl Families {
                 (None, 0) => return Ok(id),
                 (_, into @ 1..) => into,
                 (Some(split), 0) => {
-                    if is_high(split, cells) {
+                    if is_high(split, cell(split.key)?.as_ref()) {
                         split.high
                     } else {
                         split.low
@@ -263,17 +265,8 @@ impl Families {
     }
 }
 
-fn is_high(split: &Split, cells: &[(ColumnKey, Option<Cell<'_>>)]) -> bool {
-    let place = cells.binary_search_by_key(&split.key, |(key, _)| *key);
-    match place.ok().and_then(|place| cells[place].1.as_ref()) {
-        Some(cell) => compare(cell, &split.at).is_some_and(Ordering::is_ge),
-        None => false,
-    }
-}
-
-/// The keys of a row that are attributes.
-pub(crate) fn attribute_keys(cells: &[(ColumnKey, Option<Cell<'_>>)]) -> Vec<ColumnKey> {
-    cells.iter().map(|(key, _)| *key).filter(|key| !is_builtin(*key)).collect()
+fn is_high(split: &Split, cell: Option<&Cell<'_>>) -> bool {
+    cell.and_then(|cell| compare(cell, &split.at)).is_some_and(Ordering::is_ge)
 }
 
 /// Takes the next of numbers that are never given twice, from 1.
@@ -324,10 +317,9 @@ mod tests {
     #[test]
     fn what_lacks_the_value_is_low() {
         let split = Split { key: 5, at: Cell::Int(0), low: 1, high: 2, hinted: false };
-        assert!(is_high(&split, &[(5, Some(Cell::Float(0.0)))]));
-        assert!(!is_high(&split, &[(5, Some(Cell::Int(-1)))]));
-        assert!(!is_high(&split, &[(5, Some(Cell::Text("x".into())))]));
-        assert!(!is_high(&split, &[(5, None)]));
-        assert!(!is_high(&split, &[(4, Some(Cell::Int(1)))]));
+        assert!(is_high(&split, Some(&Cell::Float(0.0))));
+        assert!(!is_high(&split, Some(&Cell::Int(-1))));
+        assert!(!is_high(&split, Some(&Cell::Text("x".into()))));
+        assert!(!is_high(&split, None));
     }
 }

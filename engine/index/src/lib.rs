@@ -4,8 +4,8 @@
 //! kind carry the same keys, so keys are indexed together, in groups that split and merge. Here
 //! each group of keys is a column group of sealed segments.
 //!
-//! This crate owns the rows of the index: the tail, the queue, the directory of segments, families,
-//! names and settings. It works within the transaction that it is given, and knows neither queries
+//! This crate owns the rows of the index: the tail, the queue, the directory of segments, families
+//! and settings. It works within the transaction that it is given, and knows neither queries
 //! nor commits.
 //!
 //! *An index row is never a copy of attributes.* Records have them; the index says where it has
@@ -23,8 +23,9 @@
 //! Changing or deleting a sealed object marks its position dead ([`directory`]). Everything else
 //! (uniting small segments, splitting families by value, taking splits back, regrouping keys,
 //! dropping what is dead) is **maintenance** ([`maintain`]): steps between commits, each a
-//! transaction that leaves a whole index, made from records alone ([`extract`]). How often, and for
-//! which objects, **settings** say ([`settings`]), and queries may hint ([`hints`]).
+//! transaction that leaves a whole index, made from records ([`extract`]), or from what segments
+//! say of live objects. How often, and for which objects, **settings** say ([`settings`]), and
+//! queries may hint ([`hints`]).
 //!
 //! *Invariant*: after each transaction an object of mode `sync` is in the tail or at one live
 //! position of one segment, and never in both. One of mode `async` is so too, or it waits in the
@@ -35,7 +36,7 @@
 //! |---|---|
 //! | `change` | [`touched`]: what a commit notes of each object that it touches |
 //! | [`tail`] | what is not sealed yet |
-//! | `seal`, [`extract`], [`names`] | records as rows of segments |
+//! | `seal`, [`extract`] | records as rows of segments |
 //! | [`directory`], [`family`] | the segments that there are, and the families they belong to |
 //! | [`queue`], [`maintain`] | draining and maintenance, one step in a transaction |
 //! | [`settings`], [`hints`] | what programs and queries wish for |
@@ -51,7 +52,6 @@ pub mod family;
 pub mod hints;
 pub mod maintain;
 pub(crate) mod mode_cache;
-pub mod names;
 pub mod queue;
 pub(crate) mod seal;
 pub mod settings;
@@ -59,7 +59,6 @@ pub(crate) mod split;
 pub(crate) mod state;
 pub mod stats;
 pub mod tail;
-mod trigrams;
 
 pub use self::change::{UNINDEXED, touched};
 pub use self::settings::{IndexSettings, Policy};

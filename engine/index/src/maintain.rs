@@ -169,7 +169,10 @@ impl TagFamilies {
         for id in &ids {
             if let Some((segments, step)) = self.rewrite(txn, *id, dead)? {
                 let origin = Origin::Family { tag: self.families.tag, id: *id };
-                rewrite(txn, root, &segments, origin)?;
+                let whole = (self.families.tag, *id);
+                if step != Step::United || !seal::unite(txn, root, whole, &segments)? {
+                    rewrite(txn, root, &segments, origin)?;
+                }
                 step!("index.rewritten");
                 return Ok(Some(step));
             }

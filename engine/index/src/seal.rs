@@ -4,16 +4,18 @@
 //! rewritten. The objects have no live place when this begins (or it is taken from them in the same
 //! transaction); when it ends, each has one. Objects that came to the index just now are placed by
 //! their keys; those of a segment that is rewritten stay in their family.
+//!
+//! Small segments are united without a look at the records: their columns say all that there is to
+//! say of a live object, or the queue says that they do not.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use hashbrown::DefaultHashBuilder;
 
-use super::directory::part_key;
+use super::directory::{self, part_key};
 use super::extract::Extracted;
 use super::family::groups::{Occurrence, Signature};
-use super::family::{Families, attribute_keys, take_number};
-use super::names;
+use super::family::{Families, take_number};
 use super::settings::{self, Effective};
 use super::tail;
 use crate::Policy;
@@ -21,24 +23,19 @@ use engram_base::error::{Kind, Result};
 use engram_base::faults::step;
 use engram_base::id::{Gid, Oid, id_key};
 use engram_catalog::{Table, WriteTxn};
-use engram_columns::cell::TEXT_BYTES_MAX;
-use engram_columns::column_key::{ColumnKey, IndexRow, is_builtin};
+use engram_columns::column_key::{ColumnKey, is_builtin};
 use engram_columns::runs;
-use engram_columns::segment::{Built, COLUMNS_MAX, build};
+use engram_columns::segment::{Built, COLUMNS_MAX, Gathered, SealedRows};
 use engram_columns::zones;
-use engram_records::attrs;
-use engram_records::object::Record;
 
 /// The row of `meta` with the next segment's number.
 pub(crate) const NEXT_SEGMENT: &[u8] = b"next_segment";
-/// Bytes of records that are read before what they hold is sealed.
+/// Bytes of names and attributes that are read before what they hold is sealed.
 const RECORD_BYTES_MAX: usize = 64 << 20;
-/// A longer record is read without what the index does not keep: its attributes that are longer
-/// than the second.
-const RECORD_BYTES_LONG: usize = 4096;
-const ENTRY_BYTES_LONG: usize = 2 * TEXT_BYTES_MAX;
 /// Columns that a segment of several rows has at most.
 pub(crate) const COLUMNS_USUAL: usize = 4096;
+/// Built-in columns that each object has.
+const COLUMNS_BUILTIN: usize = 10;
 /// Rows from which a family of fixed groups decides which of its keys are nearly unique.
 const SAMPLE_ROWS: usize = 32;
 
@@ -49,54 +46,6 @@ pub(crate) enum Origin {
     New,
     /// From segments of this family.
     Family { tag: Gid, id: u32 },
-}
-
-/// Records, one after another in one buffer.
-#[derive(Default)]
-struct Records {
-    bytes: Vec<u8>,
-    /// Each object and where its record ends.
-    spans: Vec<(Oid, usize)>,
-    /// Attributes too long for the index, by the place of their object; left out of the record.
-    long: Vec<(usize, ColumnKey)>,
-}
-
-impl Records {
-    fn push(&mut self, oid: Oid, row: &[u8]) -> Result<()> {
-        if row.len() <= RECORD_BYTES_LONG {
-            self.bytes.extend_from_slice(row);
-        } else {
-            let record = Record::parse(row)?;
-            let mut short = Vec::new();
-            for entry in attrs::entries(record.attrs) {
-                let entry = entry?;
-                if entry.bytes.len() > ENTRY_BYTES_LONG {
-                    self.long.push((self.spans.len(), entry.key));
-                } else {
-                    short.extend_from_slice(entry.bytes);
-                }
-            }
-            let record = Record { attrs: &short, dims: &[], origin: &[], checked: false, ..record };
-            record.encode_to(&mut self.bytes);
-        }
-        self.spans.push((oid, self.bytes.len()));
-        Ok(())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Result<(Oid, Record<'_>)>> {
-        let mut from = 0;
-        self.spans.iter().map(move |(oid, end)| {
-            let row = &self.bytes[from..*end];
-            from = *end;
-            Record::parse(row).map(|record| (*oid, record))
-        })
-    }
-
-    /// The keys left out of the record at a place.
-    fn long_of(&self, place: usize) -> impl Iterator<Item = ColumnKey> + '_ {
-        let first = self.long.partition_point(|(of, _)| *of < place);
-        self.long[first..].iter().take_while(move |(of, _)| *of == place).map(|(_, key)| *key)
-    }
 }
 
 /// Seals objects, ascending; how many. One with more attributes than a segment has columns stays
@@ -111,21 +60,21 @@ pub(crate) fn seal(
     while !rest.is_empty() {
         // A segment that is rewritten stays one, or small ones would never become fewer.
         let most = if origin == Origin::New { RECORD_BYTES_MAX } else { usize::MAX };
-        let records = read(txn, &mut rest, most)?;
-        if !records.spans.is_empty() {
-            sealed += seal_records(txn, root, &records, origin)?;
+        let objects = read(txn, &mut rest, most)?;
+        if !objects.is_empty() {
+            sealed += seal_objects(txn, root, &objects, origin)?;
         }
     }
     Ok(sealed)
 }
 
 /// Takes objects from the front and reads their records, up to about so many bytes.
-fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
-    let mut records = Records::default();
+fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Extracted> {
+    let mut objects = Extracted::default();
     let mut cursor = txn.seek(Table::Objects, &[])?;
     let mut next = None;
     while let Some((oid, rest)) = oids.split_first()
-        && records.bytes.len() <= most
+        && objects.bytes() <= most
     {
         *oids = rest;
         // Mostly the ids follow each other, and so do the rows.
@@ -138,62 +87,86 @@ fn read(txn: &WriteTxn<'_>, oids: &mut &[Oid], most: usize) -> Result<Records> {
         // An object without a record is not indexed: verify would have said so.
         next = record.and_then(|_| oid.checked_add(1));
         if let Some(record) = record {
-            records.push(*oid, record)?;
-            if records.spans.len() == 1 {
-                // The others will be much like it.
-                let all = records.bytes.len().saturating_mul(rest.len());
-                records.bytes.reserve(all.min(RECORD_BYTES_MAX));
-            }
+            objects.push(*oid, record)?;
         }
     }
-    Ok(records)
+    Ok(objects)
 }
 
-fn seal_records(
+fn seal_objects(
     txn: &mut WriteTxn<'_>,
     root: Gid,
-    records: &Records,
+    objects: &Extracted,
     origin: Origin,
 ) -> Result<usize> {
-    let parsed: Vec<(Oid, Record<'_>)> = records.iter().collect::<Result<_>>()?;
-    let mut names: Vec<&str> = parsed.iter().map(|(_, record)| record.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    let numbers = names::intern(txn, &names)?;
-    let number_of: HashMap<&str, u32, DefaultHashBuilder> =
-        names.into_iter().zip(numbers).collect();
-    let mut extracted = Extracted::with_capacity(parsed.len());
-    for (place, (oid, record)) in parsed.iter().enumerate() {
-        extracted.push(*oid, record, number_of[record.name], records.long_of(place))?;
-    }
-    let mut by_tag: BTreeMap<Gid, Vec<IndexRow<'_>>> = BTreeMap::new();
-    let mut tags: HashMap<Gid, Gid> = HashMap::new();
-    let mut sealed = 0;
-    for ((_, record), row) in parsed.iter().zip(extracted.rows()) {
-        if row.cells.len() > COLUMNS_MAX {
-            tail::add(txn, row.oid)?;
+    let mut by_tag: BTreeMap<Gid, Vec<u32>> = BTreeMap::new();
+    let (mut parent, mut tag, mut sealed) = (0, 0, 0);
+    let mut rows = Vec::with_capacity(objects.len());
+    for at in 0..objects.len() as u32 {
+        if objects.keys(objects.key_set(at)).len() + COLUMNS_BUILTIN > COLUMNS_MAX {
+            tail::add(txn, objects.oid(at))?;
             continue;
         }
         sealed += 1;
-        let tag = match (origin, tags.get(&record.parent)) {
-            (Origin::Family { tag, .. }, _) => tag,
-            (Origin::New, Some(tag)) => *tag,
-            (Origin::New, None) => {
-                let (_, tag) = settings::at(&mut txn.rows(), record.parent)?;
-                tags.insert(record.parent, tag);
-                tag
+        // Mostly an object is in the group of the one before it.
+        if parent != objects.parent(at) {
+            parent = objects.parent(at);
+            let own = match origin {
+                Origin::Family { tag, .. } => tag,
+                Origin::New => settings::at(&mut txn.rows(), parent)?.1,
+            };
+            if own != tag {
+                by_tag.entry(tag).or_default().append(&mut rows);
+                tag = own;
             }
-        };
-        by_tag.entry(tag).or_default().push(row);
+        }
+        rows.push(at);
     }
-    for (tag, of_tag) in by_tag {
-        let settings = settings_of(txn, root, tag)?;
-        let mut sealing =
-            Sealing { families: Families::load(txn, tag)?, txn: &mut *txn, settings: &settings };
-        sealing.run(of_tag, origin)?;
-        sealing.families.save(txn)?;
+    by_tag.entry(tag).or_default().append(&mut rows);
+    for (tag, rows) in by_tag {
+        if !rows.is_empty() {
+            let settings = settings_of(txn, root, tag)?;
+            let families = Families::load(txn, tag)?;
+            let mut sealing = Sealing { families, txn: &mut *txn, settings: &settings };
+            sealing.run(objects, &rows, origin)?;
+            sealing.families.save(txn)?;
+        }
     }
     Ok(sealed)
+}
+
+/// Makes one segment of small ones of a leaf, from their columns alone. Whether it did: segments
+/// do not say all where cells lie in runs, or objects of one are between those of another.
+pub(crate) fn unite(
+    txn: &mut WriteTxn<'_>,
+    root: Gid,
+    (tag, leaf): (Gid, u32),
+    segments: &[u32],
+) -> Result<bool> {
+    let mut rows = SealedRows::default();
+    for segment in segments {
+        let mut parts = directory::parts(txn, *segment)?;
+        let dead = directory::dead(txn, *segment, directory::head(txn, *segment)?.len())?;
+        rows.add(parts.remove(0), parts, dead)?;
+    }
+    let settings = settings_of(txn, root, tag)?;
+    let families = Families::load(txn, tag)?;
+    let lasting = rows.len() * 2 > settings.segment_rows;
+    let Some(mut gathered) = rows.gather(families.get(leaf)?.layout(lasting))? else {
+        return Ok(false);
+    };
+    for segment in segments {
+        remove(txn, *segment)?;
+    }
+    step!("index.segments-taken");
+    let mut sealing = Sealing { families, txn: &mut *txn, settings: &settings };
+    let mut signatures = gathered.signatures();
+    signatures.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sealing.place_keys(leaf, &signatures, rows.len())?;
+    gathered.lay_out(sealing.families.get(leaf)?.layout(lasting));
+    sealing.write(leaf, gathered)?;
+    sealing.families.save(txn)?;
+    Ok(true)
 }
 
 /// The settings of a tag's families.
@@ -209,58 +182,32 @@ pub(crate) fn settings_of(txn: &mut WriteTxn<'_>, root: Gid, tag: Gid) -> Result
     }
 }
 
-/// Rows by their attributes' keys. Mostly a row has the keys of the one before it.
-fn by_keys(rows: Vec<IndexRow<'_>>) -> Vec<(Vec<ColumnKey>, Vec<IndexRow<'_>>)> {
-    let mut by_keys: Vec<(Vec<ColumnKey>, Vec<IndexRow<'_>>)> = Vec::new();
-    let mut places: HashMap<Vec<ColumnKey>, usize> = HashMap::new();
-    let mut last = usize::MAX;
-    for row in rows {
-        let same = by_keys.get(last).is_some_and(|(keys, _)| {
-            let own = row.cells.iter().map(|(key, _)| key).filter(|key| !is_builtin(**key));
-            own.eq(keys)
-        });
-        if !same {
-            let keys = attribute_keys(row.cells);
-            last = *places.entry(keys).or_insert_with_key(|keys| {
-                by_keys.push((keys.clone(), Vec::new()));
-                by_keys.len() - 1
-            });
-        }
-        by_keys[last].1.push(row);
-    }
-    by_keys
-}
-
-/// Rows, cut into parts of at most so many, with about [`COLUMNS_USUAL`] columns at most; a row of
-/// more is a part of its own.
-fn parts<'r, 'a>(rows: &'r [IndexRow<'a>], most: usize) -> Vec<&'r [IndexRow<'a>]> {
+/// Places of objects, cut into parts of at most so many, with about [`COLUMNS_USUAL`] columns at
+/// most; an object of more is a part of its own.
+fn parts<'r>(objects: &Extracted, rows: &'r [u32], most: usize) -> Vec<&'r [u32]> {
     let (mut parts, mut start) = (Vec::new(), 0);
     let mut columns: HashSet<ColumnKey, DefaultHashBuilder> = HashSet::default();
+    let mut last = None;
     for (at, row) in rows.iter().enumerate() {
-        // Mostly a row has the columns of the one before it.
-        let same = at > start && {
-            let keys = |row: &IndexRow<'a>| row.cells.iter().map(|(key, _)| *key);
-            row.cells.len() == rows[at - 1].cells.len() && keys(row).eq(keys(&rows[at - 1]))
-        };
-        let new = if same {
-            0
-        } else {
-            row.cells.iter().filter(|(key, _)| !columns.contains(key)).count()
-        };
-        if at > start && (at - start == most || columns.len() + new > COLUMNS_USUAL) {
+        let key_set = objects.key_set(*row);
+        let keys = if last == Some(key_set) { &[] } else { objects.keys(key_set) };
+        let new = keys.iter().filter(|key| !columns.contains(key)).count();
+        let full = columns.len() + new + COLUMNS_BUILTIN > COLUMNS_USUAL;
+        if at > start && (at - start == most || full) {
             parts.push(&rows[start..at]);
             start = at;
             columns.clear();
+            columns.extend(objects.keys(key_set));
+        } else {
+            columns.extend(keys);
         }
-        if !same || columns.is_empty() {
-            columns.extend(row.cells.iter().map(|(key, _)| *key));
-        }
+        last = Some(key_set);
     }
     parts.push(&rows[start..]);
     parts
 }
 
-/// The rows of one tag on their way into segments.
+/// The objects of one tag on their way into segments.
 struct Sealing<'a, 'env> {
     families: Families,
     txn: &'a mut WriteTxn<'env>,
@@ -268,24 +215,29 @@ struct Sealing<'a, 'env> {
 }
 
 impl Sealing<'_, '_> {
-    fn run(&mut self, rows: Vec<IndexRow<'_>>, origin: Origin) -> Result<()> {
-        let mut by_keys = by_keys(rows);
+    fn run(&mut self, objects: &Extracted, rows: &[u32], origin: Origin) -> Result<()> {
+        let mut by_keys: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for same in rows.chunk_by(|a, b| objects.key_set(*a) == objects.key_set(*b)) {
+            by_keys.entry(objects.key_set(same[0])).or_default().extend(same);
+        }
+        let mut by_keys: Vec<_> =
+            by_keys.into_iter().map(|(set, rows)| (objects.keys(set), rows)).collect();
         // The most usual first: they say what the family is.
-        by_keys.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.0.cmp(&b.0)));
-        let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<IndexRow<'_>>)> = BTreeMap::new();
+        by_keys.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then_with(|| a.0.cmp(b.0)));
+        let mut by_leaf: BTreeMap<u32, (Vec<Signature>, Vec<u32>)> = BTreeMap::new();
         for (keys, rows) in by_keys {
             let from = match origin {
                 Origin::Family { id, .. } => id,
                 Origin::New => {
-                    let root = self.families.root_of(self.txn, &keys)?;
-                    self.families.change(root)?.count(&keys, rows.len() as u64);
-                    self.split_on_hint(root, &keys)?;
+                    let root = self.families.root_of(self.txn, keys)?;
+                    self.families.change(root)?.count(keys, rows.len() as u64);
+                    self.split_on_hint(root, keys)?;
                     root
                 }
             };
-            for (leaf, rows) in self.by_leaf(from, rows)? {
+            for (leaf, rows) in self.by_leaf(from, objects, rows)? {
                 let (signatures, all) = by_leaf.entry(leaf).or_default();
-                signatures.push((keys.clone(), rows.len() as u64));
+                signatures.push((keys.to_vec(), rows.len() as u64));
                 all.extend(rows);
             }
         }
@@ -300,26 +252,30 @@ impl Sealing<'_, '_> {
                 }
             }
             self.place_keys(leaf, &signatures, rows.len())?;
-            rows.sort_unstable_by_key(|row| row.oid);
-            for part in parts(&rows, self.settings.segment_rows) {
-                self.write(leaf, part)?;
+            rows.sort_unstable();
+            for part in parts(objects, &rows, self.settings.segment_rows) {
+                let lasting = part.len() * 2 > self.settings.segment_rows;
+                let layout = self.families.get(leaf)?.layout(lasting);
+                self.write(leaf, objects.gather(part, layout)?)?;
             }
         }
         Ok(())
     }
 
-    /// Rows below a family by their leaf.
-    fn by_leaf<'r>(
+    /// Objects below a family by their leaf.
+    fn by_leaf(
         &self,
         from: u32,
-        rows: Vec<IndexRow<'r>>,
-    ) -> Result<BTreeMap<u32, Vec<IndexRow<'r>>>> {
+        objects: &Extracted,
+        rows: Vec<u32>,
+    ) -> Result<BTreeMap<u32, Vec<u32>>> {
         if self.families.get(from)?.is_leaf() {
             return Ok(BTreeMap::from([(from, rows)]));
         }
-        let mut by_leaf: BTreeMap<u32, Vec<IndexRow<'r>>> = BTreeMap::new();
+        let mut by_leaf: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for row in rows {
-            by_leaf.entry(self.families.leaf(from, row.cells)?).or_default().push(row);
+            let leaf = self.families.leaf(from, |key| objects.cell(row, key))?;
+            by_leaf.entry(leaf).or_default().push(row);
         }
         Ok(by_leaf)
     }
@@ -350,16 +306,19 @@ impl Sealing<'_, '_> {
     }
 
     /// Writes one segment.
-    fn write(&mut self, leaf: u32, rows: &[IndexRow<'_>]) -> Result<()> {
-        let lasting = rows.len() * 2 > self.settings.segment_rows;
+    fn write(&mut self, leaf: u32, mut rows: Gathered<'_>) -> Result<()> {
+        let count = rows.len();
+        let lasting = count * 2 > self.settings.segment_rows;
         let family = self.families.change(leaf)?;
-        let mut built = build(rows, &family.layout(lasting))?;
         let decides = match self.settings.policy {
             Policy::Dynamic => lasting,
-            Policy::Fixed => family.seals <= 1 && family.parent == 0 && rows.len() >= SAMPLE_ROWS,
+            Policy::Fixed => family.seals <= 1 && family.parent == 0 && count >= SAMPLE_ROWS,
         };
-        if decides && family.make_runs(&nearly_unique(&built, rows.len())) && lasting {
-            built = build(rows, &family.layout(true))?;
+        let mut built = rows.build()?;
+        if decides && family.make_runs(&nearly_unique(&built, count)) && lasting {
+            drop(built);
+            rows.lay_out(family.layout(true));
+            built = rows.build()?;
         }
         let segment = take_number(self.txn, NEXT_SEGMENT)?;
         put(self.txn, segment, &built)

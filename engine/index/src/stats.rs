@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::UNINDEXED;
 use super::directory::{self, SegmentEntry};
 use super::family::Family;
-use super::{UNINDEXED, names, tail};
+use super::tail;
 use engram_base::error::Result;
 use engram_base::id::{Gid, Member};
 use engram_catalog::meta::meta_u64;
@@ -68,8 +69,6 @@ pub struct IndexStats {
     pub dead: u64,
     /// Segments.
     pub segments: u64,
-    /// Distinct names.
-    pub names: u64,
     /// How often anything was sealed, split, merged.
     pub seals: u64,
     /// Splits by value.
@@ -83,14 +82,13 @@ pub struct IndexStats {
 }
 
 /// The tables that are the index.
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 9] = [
     Table::IndexTail,
     Table::IndexTailRanges,
     Table::IndexSegments,
     Table::IndexDead,
     Table::IndexZones,
     Table::IndexRuns,
-    Table::IndexNames,
     Table::IndexFamilies,
     Table::IndexSettings,
     Table::Queue,
@@ -120,7 +118,6 @@ pub fn of(
         unindexed: meta_u64(txn.get(Table::Meta, UNINDEXED)?)?,
         sealed: segments.iter().map(|entry| u64::from(entry.rows)).sum(),
         segments: segments.len() as u64,
-        names: names::count(txn)?,
         bytes: tables.iter().map(|(_, bytes)| bytes).sum(),
         tables,
         ..IndexStats::default()
@@ -167,7 +164,6 @@ impl IndexStats {
         self.sealed += other.sealed;
         self.dead += other.dead;
         self.segments += other.segments;
-        self.names += other.names;
         self.seals += other.seals;
         self.splits += other.splits;
         self.merges += other.merges;

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use super::compile::{Condition, Leaf};
 use super::predicate::Predicate;
 use super::record::Users;
-use super::sealed::{PartSource, SearchedSegment};
+use super::sealed::{PartSource, SearchedSegment, within};
 use super::zones::{EVERY, How, NONE, PreparedLeaf, owner_test};
 use engram_base::error::Result;
 use engram_columns::segment::bitmap::Bitmap;
@@ -90,6 +90,12 @@ impl<'s, 't> Searcher<'s, 't> {
         if let Some((_, marks)) = piece.answered.iter().find(|(number, _)| *number == leaf.number) {
             return Ok(marks.clone());
         }
+        if let Some(named) = &ready.named {
+            let mut rows = Bitmap::new(rows);
+            let here = within(named, piece.entry).iter();
+            here.filter_map(|oid| piece.segment.position(*oid)).for_each(|at| rows.insert(at));
+            return Ok(certain(rows));
+        }
         let Some(key) = ready.how.column() else { return Ok(nothing_said()) };
         let Some(entry) = piece.segment.column(key)? else {
             return Ok(certain(Bitmap::new(rows)));
@@ -103,10 +109,6 @@ impl<'s, 't> Searcher<'s, 't> {
             How::Owner => {
                 column.test(&|cell| owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell))
             }
-            How::Name => match &ready.names {
-                Some(names) => column.test(&|cell| names.holds(cell)),
-                None => Ok(nothing_said()),
-            },
             How::Group(_) | How::Record => Ok(nothing_said()),
         }
     }
@@ -125,6 +127,6 @@ fn cells(ready: &PreparedLeaf<'_>, column: &Column<'_>, place: usize) -> Result<
     }
     match ready.numbers() {
         Some(range) => column.range(range),
-        None => column.test(&|cell| predicate.cell(cell)),
+        None => column.seek(&ready.sought, &|cell| predicate.cell(cell)),
     }
 }

@@ -16,7 +16,7 @@
 //! | `compile` | keys as numbers, paths as groups and names |
 //! | `record`, `groups`, `table` | the truth: an object judged by its record and its groups |
 //! | `run`, `goal`, `order` | one search, what is asked of it, and in which order |
-//! | `segments`, `zones`, `names` | which segments need not be opened |
+//! | `segments`, `zones` | which segments need not be opened |
 //! | `sealed`, `eval`, `workers` | the others: columns become bitmaps, in several threads |
 //! | `answer` | options, and how a query was answered |
 
@@ -32,7 +32,6 @@ pub mod goal;
 pub mod groups;
 mod lex;
 mod like;
-mod names;
 mod number;
 pub mod order;
 mod parse;

@@ -225,11 +225,23 @@ impl Predicate {
         }
     }
 
+    /// The only strings that the test is true of, where they can be told.
+    pub(crate) fn only_texts(&self) -> Option<Vec<String>> {
+        let ranges = self.ranges(CellClass::Text);
+        let only = ranges.into_iter().map(|range| match (range.low, range.high) {
+            (Bound::Included(Cell::Text(low)), Bound::Included(Cell::Text(high))) => {
+                (low == high).then(|| low.into_owned())
+            }
+            _ => None,
+        });
+        only.collect()
+    }
+
     /// What each string contains that the test is true of.
     pub(crate) fn parts(&self) -> Vec<&str> {
         match self {
             Self::Contains(Operand { cell: Cell::Text(part), .. }) => vec![part],
-            Self::EndsWith(end) => vec![end],
+            Self::StartsWith(text) | Self::EndsWith(text) => vec![text],
             Self::Like(pattern) => pattern.parts(),
             _ => Vec::new(),
         }

@@ -10,7 +10,7 @@
 
 use std::cell::RefCell;
 
-use super::answer::SegmentExplanation;
+use super::answer::{Consistency, SegmentExplanation};
 use super::compile::{About, leaves_of};
 use super::eval::Searcher;
 use super::goal::Goal;
@@ -105,11 +105,14 @@ impl<'a> Search<'a> {
             ready[leaf.number] = Some(PreparedLeaf::new(txn, leaf, directory, passing.as_deref())?);
         }
         let mut verdicts = zones::verdicts(&plan.search, &ready, directory.len());
+        // What waits in the queue is as the index has it only where nothing but the index is asked.
+        let current =
+            self.options.consistency == Consistency::Strong || txn.entries(Table::Queue)? == 0;
         for at in 0..ready.len() {
             let Some(leaf) = &mut ready[at] else { continue };
             // Names and runs are looked into where that can still rule something out.
             if verdicts.contains(&SOME)
-                && (leaf.look_up(txn, directory)?
+                && (current && leaf.look_up(txn, directory, &verdicts)?
                     || leaf.consult_runs(txn, directory, &verdicts)?)
             {
                 verdicts = zones::verdicts(&plan.search, &ready, directory.len());

@@ -6,21 +6,22 @@
 
 use super::answer::LeafExplanation;
 use super::compile::{About, Condition, GroupField, Leaf};
-use super::names::NameSet;
 use super::predicate::{self, Predicate};
 use super::record::Users;
+use super::sealed::within;
 use crate::ast::Builtin;
 use engram_base::error::Result;
 use engram_base::fail;
-use engram_base::id::Gid;
-use engram_catalog::ReadTxn;
+use engram_base::id::{Gid, Member, NameKey, Oid, id_of_key};
+use engram_base::name::Name;
+use engram_catalog::{ReadTxn, Table};
 use engram_columns::cell::Cell;
 use engram_columns::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NBYTES, NDIM, OWNER, SHAPE, SIZE, unsigned,
 };
 use engram_columns::range::{Bound, Range};
 use engram_columns::runs::SortedRuns;
-use engram_columns::segment::Bitmap;
+use engram_columns::segment::{Bitmap, SoughtTexts};
 use engram_columns::zone;
 use engram_columns::zone::{
     ALL_PRESENT, IN_RUNS, NAN, SOLE, UNSURE, ZONE_BYTES, Zone, ZoneClass, prefix,
@@ -35,9 +36,6 @@ pub(crate) const SOME: u8 = 1;
 /// Every row does.
 pub(crate) const EVERY: u8 = 2;
 
-/// So few names are looked for one by one in zones.
-const NAMES_FEW: usize = 64;
-
 /// How a leaf is answered where there are columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -47,8 +45,6 @@ pub(crate) enum How {
     Owner,
     /// By the groups in the column of groups.
     Group(GroupField),
-    /// By the names in the column of names.
-    Name,
     /// By records alone.
     Record,
 }
@@ -57,7 +53,7 @@ impl How {
     fn of(about: &About) -> How {
         match about {
             About::Attr(key) => How::Cells(*key),
-            About::Name => How::Name,
+            About::Name => How::Cells(NAME),
             About::Group(field) => How::Group(*field),
             About::Path(_) | About::Builtin(Builtin::Modified) => How::Record,
             About::Builtin(builtin) => match builtin {
@@ -79,7 +75,6 @@ impl How {
             How::Cells(key) => Some(*key),
             How::Owner => Some(OWNER),
             How::Group(_) => Some(GROUP),
-            How::Name => Some(NAME),
             How::Record => None,
         }
     }
@@ -149,8 +144,10 @@ pub(crate) struct PreparedLeaf<'p> {
     takes_nan: bool,
     /// The flags of zones that prefixes do not rule out.
     never_misses: u8,
-    /// Of a leaf about names, once they were looked up: which pass.
-    pub names: Option<NameSet>,
+    /// The strings that can pass.
+    pub sought: SoughtTexts,
+    /// Of a leaf about names that were looked up: the objects that pass, ascending.
+    pub named: Option<Vec<Oid>>,
     /// Segments whose cells of the column are in runs, by their places.
     in_runs: Vec<usize>,
     /// What the runs say, once they were asked: by place, which positions pass.
@@ -176,7 +173,8 @@ impl<'p> PreparedLeaf<'p> {
             windows: Default::default(),
             takes_nan,
             never_misses: UNSURE | if takes_nan { NAN } else { 0 },
-            names: None,
+            sought: SoughtTexts::default(),
+            named: None,
             in_runs: Vec::new(),
             runs: None,
             verdicts: vec![SOME; directory.len()],
@@ -192,23 +190,39 @@ impl<'p> PreparedLeaf<'p> {
         Ok(ready)
     }
 
-    /// Looks the names up that pass, if the leaf is about names; whether it is.
+    /// Looks names up in every group, if the leaf asks for some and there are no more groups than
+    /// segments that are still to be searched by these verdicts; whether it did.
     pub(crate) fn look_up(
         &mut self,
         txn: &ReadTxn<'_>,
         directory: &[SegmentEntry],
+        verdicts: &[u8],
     ) -> Result<bool> {
-        if self.how != How::Name {
+        if self.how != How::Cells(NAME) {
             return Ok(false);
         }
-        let names = NameSet::passing(txn, &self.leaf.predicate)?;
-        if names.len() == 0 {
-            self.verdicts.fill(NONE);
-        } else if names.len() <= NAMES_FEW {
-            self.windows[ZoneClass::Number as usize] = spots(names.numbers());
-            self.judge_all(txn, directory)?;
+        let Some(names) = self.leaf.predicate.only_texts() else { return Ok(false) };
+        let open: u64 = verdicts.iter().map(|verdict| u64::from(*verdict == SOME)).sum();
+        let groups = txn.entries(Table::Groups)?;
+        if groups.saturating_mul(names.len() as u64) > open {
+            return Ok(false);
         }
-        self.names = Some(names);
+        let mut named = Vec::new();
+        let mut cursor = txn.seek(Table::Groups, &[])?;
+        while let Some((key, _)) = cursor.next()? {
+            let group = id_of_key(key)?;
+            for name in names.iter().filter(|name| Name::new(name).is_ok()) {
+                let row = txn.get(Table::Names, NameKey::new(group, name).as_bytes())?;
+                if let Some(Member::Object(oid)) = row.map(Member::from_row).transpose()? {
+                    named.push(oid);
+                }
+            }
+        }
+        named.sort_unstable();
+        for (verdict, entry) in self.verdicts.iter_mut().zip(directory) {
+            *verdict = if within(&named, *entry).is_empty() { NONE } else { SOME };
+        }
+        self.named = Some(named);
         Ok(true)
     }
 
@@ -320,6 +334,15 @@ impl<'p> PreparedLeaf<'p> {
                 self.ranges[at].push((Range { low, high }, range.exact));
             }
         }
+        let text = |end: &Option<Bound<'_>>| match end.as_ref().map(|bound| &bound.cell) {
+            Some(Cell::Text(text)) => Some(text.to_string()),
+            _ => None,
+        };
+        let texts = self.ranges[ZoneClass::Text as usize].iter();
+        self.sought = SoughtTexts {
+            ranges: texts.map(|(r, _)| (text(&r.low).unwrap_or_default(), text(&r.high))).collect(),
+            parts: self.leaf.predicate.parts().into_iter().map(str::to_owned).collect(),
+        };
     }
 
     /// How the leaf is answered, and how many segments that leaves open.
@@ -327,15 +350,13 @@ impl<'p> PreparedLeaf<'p> {
         let of =
             |wanted: u8| self.verdicts.iter().map(|is| usize::from(*is == wanted)).sum::<usize>();
         let by = match &self.how {
-            How::Cells(_) if self.runs.is_some() => "a column and its sorted runs".to_owned(),
-            How::Cells(_) => "the cells of a column".to_owned(),
-            How::Owner => "the column of owners".to_owned(),
-            How::Group(_) => "the column of groups, each group judged once".to_owned(),
-            How::Name => match &self.names {
-                Some(names) => format!("the column of names, {} of which pass", names.len()),
-                None => "the column of names, which nothing asked for".to_owned(),
-            },
-            How::Record => "the records".to_owned(),
+            How::Cells(_) if self.runs.is_some() => "a column and its sorted runs",
+            How::Cells(_) if self.named.is_some() => "the names of each group",
+            How::Cells(NAME) => "the column of names",
+            How::Cells(_) => "the cells of a column",
+            How::Owner => "the column of owners",
+            How::Group(_) => "the column of groups, each group judged once",
+            How::Record => "the records",
         };
         let how = format!(
             "{by}; by zones {} segments pass whole, {} not at all, {} perhaps",
@@ -364,7 +385,7 @@ impl<'p> PreparedLeaf<'p> {
             self.in_runs.push(place);
             return SOME;
         }
-        if matches!(self.how, How::Group(_) | How::Name) {
+        if matches!(self.how, How::Group(_)) {
             return SOME;
         }
         let verdict = match &self.leaf.predicate {

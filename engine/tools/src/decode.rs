@@ -10,11 +10,12 @@ use engram_base::error::Result;
 use engram_base::id::{Member, split_name_key};
 use engram_base::name::{Name, Path};
 use engram_columns::runs;
-use engram_columns::segment::{Column, Segment};
+use engram_columns::segment::{Bitmap, Column, SealedRows, Segment, SegmentLayout, SoughtTexts};
 use engram_columns::zone::Zone;
 use engram_files::pool_file::PoolFile;
+use engram_index::IndexSettings;
 use engram_index::family::Family;
-use engram_index::{IndexSettings, names, tail};
+use engram_index::tail;
 use engram_ops::chunk_rows::split_key;
 use engram_records::attrs;
 use engram_records::chunked::codec::Worker;
@@ -68,7 +69,7 @@ pub fn row(key: &[u8], value: &[u8]) {
     let _ = (parse_free(key, value), parse_size_key(key), Span::from_row(0, value));
     let _ = IndexSettings::parse(value).map(|settings| settings.check());
     let _ = Family::parse(key, value);
-    let _ = (names::decode(value), tail::decode(key, value));
+    let _ = tail::decode(key, value);
     for zone in value.as_chunks().0 {
         let _ = Zone::decode(zone).map(|zone| zone.constant());
     }
@@ -81,14 +82,27 @@ pub fn segment(head: &[u8], block: &[u8]) {
     for entry in segment.columns().flatten() {
         let _ = column(&Column::parse(&entry, block));
     }
+    let _ = united(head, block, segment.len());
 }
 
 fn column(column: &Result<Column<'_>>) -> Result<()> {
     let Ok(column) = column else { return Ok(()) };
     let _ = (column.presence().count(), column.unsure().count());
     column.test(&|_| true)?;
+    let ranges = vec![("a".to_owned(), Some("b".to_owned()))];
+    column.seek(&SoughtTexts { ranges, parts: vec!["abc".to_owned()] }, &|_| true)?;
     for position in 0..column.len() {
         column.cell(position)?;
+    }
+    Ok(())
+}
+
+/// A segment whose rows are to be in another.
+fn united(head: &[u8], block: &[u8], rows: usize) -> Result<()> {
+    let mut sealed = SealedRows::default();
+    sealed.add(head.to_vec(), vec![block.to_vec()], Bitmap::new(rows))?;
+    if let Some(mut gathered) = sealed.gather(SegmentLayout::default())? {
+        let _ = (gathered.signatures().len(), gathered.build()?);
     }
     Ok(())
 }

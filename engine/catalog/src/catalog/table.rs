@@ -34,8 +34,6 @@ pub enum Table {
     IndexZones,
     /// (column, run, block) → sorted values of a nearly unique key.
     IndexRuns,
-    /// Distinct leaf names ↔ their numbers, and their trigrams.
-    IndexNames,
     /// Family → its attribute groups, keys and bounds.
     IndexFamilies,
     /// GID → how the objects below it are indexed.
@@ -58,7 +56,7 @@ pub enum Table {
 
 impl Table {
     /// How many tables there are.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 24;
 
     /// Every table, in the order of its number.
     pub const ALL: [Table; Table::COUNT] = [
@@ -77,7 +75,6 @@ impl Table {
         Table::IndexDead,
         Table::IndexZones,
         Table::IndexRuns,
-        Table::IndexNames,
         Table::IndexFamilies,
         Table::IndexSettings,
         Table::Queue,
@@ -107,7 +104,6 @@ impl Table {
             Table::IndexDead => "index_dead",
             Table::IndexZones => "index_zones",
             Table::IndexRuns => "index_runs",
-            Table::IndexNames => "index_names",
             Table::IndexFamilies => "index_families",
             Table::IndexSettings => "index_settings",
             Table::Queue => "queue",

@@ -10,17 +10,14 @@
 //! nothing of a mapped row is touched but the columns that are asked for.
 
 use std::borrow::Cow;
-use std::hash::BuildHasher;
 
-use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
-
-use super::column::{self, ABSENT, SURE, UNSURE};
+use super::column::{self, ABSENT, NO_CELL, SURE, UNSURE, UNSURE_CELL};
+use super::gather::{Gathered, Gathering, Home, same};
 use super::head::{self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, NewColumn};
-use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, OTHER_GROUP, ROWS_MAX, SegmentLayout};
-use super::values;
+use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, ROWS_MAX};
+use super::{names, values};
 use crate::cell::{Cell, total_order};
-use crate::column_key::{ColumnKey, IndexRow, OID, is_builtin};
+use crate::column_key::{ColumnKey, NAME, OID};
 use crate::zone::{Zone, ZoneBuilder, prefix};
 use engram_base::error::Result;
 use engram_base::fail;
@@ -48,218 +45,141 @@ pub struct Built<'r> {
     pub distinct: Vec<(ColumnKey, u32)>,
 }
 
-/// Builds a segment. The rows (1 to [`ROWS_MAX`]) ascend by OID, and have [`COLUMNS_MAX`] columns
-/// at most; other numbers of either are `ArgumentError`.
-#[expect(clippy::missing_panics_doc, reason = "there is a block before one is asked for")]
-pub fn build<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> Result<Built<'r>> {
-    debug_assert!(rows.is_sorted_by(|a, b| a.oid < b.oid));
-    if rows.is_empty() || rows.len() > ROWS_MAX {
-        fail!(Argument, "a segment has 1 to {ROWS_MAX} rows, not {}", rows.len());
-    }
-    let mut columns = gather(rows, layout);
-    if columns.len() > COLUMNS_MAX {
-        fail!(Argument, "a segment has {COLUMNS_MAX} columns at most, not {}", columns.len());
-    }
-    // Behind each other as the layout says, within a group by key.
-    columns.sort_unstable_by_key(|column| (column.order, column.key));
-
-    let mut blocks = vec![Vec::new()];
-    let (mut entries, mut groups) = (Vec::new(), Vec::<GroupEntry>::new());
-    let mut built = Vec::with_capacity(columns.len());
-    for column in columns {
-        let full = blocks.last().is_some_and(|block| block.len() >= PART_BYTES);
-        if groups.last().is_none_or(|group| group.id != column.group) {
-            if full {
-                blocks.push(Vec::new());
-            }
-            groups.push(GroupEntry { id: column.group, part: blocks.len() as u16, bytes: 0 });
+impl Gathered<'_> {
+    /// Builds the segment. There are 1 to [`ROWS_MAX`] rows, which ascend by OID, and
+    /// [`COLUMNS_MAX`] columns at most; other numbers of either are `ArgumentError`.
+    pub fn build(&mut self) -> Result<Built<'_>> {
+        debug_assert!(self.oids.is_sorted_by(|a, b| a < b));
+        let rows = self.len();
+        if rows == 0 || rows > ROWS_MAX {
+            fail!(Argument, "a segment has 1 to {ROWS_MAX} rows, not {rows}");
         }
-        let block = blocks.last_mut().expect("there is one");
+        for column in &mut self.columns {
+            column.fill(rows);
+        }
+        let there = self.columns.iter().filter(|column| column.absent as usize != rows);
+        // Behind each other as the layout says, within a group by key.
+        let mut columns: Vec<_> =
+            there.map(|column| (column.home, column.key, Some(column))).collect();
+        if !self.names.is_empty() {
+            let home = Home { group: BUILTIN_GROUP, order: 0, kind: GroupKind::Columns };
+            columns.push((home, NAME, None));
+        }
+        if columns.len() > COLUMNS_MAX {
+            fail!(Argument, "a segment has {COLUMNS_MAX} columns at most, not {}", columns.len());
+        }
+        columns.sort_unstable_by_key(|(home, key, _)| (home.order, *key));
+        let mut written = Written { blocks: vec![Vec::new()], ..Written::default() };
+        for (home, key, column) in columns {
+            written.push(home.group, |block| match column {
+                Some(column) => finish(column, rows, block),
+                None => finish_names(key, &self.names, block),
+            });
+        }
+        let Written { blocks, mut entries, groups, mut finished } = written;
+        entries.sort_unstable_by_key(|entry| entry.key);
+        finished.sort_unstable_by_key(|column| column.key);
+
+        let (family, oids) = (self.layout.family, &self.oids);
+        let directory = Zone::directory(family, rows as u32, oids[0], oids[rows - 1]);
+        let head = head::encode(family, oids, &entries, &groups);
+        let distinct = finished.iter().map(|column| (column.key, column.distinct)).collect();
+        let mut zones = Vec::with_capacity(finished.len() + 1);
+        let mut runs = Vec::new();
+        for column in finished {
+            zones.push((column.key, column.zones));
+            runs.extend(column.run.map(|run| (column.key, run)));
+        }
+        zones.push((OID, vec![directory]));
+        Ok(Built { head, blocks, zones, runs, distinct })
+    }
+}
+
+/// Columns that have been written, one behind the other.
+#[derive(Default)]
+struct Written<'r> {
+    blocks: Vec<Vec<u8>>,
+    entries: Vec<NewColumn>,
+    groups: Vec<GroupEntry>,
+    finished: Vec<Finished<'r>>,
+}
+
+impl<'r> Written<'r> {
+    /// Adds a column of a group, the same as that of the column before or a new one.
+    fn push(&mut self, group: u32, write: impl FnOnce(&mut Vec<u8>) -> Finished<'r>) {
+        if self.groups.last().is_none_or(|last| last.id != group) {
+            if self.blocks.last().is_some_and(|block| block.len() >= PART_BYTES) {
+                self.blocks.push(Vec::new());
+            }
+            self.groups.push(GroupEntry { id: group, part: self.blocks.len() as u16, bytes: 0 });
+        }
+        let (Some(block), Some(last)) = (self.blocks.last_mut(), self.groups.last_mut()) else {
+            return;
+        };
         let offset = block.len();
-        let finished = column.finish(rows.len(), block);
-        entries.push(NewColumn {
+        let finished = write(block);
+        last.bytes += (block.len() - offset) as u32;
+        self.entries.push(NewColumn {
             key: finished.key,
             offset: offset as u32,
             sf: finished.sf,
-            group: groups.len() as u16 - 1,
+            group: self.groups.len() as u16 - 1,
             flags: finished.flags,
         });
-        groups.last_mut().expect("there is one").bytes += (block.len() - offset) as u32;
-        built.push(finished);
-    }
-    entries.sort_unstable_by_key(|entry| entry.key);
-    built.sort_unstable_by_key(|column| column.key);
-
-    let oids: Vec<u64> = rows.iter().map(|row| row.oid).collect();
-    let directory =
-        Zone::directory(layout.family, rows.len() as u32, oids[0], oids[oids.len() - 1]);
-    let head = head::encode(layout.family, &oids, &entries, &groups);
-    let distinct = built.iter().map(|column| (column.key, column.distinct)).collect();
-    let mut zones = Vec::with_capacity(built.len() + 1);
-    let mut runs = Vec::new();
-    for column in built {
-        zones.push((column.key, column.zones));
-        runs.extend(column.run.map(|run| (column.key, run)));
-    }
-    zones.push((OID, vec![directory]));
-    Ok(Built { head, blocks, zones, runs, distinct })
-}
-
-/// One column while the rows go by.
-struct Gathering<'r> {
-    key: ColumnKey,
-    group: u32,
-    /// Place of the group in the layout.
-    order: usize,
-    kind: GroupKind,
-    /// For each row the number of its cell, or one of the two below.
-    codes: Vec<u32>,
-    /// The distinct cells, in the order in which they came; of runs every one.
-    cells: Vec<&'r Cell<'r>>,
-    numbers: HashTable<u32>,
-    /// The number of the last sure row's cell.
-    last: u32,
-    sure: u32,
-    unsure: u32,
-}
-
-const NO_CELL: u32 = u32::MAX;
-const UNSURE_CELL: u32 = u32::MAX - 1;
-
-fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> Vec<Gathering<'r>> {
-    let hasher = DefaultHashBuilder::default();
-    let mut columns: Vec<Gathering<'r>> = Vec::new();
-    for (position, row) in rows.iter().enumerate() {
-        // Rows of a family have the same keys mostly, so the next column is the next cell's.
-        let mut place = 0;
-        for (key, cell) in row.cells {
-            if columns.get(place).is_none_or(|column| column.key != *key) {
-                place = match columns.binary_search_by_key(key, |column| column.key) {
-                    Ok(found) => found,
-                    Err(at) => {
-                        columns.insert(at, Gathering::new(*key, layout, rows.len()));
-                        at
-                    }
-                };
-            }
-            columns[place].add(position, cell.as_ref(), &hasher);
-            place += 1;
-        }
-    }
-    columns
-}
-
-fn same(a: &Cell<'_>, b: &Cell<'_>) -> bool {
-    match (a, b) {
-        (Cell::Text(a), Cell::Text(b)) => a == b,
-        _ => values::tag(a) == values::tag(b) && values::word(a) == values::word(b),
+        self.finished.push(finished);
     }
 }
 
-impl<'r> Gathering<'r> {
-    fn new(key: ColumnKey, layout: &SegmentLayout, rows: usize) -> Self {
-        let named =
-            || layout.groups.iter().enumerate().find(|(_, group)| group.columns.contains(&key));
-        let (group, order, kind) = if is_builtin(key) {
-            (BUILTIN_GROUP, 0, GroupKind::Columns)
-        } else if let Some((at, group)) = named() {
-            (group.id, at + 1, group.kind)
-        } else {
-            (OTHER_GROUP, usize::MAX, GroupKind::Columns)
+/// Appends a column to its block.
+fn finish<'r>(column: &'r Gathering<'_>, rows: usize, block: &mut Vec<u8>) -> Finished<'r> {
+    let Gathering { cells, codes, counts, unsure, absent, .. } = column;
+    let (sf, sure) = (rows as u32 - absent, rows as u32 - absent - unsure);
+    let states = (sure as usize != rows).then(|| {
+        let state = |code: &u32| match *code {
+            NO_CELL => ABSENT,
+            UNSURE_CELL => UNSURE,
+            _ => SURE,
         };
-        Gathering {
-            key,
-            group,
-            order,
-            kind,
-            codes: vec![NO_CELL; rows],
-            cells: Vec::new(),
-            numbers: HashTable::new(),
-            last: NO_CELL,
-            sure: 0,
-            unsure: 0,
-        }
-    }
+        codes.iter().map(state).collect::<Vec<u64>>()
+    });
+    let mut zone = ZoneBuilder::default();
+    let held = cells.iter().zip(counts).filter(|(_, count)| **count > 0);
+    held.for_each(|(cell, count)| zone.add(cell, *count));
 
-    fn add(&mut self, position: usize, cell: Option<&'r Cell<'r>>, hasher: &DefaultHashBuilder) {
-        let Some(cell) = cell else {
-            self.unsure += 1;
-            self.codes[position] = UNSURE_CELL;
-            return;
-        };
-        self.sure += 1;
-        if self.kind == GroupKind::Runs {
-            self.codes[position] = self.cells.len() as u32;
-            self.cells.push(cell);
-            return;
-        }
-        let repeated = self.cells.get(self.last as usize).is_some_and(|last| same(last, cell));
-        if !repeated {
-            self.last = self.intern(cell, hasher);
-        }
-        self.codes[position] = self.last;
-    }
-
-    fn intern(&mut self, cell: &'r Cell<'r>, hasher: &DefaultHashBuilder) -> u32 {
-        let Gathering { cells, numbers, .. } = self;
-        let hash_of = |cell: &Cell<'_>| match cell {
-            Cell::Text(text) => hasher.hash_one(text.as_bytes()),
-            _ => hasher.hash_one(values::word(cell) ^ u64::from(values::tag(cell))),
-        };
-        let known = |number: &u32| same(cells[*number as usize], cell);
-        let rehash = |number: &u32| hash_of(cells[*number as usize]);
-        match numbers.entry(hash_of(cell), known, rehash) {
-            Entry::Occupied(found) => *found.get(),
-            Entry::Vacant(free) => {
-                let number = cells.len() as u32;
-                free.insert(number);
-                cells.push(cell);
-                number
-            }
-        }
-    }
-
-    /// Appends the column to its block.
-    fn finish(self, rows: usize, block: &mut Vec<u8>) -> Finished<'r> {
-        let sf = self.sure + self.unsure;
-        let states = (self.sure as usize != rows).then(|| {
-            let state = |code: &u32| match *code {
-                NO_CELL => ABSENT,
-                UNSURE_CELL => UNSURE,
-                _ => SURE,
-            };
-            self.codes.iter().map(state).collect::<Vec<u64>>()
-        });
+    let in_runs = column.home.kind == GroupKind::Runs;
+    let (mut run, mut distinct) = (None, cells.len() as u32);
+    if in_runs {
+        column::push_elsewhere(block, states.as_deref());
+        let sorted = sorted(cells, codes);
+        distinct = sorted.chunk_by(|a, b| same(a.0, b.0)).count() as u32;
+        run = Some(sorted);
+    } else if let [only] = cells.as_slice() {
+        column::push_constant(block, states.as_deref(), only);
+    } else {
         let codes: Cow<'_, [u32]> = match states {
-            None => self.codes.as_slice().into(),
-            Some(_) => self.codes.iter().copied().filter(|code| *code < UNSURE_CELL).collect(),
+            None => codes.as_slice().into(),
+            Some(_) => codes.iter().copied().filter(|code| *code < UNSURE_CELL).collect(),
         };
-        let mut counts = vec![0; self.cells.len()];
-        match counts.as_mut_slice() {
-            [only] => *only = self.sure,
-            counts => codes.iter().for_each(|code| counts[*code as usize] += 1),
-        }
-        let mut zone = ZoneBuilder::default();
-        self.cells.iter().zip(&counts).for_each(|(cell, count)| zone.add(cell, *count));
-
-        let in_runs = self.kind == GroupKind::Runs;
-        let (mut run, mut distinct) = (None, self.cells.len() as u32);
-        if in_runs {
-            column::push_elsewhere(block, states.as_deref());
-            let sorted = sorted(&self.cells, &self.codes);
-            distinct = sorted.chunk_by(|a, b| same(a.0, b.0)).count() as u32;
-            run = Some(sorted);
-        } else {
-            push_shortest(block, states.as_deref(), &self.cells, &codes);
-        }
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let flags = flag(sf as usize == rows, ALL_PRESENT)
-            | flag(self.unsure > 0, HAS_UNSURE)
-            | flag(distinct == 1 && self.unsure == 0, CONSTANT)
-            | flag(in_runs, IN_RUNS);
-        let zones = zone.finish(rows as u32, sf, self.unsure > 0, in_runs);
-        Finished { key: self.key, sf, flags, zones, run, distinct }
+        let by_row = column.home.kind == GroupKind::Rows;
+        push_shortest(block, states.as_deref(), cells, &codes, by_row);
     }
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    let flags = flag(sf as usize == rows, ALL_PRESENT)
+        | flag(*unsure > 0, HAS_UNSURE)
+        | flag(distinct == 1 && *unsure == 0, CONSTANT)
+        | flag(in_runs, IN_RUNS);
+    let zones = zone.finish(rows as u32, sf, *unsure > 0, in_runs);
+    Finished { key: column.key, sf, flags, zones, run, distinct }
+}
+
+/// Appends the column of names to its block.
+fn finish_names<'r>(key: ColumnKey, rows: &[&str], block: &mut Vec<u8>) -> Finished<'r> {
+    let (distinct, codes) = names::order(rows);
+    column::push_texts(block, &distinct, &codes);
+    let sf = rows.len() as u32;
+    let zones = vec![Zone::texts(&distinct, sf)];
+    let flags = ALL_PRESENT | if distinct.len() == 1 { CONSTANT } else { 0 };
+    Finished { key, sf, flags, zones, run: None, distinct: distinct.len() as u32 }
 }
 
 /// A column that has been written.
@@ -274,14 +194,20 @@ struct Finished<'r> {
 
 /// Appends the column as rows where more than half of the cells are distinct, else in whichever
 /// form is shorter.
-fn push_shortest(block: &mut Vec<u8>, states: Option<&[u64]>, cells: &[&Cell<'_>], codes: &[u32]) {
+fn push_shortest(
+    block: &mut Vec<u8>,
+    states: Option<&[u64]>,
+    cells: &[Cell<'_>],
+    codes: &[u32],
+    surely_rows: bool,
+) {
     let by_row = || {
-        let cells: Vec<&Cell<'_>> = codes.iter().map(|code| cells[*code as usize]).collect();
+        let cells: Vec<&Cell<'_>> = codes.iter().map(|code| &cells[*code as usize]).collect();
         let mut bytes = Vec::new();
         column::push_rows(&mut bytes, states, &cells);
         bytes
     };
-    if cells.len() > codes.len() / 2 && cells.len() > 1 {
+    if surely_rows || cells.len() > codes.len() / 2 {
         block.extend(by_row());
         return;
     }
@@ -296,33 +222,25 @@ fn push_shortest(block: &mut Vec<u8>, states: Option<&[u64]>, cells: &[&Cell<'_>
     }
 }
 
-fn push_dictionary(
-    block: &mut Vec<u8>,
-    states: Option<&[u64]>,
-    cells: &[&Cell<'_>],
-    codes: &[u32],
-) {
-    if cells.len() == 1 {
-        return column::push_dictionary(block, states, cells, &vec![0; codes.len()]);
-    }
+fn push_dictionary(block: &mut Vec<u8>, states: Option<&[u64]>, cells: &[Cell<'_>], codes: &[u32]) {
     let mut order: Vec<u32> = (0..cells.len() as u32).collect();
     order.sort_unstable_by(|a, b| {
-        let (a, b) = (cells[*a as usize], cells[*b as usize]);
+        let (a, b) = (&cells[*a as usize], &cells[*b as usize]);
         total_order(a, b).then_with(|| values::tag(a).cmp(&values::tag(b)))
     });
     let mut place = vec![0; cells.len()];
     for (at, number) in order.iter().enumerate() {
         place[*number as usize] = at as u64;
     }
-    let distinct: Vec<&Cell<'_>> = order.iter().map(|number| cells[*number as usize]).collect();
+    let distinct: Vec<&Cell<'_>> = order.iter().map(|number| &cells[*number as usize]).collect();
     let codes: Vec<u64> = codes.iter().map(|code| place[*code as usize]).collect();
     column::push_dictionary(block, states, &distinct, &codes);
 }
 
 /// The cells of a run in order, with their positions.
-fn sorted<'r>(cells: &[&'r Cell<'r>], codes: &[u32]) -> Vec<(&'r Cell<'r>, u16)> {
+fn sorted<'r>(cells: &'r [Cell<'r>], codes: &[u32]) -> Vec<(&'r Cell<'r>, u16)> {
     let positions = codes.iter().enumerate().filter(|(_, code)| **code < UNSURE_CELL);
-    let mut run: Vec<_> = positions.map(|(at, code)| (cells[*code as usize], at as u16)).collect();
+    let mut run: Vec<_> = positions.map(|(at, code)| (&cells[*code as usize], at as u16)).collect();
     // Almost always all are of one kind, and their prefixes are their order.
     let exact = |(cell, _): &(&Cell<'_>, u16)| {
         values::tag(cell) == values::tag(run[0].0) && prefix(cell).is_some_and(|found| found.1)

@@ -35,6 +35,20 @@ pub(super) const UNSURE: u64 = 1;
 /// The row has no such column.
 pub(super) const ABSENT: u64 = 2;
 
+/// In a list of cells' numbers: the row has no such column.
+pub(super) const NO_CELL: u32 = u32::MAX;
+/// In a list of cells' numbers: the row is unsure.
+pub(super) const UNSURE_CELL: u32 = u32::MAX - 1;
+
+/// The strings that a test can be true of, so that others need not be looked at.
+#[derive(Clone, Debug, Default)]
+pub struct SoughtTexts {
+    /// They lie in one of these: from one string to another, both included, or to the last.
+    pub ranges: Vec<(String, Option<String>)>,
+    /// They contain all of these.
+    pub parts: Vec<String>,
+}
+
 /// What a row has: nothing, something of which its record alone says what it is, or a cell.
 pub(crate) type Slot<'a> = Option<Option<Cell<'a>>>;
 
@@ -61,7 +75,23 @@ pub(super) fn push_dictionary(
 ) {
     push_form(out, DICTIONARY, states);
     varint::push(out, distinct.len() as u64);
-    values::push(out, distinct);
+    values::push_distinct(out, distinct);
+    ints::push(out, codes);
+}
+
+/// Appends a column of which every sure row has the same cell.
+pub(super) fn push_constant(out: &mut Vec<u8>, states: Option<&[u64]>, cell: &Cell<'_>) {
+    push_form(out, DICTIONARY, states);
+    varint::push(out, 1);
+    values::push(out, &[cell]);
+    ints::push_zeros(out);
+}
+
+/// Appends a column of strings that every row has: each distinct one once, in order, and codes.
+pub(super) fn push_texts(out: &mut Vec<u8>, distinct: &[&str], codes: &[u64]) {
+    push_form(out, DICTIONARY, None);
+    varint::push(out, distinct.len() as u64);
+    values::push_texts(out, distinct);
     ints::push(out, codes);
 }
 
@@ -187,18 +217,74 @@ impl<'a> Column<'a> {
     /// Which rows pass a test of their cell. Every distinct cell of a dictionary is tested once.
     pub fn test(&self, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
         let passed = match &self.cells {
-            ColumnCells::Dictionary { distinct, codes } => coded(distinct, codes, test)?,
+            ColumnCells::Dictionary { distinct, codes } => tested_codes(distinct, codes, test)?,
             ColumnCells::Rows(cells) => tested(cells, test)?,
             ColumnCells::Elsewhere => return Ok(self.elsewhere()),
         };
         Ok(self.marks(passed))
     }
 
+    /// The same of a test that is true of such strings alone, and of whatever other cells.
+    pub fn seek(&self, sought: &SoughtTexts, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
+        match &self.cells {
+            ColumnCells::Dictionary { distinct: Values::Ordered(texts), codes } => {
+                let mut passing = vec![false; texts.len()];
+                for (low, high) in &sought.ranges {
+                    let parts: Vec<&str> = sought.parts.iter().map(String::as_str).collect();
+                    let found = texts.each_like(low, high.as_deref(), &parts, |at, text| {
+                        passing[at] |= test(&Cell::Text(text.into()));
+                    });
+                    found.ok_or_else(corrupt)?;
+                }
+                Ok(self.marks(coded(&passing, codes)))
+            }
+            _ => self.test(test),
+        }
+    }
+
+    /// Calls for each distinct cell of a column without doubt, in the order of their numbers; the
+    /// number of each row's.
+    pub(super) fn each_coded(&self, visit: impl FnMut(&Cell<'_>)) -> Result<Vec<u64>> {
+        match &self.cells {
+            ColumnCells::Dictionary { distinct, codes } => {
+                distinct.each(visit)?;
+                Ok(codes.to_vec())
+            }
+            ColumnCells::Rows(cells) => {
+                cells.each(visit)?;
+                Ok((0..cells.len() as u64).collect())
+            }
+            ColumnCells::Elsewhere => Err(corrupt()),
+        }
+    }
+
+    /// Each cell once or more often, and for each row the number of its own, or [`NO_CELL`] or
+    /// [`UNSURE_CELL`]; `None` if cells are in the column's runs.
+    pub(super) fn take_apart(&self) -> Result<Option<(Vec<Cell<'a>>, Vec<u32>)>> {
+        let (cells, codes): (_, Vec<u32>) = match &self.cells {
+            ColumnCells::Dictionary { distinct, codes } => {
+                (distinct.to_vec()?, codes.to_vec().into_iter().map(|code| code as u32).collect())
+            }
+            ColumnCells::Rows(cells) => (cells.to_vec()?, (0..cells.len() as u32).collect()),
+            ColumnCells::Elsewhere => return Ok(None),
+        };
+        if codes.iter().any(|code| *code as usize >= cells.len()) {
+            return Err(corrupt());
+        }
+        let Some(sure) = &self.sure else { return Ok(Some((cells, codes))) };
+        let mut spread = vec![NO_CELL; self.rows];
+        sure.iter().zip(codes).for_each(|(at, code)| spread[at] = code);
+        for at in self.unsure.iter().flat_map(Bitmap::iter) {
+            spread[at] = UNSURE_CELL;
+        }
+        Ok(Some((cells, spread)))
+    }
+
     /// Which rows have a cell in the range.
     pub fn range(&self, range: &Range<'_>) -> Result<Marks> {
         let passed = match &self.cells {
             ColumnCells::Dictionary { distinct, codes } => {
-                coded(distinct, codes, &|cell| range.holds(cell))?
+                tested_codes(distinct, codes, &|cell| range.holds(cell))?
             }
             ColumnCells::Rows(cells) => ranged(cells, range)?,
             ColumnCells::Elsewhere => return Ok(self.elsewhere()),
@@ -224,33 +310,38 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Which codes stand for a cell that passes.
-fn coded(
+/// Which codes stand for a cell that passes a test.
+fn tested_codes(
     distinct: &Values<'_>,
     codes: &Ints<'_>,
     test: &dyn Fn(&Cell<'_>) -> bool,
 ) -> Result<Bitmap> {
     let mut passing = Vec::with_capacity(distinct.len());
     distinct.each(|cell| passing.push(test(cell)))?;
+    Ok(coded(&passing, codes))
+}
+
+/// Which codes stand for a cell that is passing.
+fn coded(passing: &[bool], codes: &Ints<'_>) -> Bitmap {
     // Codes are in the order of their cells, so what passes is a few stretches of codes mostly.
     let mut at = 0;
     let mut stretches = passing.chunk_by(|a, b| a == b).filter_map(|stretch| {
         at += stretch.len();
         stretch[0].then(|| (at - stretch.len(), at - 1))
     });
-    let Some((low, high)) = stretches.next() else { return Ok(Bitmap::new(codes.len())) };
+    let Some((low, high)) = stretches.next() else { return Bitmap::new(codes.len()) };
     if high - low + 1 == passing.len() {
-        return Ok(Bitmap::full(codes.len()));
+        return Bitmap::full(codes.len());
     }
     let mut found = codes.between(low as u64, high as u64);
     for (number, (low, high)) in stretches.enumerate() {
         if number == STRETCHES_FEW {
             let passes = |code| passing.get(code as usize).copied().unwrap_or(false);
-            return Ok(codes.matching(passes));
+            return codes.matching(passes);
         }
         found.or(&codes.between(low as u64, high as u64));
     }
-    Ok(found)
+    found
 }
 
 fn tested(cells: &Values<'_>, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Bitmap> {

@@ -2,7 +2,7 @@
 //!
 //! | Offset | Bytes | What |
 //! |---|---|---|
-//! | 0 | 4 | `ESG`, then the version, 1 |
+//! | 0 | 4 | `ESG`, then the version, 2 |
 //! | 4 | 4 | family |
 //! | 8 | 2 | rows |
 //! | 10 | 2 | columns |
@@ -19,7 +19,7 @@ use super::layout::ROWS_MAX;
 use crate::column_key::ColumnKey;
 use engram_base::error::{Error, Kind, Result};
 
-const MAGIC: [u8; 4] = *b"ESG\x01";
+const MAGIC: [u8; 4] = *b"ESG\x02";
 const FIXED_BYTES: usize = 14;
 const COLUMN_BYTES: usize = 13;
 const GROUP_BYTES: usize = 10;

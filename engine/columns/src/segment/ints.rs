@@ -13,7 +13,7 @@
 use super::bitmap::Bitmap;
 use super::bits::Packed;
 use super::lanes;
-pub(crate) use encode::push;
+pub(crate) use encode::{push, push_zeros};
 
 mod encode;
 

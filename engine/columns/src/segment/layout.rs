@@ -41,6 +41,8 @@ pub struct AttributeGroup {
 pub enum GroupKind {
     /// As columns.
     Columns,
+    /// As columns row by row: nearly every value is another.
+    Rows,
     /// As sorted runs: the segment keeps only which rows have the attribute.
     Runs,
 }

@@ -11,7 +11,8 @@ use super::*;
 use crate::cell::{Cell, total_order};
 use crate::column_key;
 use crate::column_key::{
-    CREATED, ColumnKey, DTYPE, GROUP, IndexRow, NAME, NATTRS, NBYTES, NDIM, OID, OWNER, SHAPE, SIZE,
+    CREATED, ColumnKey, DTYPE, GROUP, IndexRow, NAME, NATTRS, NBYTES, NDIM, OID, OWNER, RowCell,
+    SHAPE, SIZE,
 };
 use crate::range::Range;
 use crate::zone::tests::{any_cell, any_range};
@@ -69,6 +70,31 @@ fn rows_of(columns: &[Vec<Slot<'static>>]) -> Vec<IndexRow<'static>> {
     (0..columns[0].len()).map(row).collect()
 }
 
+/// The rows, column by column.
+fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> Gathered<'r> {
+    let mut gathered = Gathered::new(layout.clone(), rows.len());
+    let mut before: &[RowCell<'_>] = &[];
+    for row in rows {
+        let name = row.cells.iter().find(|(key, _)| *key == NAME);
+        match name {
+            Some((_, Some(Cell::Text(name)))) => gathered.row(row.oid, name),
+            _ => gathered.nameless_row(row.oid),
+        }
+        for (key, _) in before.iter().filter(|(key, _)| *key != NAME) {
+            if row.cells.iter().all(|(own, _)| own != key) {
+                let place = gathered.place(*key);
+                gathered.clear(place);
+            }
+        }
+        for (key, cell) in row.cells.iter().filter(|(key, _)| *key != NAME) {
+            let place = gathered.place(*key);
+            gathered.set(place, cell.clone());
+        }
+        before = row.cells;
+    }
+    gathered
+}
+
 /// The first column by itself, the second in runs, the others in no group.
 fn layout() -> SegmentLayout {
     let group = |id, column, kind| AttributeGroup { id, columns: vec![column], kind };
@@ -106,7 +132,8 @@ proptest! {
         ranges in prop::collection::vec(any_range(), 4),
     ) {
         let rows = rows_of(&columns);
-        let built = build(&rows, &layout()).unwrap();
+        let mut gathered = gather(&rows, &layout());
+        let built = gathered.build().unwrap();
         let segment = Segment::parse(&built.head).unwrap();
         prop_assert_eq!(segment.len(), rows.len());
         prop_assert_eq!(segment.family(), 5);
@@ -160,12 +187,74 @@ proptest! {
     }
 
     #[test]
+    fn segments_that_are_united_say_the_same(
+        columns in any_columns(),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        dead in prop::collection::vec(any::<prop::sample::Index>(), 0..9),
+        runs in any::<bool>(),
+    ) {
+        let mut rows = rows_of(&columns);
+        for row in &mut rows {
+            let name = (NAME, Some(Cell::Text(format!("é{}", row.oid % 50).into())));
+            row.cells = row.cells.iter().cloned().chain([name]).collect::<Vec<_>>().leak();
+        }
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len())).collect();
+        cuts.extend([0, rows.len()]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        let dead: Vec<u64> = dead.iter().map(|at| at.get(&rows).oid).collect();
+        let mut sealed = SealedRows::default();
+        // Segments come in any order.
+        for cut in cuts.windows(2).rev() {
+            let rows = &rows[cut[0]..cut[1]];
+            let mut gathered = gather(rows, &SegmentLayout::default());
+            let built = gathered.build().unwrap();
+            let mut gone = Bitmap::new(rows.len());
+            let positions = (0..rows.len()).filter(|at| dead.contains(&rows[*at].oid));
+            positions.for_each(|at| gone.insert(at));
+            sealed.add(built.head, built.blocks, gone).unwrap();
+        }
+        let live: Vec<IndexRow<'_>> =
+            rows.iter().filter(|row| !dead.contains(&row.oid)).copied().collect();
+        prop_assert_eq!(sealed.len(), live.len());
+        prop_assume!(!live.is_empty());
+        let layout = if runs { layout() } else { SegmentLayout::default() };
+        let mut united = sealed.gather(layout.clone()).unwrap().unwrap();
+        let mut anew = gather(&live, &layout);
+        let (mut found, mut expected) = (united.signatures(), anew.signatures());
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
+        let (united, anew) = (united.build().unwrap(), anew.build().unwrap());
+        prop_assert_eq!(&united.zones, &anew.zones);
+        let of = |built: &Built<'_>, key| {
+            let segment = Segment::parse(&built.head).unwrap();
+            let entry = segment.column(key).unwrap().unwrap();
+            let column = Column::parse(&entry, &built.blocks[usize::from(entry.part) - 1]).unwrap();
+            let slot = |at| column.cell(at).unwrap().map(|cell| cell.map(Cell::into_owned));
+            (entry.in_runs(), (0..live.len()).map(slot).collect::<Vec<_>>())
+        };
+        for (key, _) in united.zones.iter().filter(|(key, _)| *key != OID) {
+            let ((in_runs, united), (_, anew)) = (of(&united, *key), of(&anew, *key));
+            prop_assert_eq!(in_runs, runs && *key == 2);
+            prop_assert!(united.iter().zip(&anew).all(|(a, b)| equal(a, b)), "column {}", key);
+        }
+        for ((_, united), (_, anew)) in united.runs.iter().zip(&anew.runs) {
+            let same = |((a, at), (b, other)): (&(&Cell<'_>, u16), &(&Cell<'_>, u16))| {
+                at == other && total_order(a, b).is_eq()
+            };
+            prop_assert!(united.len() == anew.len() && united.iter().zip(anew).all(same));
+        }
+    }
+
+    #[test]
     fn zones_and_runs_tell_of_the_same_cells(
         columns in any_columns(),
         range in any_range(),
     ) {
         let rows = rows_of(&columns);
-        let built = build(&rows, &layout()).unwrap();
+        let mut gathered = gather(&rows, &layout());
+        let built = gathered.build().unwrap();
         prop_assert!(built.zones.is_sorted_by(|a, b| a.0 < b.0));
         for (key, zones) in &built.zones {
             if *key == OID {
@@ -209,7 +298,8 @@ proptest! {
         range in any_range(),
     ) {
         let rows = rows_of(&columns);
-        let mut built = build(&rows, &layout()).unwrap();
+        let mut gathered = gather(&rows, &layout());
+        let mut built = gathered.build().unwrap();
         let head = built.head.clone();
         for (at, byte) in &hits {
             let at = at.index(built.head.len() + built.blocks[0].len());
@@ -279,7 +369,7 @@ fn glas(first: u64, count: u64) -> Vec<IndexRow<'static>> {
         let id_prefix = 0xABCD_EF00_0000_0000;
         let built_in = [
             (GROUP, column_key::unsigned(id_prefix + granule * 2200)),
-            (NAME, Cell::Int((number % GRANULE) as i64)),
+            (NAME, Cell::Text(format!("Cloud_Layer_{:04}", number % GRANULE).into())),
             (OWNER, Cell::Int(1000)),
             (DTYPE, Cell::Text(["float64", "int32"][number as usize % 2].into())),
             (SHAPE, Cell::Text("(40,)".into())),
@@ -320,11 +410,12 @@ fn an_object_takes_a_few_bytes_whatever_the_groups() {
         let layout = glas_layout(per_group);
         let time = || {
             let start = Instant::now();
-            std::hint::black_box(build(&rows, &layout).unwrap());
+            std::hint::black_box(gather(&rows, &layout).build().unwrap());
             start.elapsed()
         };
         let took = (0..5).map(|_| time()).min().unwrap();
-        let built = build(&rows, &layout).unwrap();
+        let mut gathered = gather(&rows, &layout);
+        let built = gathered.build().unwrap();
         let zones: usize = built.zones.iter().map(|(_, zones)| 32 * zones.len()).sum();
         let parts = std::iter::once(&built.head).chain(&built.blocks);
         let bytes = zones + parts.map(|part| row_bytes(part.len())).sum::<usize>();
@@ -367,7 +458,8 @@ fn print_columns(built: &Built<'_>) {
 fn columns_that_no_group_names_are_kept() {
     let cells = vec![(3, Some(Cell::Int(4))), (OWNER, Some(Cell::Int(0)))];
     let rows = [IndexRow { oid: 1, cells: cells.leak() }];
-    let built = build(&rows, &SegmentLayout::default()).unwrap();
+    let mut gathered = gather(&rows, &SegmentLayout::default());
+    let built = gathered.build().unwrap();
     let segment = Segment::parse(&built.head).unwrap();
     let ids: Vec<u32> = segment.groups().map(|group| group.id).collect();
     assert_eq!(ids, [BUILTIN_GROUP, OTHER_GROUP]);
@@ -389,8 +481,9 @@ fn a_segment_of_much_text_has_several_parts() {
         columns: vec![2 * id, 2 * id + 1],
         kind: GroupKind::Columns,
     };
-    let built =
-        build(&rows, &SegmentLayout { family: 0, groups: (0..4).map(group).collect() }).unwrap();
+    let layout = SegmentLayout { family: 0, groups: (0..4).map(group).collect() };
+    let mut gathered = gather(&rows, &layout);
+    let built = gathered.build().unwrap();
     let segment = Segment::parse(&built.head).unwrap();
     assert_eq!(usize::from(segment.parts()), built.blocks.len());
     assert_eq!(segment.parts(), 2);

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::ints::{self, Ints, SIGN};
+use super::ordered::{self, OrderedTexts};
 use crate::cell::Cell;
 use engram_base::error::{Error, Kind, Result};
 
@@ -14,6 +15,10 @@ const SINGLES: u8 = 3;
 const DOUBLES: u8 = 4;
 const TEXTS: u8 = 5;
 const MIXED: u8 = 6;
+const ORDERED: u8 = 7;
+
+/// From so many strings on a dictionary keeps them by what they have in common.
+const ORDERED_FROM: usize = 16;
 
 /// What is on media is no list of cells.
 fn corrupt() -> Error {
@@ -54,6 +59,28 @@ pub(super) fn push(out: &mut Vec<u8>, cells: &[&Cell<'_>]) {
             out.extend_from_slice(&bytes);
         }
     }
+}
+
+/// Appends a dictionary's cells: each once, and in order.
+pub(super) fn push_distinct(out: &mut Vec<u8>, cells: &[&Cell<'_>]) {
+    match cells.iter().map(|cell| text_of(cell)).collect::<Option<Vec<_>>>() {
+        Some(texts) if texts.len() >= ORDERED_FROM => push_texts(out, &texts),
+        _ => push(out, cells),
+    }
+}
+
+fn text_of<'c>(cell: &'c Cell<'_>) -> Option<&'c str> {
+    if let Cell::Text(text) = cell { Some(text) } else { None }
+}
+
+/// Appends a dictionary's strings: each once, and in order.
+pub(super) fn push_texts(out: &mut Vec<u8>, texts: &[&str]) {
+    if texts.len() < ORDERED_FROM {
+        let cells: Vec<Cell<'_>> = texts.iter().map(|text| Cell::Text((*text).into())).collect();
+        return push(out, &cells.iter().collect::<Vec<_>>());
+    }
+    out.push(ORDERED);
+    ordered::push(out, texts);
 }
 
 /// What tells a cell from all that are of another variant.
@@ -101,6 +128,7 @@ pub(super) enum Values<'a> {
     Doubles(&'a [[u8; 8]]),
     Texts { ends: Ints<'a>, text: &'a str },
     Mixed { ends: Ints<'a>, bytes: &'a [u8] },
+    Ordered(OrderedTexts<'a>),
 }
 
 impl<'a> Values<'a> {
@@ -132,6 +160,7 @@ impl<'a> Values<'a> {
                 let ends = Ints::take(bytes, len)?;
                 Values::Mixed { ends, bytes: engram_base::varint::take_bytes(bytes)? }
             }
+            ORDERED => Values::Ordered(OrderedTexts::take(bytes, len)?),
             _ => return None,
         })
     }
@@ -143,6 +172,7 @@ impl<'a> Values<'a> {
             Values::Singles(items) => items.len(),
             Values::Doubles(items) => items.len(),
             Values::Texts { ends, .. } | Values::Mixed { ends, .. } => ends.len(),
+            Values::Ordered(texts) => texts.len(),
         }
     }
 
@@ -164,11 +194,22 @@ impl<'a> Values<'a> {
             Values::Doubles(items) => Cell::Float(f64::from_le_bytes(items[at])),
             Values::Texts { ends, text } => Cell::Text(Cow::Borrowed(text.get(bounds(ends))?)),
             Values::Mixed { ends, bytes } => mixed(bytes.get(bounds(ends))?)?,
+            Values::Ordered(texts) => Cell::Text(Cow::Owned(texts.get(at)?)),
         })
     }
 
+    /// All of them.
+    pub(super) fn to_vec(self) -> Result<Vec<Cell<'a>>> {
+        if let Values::Texts { .. } | Values::Mixed { .. } = self {
+            return (0..self.len()).map(|at| self.cell(at).ok_or_else(corrupt)).collect();
+        }
+        let mut cells = Vec::with_capacity(self.len());
+        self.each(|cell| cells.push(cell.clone().into_owned()))?;
+        Ok(cells)
+    }
+
     /// Calls for each cell, in order, until one is none.
-    pub(super) fn each(&self, mut visit: impl FnMut(&Cell<'a>)) -> Result<()> {
+    pub(super) fn each(&self, mut visit: impl FnMut(&Cell<'_>)) -> Result<()> {
         match self {
             Values::Ints(ints) => {
                 ints.each(|word| visit(&Cell::Int((word ^ SIGN) as i64)));
@@ -177,6 +218,9 @@ impl<'a> Values<'a> {
                 ints.each(|word| visit(&Cell::Time((word ^ SIGN) as i64)));
             }
             Values::Bigs(ints) => ints.each(|word| visit(&Cell::Big(word))),
+            Values::Ordered(texts) => {
+                texts.each(|text| visit(&Cell::Text(text.into()))).ok_or_else(corrupt)?;
+            }
             _ => {
                 for at in 0..self.len() {
                     visit(&self.cell(at).ok_or_else(corrupt)?);

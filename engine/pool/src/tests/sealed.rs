@@ -7,38 +7,34 @@ use engram_base::error::Result;
 use engram_base::id::id_key;
 use engram_catalog::{Headroom, Table};
 use engram_columns::runs;
-use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout, build};
+use engram_columns::segment::{AttributeGroup, GroupKind, SegmentLayout};
 use engram_columns::zones;
+use engram_index::IndexSettings;
 use engram_index::directory::part_key;
 use engram_index::extract::Extracted;
-use engram_index::{IndexSettings, names, tail};
+use engram_index::tail;
 use engram_query::answer::QueryOptions;
 use engram_query::parse;
 use engram_realm::{Changes, HasCore, Realm};
 use engram_records::attrs::Value;
-use engram_records::object::{NewObject, Placement, Record};
+use engram_records::object::{NewObject, Placement};
 
 /// Seals up to so many objects of the tail, with a key in runs; whether there were any.
 fn seal(changes: &mut Changes<'_>, segment: u32, rows: usize, key: u32) -> Result<bool> {
     let txn = changes.txn();
     let oids = tail::take(txn, rows)?;
-    let mut records = Vec::new();
+    let mut objects = Extracted::default();
     for oid in &oids {
-        records.push(txn.get(Table::Objects, &id_key(*oid))?.unwrap().to_vec());
+        objects.push(*oid, txn.get(Table::Objects, &id_key(*oid))?.unwrap())?;
     }
     if oids.is_empty() {
         return Ok(false);
     }
-    let parsed: Vec<_> = records.iter().map(|row| Record::parse(row).unwrap()).collect();
-    let names: Vec<_> = parsed.iter().map(|record| record.name).collect();
-    let numbers = names::intern(txn, &names)?;
-    let mut extracted = Extracted::with_capacity(oids.len());
-    for ((oid, record), name) in oids.iter().zip(&parsed).zip(numbers) {
-        extracted.push(*oid, record, name, [])?;
-    }
-    let rows: Vec<_> = extracted.rows().collect();
     let group = AttributeGroup { id: 1, columns: vec![key], kind: GroupKind::Runs };
-    let built = build(&rows, &SegmentLayout { family: 1, groups: vec![group] }).unwrap();
+    let layout = SegmentLayout { family: 1, groups: vec![group] };
+    let rows: Vec<u32> = (0..oids.len() as u32).collect();
+    let mut gathered = objects.gather(&rows, layout)?;
+    let built = gathered.build()?;
     txn.put(Table::IndexSegments, &part_key(segment, 0), &built.head)?;
     for (part, block) in built.blocks.iter().enumerate() {
         txn.put(Table::IndexSegments, &part_key(segment, part as u16 + 1), block)?;

@@ -4,8 +4,8 @@
 //! of mode `async` too, or it is in the queue; one of mode `none` is nowhere. Nothing in the index
 //! stands for an object that is not there. Every segment decodes; the cells of its live positions
 //! are those that its records give (but for objects in the queue, which wait for that); its zones
-//! are those that its cells give; its dead positions are positions. Every name that a segment says
-//! has its number. Values that lie in runs are compared after that (see `runs`).
+//! are those that its cells give; its dead positions are positions. Values that lie in runs are
+//! compared after that (see `runs`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,11 +21,12 @@ use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Segment};
 use engram_columns::zone::{ZoneVerdict, judge_cells};
 use engram_columns::zones::ColumnZones;
+use engram_index::UNINDEXED;
 use engram_index::directory::{self, SegmentEntry, part_key};
-use engram_index::extract::Extracted;
+use engram_index::extract;
 use engram_index::family::Family;
 use engram_index::settings::IndexSettings;
-use engram_index::{UNINDEXED, names, queue, tail};
+use engram_index::{queue, tail};
 use engram_records::index_mode::IndexMode;
 use engram_records::object::Record;
 
@@ -189,17 +190,14 @@ impl Walk<'_> {
                 expected.push((position, *oid, Record::parse(row)?));
             }
         }
-        let mut positions = Vec::with_capacity(expected.len());
-        let mut extracted = Extracted::with_capacity(expected.len());
+        let mut cells = Vec::with_capacity(expected.len());
         for (position, oid, record) in &expected {
-            let Some(number) = names::number(txn, record.name)? else {
-                self.problem(format!("the name {:?} has no number", record.name));
-                continue;
-            };
-            extracted.push(*oid, record, number, [])?;
-            positions.push(*position);
+            cells.push((*position, *oid, extract::cells(record)?));
         }
-        let rows: Vec<_> = positions.into_iter().zip(extracted.rows()).collect();
+        let rows: Vec<_> = cells
+            .iter()
+            .map(|(position, oid, cells)| (*position, IndexRow { oid: *oid, cells }))
+            .collect();
         let mut compared = Bitmap::new(head.len());
         for (position, _) in &rows {
             compared.insert(*position);

@@ -127,6 +127,12 @@ pub(crate) fn push(out: &mut Vec<u8>, items: &[u64]) {
     choose(items).push(out, items);
 }
 
+/// Appends zeros, however many.
+pub(crate) fn push_zeros(out: &mut Vec<u8>) {
+    out.push(PACKED);
+    push_packed(out, &[]);
+}
+
 /// Bytes that [`push`] takes for them.
 #[cfg(test)]
 pub(super) fn bytes(items: &[u64]) -> usize {
