@@ -13,6 +13,7 @@ use super::record::Users;
 use super::sealed::{PartSource, SearchedSegment, within};
 use super::zones::{EVERY, How, NONE, PreparedLeaf, owner_test};
 use engram_base::error::Result;
+use engram_columns::column_key::OWNER;
 use engram_columns::segment::bitmap::Bitmap;
 use engram_columns::segment::{Column, Marks};
 
@@ -78,7 +79,8 @@ impl<'s, 't> Searcher<'s, 't> {
         }
     }
 
-    fn leaf(&self, leaf: &Leaf, piece: &mut SearchedSegment<'t>) -> Result<Marks> {
+    /// Which rows pass a leaf.
+    pub(crate) fn leaf(&self, leaf: &Leaf, piece: &mut SearchedSegment<'t>) -> Result<Marks> {
         let rows = piece.segment.len();
         let nothing_said = || Marks { must: Bitmap::new(rows), may: Bitmap::full(rows) };
         let Some(ready) = &self.ready[leaf.number] else { return Ok(nothing_said()) };
@@ -96,7 +98,12 @@ impl<'s, 't> Searcher<'s, 't> {
             here.filter_map(|oid| piece.segment.position(*oid)).for_each(|at| rows.insert(at));
             return Ok(certain(rows));
         }
-        let Some(key) = ready.how.column() else { return Ok(nothing_said()) };
+        let key = match &ready.how {
+            How::Cells(key) => *key,
+            How::Owner => OWNER,
+            // What segments say of groups is answered before.
+            How::Group(_) | How::Record => return Ok(nothing_said()),
+        };
         let Some(entry) = piece.segment.column(key)? else {
             return Ok(certain(Bitmap::new(rows)));
         };
@@ -104,13 +111,11 @@ impl<'s, 't> Searcher<'s, 't> {
             piece.fetch(source, &entry)?;
         }
         let column = piece.column(entry)?;
-        match &ready.how {
-            How::Cells(_) => cells(ready, &column, piece.place),
-            How::Owner => {
-                column.test(&|cell| owner_test(&mut self.users.borrow_mut(), &leaf.predicate, cell))
-            }
-            How::Group(_) | How::Record => Ok(nothing_said()),
+        if ready.how == How::Owner {
+            let users = &self.users;
+            return column.test(&|cell| owner_test(&mut users.borrow_mut(), &leaf.predicate, cell));
         }
+        cells(ready, &column, piece.place)
     }
 }
 

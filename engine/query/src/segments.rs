@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 
 use super::answer::{Consistency, SegmentExplanation};
-use super::compile::{About, leaves_of};
+use super::compile::{About, Condition, leaves_of};
 use super::eval::Searcher;
 use super::goal::Goal;
 use super::groups::Groups;
@@ -23,6 +23,7 @@ use engram_base::error::{Error, Result};
 use engram_base::id::Oid;
 use engram_catalog::Table;
 use engram_columns::cell::Cell;
+use engram_columns::column_key::NAME;
 use engram_columns::segment::Marks;
 use engram_index::directory::SegmentEntry;
 
@@ -70,6 +71,10 @@ impl<'a> Search<'a> {
             }
             let mut piece = SearchedSegment::open(txn, entry, place)?;
             piece.hide(bytes, excluded)?;
+            if names_rule_out(&searcher, &ready, &self.plan.search, &mut piece)? {
+                self.explain(entry, "no object passes, by its name", 0);
+                continue;
+            }
             answer_groups(&mut self.judge.groups, &ready, &mut piece, PartSource(txn))?;
             if self.threads > 1 {
                 self.bring(goal, &ready, &mut piece)?;
@@ -202,6 +207,26 @@ fn beyond(goal: &mut Goal, bound: Option<usize>, entry: SegmentEntry) -> bool {
         oids.truncate(bound);
     }
     oids.iter().max().is_some_and(|greatest| *greatest < entry.min)
+}
+
+/// Whether names alone say that nothing passes, where groups would have to be judged. Leaves about
+/// names are answered then.
+fn names_rule_out<'t>(
+    searcher: &Searcher<'_, 't>,
+    ready: &[Option<PreparedLeaf<'_>>],
+    node: &Condition,
+    piece: &mut SearchedSegment<'t>,
+) -> Result<bool> {
+    let open = || ready.iter().flatten().filter(|ready| ready.verdicts[piece.place] == SOME);
+    let names: Vec<_> = open().filter(|ready| ready.how == How::Cells(NAME)).collect();
+    if names.is_empty() || !open().any(|ready| matches!(ready.how, How::Group(_))) {
+        return Ok(false);
+    }
+    for ready in names {
+        let marks = searcher.leaf(ready.leaf, piece)?;
+        piece.answered.push((ready.leaf.number, marks));
+    }
+    Ok(searcher.marks(node, piece)?.may.is_empty())
 }
 
 /// Answers the leaves about groups, of which a segment has few.

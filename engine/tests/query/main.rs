@@ -14,4 +14,5 @@ mod index_verify;
 mod naive;
 mod query_answers;
 mod query_any;
+mod query_names;
 mod query_sealed;

@@ -228,15 +228,17 @@ impl<'a> Column<'a> {
     pub fn seek(&self, sought: &SoughtTexts, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Marks> {
         match &self.cells {
             ColumnCells::Dictionary { distinct: Values::Ordered(texts), codes } => {
-                let mut passing = vec![false; texts.len()];
+                let parts: Vec<&str> = sought.parts.iter().map(String::as_str).collect();
+                let mut passing = Stretches::default();
                 for (low, high) in &sought.ranges {
-                    let parts: Vec<&str> = sought.parts.iter().map(String::as_str).collect();
                     let found = texts.each_like(low, high.as_deref(), &parts, |at, text| {
-                        passing[at] |= test(&Cell::Text(text.into()));
+                        if at >= passing.seen && test(&Cell::Text(text.into())) {
+                            passing.add(at);
+                        }
                     });
                     found.ok_or_else(corrupt)?;
                 }
-                Ok(self.marks(coded(&passing, codes)))
+                Ok(self.marks(passing.coded(texts.len(), codes)))
             }
             _ => self.test(test),
         }
@@ -316,32 +318,55 @@ fn tested_codes(
     codes: &Ints<'_>,
     test: &dyn Fn(&Cell<'_>) -> bool,
 ) -> Result<Bitmap> {
-    let mut passing = Vec::with_capacity(distinct.len());
-    distinct.each(|cell| passing.push(test(cell)))?;
-    Ok(coded(&passing, codes))
+    let (mut passing, mut at) = (Stretches::default(), 0);
+    distinct.each(|cell| {
+        if test(cell) {
+            passing.add(at);
+        }
+        at += 1;
+    })?;
+    Ok(passing.coded(distinct.len(), codes))
 }
 
-/// Which codes stand for a cell that is passing.
-fn coded(passing: &[bool], codes: &Ints<'_>) -> Bitmap {
-    // Codes are in the order of their cells, so what passes is a few stretches of codes mostly.
-    let mut at = 0;
-    let mut stretches = passing.chunk_by(|a, b| a == b).filter_map(|stretch| {
-        at += stretch.len();
-        stretch[0].then(|| (at - stretch.len(), at - 1))
-    });
-    let Some((low, high)) = stretches.next() else { return Bitmap::new(codes.len()) };
-    if high - low + 1 == passing.len() {
-        return Bitmap::full(codes.len());
-    }
-    let mut found = codes.between(low as u64, high as u64);
-    for (number, (low, high)) in stretches.enumerate() {
-        if number == STRETCHES_FEW {
-            let passes = |code| passing.get(code as usize).copied().unwrap_or(false);
-            return codes.matching(passes);
+/// The codes of cells that pass. They are in the order of their cells, so that is a few stretches
+/// of codes mostly.
+#[derive(Default)]
+struct Stretches {
+    /// From one code to another, both included.
+    stretches: Vec<(usize, usize)>,
+    /// Codes below this one have been looked at.
+    seen: usize,
+}
+
+impl Stretches {
+    /// Adds a code above all before.
+    fn add(&mut self, code: usize) {
+        match self.stretches.last_mut() {
+            Some((_, last)) if *last + 1 == code => *last = code,
+            _ => self.stretches.push((code, code)),
         }
-        found.or(&codes.between(low as u64, high as u64));
+        self.seen = code + 1;
     }
-    found
+
+    /// Which of these codes, of so many cells, are among them.
+    fn coded(&self, distinct: usize, codes: &Ints<'_>) -> Bitmap {
+        let Some(((low, high), more)) = self.stretches.split_first() else {
+            return Bitmap::new(codes.len());
+        };
+        if high - low + 1 == distinct {
+            return Bitmap::full(codes.len());
+        }
+        if more.len() > STRETCHES_FEW {
+            let mut passing = vec![false; distinct];
+            self.stretches.iter().for_each(|(low, high)| passing[*low..=*high].fill(true));
+            return codes.matching(|code| passing.get(code as usize).copied().unwrap_or(false));
+        }
+        let mut found = codes.between(*low as u64, *high as u64);
+        for (low, high) in more {
+            found.or(&codes.between(*low as u64, *high as u64));
+        }
+        found
+    }
 }
 
 fn tested(cells: &Values<'_>, test: &dyn Fn(&Cell<'_>) -> bool) -> Result<Bitmap> {

@@ -25,7 +25,7 @@ const SIGNED_FROM: usize = 8 * GROUP;
 const WORDS_MOST: u32 = 15;
 const WORDS_LEAST: u32 = 3;
 /// A signature is made shorter while less than one of so many bits is set.
-const SPARSE: usize = 8;
+const SPARSE: usize = 16;
 /// A count that does not fit its half of a byte, and follows.
 const MORE: usize = 15;
 
@@ -102,7 +102,7 @@ impl Signature {
     /// An empty one for so many strings; of few none.
     fn new(texts: usize) -> Self {
         let groups = texts.div_ceil(GROUP);
-        let log = (texts / 2).next_power_of_two().ilog2().min(WORDS_MOST);
+        let log = texts.next_power_of_two().ilog2().min(WORDS_MOST);
         let words = if texts < SIGNED_FROM { Vec::new() } else { vec![0; 1 << log] };
         Signature { words, log, groups, shift: shift_of(groups), bit: usize::MAX }
     }
@@ -240,8 +240,11 @@ impl<'a> OrderedTexts<'a> {
         let shift = shift_of(self.len.div_ceil(GROUP));
         for group in groups.filter(|group| bits >> (group >> shift) & 1 != 0) {
             self.each_in(group, &mut |at, text| {
-                visit(at, text);
-                true
+                let within = high.is_none_or(|high| text <= high);
+                if within {
+                    visit(at, text);
+                }
+                within
             })?;
         }
         Some(())
@@ -374,7 +377,7 @@ mod tests {
         let texts: BTreeSet<String> =
             (0..4096).map(|number| format!("n{:016x}", 0x61a7b + number)).collect();
         let media = bytes(&texts);
-        assert!(media.len() < 4 * texts.len(), "{} bytes", media.len());
+        assert!(media.len() < 7 * texts.len(), "{} bytes", media.len());
         let read = OrderedTexts::take(&mut media.as_slice(), texts.len()).unwrap();
         for part in ["61a7b", "00061f4", "62a7a"] {
             let mut looked = 0;

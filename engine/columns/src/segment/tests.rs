@@ -405,7 +405,7 @@ fn row_bytes(len: usize) -> usize {
 
 #[test]
 fn an_object_takes_a_few_bytes_whatever_the_groups() {
-    for (count, per_group, most) in [(4096, 4, 12.0), (4096, 32, 12.0), (256, 4, 26.0)] {
+    for (count, per_group, most) in [(4096, 4, 14.0), (4096, 32, 14.0), (256, 4, 26.0)] {
         let rows = glas(1000, count);
         let layout = glas_layout(per_group);
         let time = || {
