@@ -1,8 +1,8 @@
 //! What an upgraded pool has to do yet, in a file: `upgrading.toml`.
 //!
 //! It stands in the new pool's folder from before the two pools change names until the earlier one
-//! is gone. So a process that comes after a death knows which folder is the earlier pool's, whatever
-//! somebody has put beside it meanwhile.
+//! is gone. So a process that comes after a death knows which folder is the earlier pool's,
+//! whatever somebody has put beside it meanwhile.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

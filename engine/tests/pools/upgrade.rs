@@ -1,12 +1,15 @@
 //! Upgrade: kept pools of format 5, made anew in this one, whoever dies and whatever is in the way.
 //!
-//! What an upgraded pool says is compared with what the earlier one said in `tests/test_upgrade.py`.
+//! What an upgraded pool says is compared with what it said before in `tests/test_upgrade.py`.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Peer, attach, fork, is_root, map_of, report_of, small_tmpfs, sound};
+use crate::common::{
+    ALICE, BOB, Peer, alone, attach, become_user, filled, folder_of, fork, is_root, map_of, put,
+    report_of, small_tmpfs, sound,
+};
 use engram::{FORMAT, Kind, Mode, Pool, faults};
 
 const POOLS: [&str; 6] = ["whole", "killed", "leaving", "arrived", "spread", "durable"];
@@ -151,7 +154,7 @@ fn an_upgrade_that_dies_at_any_step_is_brought_to_its_end_by_the_next() {
     if !is_root(test) {
         return;
     }
-    crate::common::alone(test, || {
+    alone(test, || {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let steps = faults::ALL.iter().filter(|step| step.starts_with("upgrade."));
         let ours = ["index.segment-put", "index.sealed", "queue.taken"];
@@ -241,7 +244,11 @@ fn damage_is_told_before_anything_is_made_and_salvage_reads_the_earlier_format()
     let sound_bytes = std::fs::read(path.join("pool.toml")).unwrap();
     let value = 8.0_f64.to_le_bytes();
     // A record, a value, all pages of a table.
-    let cases = [(&data, &b"small"[..]), (&span_of(&path), &value[..]), (&data, &b"a\0\0"[..])];
+    let cases = [
+        (&data, &b"small"[..]),
+        (&private_spans(&path).join("0/span-0"), &value[..]),
+        (&data, &b"a\0\0"[..]),
+    ];
     for (file, find) in cases {
         let before = damage(file, find);
         let refused = engram::upgrade(&path, None, false).unwrap_err();
@@ -261,10 +268,10 @@ fn damage_is_told_before_anything_is_made_and_salvage_reads_the_earlier_format()
     engram::upgrade(&path, None, false).unwrap();
 }
 
-/// The span of the private realm, which has a value with a checksum.
-fn span_of(pool: &Path) -> PathBuf {
+/// What a pool has in its own folder for its default namespace's private realms.
+fn private_spans(pool: &Path) -> PathBuf {
     let mut folders = std::fs::read_dir(pool).unwrap().flatten().map(|entry| entry.path());
-    folders.find(|f| f.file_name().unwrap().len() == 32).unwrap().join("default/private/0/span-0")
+    folders.find(|f| f.file_name().unwrap().len() == 32).unwrap().join("default/private")
 }
 
 /// Turns a bit of every place where a file has these bytes; what was there.
@@ -340,4 +347,99 @@ fn a_pool_that_others_have_open_is_not_upgraded() {
     holder.kill();
     engram::upgrade(&path, None, false).unwrap();
     assert!(report_of(&path).problems.is_empty());
+}
+
+/// The kept pool `killed`, as a user's own.
+fn users_own(dir: &Path, uid: u32) -> PathBuf {
+    unpack(dir);
+    let path = dir.join("killed");
+    for place in [path.join("ns/default/private"), private_spans(&path)] {
+        std::fs::rename(place.join("0"), place.join(uid.to_string())).unwrap();
+    }
+    let owner = format!("{uid}:{uid}");
+    assert!(Command::new("chown").args(["-R", &owner]).arg(dir).status().unwrap().success());
+    path
+}
+
+/// Asserts that all in a folder is a user's.
+fn is_all_of(folder: &Path, uid: u32) {
+    use std::os::unix::fs::MetadataExt;
+    let listed = Command::new("find").arg(folder).output().unwrap();
+    for path in String::from_utf8(listed.stdout).unwrap().lines() {
+        assert_eq!(std::fs::symlink_metadata(path).unwrap().uid(), uid, "{path}");
+    }
+}
+
+#[test]
+fn a_users_pool_stays_the_users_whoever_may_upgrade_it() {
+    let test = "a_users_pool_stays_the_users_whoever_may_upgrade_it";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        for by in [0, ALICE] {
+            let dir = folder_of(ALICE);
+            let path = users_own(dir.path(), ALICE);
+            let stranger = fork(|_| {
+                become_user(BOB, BOB);
+                for to in [None, Some(Path::new("/dev/shm/engram-bobs-copy"))] {
+                    let refused = engram::upgrade(&path, to, false).unwrap_err();
+                    assert_eq!(refused.kind(), Kind::Access, "{refused}");
+                }
+            });
+            stranger.finish();
+            let upgrader = fork(|_| {
+                if by != 0 {
+                    become_user(by, by);
+                }
+                let report = engram::upgrade(&path, None, false).unwrap();
+                assert_eq!((report.realms, report.skipped), (2, Vec::new()));
+            });
+            upgrader.finish();
+            is_all_of(&path, ALICE);
+            let user = fork(|_| {
+                become_user(ALICE, ALICE);
+                let (_pool, realm) = attach(&path, Mode::ReadWrite);
+                put(&realm, "new", &filled(1, 2, 5000));
+            });
+            user.finish();
+            sound(&path);
+        }
+    });
+}
+
+#[test]
+fn root_alone_replaces_a_pool_in_which_others_keep_something() {
+    let test = "root_alone_replaces_a_pool_in_which_others_keep_something";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = users_own(dir.path(), ALICE);
+        for place in [path.join("ns/default/private"), private_spans(&path)] {
+            let bobs = place.join(BOB.to_string());
+            std::fs::rename(place.join(ALICE.to_string()), &bobs).unwrap();
+            let owner = format!("{BOB}:{BOB}");
+            assert!(
+                Command::new("chown").args(["-R", &owner]).arg(bobs).status().unwrap().success()
+            );
+        }
+        let (before, to) = (bytes_of(&path), dir.path().join("new"));
+        let alice = fork(|_| {
+            become_user(ALICE, ALICE);
+            let refused = engram::upgrade(&path, None, false).unwrap_err();
+            let message = refused.message();
+            assert!(refused.kind() == Kind::Access && message.contains("--to"), "{message}");
+            let report = engram::upgrade(&path, Some(&to), false).unwrap();
+            assert_eq!(report.skipped, [format!("default (private of user {BOB})")]);
+        });
+        alice.finish();
+        same_bytes(&path, &before, "refused");
+        let report = engram::upgrade(&path, None, false).unwrap();
+        assert_eq!((report.realms, report.skipped), (2, Vec::new()));
+        is_all_of(&path.join("ns/default/private").join(BOB.to_string()), BOB);
+        is_all_of(&path.join("ns/default/shared"), ALICE);
+        sound(&path);
+    });
 }

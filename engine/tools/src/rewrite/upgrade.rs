@@ -7,20 +7,21 @@
 //! In place, the order is: (1) the pool lock, and the compaction lock of every realm: whoever has
 //! a realm open is named, and nobody opens one from here on, the engine of the earlier format
 //! neither; (2) every page and record is read and checked, and the room that is needed is compared
-//! with what is there; (3) the new pool is made *beside* the earlier one, `POOL.upgrading`, as a
-//! backup makes a copy: rows of the lasting tables, each record in its new form, values side by
-//! side. Moves that died have ended in it (`transfer::copied`); reservations stay behind. The index
-//! is built anew from the records. What was written is read again and compared, record by record
-//! and value by value; (4) everything is synced, `creating.toml` becomes `pool.toml`, and `verify`
-//! walks the new pool; (5) `upgrading.toml` says in it which folder the earlier pool's is; (6) **the
-//! two folders change names, in one step**, and that is synced; (7) what is not the pool's moves
-//! from the earlier folder to the new one, and the earlier pool is destroyed; (8) the further
-//! devices, which are free now, are added to the new one again, and `upgrading.toml` goes.
+//! with what is there; (3) the new pool is made *beside* the earlier one, as `POOL.upgrading`, in
+//! the way that a backup makes a copy: rows of the lasting tables, each record in its new form,
+//! values side by side. Moves that died have ended in it (`transfer::copied`); reservations stay
+//! behind. The index is built anew from the records. What was written is read again and compared,
+//! record by record and value by value; (4) everything is synced, `creating.toml` becomes
+//! `pool.toml`, and `verify` walks the new pool; (5) `upgrading.toml` says in it which folder is
+//! the earlier pool's; (6) **the two folders change names, in one step**, and that is synced; (7)
+//! what is no part of the pool moves from the earlier folder to the new one, and the earlier pool
+//! is destroyed; (8) the further devices, which are free now, are added to the new one again, and
+//! `upgrading.toml` goes.
 //!
 //! *A death* before (6) leaves the earlier pool as it was, with compaction locks that nobody holds,
 //! which its next opening clears away. The next upgrade begins again: others may have written to
-//! the pool meanwhile, so half a copy is worth nothing. A death after (6) leaves the new pool, whole
-//! and open to all; the next upgrade finds `upgrading.toml` in it and goes on at (7). Where a
+//! the pool meanwhile, so half a copy is worth nothing. A death after (6) leaves the new pool,
+//! whole and open to all; the next upgrade finds `upgrading.toml` in it and goes on at (7). Where a
 //! filesystem cannot exchange two names, (6) is two renames, the earlier pool's first: between them
 //! there is no pool at the path, and the next upgrade does the second.
 //!
@@ -192,8 +193,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Makes the new pool, whole and verified; on error the caller clears it away. Where it takes the place of the earlier one, its
-    /// folders have the same owners.
+    /// Makes the new pool, whole and verified; on error the caller clears it away. Where it takes
+    /// the place of the earlier one, its folders have the same owners.
     fn make(&self, replaced: Option<&Path>) -> Result<UpgradeReport> {
         self.make_unsaid(replaced).map_err(|error| match error.kind() {
             Kind::Corrupt => self.damaged(&error),

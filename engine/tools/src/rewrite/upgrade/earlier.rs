@@ -12,6 +12,7 @@ use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::scope::Scope;
+use engram_base::user;
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_files::pool_file::{PoolFile, missing};
@@ -47,7 +48,7 @@ pub(super) struct Earlier {
 }
 
 /// All that is in a realm, but for the rows: they are read once more.
-pub(super) struct Found<'e> {
+pub(super) struct FoundRealm<'e> {
     pub realm: &'e EarlierRealm,
     /// Values in extents, each with the place that it goes to.
     pub values: Vec<MovedValue>,
@@ -65,11 +66,11 @@ pub(super) struct Found<'e> {
 /// A namespace, with what was found in its realms.
 pub(super) struct FoundNamespace<'e> {
     pub name: &'e str,
-    pub realms: Vec<Found<'e>>,
+    pub realms: Vec<FoundRealm<'e>>,
 }
 
 /// All of the earlier pool.
-pub(super) struct Gathered<'e> {
+pub(super) struct EarlierContents<'e> {
     pub namespaces: Vec<FoundNamespace<'e>>,
 }
 
@@ -107,6 +108,15 @@ impl Earlier {
             }
         }
         step!("upgrade.locked");
+        if earlier.namespaces.is_empty() && !earlier.skipped.is_empty() {
+            fail!(
+                Access,
+                "nothing of the pool {} is {}'s to upgrade: ask the owners of {}",
+                path.display(),
+                user::shown(user::current()),
+                earlier.skipped.join(", ")
+            );
+        }
         Ok(earlier)
     }
 
@@ -117,7 +127,7 @@ impl Earlier {
     }
 
     /// Reads and checks every page, and every record.
-    pub(super) fn gather(&self, file: &PoolFile) -> Result<Gathered<'_>> {
+    pub(super) fn gather(&self, file: &PoolFile) -> Result<EarlierContents<'_>> {
         let mut namespaces = Vec::new();
         for (name, realms) in &self.namespaces {
             let found = realms.iter().map(|realm| {
@@ -126,15 +136,18 @@ impl Earlier {
             });
             namespaces.push(FoundNamespace { name, realms: found.collect::<Result<_>>()? });
         }
-        Ok(Gathered { namespaces })
+        Ok(EarlierContents { namespaces })
     }
 }
 
-impl Gathered<'_> {
+impl EarlierContents<'_> {
     /// The bytes that the new pool takes, and some for what is not known before.
     pub(super) fn room(&self) -> u64 {
         let realms = self.namespaces.iter().flat_map(|namespace| &namespace.realms);
-        realms.map(|found| found.end + found.pages * PAGE * 5 / 4 + REALM_BYTES).sum()
+        // What is published is written with free pages first, and then without.
+        let copies = |found: &FoundRealm<'_>| 1 + u64::from(found.realm.setup.immutable);
+        let catalog = |found: &FoundRealm<'_>| found.pages * PAGE * 5 / 4 * copies(found);
+        realms.map(|found| found.end + catalog(found) + REALM_BYTES).sum()
     }
 }
 
@@ -174,7 +187,7 @@ impl EarlierRealm {
         taken.map(|()| pages.last_page() + 1)
     }
 
-    fn gather(&self, file: &PoolFile) -> Result<Found<'_>> {
+    fn gather(&self, file: &PoolFile) -> Result<FoundRealm<'_>> {
         if !self.setup.immutable {
             // Opening these files says what is wrong with them.
             let _ = engram_catalog::roll_back_closed(
@@ -213,7 +226,7 @@ impl EarlierRealm {
         }
         let end = lay_out(&mut values, limit);
         let files = self.files(file, &spans);
-        Ok(Found { realm: self, values, files, end, unindexed, digest: sum, pages })
+        Ok(FoundRealm { realm: self, values, files, end, unindexed, digest: sum, pages })
     }
 
     /// The files of spans; one that does not open is an error where it is needed.

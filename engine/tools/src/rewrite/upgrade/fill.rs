@@ -4,25 +4,24 @@ use std::collections::HashMap;
 
 use super::super::spans::NewSpans;
 use super::super::{MOVES, MovedValue, finish_catalog, rewrite_space};
-use super::earlier::{Found, FoundNamespace, digest, of_value};
+use super::earlier::{FoundNamespace, FoundRealm, digest, of_value};
 use super::{UpgradeReport, Work};
 use crate::verify::SpanFiles;
 use engram_base::checksum::{self, RunningChecksum};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
-use engram_base::id::{Oid, id_of_key};
+use engram_base::id::Gid;
 use engram_base::scope::Scope;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Catalog, Filling, Table};
-use engram_index::directory::Finder;
-use engram_index::{UNINDEXED, maintain, queue, touched};
+use engram_index::{UNINDEXED, maintain, queue};
 use engram_ops::marks::Going;
 use engram_pool::namespace;
 use engram_pool::published;
 use engram_pool::transfer;
 use engram_realm::{LIMIT, NEXT_ID, Setup, USED, boot_id};
-use engram_records::index_mode::{IndexMode, Touch};
+use engram_records::index_mode::IndexMode;
 use engram_records::object::version2;
 use engram_records::object::{Record, Stored};
 
@@ -45,8 +44,8 @@ const LASTING: [&[u8]; 5] = [LIMIT, NEXT_ID, b"keys", b"settings", b"arrived"];
 const PART: usize = 16_384;
 
 /// A realm that is being made.
-struct New<'f> {
-    found: &'f Found<'f>,
+struct MadeRealm<'f> {
+    found: &'f FoundRealm<'f>,
     setup: Setup,
     catalog: Catalog,
     spans: NewSpans,
@@ -72,7 +71,7 @@ pub(super) fn namespace(
 }
 
 /// Makes a realm with all rows and values, and no index yet.
-fn realm<'f>(work: &Work<'_>, found: &'f Found<'f>) -> Result<New<'f>> {
+fn realm<'f>(work: &Work<'_>, found: &'f FoundRealm<'f>) -> Result<MadeRealm<'f>> {
     let from = found.realm;
     let setup =
         namespace::realm_like(work.dest, work.new, work.mount, work.file, &from.setup, from.user)?;
@@ -94,11 +93,11 @@ fn realm<'f>(work: &Work<'_>, found: &'f Found<'f>) -> Result<New<'f>> {
     compare_records(found, &catalog)?;
     step!("upgrade.values");
     catalog.growth().set_boot_id(boot_id());
-    Ok(New { found, setup, catalog, spans })
+    Ok(MadeRealm { found, setup, catalog, spans })
 }
 
 /// Puts the rows that last, each record in its new form, with the place that its value goes to.
-fn fill(found: &Found<'_>, catalog: &Catalog) -> Result<()> {
+fn fill(found: &FoundRealm<'_>, catalog: &Catalog) -> Result<()> {
     let places: HashMap<(Table, &[u8]), u64> =
         found.values.iter().map(|value| ((value.table, value.key.as_slice()), value.to)).collect();
     let mut filling = Filling::new(catalog);
@@ -128,7 +127,7 @@ fn fill(found: &Found<'_>, catalog: &Catalog) -> Result<()> {
 }
 
 /// Copies every value; the checksum of each.
-fn copy_values(found: &Found<'_>, to: &NewSpans) -> Result<Vec<u64>> {
+fn copy_values(found: &FoundRealm<'_>, to: &NewSpans) -> Result<Vec<u64>> {
     let copy = |value: &MovedValue| {
         let (mut running, mut done) = (RunningChecksum::new(), 0);
         found.files.read(value.from.offset, value.nbytes, |piece| {
@@ -161,7 +160,7 @@ fn compare_values(values: &[MovedValue], words: &[u64], files: &SpanFiles) -> Re
 }
 
 /// Reads the new records, and compares them with those that they were made of.
-fn compare_records(found: &Found<'_>, catalog: &Catalog) -> Result<()> {
+fn compare_records(found: &FoundRealm<'_>, catalog: &Catalog) -> Result<()> {
     let txn = catalog.read()?;
     let mut sum = 0u64;
     for table in [Table::Objects, Table::Groups, Table::Chunks] {
@@ -177,10 +176,10 @@ fn compare_records(found: &Found<'_>, catalog: &Catalog) -> Result<()> {
 }
 
 /// What each realm has no more, as far as moves that died have come.
-fn moved_away(made: &[New<'_>]) -> Result<Vec<Vec<Vec<Going>>>> {
+fn moved_away(made: &[MadeRealm<'_>]) -> Result<Vec<Vec<Vec<Going>>>> {
     let looks = made.iter().map(|new| new.catalog.read()).collect::<Result<Vec<_>>>()?;
     let other = |scope, user| {
-        let same = |new: &New<'_>| {
+        let same = |new: &MadeRealm<'_>| {
             let realm = new.found.realm;
             realm.scope == scope && (scope != Scope::Private || realm.user == user)
         };
@@ -190,8 +189,8 @@ fn moved_away(made: &[New<'_>]) -> Result<Vec<Vec<Vec<Going>>>> {
 }
 
 /// Ends moves that died, builds the index, and makes all of it durable.
-fn finish(new: New<'_>, out: &[Vec<Going>], report: &mut UpgradeReport) -> Result<()> {
-    let New { found, setup, mut catalog, spans } = new;
+fn finish(new: MadeRealm<'_>, out: &[Vec<Going>], report: &mut UpgradeReport) -> Result<()> {
+    let MadeRealm { found, setup, mut catalog, spans } = new;
     forget_moves(&catalog)?;
     if !out.is_empty() {
         drop(catalog);
@@ -226,19 +225,14 @@ fn forget_moves(catalog: &Catalog) -> Result<()> {
     catalog.run(|txn| keys.iter().try_for_each(|(table, key)| txn.delete(*table, key).map(drop)))
 }
 
-/// Brings every object to the index, as if it had been put just now; the queue is empty then.
-fn build_index(catalog: &Catalog, root: u64) -> Result<()> {
+/// Brings every object to the index that is to be in it. All of them are queued, whatever their
+/// mode, and the queue is drained: so how a tail lies is the index's own affair.
+fn build_index(catalog: &Catalog, root: Gid) -> Result<()> {
     let mut from = Vec::new();
     loop {
         let (part, next) = objects_from(catalog, &from)?;
-        catalog.run(|txn| {
-            let mut finder = Finder::default();
-            part.iter().try_for_each(|(oid, mode)| {
-                touched(txn, &mut finder, *oid, Touch::New(*mode)).map(drop)
-            })
-        })?;
-        while catalog.run(|txn| maintain::seal_tail(txn, root, false))?.is_some() {}
-        while catalog.run(|txn| queue::drain(txn, root, queue::PART))? == queue::PART {}
+        catalog.run(|txn| part.iter().try_for_each(|key| txn.put(Table::Queue, key, &[])))?;
+        while catalog.run(|txn| queue::drain(txn, root, PART as u64))? > 0 {}
         match next {
             Some(next) => from = next,
             None => break,
@@ -249,10 +243,11 @@ fn build_index(catalog: &Catalog, root: u64) -> Result<()> {
     Ok(())
 }
 
-/// Objects from a key on, with the time when each is indexed, and the key to go on from.
-type ListedPart = (Vec<(Oid, IndexMode)>, Option<Vec<u8>>);
+/// Keys of objects, and the one to go on from.
+type PartToIndex = (Vec<Vec<u8>>, Option<Vec<u8>>);
 
-fn objects_from(catalog: &Catalog, from: &[u8]) -> Result<ListedPart> {
+/// Objects from a key on that are to be indexed.
+fn objects_from(catalog: &Catalog, from: &[u8]) -> Result<PartToIndex> {
     let txn = catalog.read()?;
     let mut cursor = txn.seek(Table::Objects, from)?;
     let mut part = Vec::new();
@@ -260,7 +255,9 @@ fn objects_from(catalog: &Catalog, from: &[u8]) -> Result<ListedPart> {
         if part.len() == PART {
             return Ok((part, Some(key.to_vec())));
         }
-        part.push((id_of_key(key)?, Record::index_of(row)?));
+        if Record::index_of(row)? != IndexMode::None {
+            part.push(key.to_vec());
+        }
     }
     Ok((part, None))
 }

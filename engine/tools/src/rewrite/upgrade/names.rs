@@ -12,9 +12,17 @@ use engram_files::pool_file::{
     CREATING, DESTROYING, POOL_FILE, PoolFile, beside, is_part, is_unbegun,
 };
 use engram_files::upgrading::Upgrading;
+use engram_media::devdax;
 use engram_media::exchange::exchange;
 use engram_pool::Pool;
 use engram_realm::Mode;
+
+/// The names of a pool's description.
+const MARKERS: [&str; 3] = [CREATING, POOL_FILE, DESTROYING];
+
+fn has_marker(pool: &Path) -> bool {
+    MARKERS.iter().any(|marker| pool.join(marker).exists())
+}
 
 /// Refuses a pool beside which nothing of its filesystem can be made.
 pub(super) fn check_place(path: &Path) -> Result<()> {
@@ -41,7 +49,7 @@ pub(super) fn clear(path: &Path, place: &Path, file: &PoolFile) -> Result<()> {
     if !place.exists() || is_unbegun(place) {
         return Ok(());
     }
-    let ours = [CREATING, POOL_FILE, DESTROYING].iter().any(|marker| {
+    let ours = MARKERS.iter().any(|marker| {
         PoolFile::load(place, marker)
             .is_ok_and(|found| found.uuid == file.uuid && found.format > file.format)
     });
@@ -110,6 +118,9 @@ pub(super) fn clear_away(path: &Path, left: &Upgrading) -> Result<Vec<String>> {
         }
         bring_along(&earlier, path, &mut skipped)?;
         step!("upgrade.brought");
+        if !has_marker(&earlier) && !is_unbegun(&earlier) {
+            continue; // what could not be brought along is all that is left
+        }
         match Pool::destroy(&earlier) {
             // Another process has done the same.
             Err(error) if error.kind() == Kind::NotFound && !earlier.exists() => {}
@@ -122,7 +133,8 @@ pub(super) fn clear_away(path: &Path, left: &Upgrading) -> Result<Vec<String>> {
             continue;
         }
         let added = Pool::open(path, Mode::ReadWrite, true).and_then(|pool| {
-            let added = pool.add_device(device, true);
+            // A node may have been given to another pool meanwhile.
+            let added = pool.add_device(device, !devdax::is_node(device));
             pool.close();
             added
         });
