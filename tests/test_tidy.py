@@ -51,6 +51,7 @@ ON_MEDIA = {
     "namespace.toml",
     "creating.toml",
     "destroying.toml",
+    "upgrading.toml",
 }
 # Parts of the package that use it as users do: nothing that the root imports leads to them.
 PACKAGE = "python/engram"

@@ -142,6 +142,8 @@ pub use engram_records::object::{
 pub use engram_space::lease::LockMode;
 #[cfg(feature = "faults")]
 pub use engram_tools::decode;
-pub use engram_tools::rewrite::{BackupReport, CompactReport, backup, compact};
+pub use engram_tools::rewrite::{
+    BackupReport, CompactReport, UpgradeReport, backup, compact, upgrade,
+};
 pub use engram_tools::salvage::{Loss, Salvage, Witness};
 pub use engram_tools::verify::{Report, verify, verify_with};

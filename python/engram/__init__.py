@@ -47,7 +47,7 @@ from engram.errors import (
 from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
-from engram.housekeeping import Backup, Compaction, compact
+from engram.housekeeping import Backup, Compaction, Upgrade, compact, upgrade
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
@@ -130,6 +130,7 @@ __all__ = [
     "Space",
     "Tree",
     "UnsupportedError",
+    "Upgrade",
     "active",
     "activemethod",
     "adopt",
@@ -145,6 +146,7 @@ __all__ = [
     "open",
     "salvage",
     "under",
+    "upgrade",
     "verify",
 ]
 

@@ -1,4 +1,4 @@
-"""Housekeeping: who holds what, copies of a pool, and what it can give back."""
+"""Housekeeping: who holds what, copies of a pool, what it can give back, and newer formats."""
 
 import os
 from dataclasses import dataclass
@@ -137,3 +137,66 @@ def compact(path: str | os.PathLike[str]) -> Compaction:
     before, after = catalog
     spans_before, spans_after = arena
     return Compaction(realms, (before, after), (spans_before, spans_after), tuple(skipped))
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What an upgrade has done."""
+
+    path: str
+    """Where the pool of this engram's format is."""
+    before: int
+    """The format that the pool had."""
+    after: int
+    """The format that it has; if it is the same, there was nothing to do."""
+    resumed: bool
+    """Whether an upgrade that was interrupted was brought to its end."""
+    realms: int
+    """Namespaces, private parts of users in them, and what is published in them: made anew."""
+    objects: int
+    """Arrays and blobs."""
+    nbytes: int
+    """Bytes of memory that they have, as many as before."""
+    skipped: tuple[str, ...]
+    """What this user may not read, and a copy lacks; what could not be had again in its place."""
+
+
+def upgrade(
+    path: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None = None,
+    *,
+    force: bool = False,
+) -> Upgrade:
+    """Make a pool of an earlier format, from 5 on, one that this engram opens.
+
+    The new pool is made beside the old one (`POOL.upgrading`), with every id, value, attribute and
+    time as it was, and an index built anew; it is verified, and takes the old one's name in one
+    step. The old one goes after that. An upgrade that was killed leaves the old pool whole, or the
+    new one: call again, and it begins again, or goes on. With `to`, the old pool stays as it is,
+    and the new one is a copy there, of all that this user may read, with a uuid of its own; with
+    `force`, also on a filesystem that is not known to carry a pool.
+
+    Nobody may have the pool open meanwhile. A pool of this engram's own format stays as it is.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool at `path`.
+    FormatError
+        If its format is newer than this engram, or earlier than 5.
+    BusyError
+        If a process has it open; its pid is named.
+    PoolFullError
+        If there is no room for the new pool; the bytes that it needs are named.
+    CorruptError
+        If anything in the pool is damaged; it is left as it is, for `salvage`.
+    AccessError
+        If there is something in it that this user may not read, and no `to`.
+    ExistsError
+        If there is something at `to`, or in the new pool's place.
+
+    """
+    target = None if to is None else absolute(to)
+    done = _engram.upgrade(absolute(path), target, force)
+    place, before, after, resumed, realms, objects, nbytes, skipped = done
+    return Upgrade(str(place), before, after, resumed, realms, objects, nbytes, tuple(skipped))

@@ -1,4 +1,4 @@
-//! Housekeeping: who holds what, copies of a pool, and what it can give back.
+//! Housekeeping: who holds what, copies of a pool, what it can give back, and newer formats.
 
 use std::path::PathBuf;
 
@@ -16,6 +16,10 @@ type Copied = (PathBuf, u64, u64, u64, Vec<String>);
 /// What compacting did: realms; bytes of catalogs and of arenas, before and after; what was left
 /// out.
 type Compacted = (u64, [u64; 2], [u64; 2], Vec<String>);
+
+/// What an upgrade has done: where the pool is, its format before and now, whether one that was
+/// interrupted has been ended; realms, objects, bytes, what was left out.
+type Upgraded = (PathBuf, u32, u32, bool, u64, u64, u64, Vec<String>);
 
 /// Who holds what in a namespace, as plain values.
 #[pyfunction]
@@ -81,4 +85,26 @@ pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: Truth) -> Resul
 pub fn compact(py: Python<'_>, path: PathBuf) -> Result<Compacted> {
     let report = py.detach(move || engram::compact(&path)).map_err(|e| of_pool(py, e))?;
     Ok((report.realms, report.catalog, report.arena, report.skipped))
+}
+
+/// Makes a pool of an earlier format one of this format, in place or as a copy.
+#[pyfunction]
+pub fn upgrade(
+    py: Python<'_>,
+    path: PathBuf,
+    to: Option<PathBuf>,
+    force: Truth,
+) -> Result<Upgraded> {
+    let upgraded = py.detach(move || engram::upgrade(&path, to.as_deref(), force.0));
+    let report = upgraded.map_err(|e| of_pool(py, e))?;
+    Ok((
+        report.path,
+        report.from,
+        engram::FORMAT,
+        report.resumed,
+        report.realms,
+        report.objects,
+        report.bytes,
+        report.skipped,
+    ))
 }

@@ -61,7 +61,7 @@ mod _engram {
         is_read_only, members, names, path_of, rename, set_origin, set_read_only,
     };
     #[pymodule_export]
-    use crate::housekeeping::{backup, compact, holders};
+    use crate::housekeeping::{backup, compact, holders, upgrade};
     #[pymodule_export]
     use crate::index::{
         drain_queue, index_settings, index_stats, maintain, reindex, set_index_settings,

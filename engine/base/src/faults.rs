@@ -166,6 +166,23 @@ mod enabled {
         "compact.exchanged",
         "compact.cleared",
         "compact.swept",
+        // A pool of an earlier format, made anew.
+        "upgrade.locked",
+        "upgrade.begun",
+        "upgrade.rows",
+        "upgrade.values",
+        "upgrade.indexed",
+        "upgrade.namespace",
+        "upgrade.synced",
+        "upgrade.named",
+        "upgrade.verified",
+        "upgrade.marked",
+        "upgrade.renamed",
+        "upgrade.exchanged",
+        "upgrade.brought",
+        "upgrade.removed",
+        "upgrade.added",
+        "upgrade.ended",
     ];
 
     type Hook = Box<dyn Fn(&'static str) + Send + Sync>;

@@ -34,16 +34,15 @@ pub fn push_signed(out: &mut Vec<u8>, value: i64) {
     if turned < 0x80 { out.push(turned as u8) } else { push_all_bits(out, turned) }
 }
 
-#[cold]
 fn push_all_bits(out: &mut Vec<u8>, mut value: u64) {
-    for _ in 0..8 {
-        if value < 0x80 {
-            break;
-        }
-        out.push(value as u8 | 0x80);
+    let (mut bytes, mut last) = ([0; 9], 0);
+    while value >= 0x80 && last < 8 {
+        bytes[last] = value as u8 | 0x80;
         value >>= 7;
+        last += 1;
     }
-    out.push(value as u8);
+    bytes[last] = value as u8;
+    out.extend_from_slice(&bytes[..=last]);
 }
 
 /// Takes a signed number from the front; `None` if the bytes are none.
@@ -59,7 +58,6 @@ pub fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
     Some((turned >> 1) as i64 ^ -((turned & 1) as i64))
 }
 
-#[cold]
 fn take_all_bits(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for (place, &byte) in bytes.iter().enumerate().take(9) {

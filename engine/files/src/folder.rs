@@ -279,6 +279,13 @@ pub fn check_own(folder: &Path, user: u32) -> Result<bool> {
     Ok(true)
 }
 
+/// Gives what root has made the owner of something else, and its mode.
+pub fn like_another(made: &Path, other: &Path) -> Result<()> {
+    let meta = fs::metadata(other)
+        .map_err(|e| Error::os(format!("looking at {}", other.display()), &e))?;
+    like(made, other, meta.mode() & 0o7777)
+}
+
 /// Gives a folder that root has made the owner of another one, and the mode.
 fn like(folder: &Path, other: &Path, mode: u32) -> Result<()> {
     let refused = |e| Error::os(format!("setting owner and mode of {}", folder.display()), &e);

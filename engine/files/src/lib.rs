@@ -15,6 +15,7 @@
 //! | [`toml_file`] | a TOML file, read and written whole |
 //! | [`pool_file`] | `pool.toml` and the names that it has while a pool comes and goes; [`pool_file::FORMAT`] |
 //! | [`realm_file`] | `realm.toml`, and whether a realm is still the one that was opened |
+//! | [`upgrading`] | `upgrading.toml`: what an upgraded pool has to do yet |
 //! | [`versions`] | the folders of published versions |
 
 #![deny(missing_docs)]
@@ -26,4 +27,5 @@ pub mod realm_file;
 #[cfg(test)]
 mod testing;
 pub mod toml_file;
+pub mod upgrading;
 pub mod versions;

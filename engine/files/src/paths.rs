@@ -11,7 +11,8 @@ use engram_base::scope::Scope;
 /// The namespace that every pool starts with.
 pub const DEFAULT: &str = "default";
 
-const NAMESPACES: &str = "ns";
+/// The folder of all namespaces, in the pool's.
+pub const NAMESPACES: &str = "ns";
 /// The folder of the shared realm.
 pub const SHARED: &str = "shared";
 /// The folder of the private realms.

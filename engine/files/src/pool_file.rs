@@ -1,5 +1,6 @@
 //! What a pool is, in a file: `pool.toml`, and what stands in its place while it comes and goes.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::random;
 use engram_media::devdax;
+use engram_media::emulated::CLOCK_FILE;
 use engram_media::filesystem::Mount;
 
 /// The format version that this engine reads and writes.
@@ -26,9 +28,16 @@ pub const POOL_FILE: &str = "pool.toml";
 pub const CREATING: &str = "creating.toml";
 /// Its name from when the pool is whole no more.
 pub const DESTROYING: &str = "destroying.toml";
+/// What stands beside it while the pool that it was upgraded from has not gone (see `upgrade` in
+/// `engram-tools`).
+pub const UPGRADING: &str = "upgrading.toml";
+/// What a pool's folder is called, behind its own name, while it is made of one of an earlier
+/// format; then that one is, until it is gone.
+const BESIDE: &str = ".upgrading";
 
 /// Descriptions that somebody died writing: a folder with nothing but these is as good as empty.
-const UNFINISHED: [&str; 3] = ["pool.toml.new", "creating.toml.new", "destroying.toml.new"];
+const UNFINISHED: [&str; 4] =
+    ["pool.toml.new", "creating.toml.new", "destroying.toml.new", "upgrading.toml.new"];
 
 /// `pool.toml`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,6 +67,15 @@ pub struct PoolFile {
 }
 
 impl PoolFile {
+    /// The pool's own folder.
+    ///
+    /// # Panics
+    ///
+    /// If it has no device, which `load` refuses.
+    pub fn path(&self) -> &Path {
+        &self.devices[0]
+    }
+
     /// The devices that are folders.
     pub fn folders(&self) -> Vec<PathBuf> {
         self.devices.iter().filter(|device| !devdax::is_node(device)).cloned().collect()
@@ -85,16 +103,30 @@ impl PoolFile {
             }
             Err(error) => return Err(error),
         }
-        let pool = Self::load(path, POOL_FILE)?;
-        if !pool.incompatible.is_empty() {
+        Self::load(path, POOL_FILE)?.without_unknown_features(path)
+    }
+
+    /// Reads the description of a pool of this format, or of an earlier one that can be upgraded.
+    pub fn read_to_upgrade(path: &Path) -> Result<Self> {
+        let earlier = UPGRADED_FROM..FORMAT;
+        match read_toml::<Versioned>(&path.join(POOL_FILE)) {
+            Ok(found) if earlier.contains(&found.format) => {
+                Self::load(path, POOL_FILE)?.without_unknown_features(path)
+            }
+            _ => Self::read(path),
+        }
+    }
+
+    fn without_unknown_features(self, path: &Path) -> Result<Self> {
+        if !self.incompatible.is_empty() {
             fail!(
                 Format,
                 "{} uses the features {:?}, which this engine does not know: upgrade engram",
                 path.display(),
-                pool.incompatible
+                self.incompatible
             );
         }
-        Ok(pool)
+        Ok(self)
     }
 
     /// Reads the description of a pool of this format, or of an earlier one: enough to take it
@@ -146,6 +178,7 @@ impl PoolFile {
     pub fn like(&self, dest: &Path, mount: &Mount) -> Result<Self> {
         let survives = self.durability == "system" && mount.durable;
         Ok(PoolFile {
+            format: FORMAT,
             uuid: random::uuid()?,
             durability: if survives { "system" } else { "process" }.to_owned(),
             devices: vec![dest.to_owned()],
@@ -242,6 +275,12 @@ pub fn is_unbegun(path: &Path) -> bool {
     entries.into_iter().all(|entry| entry.is_ok_and(|entry| unfinished(entry.file_name())))
 }
 
+/// Whether what has this name in the folder of the pool with this uuid is a part of the pool.
+pub fn is_part(name: &OsStr, uuid: &str) -> bool {
+    let markers = [POOL_FILE, CREATING, DESTROYING, UPGRADING, CLOCK_FILE, paths::NAMESPACES, uuid];
+    markers.iter().chain(&UNFINISHED).any(|part| name == *part)
+}
+
 /// Removes what somebody died writing.
 pub fn remove_unfinished(path: &Path) {
     for name in UNFINISHED {
@@ -249,9 +288,21 @@ pub fn remove_unfinished(path: &Path) {
     }
 }
 
+/// Where a pool of the next format is made of this one; and where this one is after that, until it
+/// is gone.
+pub fn beside(pool: &Path) -> PathBuf {
+    let mut name = pool.file_name().unwrap_or_default().to_owned();
+    name.push(BESIDE);
+    pool.with_file_name(name)
+}
+
 /// Says what is at a path where no pool is.
 pub fn what_is_there(path: &Path) -> Error {
     let at = path.display();
+    if path.file_name().is_some() && beside(path).join(UPGRADING).exists() && !path.exists() {
+        let what = format!("an upgrade of {at} was interrupted: run `engram upgrade {at}` again");
+        return Error::new(Kind::Format, what);
+    }
     if path.join(DESTROYING).exists() {
         let what = format!("{at} is a half-destroyed pool: run `engram destroy {at}`");
         return Error::new(Kind::Format, what);

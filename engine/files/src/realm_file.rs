@@ -15,7 +15,7 @@ use engram_base::scope::Scope;
 /// `realm.toml`.
 #[derive(Serialize, Deserialize)]
 pub struct RealmFile {
-    /// The version of everything on media; [`FORMAT`] alone is read.
+    /// The version of everything on media: that of its pool.
     pub format: u32,
     /// The bytes of the catalog's map, the same for every process.
     pub map_size: u64,
@@ -29,14 +29,13 @@ pub struct RealmFile {
     pub incompatible: Vec<String>,
 }
 
-/// What a realm says of itself.
-pub fn realm_file(dir: &Path) -> Result<RealmFile> {
+/// What a realm says of itself, in a pool of this format.
+pub fn realm_file(dir: &Path, format: u32) -> Result<RealmFile> {
     let toml: RealmFile = read_toml(&dir.join(REALM_FILE))?;
-    if toml.format != FORMAT || !toml.incompatible.is_empty() {
+    if toml.format != format || !toml.incompatible.is_empty() {
         fail!(
             Format,
-            "{} has format {} with features {:?}; this engine reads format {FORMAT}: upgrade \
-             engram",
+            "{} has format {} with features {:?}; its pool has format {format}: upgrade engram",
             dir.display(),
             toml.format,
             toml.incompatible
@@ -62,7 +61,7 @@ pub struct Identity<'a> {
 /// Refuses where the folder of a realm is another's by now: of a pool, or a namespace, that was
 /// removed and made anew since this was read.
 pub fn check_same(realm: &Identity<'_>) -> Result<()> {
-    let same = match realm_file(realm.dir) {
+    let same = match realm_file(realm.dir, FORMAT) {
         Ok(now) => now.id_prefix == realm.id_prefix,
         // One that its maker is about to publish, under a name that nobody else has.
         Err(_) if realm.scope == Scope::Published => true,

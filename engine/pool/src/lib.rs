@@ -21,7 +21,7 @@ mod pool;
 pub mod published;
 pub mod transfer;
 
-pub use pool::{CreateOptions, DeviceInfo, Durability, Pool, check_devices};
+pub use pool::{CreateOptions, DeviceInfo, Durability, Pool, check_devices, check_mounted};
 
 #[cfg(test)]
 mod tests;

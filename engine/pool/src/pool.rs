@@ -218,16 +218,8 @@ impl Pool {
 
     fn open_as(path: &Path, file: PoolFile, mode: Mode, force: bool) -> Result<Pool> {
         let mut mount = filesystem::admit(path, force)?;
+        check_mounted(path, &file)?;
         for device in &file.devices[1..] {
-            if !device.is_dir() && !devdax::is_node(device) {
-                fail!(
-                    NotFound,
-                    "device {} of {} is missing: mount it, and open again",
-                    device.display(),
-                    path.display()
-                );
-            }
-            refuse_bare(path, &file, device)?;
             let next = mount_of(device, true)?;
             if !next.durable {
                 mount = next;
@@ -516,6 +508,22 @@ impl Pool {
     pub fn namespace(&self, name: &str) -> Result<Namespace> {
         Namespace::open(self, name)
     }
+}
+
+/// Refuses a pool of which a device is missing, or has nothing of it.
+pub fn check_mounted(path: &Path, file: &PoolFile) -> Result<()> {
+    for device in &file.devices[1..] {
+        if !device.is_dir() && !devdax::is_node(device) {
+            fail!(
+                NotFound,
+                "device {} of {} is missing: mount it, and open again",
+                device.display(),
+                path.display()
+            );
+        }
+        refuse_bare(path, file, device)?;
+    }
+    Ok(())
 }
 
 /// The durability of a pool whose weakest device lies on `mount`.

@@ -50,7 +50,7 @@ use engram_base::fail;
 use engram_base::id::Gid;
 use engram_base::scope::Scope;
 use engram_files::folder::check_real;
-use engram_files::pool_file::{FORMAT, PoolFile, missing};
+use engram_files::pool_file::{PoolFile, missing};
 use engram_media::filesystem::Mount;
 use engram_realm::Setup;
 
@@ -92,14 +92,14 @@ pub fn setup(
             Err(error) if error.kind() == Kind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        if toml.format != FORMAT || !toml.incompatible.is_empty() {
+        if toml.format != file.format || !toml.incompatible.is_empty() {
             fail!(
                 Format,
-                "{} has format {} with features {:?}; this engine reads format {FORMAT}: upgrade \
-                 engram",
+                "{} has format {} with features {:?}; its pool has format {}: upgrade engram",
                 dir.display(),
                 toml.format,
-                toml.incompatible
+                toml.incompatible,
+                file.format
             );
         }
         return Ok(Some(Setup {

@@ -24,7 +24,8 @@ const NEW_CATALOG: &str = "catalog.new";
 /// The compaction lock, given up when dropped.
 pub struct CompactionLock {
     file: File,
-    path: PathBuf,
+    /// `None`: what is there now is another's.
+    path: Option<PathBuf>,
 }
 
 /// Where the new catalog is made.
@@ -67,7 +68,7 @@ impl CompactionLock {
             ),
             _ => refused(e),
         })?;
-        let lock = CompactionLock { file, path: path.clone() };
+        let lock = CompactionLock { file, path: Some(path.clone()) };
         lock.file.set_permissions(Permissions::from_mode(setup.file_mode)).map_err(refused)?;
         folder::hand_over(&lock.file, &path)?;
         // A process that found the file before this may hold the lock, and take the file away.
@@ -77,18 +78,25 @@ impl CompactionLock {
         }
         Ok(lock)
     }
+
+    /// Gives it up when its realm has another path by now: there it goes with the realm.
+    pub fn leave(mut self) {
+        self.path = None;
+    }
 }
 
 impl Drop for CompactionLock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
         let _ = self.file.unlock();
     }
 }
 
-/// Waits for a realm's compaction lock to be free, in a process that has made its lease there;
-/// whether its holder has died, and may have left spans that no row knows.
-pub(crate) fn wait_for_it(realm: &Path) -> Result<bool> {
+/// Waits for a realm's compaction lock to be free, in a process that has made its lease there, or
+/// has the pool lock; whether its holder has died, and may have left spans that no row knows.
+pub fn wait_for_it(realm: &Path) -> Result<bool> {
     let path = realm.join(LOCK_FILE);
     let mut died = false;
     // A link to nothing is there, too.

@@ -11,3 +11,4 @@ mod halfway;
 mod namespaces;
 mod open_killed;
 mod pools;
+mod upgrade;

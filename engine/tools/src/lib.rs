@@ -1,15 +1,15 @@
-//! Work on a pool as a whole: checked, copied, compacted, saved from damage.
+//! Work on a pool as a whole: checked, copied, compacted, upgraded, saved from damage.
 //!
-//! This crate owns `verify`, `backup`, compaction and salvage. It does not know how damage came
-//! about, and keeps nothing between two calls.
+//! This crate owns `verify`, `backup`, compaction, upgrades and salvage. It does not know how
+//! damage came about, and keeps nothing between two calls.
 //!
 //! *Invariant*: nothing here is on the path of a put or a look. `verify` and `salvage` believe
-//! nothing that they read; `backup` and `compact` leave a pool that `verify` passes.
+//! nothing that they read; `backup`, `compact` and `upgrade` leave a pool that `verify` passes.
 //!
 //! | module | what it offers |
 //! |---|---|
 //! | [`verify`] | every invariant, checked against what is on media |
-//! | [`rewrite`] | a realm's rows into a new catalog: backup and compaction |
+//! | [`rewrite`] | a realm's rows into a new catalog: backup, compaction, upgrade |
 //! | [`salvage`] | what is sound of a damaged pool, copied into another |
 //! | `decode` | rows of media, one by one, for tests and fuzzing; with the feature `faults` alone |
 

@@ -1,7 +1,7 @@
 //! Rewriting a realm: its rows into a new catalog, its values to other places.
 //!
-//! Backup and compaction are one thing: all rows of one snapshot go, in the order of their keys,
-//! into a catalog that nobody knows yet. Things of the moment stay behind: reservations, and
+//! Backup, compaction and upgrade are one thing: all rows of one snapshot go, in the order of their
+//! keys, into a catalog that nobody knows yet. Things of the moment stay behind: reservations, and
 //! extents that were freed and wait; and of a copy also moves between realms that are under way,
 //! which have ended there (see `transfer::copied`). Where values change their places, records are
 //! told the new ones, and the free tables are made anew from what is left between.
@@ -10,17 +10,23 @@
 //! |---|---|
 //! | `backup` | a copy of a pool while others write |
 //! | `compact` | a catalog without holes, an arena without empty spans |
-//! | `compaction_lock` | nobody opens a realm that is being compacted |
+//! | `upgrade` | a pool of an earlier format, made anew in this one |
+//! | `spans` | the arena of a pool that is being made of another |
 
 mod backup;
 mod compact;
+mod spans;
+mod upgrade;
 
 use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::Path;
 
 pub use self::backup::{BackupReport, backup};
 pub use self::compact::{CompactReport, compact};
+pub use self::upgrade::{UpgradeReport, upgrade};
 use engram_base::checksum;
-use engram_base::error::Result;
+use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_base::id::Oid;
 use engram_catalog::{Catalog, Filling, ReadTxn, Table};
@@ -166,4 +172,16 @@ fn rewrite_space(spans: &[Span], values: &[MovedValue], into: &Catalog) -> Resul
         into.run(|txn| some.iter().try_for_each(|extent| insert_free(txn, *extent)))?;
     }
     Ok(())
+}
+
+/// Makes durable which files there are.
+fn sync_folders(folder: &Path) -> Result<()> {
+    let refused = |e| Error::os(format!("syncing {}", folder.display()), &e);
+    for entry in fs::read_dir(folder).map_err(refused)? {
+        let entry = entry.map_err(refused)?;
+        if entry.file_type().map_err(refused)?.is_dir() {
+            sync_folders(&entry.path())?;
+        }
+    }
+    File::open(folder).and_then(|file| file.sync_all()).map_err(refused)
 }

@@ -151,6 +151,7 @@ SECTIONS = {
         "backup",
         "adopt",
         "compact",
+        "upgrade",
         "doctor",
         "demo",
     ),
@@ -168,7 +169,7 @@ _MODULES = {
     "gc": "active",
     **dict.fromkeys(("create", "destroy", "adopt", "verify"), "pools"),
     "reindex": "index",
-    **dict.fromkeys(("backup", "compact"), "housekeeping"),
+    **dict.fromkeys(("backup", "compact", "upgrade"), "housekeeping"),
 }
 """The modules that add the verbs to `app`, where they have other names than the verbs."""
 

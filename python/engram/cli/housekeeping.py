@@ -1,4 +1,4 @@
-"""`engram backup` and `engram compact`: copies of a pool, and what it can give back."""
+"""`engram backup`, `compact`, `upgrade`: a pool copied, made small, made one of this format."""
 
 from __future__ import annotations
 
@@ -68,3 +68,56 @@ def compact(pool: PoolArgument, *, json: JsonOption = False) -> None:
             terminal.say(f"{what}: {human(before)} before, {human(after)} after")
     for name in done.skipped:
         terminal.say(f"  not compacted: {name}, which this user may not open")
+
+
+@app.command(
+    epilog=examples(
+        "engram upgrade /dev/shm/run",
+        "engram upgrade /dev/shm/run --to /scratch/run",
+        "engram upgrade /dev/shm/run --json",
+    )
+)
+def upgrade(
+    pool: PoolArgument,
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="NEWPOOL",
+            help="Leave the pool as it is, and make the new one in this folder.",
+            parser=file_path,
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --to: accept a filesystem that was not tried.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make a pool of an earlier format one of this engram's; run it again if it was interrupted.
+
+    The new pool is made beside the old one, verified, and takes its name. Nobody may have it open.
+    """
+    done = engram.upgrade(pool, to, force=force)
+    if json:
+        terminal.print_json(
+            {
+                "path": done.path,
+                "before": done.before,
+                "after": done.after,
+                "resumed": done.resumed,
+                "realms": done.realms,
+                "objects": done.objects,
+                "nbytes": done.nbytes,
+                "skipped": list(done.skipped),
+            }
+        )
+        return
+    if done.before == done.after:
+        terminal.say(f"{done.path} has format {done.after} already: there is nothing to do")
+    elif done.resumed:
+        terminal.say(f"{done.path} has format {done.after}: the rest of its upgrade is done")
+    else:
+        what = f"{counted(done.objects, 'object')}, {human(done.nbytes)}"
+        terminal.say(f"upgraded from format {done.before} to {done.after}: {what}, in {done.path}")
+    for name in done.skipped:
+        terminal.say(f"  left out: {name}")

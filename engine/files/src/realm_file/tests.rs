@@ -21,11 +21,11 @@ fn write(dir: &Path, id_prefix: u64, format: u32, incompatible: &[&str]) {
 fn a_realm_of_another_format_or_with_unknown_features_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 7, FORMAT, &[]);
-    let read = realm_file(dir.path()).unwrap();
+    let read = realm_file(dir.path(), FORMAT).unwrap();
     assert_eq!((read.id_prefix, read.root, read.map_size), (7, 1, 1 << 20));
     for (format, features) in [(FORMAT + 1, &[][..]), (FORMAT - 1, &[]), (FORMAT, &["new"])] {
         write(dir.path(), 7, format, features);
-        assert_eq!(realm_file(dir.path()).err().unwrap().kind(), Kind::Format, "{format}");
+        assert_eq!(realm_file(dir.path(), FORMAT).err().unwrap().kind(), Kind::Format, "{format}");
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn ensure(
     if let Some(setup) = private_setup(pool, file, mount.clone(), name, user)? {
         return Ok(setup);
     }
-    let description = namespace_file(pool, name)?;
+    let description = namespace_file(pool, file.format, name)?;
     let namespace = place(pool, name);
     check_real(pool, &namespace.join(PRIVATE))?;
     check_real(pool, &namespace.join(ID_PREFIXES))?;

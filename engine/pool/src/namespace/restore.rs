@@ -1,7 +1,8 @@
-//! Namespaces and realms like those of another pool: what a backup puts rows into.
+//! Namespaces and realms like those of another pool: what a backup, and an upgrade, put rows into.
 //!
 //! Names, modes, groups, root groups and id prefixes are the other's, so that every id stays what
-//! it is. The pool is one that is being made: nobody else looks at it yet.
+//! it is. The pool is one that is being made: nobody else looks at it yet. The other may be of an
+//! earlier format.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -10,6 +11,7 @@ use std::path::Path;
 use super::id_prefixes::{self, ID_PREFIXES, name_of};
 use super::make::{NewNamespace, NewRealm, build_realm, create};
 use super::setup::{RealmFolder, namespace_file, setup, setup_at};
+use crate::namespace::NamespaceFile;
 use crate::published;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::scope::Scope;
@@ -19,8 +21,8 @@ use engram_files::folder::own;
 use engram_files::paths::{
     DEFAULT, NAMESPACE_FILE, PRIVATE, REALM_FILE, SHARED, modes, on_device, place, within,
 };
-use engram_files::pool_file::PoolFile;
-use engram_files::realm_file::realm_file;
+use engram_files::pool_file::{FORMAT, PoolFile};
+use engram_files::realm_file::{RealmFile, realm_file};
 use engram_files::toml_file::write_toml;
 use engram_media::filesystem::Mount;
 use engram_realm::Setup;
@@ -28,9 +30,10 @@ use engram_records::extent::HUGE;
 
 const ROOT: u32 = 0;
 
-/// Makes a namespace like that of the pool `source`.
-pub fn create_like(pool: &Path, file: &PoolFile, source: &Path, name: &str) -> Result<()> {
-    let there = namespace_file(source, name)?;
+/// Makes a namespace like that of the pool which `from` describes.
+pub fn create_like(pool: &Path, file: &PoolFile, from: &PoolFile, name: &str) -> Result<()> {
+    let source = from.path();
+    let there = NamespaceFile { format: FORMAT, ..namespace_file(source, from.format, name)? };
     let meta = fs::metadata(place(source, name))
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
     let group = (there.mode & 0o070 != 0).then_some(meta.gid());
@@ -72,12 +75,13 @@ pub fn create_default(pool: &Path, file: &PoolFile) -> Result<()> {
     create(pool, file, &new)
 }
 
-/// Makes a realm like `source`, which is of `user` if it is private, without any rows; what is
-/// needed to open it.
+/// Makes a realm like `source` of the pool which `from` describes, without any rows; what is needed
+/// to open it. If it is private, it is of `user`.
 pub fn realm_like(
     pool: &Path,
     file: &PoolFile,
     mount: &Mount,
+    from: &PoolFile,
     source: &Setup,
     user: u32,
 ) -> Result<Setup> {
@@ -91,7 +95,7 @@ pub fn realm_like(
     let dir = namespace.join(within(scope, user));
     let modes = match scope {
         Scope::Private => (0o700, 0o600),
-        _ => modes(namespace_file(pool, name)?.mode),
+        _ => modes(namespace_file(pool, file.format, name)?.mode),
     };
     if scope == Scope::Private {
         let new = NewRealm {
@@ -111,7 +115,7 @@ pub fn realm_like(
         build_realm(file, &new)?;
         super::scopes::open(&namespace)?.raise();
     }
-    let toml = realm_file(&source.dir)?;
+    let toml = RealmFile { format: FORMAT, ..realm_file(&source.dir, from.format)? };
     write_toml(&dir.join(REALM_FILE), &toml, modes.1)?;
     reserve(&namespace.join(ID_PREFIXES).join(name_of(toml.id_prefix)))?;
     let folder = RealmFolder { dir: &dir, scope, file_mode: modes.1 };

@@ -36,16 +36,16 @@ pub(super) fn check_there(pool: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a namespace says of itself to all who may enter it.
-pub(super) fn namespace_file(pool: &Path, name: &str) -> Result<NamespaceFile> {
+/// What a namespace, of a pool of this format, says of itself to all who may enter it.
+pub(super) fn namespace_file(pool: &Path, format: u32, name: &str) -> Result<NamespaceFile> {
     check_there(pool, name)?;
     let namespace = place(pool, name);
     let file: NamespaceFile = read_toml(&namespace.join(engram_files::paths::NAMESPACE_FILE))
         .map_err(|error| closed(name, missing(pool, &namespace, error)))?;
-    if file.format != FORMAT {
+    if file.format != format {
         fail!(
             Format,
-            "namespace {name:?} has format {}; this engine reads format {FORMAT}: upgrade engram",
+            "namespace {name:?} has format {}; its pool has format {format}: upgrade engram",
             file.format
         );
     }
@@ -55,7 +55,7 @@ pub(super) fn namespace_file(pool: &Path, name: &str) -> Result<NamespaceFile> {
 /// Sets the size that the namespace says for private realms yet to be made.
 pub(super) fn set_size(pool: &Path, name: &str, size: u64) -> Result<()> {
     let _pool_lock = PoolLock::take(pool)?;
-    let before = namespace_file(pool, name)?;
+    let before = namespace_file(pool, FORMAT, name)?;
     let path = place(pool, name).join(engram_files::paths::NAMESPACE_FILE);
     if before.size == size {
         return Ok(());
@@ -83,7 +83,8 @@ pub fn setup(pool: &Path, file: &PoolFile, mount: Mount, name: &str) -> Result<S
     check_there(pool, name)?;
     let dir = place(pool, name).join(within(Scope::Shared, 0));
     check_folders(pool, &dir)?;
-    let toml = realm_file(&dir).map_err(|error| closed(name, missing(pool, &dir, error)))?;
+    let toml =
+        realm_file(&dir, file.format).map_err(|error| closed(name, missing(pool, &dir, error)))?;
     let mode = fs::metadata(&dir)
         .map_err(|e| Error::os(format!("looking at {}", dir.display()), &e))?
         .permissions()
@@ -126,7 +127,7 @@ pub(super) fn private_setup(
         return Ok(None);
     }
     check_folders(pool, &dir)?;
-    let toml = realm_file(&dir).map_err(|error| missing(pool, &dir, error))?;
+    let toml = realm_file(&dir, file.format).map_err(|error| missing(pool, &dir, error))?;
     let folder = RealmFolder { dir: &dir, scope: Scope::Private, file_mode: 0o600 };
     Ok(Some(setup_at(pool, file, name, folder, &toml, mount)))
 }

@@ -25,6 +25,7 @@ use engram_base::scope::Scope;
 use engram_base::user;
 use engram_files::folder::belongs_to;
 use engram_files::paths::{place, within};
+use engram_files::pool_file::FORMAT;
 use engram_ops::group::GroupInfo;
 use engram_realm::process::between_forks;
 use engram_realm::{HasCore, Mode, Realm};
@@ -62,7 +63,7 @@ pub(super) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
         Ok(realm) => Some(realm),
         Err(error) if error.kind() == Kind::Access => {
             // A user who may enter sees what is published, and may keep things in private.
-            if namespace_file(pool.path(), name).is_err() {
+            if namespace_file(pool.path(), FORMAT, name).is_err() {
                 return Err(error);
             }
             None
@@ -71,7 +72,7 @@ pub(super) fn open(pool: &Pool, name: &str) -> Result<Namespace> {
     };
     let root = match &shared {
         Some(realm) => realm.root(),
-        None => namespace_file(pool.path(), name)?.root,
+        None => namespace_file(pool.path(), FORMAT, name)?.root,
     };
     let counter = match &shared {
         Some(_) => Some(Arc::new(scopes::open(&place(pool.path(), name))?)),

@@ -15,7 +15,8 @@ use engram_files::folder::sync_names;
 use engram_files::paths;
 use engram_files::pool_file::FORMAT;
 use engram_files::pool_file::{
-    CREATING, DESTROYING, POOL_FILE, PoolFile, is_unbegun, remove_unfinished, what_is_there,
+    CREATING, DESTROYING, POOL_FILE, PoolFile, UPGRADING, is_unbegun, remove_unfinished,
+    what_is_there,
 };
 use engram_media::{devdax, emulated};
 use engram_realm::process;
@@ -214,7 +215,7 @@ pub(super) fn clear(path: &Path, folder_too: bool) {
     if namespaces.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
         return; // with its marker, which says what this is
     }
-    for name in [emulated::CLOCK_FILE, POOL_FILE, CREATING, DESTROYING] {
+    for name in [emulated::CLOCK_FILE, UPGRADING, POOL_FILE, CREATING, DESTROYING] {
         let _ = fs::remove_file(path.join(name));
     }
     remove_unfinished(path);

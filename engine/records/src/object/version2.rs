@@ -1,7 +1,9 @@
-//! Records of version 2, which pools of format 5 have: `engram upgrade` alone reads them.
+//! Records of version 2, which pools of format 5 have: `engram upgrade` reads them, and salvage.
 //!
 //! They differ in the head alone, which has 40 bytes: the time of the last change stands in its
 //! last eight, in ns since 1970, and nothing is between it and the shape.
+
+use std::borrow::Cow;
 
 use super::{Record, u32_at, u64_at};
 use engram_base::checksum;
@@ -10,11 +12,6 @@ use engram_base::fail;
 
 const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 40;
-
-/// Whether a row says that it is a record of version 2; `parse` tells whether it is a sound one.
-pub fn is(row: &[u8]) -> bool {
-    row.first() == Some(&VERSION)
-}
 
 /// Reads a row; as for one of today, every length is checked against it, and its checksum.
 ///
@@ -34,9 +31,17 @@ pub fn parse(row: &[u8]) -> Result<Record<'_>> {
     Record::parse_sections(row, carried, times, &row[HEAD_BYTES..])
 }
 
+/// The row that today's engine has for one of version 2; any other row is as it was.
+pub fn as_of_today(row: &[u8]) -> Result<Cow<'_, [u8]>> {
+    if row.first() != Some(&VERSION) {
+        return Ok(Cow::Borrowed(row));
+    }
+    parse(row).map(|record| Cow::Owned(record.encode()))
+}
+
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{HEAD_BYTES, VERSION, is, parse};
+    use super::{HEAD_BYTES, VERSION, as_of_today, parse};
     use crate::object::{HEAD_BYTES as NEW_HEAD_BYTES, Record};
     use engram_base::checksum;
     use engram_base::varint;
@@ -67,13 +72,16 @@ pub(super) mod tests {
         }
         row.extend([0, 1, b'a', 0, 0, 0, 0]);
         let record = parse(&row).unwrap();
-        assert!(is(&row) && record.flags.read_only && !record.checked);
+        assert!(record.flags.read_only && !record.checked);
         assert_eq!((record.parent, record.created, record.modified), (1, 2, 3));
         assert_eq!((record.owner, record.generation, record.name), (4, 5, "a"));
         assert_eq!(encode(&record), row);
         assert_eq!(Record::parse(&record.encode()), Ok(record));
         assert!(Record::parse(&row).is_err() && parse(&record.encode()).is_err());
-        assert!(!is(&record.encode()) && !is(&[]));
+        for row in [&row, &record.encode()] {
+            assert_eq!(*as_of_today(row).unwrap(), record.encode());
+        }
+        assert!(as_of_today(&row[..9]).is_err() && as_of_today(&[]).unwrap().is_empty());
         assert!((0..row.len()).all(|cut| parse(&row[..cut]).is_err()), "one that is cut short");
     }
 }

@@ -12,7 +12,6 @@
 //! `creating.toml` is renamed to `pool.toml`. Until then, and after a death, the copy is a
 //! half-created pool, refused by name.
 //!
-//! Values are laid out longest first, so that large ones keep their alignment and no hole is left.
 //! A value that is written *in place* meanwhile is not isolated: it may be of several moments. Its
 //! checksum was taken away before the first write (see `checksum`), so a value whose bytes are not
 //! those of its checksum, and whose record has changed since, is one of these, and is copied
@@ -22,26 +21,24 @@
 //! The process holds its realm open all the while: a fork in another thread waits for the end.
 
 use engram_realm::space;
-use std::cmp::Reverse;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{MOVES, MovedValue, finish_catalog, id_of, rewrite_rows, rewrite_space, values};
+use super::spans::{NewSpans, lay_out};
+use super::{
+    MOVES, MovedValue, finish_catalog, id_of, rewrite_rows, rewrite_space, sync_folders, values,
+};
 use engram_base::checksum;
 use engram_base::checksum::RunningChecksum;
-use engram_base::error::{Error, Kind, Result};
+use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::scope::Scope;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Catalog, Headroom, Table};
-use engram_files::folder;
 use engram_files::paths;
 use engram_files::pool_file::PoolFile;
 use engram_media::filesystem::{self, Mount};
-use engram_media::span;
 use engram_ops::marks::Going;
 use engram_pool::Pool;
 use engram_pool::namespace;
@@ -49,7 +46,6 @@ use engram_pool::published;
 use engram_pool::transfer;
 use engram_realm::process;
 use engram_realm::{Core, Inside, LIMIT, LookUp, Purpose, Setup, USED, boot_id};
-use engram_records::extent::{Extent, HUGE, PAGE, best_align, round_up};
 use engram_records::object::{Record, Stored};
 use engram_space::extent::Span;
 
@@ -129,7 +125,7 @@ struct SourceRealm {
 
 impl Copy<'_> {
     fn namespace(&self, name: &str, report: &mut BackupReport) -> Result<()> {
-        match namespace::create_like(self.dest, self.file, self.pool.path(), name) {
+        match namespace::create_like(self.dest, self.file, self.source, name) {
             // This user may not even know what it is like.
             Err(error) if error.kind() == Kind::Access => {
                 report.skipped.push(name.to_owned());
@@ -176,6 +172,7 @@ impl Copy<'_> {
                 self.dest,
                 self.file,
                 self.mount,
+                self.source,
                 &found.core.0.setup,
                 found.user,
             )?;
@@ -262,9 +259,9 @@ impl Copy<'_> {
         rewrite_rows(look.txn(), &found, &MOVES, &catalog)?;
         step!("backup.rows");
         look.rest();
-        let mut spans = Spans::default();
+        let mut spans = NewSpans::default();
         if end > 0 {
-            spans = self.spans(setup, end)?;
+            spans = NewSpans::make(setup, self.dest, self.mount, end)?;
             let changed = copy_values(core, inside, &found, &spans)?;
             forget_checksums(&catalog, &changed)?;
             if self.mount.durable {
@@ -284,57 +281,6 @@ impl Copy<'_> {
         report.objects += txn.entries(Table::Objects)?;
         report.bytes += meta_u64(txn.get(Table::Meta, USED)?)?;
         Ok(spans.files.into_iter().map(|(path, _)| path).collect())
-    }
-
-    /// Makes the files of the copy's values: one, or, of what is published, as many as a publisher
-    /// would make.
-    fn spans(&self, setup: &Setup, end: u64) -> Result<Spans> {
-        let folder = setup.spans_on(self.dest);
-        let published = setup.scope == Scope::Published;
-        let most = if published { published::SPAN_MAX } else { end };
-        let mut spans = Spans::default();
-        let mut offset = 0;
-        while offset < end {
-            let number = spans.rows.len() as u32;
-            let range = Extent { offset, len: most.min(end - offset) };
-            let path = folder.join(format!("span-{number}"));
-            let file = span::create(&path, range.len, setup.file_mode, self.mount)?;
-            folder::hand_over(&file, &path)?;
-            spans.rows.push(Span { number, device: 0, range, file: number, place: 0 });
-            spans.files.push((path, file));
-            offset = range.end();
-        }
-        Ok(spans)
-    }
-}
-
-/// The spans of a copy, and their files.
-#[derive(Default)]
-struct Spans {
-    rows: Vec<Span>,
-    files: Vec<(PathBuf, File)>,
-}
-
-impl Spans {
-    fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> Result<()> {
-        let first = self.rows.partition_point(|span| span.range.end() <= offset);
-        for (span, (path, file)) in self.rows.iter().zip(&self.files).skip(first) {
-            let (now, rest) = bytes.split_at(bytes.len().min((span.range.end() - offset) as usize));
-            file.write_all_at(now, offset - span.range.offset)
-                .map_err(|e| Error::os(format!("writing {}", path.display()), &e))?;
-            offset += now.len() as u64;
-            bytes = rest;
-            if bytes.is_empty() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.files.iter().try_for_each(|(path, file)| {
-            file.sync_all().map_err(|e| Error::os(format!("syncing {}", path.display()), &e))
-        })
     }
 }
 
@@ -367,30 +313,12 @@ fn together<'a>(found: &[SourceRealm], insides: &'a [Inside<'a>]) -> Result<Vec<
     looks
 }
 
-/// Says where each value goes; where the arena ends then.
-fn lay_out(values: &mut [MovedValue], limit: u64) -> u64 {
-    values.sort_unstable_by_key(|value| (Reverse(value.from.len), value.from.offset));
-    let mut end = 0;
-    for most in [HUGE, PAGE] {
-        end = 0;
-        for value in &mut *values {
-            value.to = round_up(end, best_align(value.from.len).min(most));
-            end = value.place().end();
-        }
-        end = round_up(end, HUGE);
-        if end <= limit {
-            break;
-        }
-    }
-    end
-}
-
 /// Copies every value; gives those whose bytes are no more those of their checksum.
 fn copy_values(
     core: &Arc<Core>,
     inside: &Inside<'_>,
     values: &[MovedValue],
-    to: &Spans,
+    to: &NewSpans,
 ) -> Result<Vec<MovedValue>> {
     let end = values.iter().map(|value| value.from.end()).max().unwrap_or(0);
     space::reach(core, inside, end)?;
@@ -447,70 +375,4 @@ fn forget_checksums(catalog: &Catalog, changed: &[MovedValue]) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// Makes durable which files there are.
-fn sync_folders(folder: &Path) -> Result<()> {
-    let refused = |e| Error::os(format!("syncing {}", folder.display()), &e);
-    for entry in fs::read_dir(folder).map_err(refused)? {
-        let entry = entry.map_err(refused)?;
-        if entry.file_type().map_err(refused)?.is_dir() {
-            sync_folders(&entry.path())?;
-        }
-    }
-    File::open(folder).and_then(|file| file.sync_all()).map_err(refused)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{MovedValue, Span, Spans, lay_out};
-    use engram_catalog::Table;
-    use engram_records::extent::{Extent, HUGE, PAGE, best_align};
-    use std::fs::{self, File};
-
-    fn values(lens: &[u64]) -> Vec<MovedValue> {
-        let value = |(number, len): (usize, &u64)| MovedValue {
-            table: Table::Objects,
-            key: vec![number as u8],
-            from: Extent { offset: number as u64 * 64 * HUGE, len: *len },
-            nbytes: *len,
-            word: 0,
-            to: 0,
-        };
-        lens.iter().enumerate().map(value).collect()
-    }
-
-    #[test]
-    fn a_copy_has_its_values_side_by_side_and_each_where_its_length_may_begin() {
-        let lens = [64, 3 * HUGE + PAGE, 0x1_0000, 128, HUGE, 5 * PAGE];
-        let mut found = values(&lens);
-        let end = lay_out(&mut found, u64::MAX);
-        let mut places: Vec<Extent> = found.iter().map(MovedValue::place).collect();
-        places.sort_unstable();
-        assert!(places.windows(2).all(|two| two[0].end() <= two[1].offset), "{places:?}");
-        assert!(places.iter().all(|place| place.offset % best_align(place.len) == 0));
-        assert!(places.last().unwrap().end() <= end && end.is_multiple_of(HUGE));
-
-        // Where that does not fit, values of huge pages begin at a page, and less is left between.
-        let tight = lay_out(&mut found, end - 1);
-        assert!(tight < end, "{tight} is no less than {end}");
-        assert!(found.iter().all(|value| value.to % best_align(value.from.len).min(PAGE) == 0));
-    }
-
-    #[test]
-    fn a_value_is_written_across_the_spans_that_it_reaches_into() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut spans = Spans::default();
-        for (number, (offset, len)) in [(0, 10), (10, 4), (14, 20)].into_iter().enumerate() {
-            let path = dir.path().join(number.to_string());
-            let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-            let (number, range) = (number as u32, Extent { offset, len });
-            spans.rows.push(Span { number, device: 0, range, file: number, place: 0 });
-            spans.files.push((path, file));
-        }
-        spans.write_at(b"0123456789", 7).unwrap();
-        let read = |number: usize| fs::read(&spans.files[number].0).unwrap();
-        assert_eq!(read(0), b"\0\0\0\0\0\0\x00012");
-        assert_eq!([read(1), read(2)], [b"3456".to_vec(), b"789".to_vec()]);
-    }
 }

@@ -92,7 +92,8 @@ pub fn compact(path: &Path) -> Result<CompactReport> {
     Ok(report)
 }
 
-fn refuse_others(setup: &Setup) -> Result<()> {
+/// Refuses a realm that anybody has open; `doing` says what that would be in the way of.
+pub(super) fn refuse_others(setup: &Setup, doing: &str) -> Result<()> {
     let mut peers = Peers::default();
     peers.refresh(&setup.leases(), 0, 0)?;
     let mut pids: Vec<u32> = peers.alive().into_iter().map(|(_, owner)| owner.pid).collect();
@@ -102,7 +103,7 @@ fn refuse_others(setup: &Setup) -> Result<()> {
         fail!(
             Busy,
             "namespace {:?} of {} is open, or viewed, in this process itself ({ours}), among \
-             {pids:?}: close the pool and let go of its views before compacting it",
+             {pids:?}: close the pool and let go of its views before {doing} it",
             setup.namespace,
             setup.pool.display()
         );
@@ -110,7 +111,8 @@ fn refuse_others(setup: &Setup) -> Result<()> {
     if !pids.is_empty() {
         fail!(
             Busy,
-            "namespace {:?} of {} is open, or viewed, in process {pids:?}: close it there first",
+            "namespace {:?} of {} is open, or viewed, in process {pids:?}: close it there before \
+             {doing} it",
             setup.namespace,
             setup.pool.display()
         );
@@ -119,7 +121,7 @@ fn refuse_others(setup: &Setup) -> Result<()> {
 }
 
 fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
-    refuse_others(setup)?;
+    refuse_others(setup, "compacting")?;
     // Opened and closed: it is fit for use, and the reservations of the dead are taken back.
     let core = process::core_of(setup.clone(), Purpose::Use)?;
     let taken = core.enter().and_then(|inside| dead::take_back_dead(&core, &inside));
@@ -127,7 +129,7 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     taken?;
     let compaction_lock = CompactionLock::take(setup)?;
     step!("compact.locked");
-    refuse_others(setup)?;
+    refuse_others(setup, "compacting")?;
     let devices = PoolFile::read(&setup.pool)?.devices;
     let (before, after) = (setup.catalog(), new_catalog(&setup.dir));
     let made = remake(setup, &after, report).and_then(|kept| {

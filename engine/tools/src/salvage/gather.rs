@@ -14,6 +14,7 @@ use engram_files::pool_file::PoolFile;
 use engram_ops::chunk_rows::{parse, split_key};
 use engram_records::attrs::KeyId;
 use engram_records::chunked::grid::GridCell;
+use engram_records::object::version2::as_of_today;
 use engram_records::object::{Class, Record};
 use engram_space::extent::Span;
 
@@ -79,7 +80,7 @@ pub(super) struct Devices {
 
 /// Reads `pool.toml`; where that is damaged, looks at the pool's own folder.
 pub(super) fn devices(pool: &Path, losses: &mut Vec<Loss>) -> Result<Devices> {
-    let damaged = match PoolFile::read(pool) {
+    let damaged = match PoolFile::read_to_upgrade(pool) {
         Ok(file) if folder_of(&file.devices[0], &file.uuid).is_dir() => {
             let checksums = Some(file.checksums);
             return Ok(Devices { uuid: file.uuid, paths: file.devices, checksums });
@@ -155,7 +156,7 @@ impl Gathered {
         }
         for realm in realms {
             let file = realm.folder.join("catalog/data.mdb");
-            match Pages::open(&file) {
+            match Pages::open_earlier(&file) {
                 Ok(pages) => gathered.realm(&pages, devices, &realm, pulse, &mut lose),
                 Err(error) => lose(error.message().to_owned()),
             }
@@ -211,7 +212,8 @@ impl Gathered {
     /// A row of `objects` or `groups`.
     fn record(&mut self, realm: usize, key: &[u8], row: &[u8], sure: bool) -> Result<()> {
         let Ok(id) = <[u8; 8]>::try_from(key).map(u64::from_be_bytes) else { return Ok(()) };
-        let record = Record::parse(row).map_err(|error| error.context(format!("{id:#x}")))?;
+        let row = as_of_today(row).map_err(|error| error.context(format!("{id:#x}")))?;
+        let record = Record::parse(&row).map_err(|error| error.context(format!("{id:#x}")))?;
         let saved = Saved { realm, row: row.to_vec(), sure };
         let rows = match record.class {
             Class::Group => &mut self.groups,
@@ -238,7 +240,8 @@ impl Gathered {
     fn chunk(&mut self, realm: usize, key: &[u8], row: &[u8], sure: bool) -> Result<()> {
         let (oid, cell) = split_key(key)?;
         let what = || format!("chunk {cell:?} of object {oid:#x}, which is zeros where it was");
-        let modified = parse(row).map_err(|error| error.context(what()))?.modified;
+        let row = as_of_today(row).map_err(|error| error.context(what()))?;
+        let modified = parse(&row).map_err(|error| error.context(what()))?.modified;
         let chunks = self.chunks.entry((realm, oid)).or_default();
         // As with records, an older row of a page that was cut off makes way for a newer one.
         let rank = |saved: &Saved| Some((saved.sure, parse(&saved.row).ok()?.modified));
@@ -275,7 +278,7 @@ impl Gathered {
     ) {
         if value.len() >= engram_records::object::HEAD_BYTES
             && split_key(key).is_ok()
-            && parse(value).is_ok()
+            && as_of_today(value).is_ok_and(|row| parse(&row).is_ok())
         {
             let _ = self.chunk(realm, key, value, false);
         } else if key.len() == 8 && value.len() >= engram_records::object::HEAD_BYTES {

@@ -38,9 +38,14 @@ const OVERFLOW: u16 = 0x04;
 /// Takes rows as they are met: their table (`None` in a page that no tree leads to), key, value.
 pub(crate) type Take<'t> = &'t mut dyn FnMut(Option<Table>, &[u8], &[u8]);
 
+/// Tables of format 5 that there are no more: `upgrade` and salvage meet them.
+const EARLIER: [&str; 1] = ["index_names"];
+
 /// A catalog's file, and what its meta pages say.
 pub(crate) struct Pages {
     file: File,
+    /// Whether it may be of an earlier format.
+    may_be_earlier: bool,
     path: PathBuf,
     page: usize,
     /// The meta pages that can be read, the newer first, and where each lies.
@@ -61,6 +66,15 @@ pub(crate) struct Checked {
 impl Pages {
     /// Opens `data.mdb`, and reads its meta pages. An error if not even one of them is sound.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        Self::open_as(path, false)
+    }
+
+    /// The same, of a catalog that may be of an earlier format.
+    pub(crate) fn open_earlier(path: &Path) -> Result<Self> {
+        Self::open_as(path, true)
+    }
+
+    fn open_as(path: &Path, may_be_earlier: bool) -> Result<Self> {
         let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
         let file = File::options()
             .read(true)
@@ -68,8 +82,8 @@ impl Pages {
             .open(path)
             .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
         let page = engram_catalog::page_bytes() as usize;
-        let mut pages =
-            Pages { file, path: path.to_owned(), page, metas: Vec::new(), problems: Vec::new() };
+        let (path, metas, problems) = (path.to_owned(), Vec::new(), Vec::new());
+        let mut pages = Pages { file, may_be_earlier, path, page, metas, problems };
         for number in 0..2 {
             match pages.read(number, 1).and_then(|bytes| Meta::parse(&bytes, number, page as u64)) {
                 Ok(meta) => pages.metas.push((number, meta)),
@@ -81,7 +95,7 @@ impl Pages {
             fail!(
                 Corrupt,
                 "{} has no sound meta page: {}; nothing in it can be found",
-                path.display(),
+                pages.path.display(),
                 pages.problems.join("; ")
             );
         }
@@ -93,6 +107,11 @@ impl Pages {
         let parse =
             |number| Meta::parse(&self.read(number, 1).ok()?, number, self.page as u64).ok();
         (0..2).filter_map(parse).map(|meta| meta.transaction).max()
+    }
+
+    /// The last page that the newest snapshot uses.
+    pub(crate) fn last_page(&self) -> u64 {
+        self.metas.first().map_or(0, |(_, meta)| meta.last_page)
     }
 
     /// Walks the newest snapshot, or that of a transaction; faults are listed, and rows of sound
@@ -161,6 +180,8 @@ enum Of {
     Free,
     Main,
     Table(Table),
+    /// A table that an earlier format had; nobody asks for its rows.
+    Earlier(&'static str),
 }
 
 impl Of {
@@ -169,6 +190,7 @@ impl Of {
             Of::Free => "the list of free pages",
             Of::Main => "the list of tables",
             Of::Table(table) => table.name(),
+            Of::Earlier(name) => name,
         }
     }
 }
@@ -321,15 +343,17 @@ impl PageWalk<'_, '_> {
             heads.push((key.to_vec(), value.to_vec()));
         });
         let mut missing: Vec<Table> = Table::ALL.to_vec();
+        // An earlier index may lie in other tables: it is made anew.
+        let earlier = self.pages.may_be_earlier;
+        missing.retain(|table| !(earlier && table.name().starts_with("index_")));
         for (name, value) in heads {
-            let known = Table::ALL.into_iter().find(|table| table.name().as_bytes() == name);
-            match (known, TreeHead::parse(&value, 0)) {
-                (Some(table), Some(tree)) if value.len() == TREE_BYTES => {
-                    missing.retain(|other| *other != table);
+            match (self.table_called(&name), TreeHead::parse(&value, 0)) {
+                (Some(of), Some(tree)) if value.len() == TREE_BYTES => {
+                    missing.retain(|other| of != Of::Table(*other));
                     if tree.flags != 0 || tree.pad != 0 {
-                        self.problem(format!("table `{}` has unknown flags", table.name()));
+                        self.problem(format!("table `{}` has unknown flags", of.name()));
                     }
-                    self.tree(Of::Table(table), &tree, &mut |_, _, _| {});
+                    self.tree(of, &tree, &mut |_, _, _| {});
                 }
                 _ => {
                     let name = String::from_utf8_lossy(&name).into_owned();
@@ -340,6 +364,14 @@ impl PageWalk<'_, '_> {
         for table in missing {
             self.problem(format!("table `{}` is missing", table.name()));
         }
+    }
+
+    /// The table of this name, if there is one, or was.
+    fn table_called(&self, name: &[u8]) -> Option<Of> {
+        let is = |other: &str| other.as_bytes() == name;
+        let now = Table::ALL.into_iter().find(|table| is(table.name())).map(Of::Table);
+        let before = || EARLIER.into_iter().find(|other| is(other)).map(Of::Earlier);
+        now.or_else(|| before().filter(|_| self.pages.may_be_earlier))
     }
 
     /// What nothing has: pages of a tree whose way is damaged, whose rows may be sound.
@@ -455,7 +487,7 @@ impl PageWalk<'_, '_> {
             }
             let table = match of {
                 Of::Table(table) => Some(table),
-                Of::Free | Of::Main => None,
+                Of::Free | Of::Main | Of::Earlier(_) => None,
             };
             if node.flags != BIG {
                 self.give(of, table, node.key, node.data, each);
