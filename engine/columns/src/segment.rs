@@ -1,6 +1,6 @@
 //! Sealed segments: columns over up to some thousands of objects, never changed once written.
 //!
-//! [`GatheredRows`] makes a segment from rows, and [`SealedRows`] brings it those of other segments;
+//! [`GatheredRows`] make a segment, and [`SealedRows`] bring them those of other segments;
 //! [`Segment`] reads a head and [`Column`] a column of one of its parts, in place. Nothing here
 //! knows the catalog. Part `n` of a segment is the row (segment, n) of `index_segments`: part 0 is
 //! the head, and a [`ColumnEntry`] says in which part its column lies. A row of a segment is a
