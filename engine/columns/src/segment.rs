@@ -1,9 +1,10 @@
 //! Sealed segments: columns over up to some thousands of objects, never changed once written.
 //!
-//! [`Gathered`] makes a segment from rows, and [`SealedRows`] brings it those of other segments;
-//! [`Segment`] reads a head and [`Column`] a column of one of its parts, in place. Nothing here knows the catalog. Part `n` of a segment is the row
-//! (segment, n) of `index_segments`: part 0 is the head, and a [`ColumnEntry`] says in which part
-//! its column lies. A row of a segment is a *position*: the OIDs ascend, so positions do too.
+//! [`GatheredRows`] make a segment, and [`SealedRows`] bring them those of other segments;
+//! [`Segment`] reads a head and [`Column`] a column of one of its parts, in place. Nothing here
+//! knows the catalog. Part `n` of a segment is the row (segment, n) of `index_segments`: part 0 is
+//! the head, and a [`ColumnEntry`] says in which part its column lies. A row of a segment is a
+//! *position*: the OIDs ascend, so positions do too.
 //!
 //! Nothing on media is believed: bytes that a segment cannot have are an error, or they are some
 //! other segment, but never more than a segment's worth of work.
@@ -30,7 +31,7 @@ pub use build::Built;
 #[cfg(test)]
 pub(crate) use column::Slot;
 pub use column::{Column, Marks, SoughtTexts};
-pub use gather::Gathered;
+pub use gather::GatheredRows;
 pub use head::{ColumnEntry, Segment};
 pub use layout::{AttributeGroup, BUILTIN_GROUP, COLUMNS_MAX, GroupKind, SegmentLayout};
 pub use unite::SealedRows;

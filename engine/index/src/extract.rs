@@ -20,7 +20,7 @@ use engram_columns::column_key::{
     CREATED, ColumnKey, DTYPE, GROUP, NAME, NATTRS, NBYTES, NDIM, OWNER, RowCell, SHAPE, SIZE,
     unsigned,
 };
-use engram_columns::segment::{Gathered, SegmentLayout};
+use engram_columns::segment::{GatheredRows, SegmentLayout};
 use engram_records::attrs::{self, AttrEntry, KeyId};
 use engram_records::object::{Class, Record};
 
@@ -280,8 +280,8 @@ impl Extracted {
     }
 
     /// The columns of some of the objects, ascending, for a segment laid out so.
-    pub fn gather(&self, places: &[u32], layout: SegmentLayout) -> Result<Gathered<'_>> {
-        let mut gathered = Gathered::new(layout, places.len());
+    pub fn gather(&self, places: &[u32], layout: SegmentLayout) -> Result<GatheredRows<'_>> {
+        let mut gathered = GatheredRows::new(layout, places.len());
         let [group, owner, created, nattrs] =
             [GROUP, OWNER, CREATED, NATTRS].map(|key| gathered.place(key));
         let mut kinds: Vec<Option<[u32; KIND_COLUMNS]>> = vec![None; self.kinds.len()];
@@ -318,7 +318,7 @@ impl Extracted {
     /// Says what describes the value of the last row, and which numbers cells of this kind have.
     fn set_kind<'a>(
         &'a self,
-        gathered: &mut Gathered<'a>,
+        gathered: &mut GatheredRows<'a>,
         kind: u32,
         known: &mut [Option<[u32; KIND_COLUMNS]>],
     ) {
@@ -341,7 +341,7 @@ impl Extracted {
     /// Says which attributes the last row has, the object at this place, and what they are.
     fn set_all<'a>(
         &'a self,
-        gathered: &mut Gathered<'a>,
+        gathered: &mut GatheredRows<'a>,
         at: u32,
         columns: &mut Vec<usize>,
     ) -> Result<()> {
@@ -360,7 +360,7 @@ impl Extracted {
     /// Says which attributes of the last row are others than those of the row before it.
     fn set_changed<'a>(
         &'a self,
-        gathered: &mut Gathered<'a>,
+        gathered: &mut GatheredRows<'a>,
         before: u32,
         at: u32,
         columns: &[usize],

@@ -169,8 +169,8 @@ impl TagFamilies {
         for id in &ids {
             if let Some((segments, step)) = self.rewrite(txn, *id, dead)? {
                 let origin = Origin::Family { tag: self.families.tag, id: *id };
-                let whole = (self.families.tag, *id);
-                if step != Step::United || !seal::unite(txn, root, whole, &segments)? {
+                let tag = self.families.tag;
+                if step != Step::United || !seal::unite(txn, root, tag, *id, &segments)? {
                     rewrite(txn, root, &segments, origin)?;
                 }
                 step!("index.rewritten");

@@ -25,7 +25,7 @@ use engram_base::id::{Gid, Oid, id_key};
 use engram_catalog::{Table, WriteTxn};
 use engram_columns::column_key::{ColumnKey, is_builtin};
 use engram_columns::runs;
-use engram_columns::segment::{Built, COLUMNS_MAX, Gathered, SealedRows};
+use engram_columns::segment::{Built, COLUMNS_MAX, GatheredRows, SealedRows};
 use engram_columns::zones;
 
 /// The row of `meta` with the next segment's number.
@@ -140,7 +140,8 @@ fn seal_objects(
 pub(crate) fn unite(
     txn: &mut WriteTxn<'_>,
     root: Gid,
-    (tag, leaf): (Gid, u32),
+    tag: Gid,
+    leaf: u32,
     segments: &[u32],
 ) -> Result<bool> {
     let mut rows = SealedRows::default();
@@ -306,7 +307,7 @@ impl Sealing<'_, '_> {
     }
 
     /// Writes one segment.
-    fn write(&mut self, leaf: u32, mut rows: Gathered<'_>) -> Result<()> {
+    fn write(&mut self, leaf: u32, mut rows: GatheredRows<'_>) -> Result<()> {
         let count = rows.len();
         let lasting = count * 2 > self.settings.segment_rows;
         let family = self.families.change(leaf)?;

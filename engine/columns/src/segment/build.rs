@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 use super::column::{self, ABSENT, NO_CELL, SURE, UNSURE, UNSURE_CELL};
-use super::gather::{Gathered, Gathering, Home, same};
+use super::gather::{GatheredRows, Gathering, Home, same};
 use super::head::{self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, NewColumn};
 use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, ROWS_MAX};
 use super::{names, values};
@@ -45,7 +45,7 @@ pub struct Built<'r> {
     pub distinct: Vec<(ColumnKey, u32)>,
 }
 
-impl Gathered<'_> {
+impl GatheredRows<'_> {
     /// Builds the segment. There are 1 to [`ROWS_MAX`] rows, which ascend by OID, and
     /// [`COLUMNS_MAX`] columns at most; other numbers of either are `ArgumentError`.
     pub fn build(&mut self) -> Result<Built<'_>> {

@@ -229,7 +229,7 @@ impl<'a> Column<'a> {
         match &self.cells {
             ColumnCells::Dictionary { distinct: Values::Ordered(texts), codes } => {
                 let parts: Vec<&str> = sought.parts.iter().map(String::as_str).collect();
-                let mut passing = Stretches::default();
+                let mut passing = PassingCodes::default();
                 for (low, high) in &sought.ranges {
                     let found = texts.each_like(low, high.as_deref(), &parts, |at, text| {
                         if at >= passing.seen && test(&Cell::Text(text.into())) {
@@ -318,7 +318,7 @@ fn tested_codes(
     codes: &Ints<'_>,
     test: &dyn Fn(&Cell<'_>) -> bool,
 ) -> Result<Bitmap> {
-    let (mut passing, mut at) = (Stretches::default(), 0);
+    let (mut passing, mut at) = (PassingCodes::default(), 0);
     distinct.each(|cell| {
         if test(cell) {
             passing.add(at);
@@ -331,14 +331,14 @@ fn tested_codes(
 /// The codes of cells that pass. They are in the order of their cells, so that is a few stretches
 /// of codes mostly.
 #[derive(Default)]
-struct Stretches {
+struct PassingCodes {
     /// From one code to another, both included.
     stretches: Vec<(usize, usize)>,
     /// Codes below this one have been looked at.
     seen: usize,
 }
 
-impl Stretches {
+impl PassingCodes {
     /// Adds a code above all before.
     fn add(&mut self, code: usize) {
         match self.stretches.last_mut() {

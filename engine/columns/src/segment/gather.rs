@@ -20,7 +20,7 @@ use crate::column_key::{CREATED, ColumnKey, is_builtin};
 
 /// Rows of a segment to be, ascending by OID.
 #[derive(Debug)]
-pub struct Gathered<'a> {
+pub struct GatheredRows<'a> {
     pub(super) layout: SegmentLayout,
     pub(super) oids: Vec<u64>,
     pub(super) names: Vec<&'a str>,
@@ -29,10 +29,10 @@ pub struct Gathered<'a> {
     hasher: DefaultHashBuilder,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> GatheredRows<'a> {
     /// No rows yet; there will be so many, in a segment laid out so.
     pub fn new(layout: SegmentLayout, rows: usize) -> Self {
-        Gathered {
+        GatheredRows {
             layout,
             oids: Vec::with_capacity(rows),
             names: Vec::with_capacity(rows),
@@ -70,7 +70,7 @@ impl<'a> Gathered<'a> {
 
     /// The place of a column among all, for as long as these rows are gathered.
     pub fn place(&mut self, key: ColumnKey) -> usize {
-        let Gathered { places, columns, layout, .. } = self;
+        let GatheredRows { places, columns, layout, .. } = self;
         *places.entry(key).or_insert_with(|| {
             columns.push(Gathering::new(key, Home::of(key, layout)));
             columns.len() - 1

@@ -59,7 +59,7 @@ pub(super) fn shared(a: &[u8], b: &[u8]) -> usize {
 pub(super) fn push(out: &mut Vec<u8>, texts: &[&str]) {
     let groups = texts.len().div_ceil(GROUP);
     let (mut ends, mut bytes) = (Vec::with_capacity(groups), Vec::with_capacity(4 * texts.len()));
-    let mut signature = Signature::new(texts.len());
+    let mut signature = TextSignature::new(texts.len());
     let mut before: &[u8] = &[];
     for (at, text) in texts.iter().enumerate() {
         let text = text.as_bytes();
@@ -89,7 +89,7 @@ pub(super) fn push(out: &mut Vec<u8>, texts: &[&str]) {
 }
 
 /// A signature under construction.
-struct Signature {
+struct TextSignature {
     words: Vec<u64>,
     log: u32,
     groups: usize,
@@ -98,13 +98,13 @@ struct Signature {
     bit: usize,
 }
 
-impl Signature {
+impl TextSignature {
     /// An empty one for so many strings; of few none.
     fn new(texts: usize) -> Self {
         let groups = texts.div_ceil(GROUP);
         let log = texts.next_power_of_two().ilog2().min(WORDS_MOST);
         let words = if texts < SIGNED_FROM { Vec::new() } else { vec![0; 1 << log] };
-        Signature { words, log, groups, shift: shift_of(groups), bit: usize::MAX }
+        TextSignature { words, log, groups, shift: shift_of(groups), bit: usize::MAX }
     }
 
     /// Adds a string, which begins with so many bytes of the one added before.

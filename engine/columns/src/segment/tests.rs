@@ -71,8 +71,8 @@ fn rows_of(columns: &[Vec<Slot<'static>>]) -> Vec<IndexRow<'static>> {
 }
 
 /// The rows, column by column.
-fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> Gathered<'r> {
-    let mut gathered = Gathered::new(layout.clone(), rows.len());
+fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> GatheredRows<'r> {
+    let mut gathered = GatheredRows::new(layout.clone(), rows.len());
     let mut before: &[RowCell<'_>] = &[];
     for row in rows {
         let name = row.cells.iter().find(|(key, _)| *key == NAME);

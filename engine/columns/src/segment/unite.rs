@@ -3,7 +3,7 @@
 
 use super::bitmap::Bitmap;
 use super::column::Column;
-use super::gather::Gathered;
+use super::gather::GatheredRows;
 use super::head::{ColumnEntry, Segment};
 use super::layout::SegmentLayout;
 use crate::cell::Cell;
@@ -69,7 +69,7 @@ impl SealedRows {
 
     /// The rows, for a segment laid out so. `None` where segments do not say all, because cells lie
     /// in runs, or the objects of one are between those of another.
-    pub fn gather(&self, layout: SegmentLayout) -> Result<Option<Gathered<'_>>> {
+    pub fn gather(&self, layout: SegmentLayout) -> Result<Option<GatheredRows<'_>>> {
         let mut segments = Vec::with_capacity(self.segments.len());
         for copied in &self.segments {
             let segment = Segment::parse(&copied.head)?;
@@ -82,7 +82,7 @@ impl SealedRows {
         if !all.clone().is_sorted_by(|a, b| a < b) {
             return Ok(None);
         }
-        let mut gathered = Gathered::new(layout, all.count());
+        let mut gathered = GatheredRows::new(layout, all.count());
         for (oids, segment, copied) in segments {
             let from = gathered.len();
             for (oid, (start, end)) in oids.iter().zip(&copied.names) {
