@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    ALICE, BOB, Peer, alone, attach, become_user, filled, folder_of, fork, is_root, map_of, put,
-    report_of, small_tmpfs, sound,
+    ALICE, BOB, Peer, Random, alone, attach, become_user, filled, folder_of, fork, is_root, map_of,
+    put, report_of, seed, small_tmpfs, sound,
 };
+use crate::halfway::killed_at;
+use crate::syscalls::pretend_disk;
 use engram::{FORMAT, Kind, Mode, Pool, faults};
 
 const POOLS: [&str; 6] = ["whole", "killed", "leaving", "arrived", "spread", "durable"];
@@ -76,9 +78,20 @@ fn same_bytes(pool: &Path, before: &[(PathBuf, Vec<u8>)], when: &str) {
 
 #[test]
 fn every_kept_pool_is_upgraded_and_nothing_is_left_beside_it() {
-    if !is_root("every_kept_pool_is_upgraded_and_nothing_is_left_beside_it") {
+    let test = "every_kept_pool_is_upgraded_and_nothing_is_left_beside_it";
+    if !is_root(test) {
         return;
     }
+    alone(test, || {
+        // On a disk there is more to sync, and a mark of a close in good order.
+        for disk in [false, true] {
+            pretend_disk(disk);
+            every_pool_is_upgraded();
+        }
+    });
+}
+
+fn every_pool_is_upgraded() {
     let dir = kept();
     let before = names_in(dir.path());
     for name in POOLS {
@@ -202,6 +215,53 @@ fn an_upgrade_that_dies_at_any_step_is_brought_to_its_end_by_the_next() {
     });
 }
 
+/// As many system calls lie between two at which an upgrade is killed.
+const STRIDE: u64 = 53;
+
+#[test]
+fn an_upgrade_that_dies_at_any_system_call_is_brought_to_its_end_by_the_next() {
+    let test = "an_upgrade_that_dies_at_any_system_call_is_brought_to_its_end_by_the_next";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (folder, mut kills) = (dir.path().join("kept"), [0, 0]);
+        let first = 1 + Random(seed()).below(STRIDE);
+        for name in ["spread", "arrived"] {
+            for nth in (first..).step_by(STRIDE as usize) {
+                unpack(&folder);
+                let path = folder.join(name);
+                let before = bytes_of(&path);
+                let died = killed_at(nth, &folder, || {
+                    engram::upgrade(&path, None, false).unwrap();
+                });
+                let is_new = format_of(&path) == FORMAT;
+                if died {
+                    kills[usize::from(is_new)] += 1;
+                }
+                if !is_new {
+                    same_bytes(&path, &before, &format!("{name} at {nth}"));
+                }
+                engram::upgrade(&path, None, false).unwrap();
+                let left = names_in(&folder).into_iter().filter(|one| one.contains("upgrading"));
+                assert_eq!(left.count(), 0, "{name} at {nth}");
+                sound(&path);
+                let (pool, _) = attach(&path, Mode::Read);
+                let devices = pool.devices().unwrap().len();
+                assert_eq!(devices, if name == "spread" { 2 } else { 1 }, "{name} at {nth}");
+                pool.close();
+                std::fs::remove_dir_all(&folder).unwrap();
+                if !died {
+                    break;
+                }
+            }
+        }
+        println!("killed {} times before the exchange, {} times after it", kills[0], kills[1]);
+        assert!(kills[0] > 5 && kills[1] > 1, "{kills:?}");
+    });
+}
+
 fn format_of(pool: &Path) -> u32 {
     let text = std::fs::read_to_string(pool.join("pool.toml")).unwrap();
     if text.contains("format = 5") { 5 } else { FORMAT }
@@ -299,24 +359,48 @@ fn put_back(file: &Path, before: &[(u64, u8)]) {
 
 #[test]
 fn without_room_the_bytes_are_told_and_a_copy_elsewhere_is_made() {
-    if !is_root("without_room_the_bytes_are_told") {
+    let test = "without_room_the_bytes_are_told_and_a_copy_elsewhere_is_made";
+    if !is_root(test) {
         return;
     }
-    let dir = kept();
-    let Some(small) = small_tmpfs("without_room_the_bytes_are_told", 12 << 20) else { return };
-    let path = small.path().join("pool");
-    let copied = Command::new("cp").arg("-a").arg(dir.path().join("whole")).arg(&path).status();
-    assert!(copied.unwrap().success());
-    let before = bytes_of(&path);
-    let refused = engram::upgrade(&path, None, false).unwrap_err();
-    assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
-    let message = refused.message();
-    assert!(message.contains("bytes are needed") && message.contains("--to"), "{message}");
-    same_bytes(&path, &before, "no room");
-    assert_eq!(names_in(small.path()), ["pool"]);
-    let to = dir.path().join("elsewhere");
-    engram::upgrade(&path, Some(&to), false).unwrap();
-    sound(&to);
+    alone(test, || {
+        let dir = kept();
+        let Some(small) = small_tmpfs(test, 12 << 20) else { return };
+        let path = small.path().join("pool");
+        let copied = Command::new("cp").arg("-a").arg(dir.path().join("whole")).arg(&path).status();
+        assert!(copied.unwrap().success());
+        let before = bytes_of(&path);
+        let refused = engram::upgrade(&path, None, false).unwrap_err();
+        assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
+        let message = refused.message();
+        assert!(message.contains("bytes are needed") && message.contains("--to"), "{message}");
+        same_bytes(&path, &before, "no room");
+        assert_eq!(names_in(small.path()), ["pool"]);
+        let to = dir.path().join("elsewhere");
+        engram::upgrade(&path, Some(&to), false).unwrap();
+        sound(&to);
+    });
+}
+
+#[test]
+fn a_pool_that_is_a_mount_of_its_own_is_upgraded_elsewhere() {
+    let test = "a_pool_that_is_a_mount_of_its_own_is_upgraded_elsewhere";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = kept();
+        let Some(mount) = small_tmpfs(test, 64 << 20) else { return };
+        let pool = dir.path().join("killed/.");
+        let copied = Command::new("cp").arg("-a").arg(pool).arg(mount.path()).status();
+        assert!(copied.unwrap().success());
+        let refused = engram::upgrade(mount.path(), None, false).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unsupported, "{refused}");
+        assert!(refused.message().contains("--to"), "{refused}");
+        let to = dir.path().join("elsewhere");
+        engram::upgrade(mount.path(), Some(&to), false).unwrap();
+        sound(&to);
+    });
 }
 
 #[test]
