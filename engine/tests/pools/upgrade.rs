@@ -299,24 +299,26 @@ fn damage_is_told_before_anything_is_made_and_salvage_reads_the_earlier_format()
         return;
     }
     let dir = kept();
-    let path = dir.path().join("killed");
-    let data = path.join("ns/default/shared/catalog/data.mdb");
+    let [path, whole] = ["killed", "whole"].map(|name| dir.path().join(name));
+    let [data, other] = [&path, &whole].map(|p| p.join("ns/default/shared/catalog/data.mdb"));
+    let (span, value) = (private_spans(&path).join("0/span-0"), 8.0_f64.to_le_bytes());
     let sound_bytes = std::fs::read(path.join("pool.toml")).unwrap();
-    let value = 8.0_f64.to_le_bytes();
-    // A record, a value, all pages of a table.
-    let cases = [
-        (&data, &b"small"[..]),
-        (&private_spans(&path).join("0/span-0"), &value[..]),
-        (&data, &b"a\0\0"[..]),
+    // A record, a value, pages, what a name stands for.
+    let cases: [(_, _, &[u8], _); 4] = [
+        (&path, &data, b"small", 0),
+        (&path, &span, &value, 0),
+        (&path, &data, b"a\0\0", 0),
+        (&whole, &other, b"renamedO", 7),
     ];
-    for (file, find) in cases {
-        let before = damage(file, find);
-        let refused = engram::upgrade(&path, None, false).unwrap_err();
+    for (path, file, find, at) in cases {
+        let before = damage(file, find, at);
+        let refused = engram::upgrade(path, None, false).unwrap_err();
         assert_eq!(refused.kind(), Kind::Corrupt, "{refused}");
         let message = refused.message();
         assert!(message.contains("left as it is") && message.contains("--salvage"), "{message}");
-        assert!(!dir.path().join("killed.upgrading").exists());
-        let salvage = engram::Salvage::open(&path, &mut || ()).unwrap();
+        let left = names_in(dir.path()).into_iter().filter(|one| one.contains("upgrading"));
+        assert_eq!(left.count(), 0);
+        let salvage = engram::Salvage::open(path, &mut || ()).unwrap();
         let (_, members) = salvage.namespaces().remove(0);
         assert!(members > 0, "{members} members, {:?}", salvage.losses());
         put_back(file, &before);
@@ -334,14 +336,14 @@ fn private_spans(pool: &Path) -> PathBuf {
     folders.find(|f| f.file_name().unwrap().len() == 32).unwrap().join("default/private")
 }
 
-/// Turns a bit of every place where a file has these bytes; what was there.
-fn damage(file: &Path, find: &[u8]) -> Vec<(u64, u8)> {
+/// Turns a bit of the byte `place` of these, wherever a file has them; what was there.
+fn damage(file: &Path, find: &[u8], place: usize) -> Vec<(u64, u8)> {
     let opened = std::fs::File::options().read(true).write(true).open(file).unwrap();
     let mut bytes = vec![0; 1 << 21];
     opened.read_at(&mut bytes, 0).unwrap();
     let found: Vec<_> = (0..bytes.len())
         .filter(|at| bytes[*at..].starts_with(find))
-        .map(|at| (at as u64, bytes[at]))
+        .map(|at| ((at + place) as u64, bytes[at + place]))
         .collect();
     assert!(!found.is_empty());
     for (at, byte) in &found {
