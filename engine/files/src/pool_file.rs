@@ -106,6 +106,15 @@ impl PoolFile {
         Self::load(path, POOL_FILE)?.without_unknown_features(path)
     }
 
+    /// Reads the description of a pool, also of one that is being made: for its maker, who has a
+    /// realm of it open already.
+    pub fn read_in_making(path: &Path) -> Result<Self> {
+        match Self::read(path) {
+            Err(_) if path.join(CREATING).exists() => Self::load(path, CREATING),
+            read => read,
+        }
+    }
+
     /// Reads the description of a pool of this format, or of an earlier one that can be upgraded.
     pub fn read_to_upgrade(path: &Path) -> Result<Self> {
         let earlier = UPGRADED_FROM..FORMAT;

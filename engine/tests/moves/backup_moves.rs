@@ -9,7 +9,7 @@ use crate::common::moves::{
     OBJECTS, all, begin, die_at, homes, move_run, names, play, steps, toys, ways, whole,
 };
 use crate::common::{Fixture, Random, alone, attach, fork, seed, sound};
-use engram::{Mode, Pool, Scope};
+use engram::{CreateOptions, Durability, Mode, Pool, Scope};
 
 /// A mover that dies at any step leaves a pool whose copy has ended the move: before anybody has
 /// opened it, and as a process that opens the pool itself would end it. So has the pool, compacted.
@@ -59,6 +59,27 @@ fn a_move_that_died_half_way_has_ended_in_the_copy() {
         }
         println!("{} kills: {died:?}", died.values().sum::<u64>());
         assert_eq!(died.len(), steps().count(), "every step was reached: {died:?}");
+    });
+}
+
+/// On a disk, a pool that promises to survive processes alone is marked as closed in good order,
+/// its values synced; so is a copy of it, while it is half made.
+#[test]
+fn a_move_has_ended_in_the_copy_on_a_disk_too() {
+    alone("a_move_has_ended_in_the_copy_on_a_disk_too", || {
+        crate::syscalls::pretend_disk(true);
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (path, dest) = (dir.path().join("pool"), dir.path().join("copy"));
+        let durability = Some(Durability::Process);
+        let options = CreateOptions { size: 64 << 20, durability, ..CreateOptions::default() };
+        Pool::create(&path, &options).unwrap().close();
+        let there = begin(&path, Scope::Private);
+        assert!(die_at(&path, Scope::Private, Scope::Shared, "transfer.arrived"));
+        let (pool, _) = attach(&path, Mode::Read);
+        engram::backup(&pool, &dest, true).unwrap();
+        pool.close();
+        assert_eq!(ended(&dest, "on a disk", &there), Scope::Shared);
+        sound(&dest);
     });
 }
 

@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/syscalls.rs"]
+mod syscalls;
 
 mod backup_moves;
 mod lock_moves;

@@ -46,7 +46,7 @@ impl Hook for Killer {
 
 /// Does it in a process that is killed before its call of this number below `root`; `false` if it
 /// has fewer, and was done.
-fn killed_at(nth: u64, root: &Path, work: impl FnOnce()) -> bool {
+pub fn killed_at(nth: u64, root: &Path, work: impl FnOnce()) -> bool {
     let mut dying = fork(|_| {
         crate::syscalls::hook(Killer { root: root.to_owned(), left: AtomicU64::new(nth) });
         crate::syscalls::arm(true);

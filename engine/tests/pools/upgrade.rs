@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{
-    ALICE, BOB, Peer, alone, attach, become_user, filled, folder_of, fork, is_root, map_of, put,
-    report_of, small_tmpfs, sound,
+    ALICE, BOB, Peer, Random, alone, attach, become_user, filled, folder_of, fork, is_root, map_of,
+    put, report_of, seed, small_tmpfs, sound,
 };
+use crate::halfway::killed_at;
+use crate::syscalls::pretend_disk;
 use engram::{FORMAT, Kind, Mode, Pool, faults};
 
 const POOLS: [&str; 6] = ["whole", "killed", "leaving", "arrived", "spread", "durable"];
@@ -76,9 +78,20 @@ fn same_bytes(pool: &Path, before: &[(PathBuf, Vec<u8>)], when: &str) {
 
 #[test]
 fn every_kept_pool_is_upgraded_and_nothing_is_left_beside_it() {
-    if !is_root("every_kept_pool_is_upgraded_and_nothing_is_left_beside_it") {
+    let test = "every_kept_pool_is_upgraded_and_nothing_is_left_beside_it";
+    if !is_root(test) {
         return;
     }
+    alone(test, || {
+        // On a disk there is more to sync, and a mark of a close in good order.
+        for disk in [false, true] {
+            pretend_disk(disk);
+            every_pool_is_upgraded();
+        }
+    });
+}
+
+fn every_pool_is_upgraded() {
     let dir = kept();
     let before = names_in(dir.path());
     for name in POOLS {
@@ -202,6 +215,53 @@ fn an_upgrade_that_dies_at_any_step_is_brought_to_its_end_by_the_next() {
     });
 }
 
+/// As many system calls lie between two at which an upgrade is killed.
+const STRIDE: u64 = 53;
+
+#[test]
+fn an_upgrade_that_dies_at_any_system_call_is_brought_to_its_end_by_the_next() {
+    let test = "an_upgrade_that_dies_at_any_system_call_is_brought_to_its_end_by_the_next";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (folder, mut kills) = (dir.path().join("kept"), [0, 0]);
+        let first = 1 + Random(seed()).below(STRIDE);
+        for name in ["spread", "arrived"] {
+            for nth in (first..).step_by(STRIDE as usize) {
+                unpack(&folder);
+                let path = folder.join(name);
+                let before = bytes_of(&path);
+                let died = killed_at(nth, &folder, || {
+                    engram::upgrade(&path, None, false).unwrap();
+                });
+                let is_new = format_of(&path) == FORMAT;
+                if died {
+                    kills[usize::from(is_new)] += 1;
+                }
+                if !is_new {
+                    same_bytes(&path, &before, &format!("{name} at {nth}"));
+                }
+                engram::upgrade(&path, None, false).unwrap();
+                let left = names_in(&folder).into_iter().filter(|one| one.contains("upgrading"));
+                assert_eq!(left.count(), 0, "{name} at {nth}");
+                sound(&path);
+                let (pool, _) = attach(&path, Mode::Read);
+                let devices = pool.devices().unwrap().len();
+                assert_eq!(devices, if name == "spread" { 2 } else { 1 }, "{name} at {nth}");
+                pool.close();
+                std::fs::remove_dir_all(&folder).unwrap();
+                if !died {
+                    break;
+                }
+            }
+        }
+        println!("killed {} times before the exchange, {} times after it", kills[0], kills[1]);
+        assert!(kills[0] > 5 && kills[1] > 1, "{kills:?}");
+    });
+}
+
 fn format_of(pool: &Path) -> u32 {
     let text = std::fs::read_to_string(pool.join("pool.toml")).unwrap();
     if text.contains("format = 5") { 5 } else { FORMAT }
@@ -239,24 +299,26 @@ fn damage_is_told_before_anything_is_made_and_salvage_reads_the_earlier_format()
         return;
     }
     let dir = kept();
-    let path = dir.path().join("killed");
-    let data = path.join("ns/default/shared/catalog/data.mdb");
+    let [path, whole] = ["killed", "whole"].map(|name| dir.path().join(name));
+    let [data, other] = [&path, &whole].map(|p| p.join("ns/default/shared/catalog/data.mdb"));
+    let (span, value) = (private_spans(&path).join("0/span-0"), 8.0_f64.to_le_bytes());
     let sound_bytes = std::fs::read(path.join("pool.toml")).unwrap();
-    let value = 8.0_f64.to_le_bytes();
-    // A record, a value, all pages of a table.
-    let cases = [
-        (&data, &b"small"[..]),
-        (&private_spans(&path).join("0/span-0"), &value[..]),
-        (&data, &b"a\0\0"[..]),
+    // A record, a value, pages, what a name stands for.
+    let cases: [(_, _, &[u8], _); 4] = [
+        (&path, &data, b"small", 0),
+        (&path, &span, &value, 0),
+        (&path, &data, b"a\0\0", 0),
+        (&whole, &other, b"renamedO", 7),
     ];
-    for (file, find) in cases {
-        let before = damage(file, find);
-        let refused = engram::upgrade(&path, None, false).unwrap_err();
+    for (path, file, find, at) in cases {
+        let before = damage(file, find, at);
+        let refused = engram::upgrade(path, None, false).unwrap_err();
         assert_eq!(refused.kind(), Kind::Corrupt, "{refused}");
         let message = refused.message();
         assert!(message.contains("left as it is") && message.contains("--salvage"), "{message}");
-        assert!(!dir.path().join("killed.upgrading").exists());
-        let salvage = engram::Salvage::open(&path, &mut || ()).unwrap();
+        let left = names_in(dir.path()).into_iter().filter(|one| one.contains("upgrading"));
+        assert_eq!(left.count(), 0);
+        let salvage = engram::Salvage::open(path, &mut || ()).unwrap();
         let (_, members) = salvage.namespaces().remove(0);
         assert!(members > 0, "{members} members, {:?}", salvage.losses());
         put_back(file, &before);
@@ -274,14 +336,14 @@ fn private_spans(pool: &Path) -> PathBuf {
     folders.find(|f| f.file_name().unwrap().len() == 32).unwrap().join("default/private")
 }
 
-/// Turns a bit of every place where a file has these bytes; what was there.
-fn damage(file: &Path, find: &[u8]) -> Vec<(u64, u8)> {
+/// Turns a bit of the byte `place` of these, wherever a file has them; what was there.
+fn damage(file: &Path, find: &[u8], place: usize) -> Vec<(u64, u8)> {
     let opened = std::fs::File::options().read(true).write(true).open(file).unwrap();
     let mut bytes = vec![0; 1 << 21];
     opened.read_at(&mut bytes, 0).unwrap();
     let found: Vec<_> = (0..bytes.len())
         .filter(|at| bytes[*at..].starts_with(find))
-        .map(|at| (at as u64, bytes[at]))
+        .map(|at| ((at + place) as u64, bytes[at + place]))
         .collect();
     assert!(!found.is_empty());
     for (at, byte) in &found {
@@ -299,24 +361,48 @@ fn put_back(file: &Path, before: &[(u64, u8)]) {
 
 #[test]
 fn without_room_the_bytes_are_told_and_a_copy_elsewhere_is_made() {
-    if !is_root("without_room_the_bytes_are_told") {
+    let test = "without_room_the_bytes_are_told_and_a_copy_elsewhere_is_made";
+    if !is_root(test) {
         return;
     }
-    let dir = kept();
-    let Some(small) = small_tmpfs("without_room_the_bytes_are_told", 12 << 20) else { return };
-    let path = small.path().join("pool");
-    let copied = Command::new("cp").arg("-a").arg(dir.path().join("whole")).arg(&path).status();
-    assert!(copied.unwrap().success());
-    let before = bytes_of(&path);
-    let refused = engram::upgrade(&path, None, false).unwrap_err();
-    assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
-    let message = refused.message();
-    assert!(message.contains("bytes are needed") && message.contains("--to"), "{message}");
-    same_bytes(&path, &before, "no room");
-    assert_eq!(names_in(small.path()), ["pool"]);
-    let to = dir.path().join("elsewhere");
-    engram::upgrade(&path, Some(&to), false).unwrap();
-    sound(&to);
+    alone(test, || {
+        let dir = kept();
+        let Some(small) = small_tmpfs(test, 12 << 20) else { return };
+        let path = small.path().join("pool");
+        let copied = Command::new("cp").arg("-a").arg(dir.path().join("whole")).arg(&path).status();
+        assert!(copied.unwrap().success());
+        let before = bytes_of(&path);
+        let refused = engram::upgrade(&path, None, false).unwrap_err();
+        assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
+        let message = refused.message();
+        assert!(message.contains("bytes are needed") && message.contains("--to"), "{message}");
+        same_bytes(&path, &before, "no room");
+        assert_eq!(names_in(small.path()), ["pool"]);
+        let to = dir.path().join("elsewhere");
+        engram::upgrade(&path, Some(&to), false).unwrap();
+        sound(&to);
+    });
+}
+
+#[test]
+fn a_pool_that_is_a_mount_of_its_own_is_upgraded_elsewhere() {
+    let test = "a_pool_that_is_a_mount_of_its_own_is_upgraded_elsewhere";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = kept();
+        let Some(mount) = small_tmpfs(test, 64 << 20) else { return };
+        let pool = dir.path().join("killed/.");
+        let copied = Command::new("cp").arg("-a").arg(pool).arg(mount.path()).status();
+        assert!(copied.unwrap().success());
+        let refused = engram::upgrade(mount.path(), None, false).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unsupported, "{refused}");
+        assert!(refused.message().contains("--to"), "{refused}");
+        let to = dir.path().join("elsewhere");
+        engram::upgrade(mount.path(), Some(&to), false).unwrap();
+        sound(&to);
+    });
 }
 
 #[test]

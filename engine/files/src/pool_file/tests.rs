@@ -33,7 +33,9 @@ fn a_pool_comes_and_goes_by_the_names_of_its_description() {
     assert!(path.join(CREATING).is_file() && paths::folder(&path).is_dir());
     assert_eq!(PoolFile::is_of(&path, UUID), Ok(true));
 
+    assert_eq!(PoolFile::read_in_making(&path).unwrap().uuid, UUID);
     PoolFile::finish(&path).unwrap();
+    assert_eq!(PoolFile::read_in_making(&path).unwrap().uuid, UUID);
     let read = PoolFile::read(&path).unwrap();
     assert_eq!((read.uuid.as_str(), read.size, read.format), (UUID, 1 << 20, FORMAT));
     assert_eq!(read.devices, slice::from_ref(&path));

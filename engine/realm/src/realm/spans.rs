@@ -24,7 +24,7 @@ use engram_base::scope::Scope;
 use engram_catalog::{Headroom, ReadTxn, Table};
 use engram_files::folder;
 use engram_files::paths;
-use engram_files::pool_file::missing;
+use engram_files::pool_file::{PoolFile, missing};
 use engram_files::versions;
 use engram_media::{Medium, devdax, filesystem, span};
 use engram_records::extent::{Extent, HUGE, PAGE, best_align, round_up};
@@ -68,7 +68,7 @@ pub fn span_path(core: &Core, span: Span) -> Result<PathBuf> {
     let setup = &core.setup;
     let mut devices = lock(&core.space.devices);
     if devices.len() <= span.device as usize {
-        *devices = engram_files::pool_file::PoolFile::read(&setup.pool)?.devices;
+        *devices = PoolFile::read_in_making(&setup.pool)?.devices;
     }
     let Some(device) = devices.get(span.device as usize) else {
         fail!(

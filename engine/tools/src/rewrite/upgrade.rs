@@ -197,14 +197,13 @@ impl Work<'_> {
     /// the place of the earlier one, its folders have the same owners.
     fn make(&self, replaced: Option<&Path>) -> Result<UpgradeReport> {
         self.make_unsaid(replaced).map_err(|error| match error.kind() {
-            Kind::Corrupt => self.damaged(&error),
             Kind::PoolFull => self.without_room(&error),
             _ => error,
         })
     }
 
     fn make_unsaid(&self, replaced: Option<&Path>) -> Result<UpgradeReport> {
-        let gathered = self.earlier.gather(self.file)?;
+        let gathered = self.earlier.gather(self.file).map_err(|error| self.damaged(error))?;
         let needed = gathered.room();
         let free = filesystem::free_bytes(self.dest)?;
         if needed > free {
@@ -224,7 +223,8 @@ impl Work<'_> {
         }
         if !paths::place(self.dest, paths::DEFAULT).is_dir() {
             if self.earlier.skipped.is_empty() {
-                fail!(Corrupt, "namespace {:?} is gone", paths::DEFAULT);
+                let gone = format!("namespace {:?} is gone", paths::DEFAULT);
+                return Err(self.damaged(Error::new(Kind::Corrupt, gone)));
             }
             // This user may not even know what it is like.
             namespace::create_default(self.dest, self.new)?;
@@ -240,8 +240,8 @@ impl Work<'_> {
         step!("upgrade.named");
         let verified = verify(self.dest)?;
         if let Some(problem) = verified.problems.first() {
-            let more = verified.problems.len() - 1;
-            fail!(Corrupt, "{problem}{}", some_more(more));
+            let what = format!("{problem}{}", some_more(verified.problems.len() - 1));
+            return Err(self.damaged(Error::new(Kind::Corrupt, what)));
         }
         step!("upgrade.verified");
         Ok(report)
@@ -258,7 +258,11 @@ impl Work<'_> {
         folder::like_another(self.dest, replaced)
     }
 
-    fn damaged(&self, error: &Error) -> Error {
+    /// Says of what is wrong with the earlier pool what to do; any other error is what it was.
+    fn damaged(&self, error: Error) -> Error {
+        if error.kind() != Kind::Corrupt {
+            return error;
+        }
         let at = self.path.display();
         let what = format!(
             "{at} is damaged, and was left as it is: {}; save what is sound (`engram export {at} / \

@@ -81,7 +81,7 @@ fn realm<'f>(work: &Work<'_>, found: &'f FoundRealm<'f>) -> Result<MadeRealm<'f>
     let mut spans = NewSpans::default();
     if found.end > 0 {
         spans = NewSpans::make(&setup, work.dest, work.mount, found.end)?;
-        let words = copy_values(found, &spans)?;
+        let words = copy_values(found, &spans).map_err(|error| work.damaged(error))?;
         if work.mount.durable {
             spans.sync()?;
         }
