@@ -86,8 +86,12 @@ impl Running<'_> {
                 let new: BTreeSet<Oid> = oids.iter().copied().collect();
                 let new = new.into_iter().filter(|oid| !self.model.objects.contains_key(oid));
                 let new: Vec<Oid> = new.collect();
-                new.iter().for_each(|oid| self.touch(*oid, Touch::New(IndexMode::Sync)));
-                new.iter().for_each(|oid| self.put(*oid, IndexMode::Sync));
+                for oid in &new {
+                    self.touch(*oid, Touch::New(IndexMode::Sync));
+                }
+                for oid in new {
+                    self.put(oid, IndexMode::Sync);
+                }
             }
             Step::Changed(oid) if self.model.objects.get(oid) == Some(&IndexMode::Sync) => {
                 self.touch(*oid, Touch::Changed(IndexMode::Sync));

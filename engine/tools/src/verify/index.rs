@@ -42,7 +42,7 @@ impl Walk<'_> {
     /// The index agrees with the records.
     pub(super) fn index(&mut self, txn: &ReadTxn<'_>) -> Result<()> {
         let mut places = IndexedObjects {
-            tail: self.tail(txn)?,
+            tail: self.tail(txn),
             queue: queue::all(txn)?.into_iter().collect(),
             sealed: HashMap::new(),
             runs: Expected::default(),
@@ -67,18 +67,18 @@ impl Walk<'_> {
     }
 
     /// What is in the tail, each object once.
-    fn tail(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<Oid>> {
+    fn tail(&mut self, txn: &ReadTxn<'_>) -> HashSet<Oid> {
         let all = match tail::all(txn) {
             Ok(all) => all,
             Err(error) => {
                 self.problem(error);
-                return Ok(HashSet::new());
+                return HashSet::new();
             }
         };
         for twice in all.windows(2).filter(|pair| pair[0] == pair[1]) {
             self.problem(format!("object {:#x} is in the tail twice", twice[0]));
         }
-        Ok(all.into_iter().collect())
+        all.into_iter().collect()
     }
 
     fn families(&mut self, txn: &ReadTxn<'_>) -> Result<HashSet<u32>> {
