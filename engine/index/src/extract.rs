@@ -282,13 +282,12 @@ impl Extracted {
     /// The columns of some of the objects, ascending, for a segment laid out so.
     pub fn gather(&self, places: &[u32], layout: SegmentLayout) -> Result<GatheredRows<'_>> {
         let mut gathered = GatheredRows::new(layout, places.len());
-        let [group, owner, created, nattrs] =
-            [GROUP, OWNER, CREATED, NATTRS].map(|key| gathered.place(key));
+        let [group, owner, nattrs] = [GROUP, OWNER, NATTRS].map(|key| gathered.place(key));
         let mut kinds: Vec<Option<[u32; KIND_COLUMNS]>> = vec![None; self.kinds.len()];
         let (mut last, mut columns) = (None, Vec::new());
         for &at in places {
             let row = &self.rows[at as usize];
-            gathered.row(row.oid, self.name(at));
+            gathered.row(row.oid, self.name(at), row.created);
             let before: Option<u32> = last.replace(at);
             let other = |differ: fn(&ExtractedRow, &ExtractedRow) -> bool| {
                 before.is_none_or(|before| differ(&self.rows[before as usize], row))
@@ -298,9 +297,6 @@ impl Extracted {
             }
             if other(|a, b| a.owner != b.owner) {
                 gathered.set(owner, Some(Cell::Int(i64::from(row.owner))));
-            }
-            if other(|a, b| a.created != b.created) {
-                gathered.set(created, Some(Cell::Time(row.created)));
             }
             if other(|a, b| a.kind != b.kind) {
                 self.set_kind(&mut gathered, row.kind, &mut kinds);

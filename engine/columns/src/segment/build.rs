@@ -14,10 +14,10 @@ use std::borrow::Cow;
 use super::column::{self, ABSENT, NO_CELL, SURE, UNSURE, UNSURE_CELL};
 use super::gather::{GatheredRows, Gathering, Home, same};
 use super::head::{self, ALL_PRESENT, CONSTANT, GroupEntry, HAS_UNSURE, IN_RUNS, NewColumn};
-use super::layout::{BUILTIN_GROUP, COLUMNS_MAX, GroupKind, ROWS_MAX};
+use super::layout::{COLUMNS_MAX, GroupKind, ROWS_MAX};
 use super::{names, values};
 use crate::cell::{Cell, total_order};
-use crate::column_key::{ColumnKey, NAME, OID};
+use crate::column_key::{CREATED, ColumnKey, NAME, OID};
 use crate::zone::{Zone, ZoneBuilder, prefix};
 use engram_base::error::Result;
 use engram_base::fail;
@@ -62,8 +62,7 @@ impl GatheredRows<'_> {
         let mut columns: Vec<_> =
             there.map(|column| (column.home, column.key, Some(column))).collect();
         if !self.names.is_empty() {
-            let home = Home { group: BUILTIN_GROUP, order: 0, kind: GroupKind::Columns };
-            columns.push((home, NAME, None));
+            columns.extend([NAME, CREATED].map(|key| (Home::BUILTIN, key, None)));
         }
         if columns.len() > COLUMNS_MAX {
             fail!(Argument, "a segment has {COLUMNS_MAX} columns at most, not {}", columns.len());
@@ -73,7 +72,8 @@ impl GatheredRows<'_> {
         for (home, key, column) in columns {
             written.push(home.group, |block| match column {
                 Some(column) => finish(column, rows, block),
-                None => finish_names(key, &self.names, block),
+                None if key == NAME => finish_names(&self.names, block),
+                None => finish_created(&self.created, block),
             });
         }
         let Written { blocks, mut entries, groups, mut finished } = written;
@@ -173,13 +173,32 @@ fn finish<'r>(column: &'r Gathering<'_>, rows: usize, block: &mut Vec<u8>) -> Fi
 }
 
 /// Appends the column of names to its block.
-fn finish_names<'r>(key: ColumnKey, rows: &[&str], block: &mut Vec<u8>) -> Finished<'r> {
+fn finish_names<'r>(rows: &[&str], block: &mut Vec<u8>) -> Finished<'r> {
     let (distinct, codes) = names::order(rows);
     column::push_texts(block, &distinct, &codes);
     let sf = rows.len() as u32;
     let zones = vec![Zone::texts(&distinct, sf)];
     let flags = ALL_PRESENT | if distinct.len() == 1 { CONSTANT } else { 0 };
-    Finished { key, sf, flags, zones, run: None, distinct: distinct.len() as u32 }
+    Finished { key: NAME, sf, flags, zones, run: None, distinct: distinct.len() as u32 }
+}
+
+/// Appends the column of instants of making to its block.
+fn finish_created<'r>(rows: &[i64], block: &mut Vec<u8>) -> Finished<'r> {
+    let sf = rows.len() as u32;
+    let ends = [rows.iter().min(), rows.iter().max()].map(|end| end.copied().unwrap_or(0));
+    let constant = ends[0] == ends[1];
+    if constant {
+        column::push_constant(block, None, &Cell::Time(ends[0]));
+    } else {
+        column::push_times(block, rows);
+    }
+    let mut zone = ZoneBuilder::default();
+    zone.add(&Cell::Time(ends[0]), sf);
+    zone.add(&Cell::Time(ends[1]), 0);
+    let flags = ALL_PRESENT | if constant { CONSTANT } else { 0 };
+    let zones = zone.finish(sf, sf, false, false);
+    let distinct = if constant { 1 } else { sf };
+    Finished { key: CREATED, sf, flags, zones, run: None, distinct }
 }
 
 /// A column that has been written.

@@ -101,6 +101,12 @@ pub(super) fn push_rows(out: &mut Vec<u8>, states: Option<&[u64]>, cells: &[&Cel
     values::push(out, cells);
 }
 
+/// Appends a column of instants that every row has, in ns since 1970.
+pub(super) fn push_times(out: &mut Vec<u8>, times: &[i64]) {
+    push_form(out, ROWS, None);
+    values::push_times(out, times);
+}
+
 fn push_form(out: &mut Vec<u8>, form: u8, states: Option<&[u64]>) {
     out.push(form | if states.is_some() { STATES } else { 0 });
     if let Some(states) = states {
@@ -261,25 +267,25 @@ impl<'a> Column<'a> {
     }
 
     /// Each cell once or more often, and for each row the number of its own, or [`NO_CELL`] or
-    /// [`UNSURE_CELL`]; `None` if cells are in the column's runs.
-    pub(super) fn take_apart(&self) -> Result<Option<(Vec<Cell<'a>>, Vec<u32>)>> {
+    /// [`UNSURE_CELL`]. The cells are not in the column's runs.
+    pub(super) fn take_apart(&self) -> Result<(Vec<Cell<'a>>, Vec<u32>)> {
         let (cells, codes): (_, Vec<u32>) = match &self.cells {
             ColumnCells::Dictionary { distinct, codes } => {
                 (distinct.to_vec()?, codes.to_vec().into_iter().map(|code| code as u32).collect())
             }
             ColumnCells::Rows(cells) => (cells.to_vec()?, (0..cells.len() as u32).collect()),
-            ColumnCells::Elsewhere => return Ok(None),
+            ColumnCells::Elsewhere => return Err(corrupt()),
         };
         if codes.iter().any(|code| *code as usize >= cells.len()) {
             return Err(corrupt());
         }
-        let Some(sure) = &self.sure else { return Ok(Some((cells, codes))) };
+        let Some(sure) = &self.sure else { return Ok((cells, codes)) };
         let mut spread = vec![NO_CELL; self.rows];
         sure.iter().zip(codes).for_each(|(at, code)| spread[at] = code);
         for at in self.unsure.iter().flat_map(Bitmap::iter) {
             spread[at] = UNSURE_CELL;
         }
-        Ok(Some((cells, spread)))
+        Ok((cells, spread))
     }
 
     /// Which rows have a cell in the range.

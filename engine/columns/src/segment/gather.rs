@@ -2,7 +2,8 @@
 //!
 //! Each column is a register: what a row has there, the rows after it have too, until one has
 //! something else. So what is the same from row to row costs nothing, and what nobody looks at
-//! costs nothing either. Names alone are given row by row.
+//! costs nothing either. Names and instants of making, which are hardly ever the same, are given
+//! row by row.
 //!
 //! *Invariant*: a row has in each column what was set there last, by it or by a row before it.
 
@@ -16,7 +17,7 @@ use super::column::{NO_CELL, UNSURE_CELL};
 use super::layout::{BUILTIN_GROUP, GroupKind, OTHER_GROUP, SegmentLayout};
 use super::values;
 use crate::cell::Cell;
-use crate::column_key::{CREATED, ColumnKey, is_builtin};
+use crate::column_key::{ColumnKey, is_builtin};
 
 /// Rows of a segment to be, ascending by OID.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct GatheredRows<'a> {
     pub(super) layout: SegmentLayout,
     pub(super) oids: Vec<u64>,
     pub(super) names: Vec<&'a str>,
+    /// In ns since 1970.
+    pub(super) created: Vec<i64>,
     pub(super) columns: Vec<Gathering<'a>>,
     places: HashMap<ColumnKey, usize, DefaultHashBuilder>,
     hasher: DefaultHashBuilder,
@@ -36,6 +39,7 @@ impl<'a> GatheredRows<'a> {
             layout,
             oids: Vec::with_capacity(rows),
             names: Vec::with_capacity(rows),
+            created: Vec::with_capacity(rows),
             columns: Vec::new(),
             places: HashMap::default(),
             hasher: DefaultHashBuilder::default(),
@@ -50,15 +54,17 @@ impl<'a> GatheredRows<'a> {
         self.layout = layout;
     }
 
-    /// Begins the next row, which has this name.
-    pub fn row(&mut self, oid: u64, name: &'a str) {
+    /// Begins the next row, of an object that has this name and was made at this instant, in ns
+    /// since 1970.
+    pub fn row(&mut self, oid: u64, name: &'a str, created: i64) {
         self.oids.push(oid);
         self.names.push(name);
+        self.created.push(created);
     }
 
-    /// Begins a row without a name; then none has one.
+    /// Begins a row of attributes alone; then all are so.
     #[cfg(test)]
-    pub(crate) fn nameless_row(&mut self, oid: u64) {
+    pub(crate) fn bare_row(&mut self, oid: u64) {
         self.oids.push(oid);
     }
 
@@ -171,13 +177,15 @@ pub(super) struct Home {
 }
 
 impl Home {
+    /// Where built-in columns lie.
+    pub(super) const BUILTIN: Home =
+        Home { group: BUILTIN_GROUP, order: 0, kind: GroupKind::Columns };
+
     fn of(key: ColumnKey, layout: &SegmentLayout) -> Self {
         let named =
             || layout.groups.iter().enumerate().find(|(_, group)| group.columns.contains(&key));
         if is_builtin(key) {
-            // No two objects are made at the same instant, as a rule.
-            let kind = if key == CREATED { GroupKind::Rows } else { GroupKind::Columns };
-            Home { group: BUILTIN_GROUP, order: 0, kind }
+            Home::BUILTIN
         } else if let Some((at, group)) = named() {
             Home { group: group.id, order: at + 1, kind: group.kind }
         } else {

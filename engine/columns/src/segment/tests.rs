@@ -75,18 +75,21 @@ fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> GatheredRows<
     let mut gathered = GatheredRows::new(layout.clone(), rows.len());
     let mut before: &[RowCell<'_>] = &[];
     for row in rows {
-        let name = row.cells.iter().find(|(key, _)| *key == NAME);
-        match name {
-            Some((_, Some(Cell::Text(name)))) => gathered.row(row.oid, name),
-            _ => gathered.nameless_row(row.oid),
+        let given = |(key, _): &&RowCell<'_>| [NAME, CREATED].contains(key);
+        let own: Vec<_> = row.cells.iter().filter(given).collect();
+        match own[..] {
+            [(_, Some(Cell::Text(name))), (_, Some(Cell::Time(created)))] => {
+                gathered.row(row.oid, name, *created);
+            }
+            _ => gathered.bare_row(row.oid),
         }
-        for (key, _) in before.iter().filter(|(key, _)| *key != NAME) {
+        for (key, _) in before.iter().filter(|cell| !given(cell)) {
             if row.cells.iter().all(|(own, _)| own != key) {
                 let place = gathered.place(*key);
                 gathered.clear(place);
             }
         }
-        for (key, cell) in row.cells.iter().filter(|(key, _)| *key != NAME) {
+        for (key, cell) in row.cells.iter().filter(|cell| !given(cell)) {
             let place = gathered.place(*key);
             gathered.set(place, cell.clone());
         }
@@ -196,7 +199,9 @@ proptest! {
         let mut rows = rows_of(&columns);
         for row in &mut rows {
             let name = (NAME, Some(Cell::Text(format!("é{}", row.oid % 50).into())));
-            row.cells = row.cells.iter().cloned().chain([name]).collect::<Vec<_>>().leak();
+            let created = (CREATED, Some(Cell::Time(row.oid as i64 / 40)));
+            let cells = row.cells.iter().cloned().chain([name, created]);
+            row.cells = cells.collect::<Vec<_>>().leak();
         }
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(rows.len())).collect();
         cuts.extend([0, rows.len()]);

@@ -2,12 +2,12 @@
 //! record is read.
 
 use super::bitmap::Bitmap;
-use super::column::Column;
+use super::column::{Column, NO_CELL};
 use super::gather::GatheredRows;
 use super::head::{ColumnEntry, Segment};
 use super::layout::SegmentLayout;
 use crate::cell::Cell;
-use crate::column_key::NAME;
+use crate::column_key::{CREATED, ColumnKey, NAME};
 use engram_base::error::Result;
 use engram_base::fail;
 
@@ -24,8 +24,14 @@ struct CopiedSegment {
     head: Vec<u8>,
     parts: Vec<Vec<u8>>,
     live: Bitmap,
-    /// For each live row, where its name lies.
-    names: Vec<(usize, usize)>,
+    rows: Vec<GivenCells>,
+}
+
+/// What each live row is given: where its name lies, and when it was made.
+#[derive(Clone, Copy, Debug)]
+struct GivenCells {
+    name: (usize, usize),
+    created: i64,
 }
 
 impl CopiedSegment {
@@ -35,28 +41,46 @@ impl CopiedSegment {
             None => fail!(Corrupt, "a segment has no part {}: run verify", entry.part),
         }
     }
+
+    /// Calls for each cell of a column that every row has; the number of each row's.
+    fn given(
+        &self,
+        segment: &Segment<'_>,
+        key: ColumnKey,
+        visit: impl FnMut(&Cell<'_>),
+    ) -> Result<Vec<u64>> {
+        match segment.column(key)?.filter(ColumnEntry::all_present) {
+            Some(entry) => self.column(&entry)?.each_coded(visit),
+            None => fail!(Corrupt, "a segment lacks what each object has: run verify"),
+        }
+    }
 }
 
 impl SealedRows {
     /// Adds a segment: its head, its other parts in order, and which of its positions are dead.
     pub fn add(&mut self, head: Vec<u8>, parts: Vec<Vec<u8>>, mut dead: Bitmap) -> Result<()> {
         dead.negate();
-        let mut copied = CopiedSegment { head, parts, live: dead, names: Vec::new() };
+        let mut copied = CopiedSegment { head, parts, live: dead, rows: Vec::new() };
         let segment = Segment::parse(&copied.head)?;
-        let Some(entry) = segment.column(NAME)?.filter(ColumnEntry::all_present) else {
-            fail!(Corrupt, "a segment does not say the names of its objects: run verify");
-        };
         let mut spans = Vec::new();
-        let names = copied.column(&entry)?.each_coded(|cell| {
+        let names = copied.given(&segment, NAME, |cell| {
             let start = self.names.len();
             if let Cell::Text(name) = cell {
                 self.names.push_str(name);
             }
             spans.push((start, self.names.len()));
         })?;
-        let span = |at: usize| spans.get(*names.get(at)? as usize).copied();
-        let found = copied.live.iter().map(|at| span(at).unwrap_or_default()).collect();
-        copied.names = found;
+        let mut times = Vec::new();
+        let created = copied.given(&segment, CREATED, |cell| {
+            times.push(if let Cell::Time(time) = cell { *time } else { 0 });
+        })?;
+        let code = |codes: &[u64], at: usize| codes.get(at).map_or(usize::MAX, |at| *at as usize);
+        let given = |at: usize| GivenCells {
+            name: spans.get(code(&names, at)).copied().unwrap_or_default(),
+            created: times.get(code(&created, at)).copied().unwrap_or_default(),
+        };
+        let found = copied.live.iter().map(given).collect();
+        copied.rows = found;
         self.segments.push(copied);
         Ok(())
     }
@@ -64,7 +88,7 @@ impl SealedRows {
     /// How many rows there are.
     #[expect(clippy::len_without_is_empty, reason = "a segment has rows")]
     pub fn len(&self) -> usize {
-        self.segments.iter().map(|copied| copied.names.len()).sum()
+        self.segments.iter().map(|copied| copied.rows.len()).sum()
     }
 
     /// The rows, for a segment laid out so. `None` where segments do not say all, because cells lie
@@ -85,21 +109,31 @@ impl SealedRows {
         let mut gathered = GatheredRows::new(layout, all.count());
         for (oids, segment, copied) in segments {
             let from = gathered.len();
-            for (oid, (start, end)) in oids.iter().zip(&copied.names) {
-                gathered.row(*oid, &self.names[*start..*end]);
+            for (oid, GivenCells { name: (start, end), created }) in oids.iter().zip(&copied.rows) {
+                gathered.row(*oid, &self.names[*start..*end], *created);
             }
             let mut touched = Vec::new();
             for entry in segment.columns() {
                 let entry = entry?;
-                if entry.key == NAME {
+                if [NAME, CREATED].contains(&entry.key) {
                     continue;
                 }
-                let Some((cells, codes)) = copied.column(&entry)?.take_apart()? else {
+                let column = copied.column(&entry)?;
+                if column.in_runs() {
                     return Ok(None);
-                };
+                }
                 let place = gathered.place(entry.key);
                 touched.push(place);
-                gathered.extend(place, from, cells, copied.live.iter().map(|at| codes[at]));
+                if entry.constant()
+                    && entry.all_present()
+                    && let Some(Some(cell)) = column.cell(0)?
+                {
+                    gathered.extend(place, from, vec![cell], std::iter::once(0));
+                    continue;
+                }
+                let (cells, codes) = column.take_apart()?;
+                let code = |at: usize| codes.get(at).copied().unwrap_or(NO_CELL);
+                gathered.extend(place, from, cells, copied.live.iter().map(code));
             }
             gathered.clear_others(from, touched);
         }

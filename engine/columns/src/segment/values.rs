@@ -83,6 +83,13 @@ pub(super) fn push_texts(out: &mut Vec<u8>, texts: &[&str]) {
     ordered::push(out, texts);
 }
 
+/// Appends instants, in ns since 1970.
+pub(super) fn push_times(out: &mut Vec<u8>, times: &[i64]) {
+    out.push(TIMES);
+    let words: Vec<u64> = times.iter().map(|time| *time as u64 ^ SIGN).collect();
+    ints::push(out, &words);
+}
+
 /// What tells a cell from all that are of another variant.
 pub(super) fn tag(cell: &Cell<'_>) -> u8 {
     match cell {
