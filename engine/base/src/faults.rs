@@ -131,6 +131,7 @@ mod enabled {
         "index.tail-taken",
         "index.segment-put",
         "index.sealed",
+        "index.segments-gathered",
         "index.segments-taken",
         "index.rewritten",
         "index.dropped",

@@ -159,7 +159,7 @@ pub(crate) fn unite(
     for segment in segments {
         remove(txn, *segment)?;
     }
-    step!("index.segments-taken");
+    step!("index.segments-gathered");
     let mut sealing = Sealing { families, txn: &mut *txn, settings: &settings };
     let mut signatures = gathered.signatures();
     signatures.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
