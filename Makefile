@@ -1,5 +1,5 @@
 # The only verbs: demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate
-# hot versus crash power corrupt miri fuzz install lint layers supply msrv aarch64 fmt clean
+# hot versus crash power corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
 # help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
@@ -21,7 +21,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate \
-	hot versus crash power corrupt miri fuzz install lint layers supply msrv aarch64 fmt clean
+	hot versus crash power corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -90,6 +90,9 @@ CORRUPTIONS ?= 2000
 corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)
 	$(call step,Damaging a pool $(CORRUPTIONS) times,CORRUPTIONS=$(CORRUPTIONS) cargo test --quiet \
 		-p engram-store --features faults --test damage -- --nocapture whatever)
+
+model: ## Leases and reuse in every order of their steps, and with defects built in (2 minutes)
+	$(call step,Running the model of leases as it is and with defects,$(PYTHON) scripts/model.py)
 
 miri: ## Columns and records where undefined behaviour shows (4 minutes; nightly Rust)
 	@if cargo +$(MIRI) miri --version >/dev/null 2>&1 || rustup toolchain install $(MIRI) \

@@ -11,7 +11,8 @@
 //! * `clean`: set and cleared under LMDB's writer lock, and read there: it is never stale.
 //! * `boot_id`: as `clean`; read at opening.
 //! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
-//! * `lease_epoch`: the lease protocol's; see there.
+//! * `lease_epoch`: the lease protocol's; see there. Its model has acquire and release here, so no
+//!   less will do.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
