@@ -1,6 +1,6 @@
 # The only verbs: demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate
-# hot versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean help.
-# Each sets up what it needs.
+# hot versus crash power corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
+# help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -9,6 +9,7 @@ RUST := Cargo.toml .cargo/config.toml python/Cargo.toml \
 	$(wildcard engine/Cargo.toml engine/*/Cargo.toml engine/*/build.rs) \
 	$(shell find engine/src engine/*/src python/src -name '*.rs')
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+MIRI := nightly-2026-05-20
 FUZZ := query_parser records rows segments pages
 FUZZ_SECONDS ?= 60
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -20,7 +21,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate \
-	hot versus crash power corrupt fuzz install lint layers supply msrv aarch64 fmt clean
+	hot versus crash power corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -89,6 +90,15 @@ CORRUPTIONS ?= 2000
 corrupt: ## Damage at random places of a pool, found and salvaged (minutes; CORRUPTIONS=, SEED=)
 	$(call step,Damaging a pool $(CORRUPTIONS) times,CORRUPTIONS=$(CORRUPTIONS) cargo test --quiet \
 		-p engram-store --features faults --test damage -- --nocapture whatever)
+
+model: ## Leases and reuse in every order of their steps, and with defects built in (2 minutes)
+	$(call step,Running the model of leases as it is and with defects,$(PYTHON) scripts/model.py)
+
+miri: ## Columns and records where undefined behaviour shows (4 minutes; nightly Rust)
+	@if cargo +$(MIRI) miri --version >/dev/null 2>&1 || rustup toolchain install $(MIRI) \
+		--profile minimal --component miri --component rust-src >/dev/null 2>&1; \
+	then $(MAKE) --silent .miri; \
+	else echo "==> Skipped: it needs miri of $(MIRI), which rustup cannot install here"; fi
 
 fuzz: ## Nonsense to what reads queries and media (FUZZ_SECONDS=60 for each; nightly Rust)
 	@if cargo +nightly --version >/dev/null 2>&1 || \
@@ -177,6 +187,14 @@ $(BIN)/.built: $(BIN)/.installed pyproject.toml $(RUST)
 .msrv:
 	$(call step,Checking with Rust $(MSRV),cargo +$(MSRV) check --quiet --locked --workspace \
 		--all-targets)
+
+# Chunks are filled by three threads. Tests leak rows, to have them live long. A property is tried
+# twice: miri takes a thousand times as long.
+MIRI_FLAGS := -Zmiri-disable-isolation -Zmiri-num-cpus=3 -Zmiri-ignore-leaks
+.miri:
+	$(call step,Testing columns and records under miri,MIRIFLAGS="$(MIRI_FLAGS)" PROPTEST_CASES=2 \
+		cargo +$(MIRI) miri test --quiet --target-dir target/miri -p engram-columns \
+		-p engram-records --lib)
 
 # What tests install (`prefix` in tests/conftest.py).
 $(BIN)/.library: $(BIN)/.installed $(RUST) capi/Cargo.toml $(wildcard capi/src/*.rs)

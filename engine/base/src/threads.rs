@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::mutex::lock;
 
 /// A thread more for each so many bytes: less is done before it has begun.
-const BYTES_EACH: usize = 512 << 10;
+const BYTES_EACH: usize = if cfg!(miri) { 8 << 10 } else { 512 << 10 };
 
 /// How many processors there are for us; the kernel is asked once.
 fn processors() -> usize {

@@ -292,10 +292,10 @@ fn half(bits: u16) -> f64 {
     let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     sign * match exponent {
-        0 => fraction * 2.0_f64.powi(-24),
+        0 => fraction * power_of_two(-24),
         31 if fraction == 0.0 => f64::INFINITY,
         31 => f64::NAN,
-        _ => (1024.0 + fraction) * 2.0_f64.powi(exponent - 25),
+        _ => (1024.0 + fraction) * power_of_two(exponent - 25),
     }
 }
 
@@ -308,10 +308,23 @@ fn extended(bits: u128) -> f64 {
         0x7fff => f64::NAN,
         _ if fraction == 0 => 0.0,
         _ if exponent - 16383 > 1023 => f64::INFINITY,
-        // Rounded, as every conversion of such a number is.
+        // Rounded, as every conversion of such a number is. The power is two factors, for by itself it
+        // may be too small for a double where the product is not.
         #[expect(clippy::cast_precision_loss)]
-        _ => fraction as f64 * 2.0_f64.powi(-63) * 2.0_f64.powi(exponent - 16383),
+        _ => {
+            let exponent = exponent - 16383;
+            let half = exponent / 2;
+            let near_one = fraction as f64 * power_of_two(-63);
+            near_one * power_of_two(half) * power_of_two(exponent - half)
+        }
     }
+}
+
+/// Two to this power, exactly; zero where that is no normal number. (`powi` promises no precision,
+/// and what an index has on media is to be the same everywhere.)
+fn power_of_two(exponent: i32) -> f64 {
+    let biased = u64::try_from(exponent + 1023).unwrap_or(0);
+    f64::from_bits(biased.min(2047) << 52)
 }
 
 /// A datetime of numpy's as ns since 1970: exact, but for what is below a nanosecond.
@@ -415,7 +428,13 @@ mod tests {
     fn odd_floats_are_read() {
         assert_eq!(half(0x3c00), 1.0);
         assert_eq!(half(0xc000), -2.0);
-        assert_eq!(half(1), 2.0_f64.powi(-24));
+        assert_eq!(half(1), f64::from(f32::EPSILON) / 2.0);
+        assert_eq!(half(0x7bff), 65504.0);
         assert_eq!(extended(0x4000_c000_0000_0000_0000), 3.0);
+        let power = |biased: u128| extended(biased << 64 | 1 << 63);
+        assert_eq!(power(16383 + 1023), f64::from_bits(2046 << 52), "the greatest power");
+        assert_eq!(power(16383 - 1022), f64::MIN_POSITIVE);
+        assert_eq!(power(16383 - 1074), f64::from_bits(1), "the least number");
+        assert_eq!([power(16383 - 1076), power(1)], [0.0; 2]);
     }
 }

@@ -19,6 +19,11 @@
 //! least over a counted set (`Local`), kept under one mutex of the process, which no other process
 //! can hold.
 //!
+//! **Every order of the steps** is tried in a model: `make model` runs this code, the allocator's
+//! reading of leases, and its judgement of freed extents on words of which a load may see any store
+//! that the memory model allows (`tests/model.rs`). Without a fence, without PIN, or with the pins
+//! read before the age, it finds an extent in two hands.
+//!
 //! **A new lease is seen in time.** A lease is renamed into place, then `lease_epoch` in the
 //! catalog's shared page is raised, and only then is the first look-up begun. An allocator that
 //! read the old epoch has, in that look-up's view, committed already all that it may reuse.
@@ -39,23 +44,25 @@
 
 mod file;
 mod held_snapshots;
+mod list;
 mod locks;
 mod peers;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::thread;
 use std::time::Duration;
 
-use file::pin_word;
-pub use file::{CALLED_IN, LeaseFile, PINS_MAX};
+pub use file::LeaseFile;
 pub use locks::LockMode;
 pub use locks::{LockFile, gate, held, holders_by_files, place};
 pub use peers::{Dead, Peers};
+pub use words::{CALLED_IN, PINS_MAX};
+use words::{Mutex, MutexGuard, Ordering, fence, pin_word};
 
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
@@ -214,7 +221,7 @@ impl Lease {
             };
             let Ok(file) = LeaseFile::open(&path) else { continue };
             if file.try_lock()? && file.is_at(&path) {
-                file.clear();
+                file.words().clear();
                 owner.write(&file);
                 return Ok(Some(Lease { id, path, file, local: Mutex::default() }));
             }
@@ -232,7 +239,7 @@ impl Lease {
     ) -> Result<Option<Self>> {
         let head = file.head();
         head.id.store(id, Ordering::Relaxed);
-        file.clear();
+        file.words().clear();
         owner.write(&file);
         match std::fs::rename(from, &path) {
             Ok(()) if file.is_at(&path) => {
@@ -262,18 +269,23 @@ impl Lease {
                 prepared.path.display()
             )
         };
+        self.hand_on(&child);
+        step!("fork.leased");
+        Ok(child)
+    }
+
+    /// Gives a child what this lease holds: every pin in the same slot, every age.
+    fn hand_on(&self, child: &Lease) {
         let mut local = self.lock().clone();
         // A child has no part in the parent's snapshots.
         local.snapshots.clear();
-        for (slot, pin) in self.file.pins()[..local.slots_used].iter().enumerate() {
-            child.file.pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (slot, pin) in self.file.words().pins()[..local.slots_used].iter().enumerate() {
+            child.file.words().pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         child.file.head().pins_used.store(local.slots_used as u64, Ordering::Relaxed);
         *child.lock() = local;
         child.publish_age(&child.lock());
         fence(Ordering::SeqCst);
-        step!("fork.leased");
-        Ok(child)
     }
 
     /// In the child: writes who owns the lease now.
@@ -334,7 +346,7 @@ impl Lease {
         };
         local.pins.insert(offset, (slot, 1));
         let writing = local.writers.contains_key(&offset);
-        self.file.pins()[slot].store(pin_word(offset, writing), Ordering::Release);
+        self.file.words().pins()[slot].store(pin_word(offset, writing), Ordering::Release);
         // Readers of the list read the count after the age (acquire), so they see this slot.
         self.file.head().pins_used.store(local.slots_used as u64, Ordering::Release);
         Hold::Pinned
@@ -355,7 +367,7 @@ impl Lease {
                     let slot = *slot;
                     local.pins.remove(&offset);
                     local.free_slots.push(slot);
-                    self.file.pins()[slot].store(0, Ordering::Release);
+                    self.file.words().pins()[slot].store(0, Ordering::Release);
                 }
             }
         }
@@ -369,7 +381,7 @@ impl Lease {
         if *count == 1
             && let Some((slot, _)) = local.pins.get(&offset)
         {
-            self.file.pins()[*slot].store(pin_word(offset, true), Ordering::Release);
+            self.file.words().pins()[*slot].store(pin_word(offset, true), Ordering::Release);
         }
     }
 
@@ -384,7 +396,7 @@ impl Lease {
         }
         local.writers.remove(&offset);
         if let Some((slot, _)) = local.pins.get(&offset) {
-            self.file.pins()[*slot].store(pin_word(offset, false), Ordering::Release);
+            self.file.words().pins()[*slot].store(pin_word(offset, false), Ordering::Release);
         }
         true
     }

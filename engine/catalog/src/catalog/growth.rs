@@ -11,7 +11,8 @@
 //! * `clean`: set and cleared under LMDB's writer lock, and read there: it is never stale.
 //! * `boot_id`: as `clean`; read at opening.
 //! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
-//! * `lease_epoch`: the lease protocol's; see there.
+//! * `lease_epoch`: the lease protocol's; see there. Its model has acquire and release here, so no
+//!   less will do.
 //! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's
 //!   writer lock by each commit that changes something.
 //!

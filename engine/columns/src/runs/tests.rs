@@ -165,6 +165,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
+    #[cfg_attr(miri, ignore = "a catalog is LMDB, in C")]
     fn runs_find_what_a_plain_look_finds(
         segments in prop::collection::vec((column(), column()), 1..12),
         gone in prop::collection::btree_set(0_u32..12, 0..5),
@@ -214,6 +215,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a catalog is LMDB, in C")]
     fn damaged_runs_are_errors_or_bounded(
         first in column(),
         second in column(),
@@ -265,6 +267,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a catalog is LMDB, in C")]
 fn many_entries_are_merged_level_by_level() {
     let place = TempCatalog::new();
     let value = |at: u32| (f64::from(at.wrapping_mul(2_654_435_761) >> 4) / 1e6, at);

@@ -420,12 +420,15 @@ mod tests {
     use super::encode::bytes;
     use super::{Ints, position, push};
 
+    /// How long sequences are. Miri takes a thousand times as long for each item.
+    const LEN: usize = if cfg!(miri) { 20 } else { 200 };
+
     /// Sequences that each of the forms is good at, and those that none is.
     fn any_items() -> impl Strategy<Value = Vec<u64>> {
-        let wild = prop::collection::vec(any::<u64>(), 0..200);
-        let narrow = (any::<u64>(), prop::collection::vec(0_u64..20, 0..200))
+        let wild = prop::collection::vec(any::<u64>(), 0..LEN);
+        let narrow = (any::<u64>(), prop::collection::vec(0_u64..20, 0..LEN))
             .prop_map(|(base, v)| v.iter().map(|item| base.wrapping_add(*item)).collect());
-        let stretches = prop::collection::vec((any::<u64>(), 0_u64..6, 1_usize..80), 0..8)
+        let stretches = prop::collection::vec((any::<u64>(), 0_u64..6, 1..LEN / 5 * 2), 0..8)
             .prop_map(|v| {
                 let one = |(first, step, len): (u64, u64, usize)| {
                     let step = step.wrapping_sub(2);
@@ -433,7 +436,7 @@ mod tests {
                 };
                 v.into_iter().flat_map(one).collect()
             });
-        let times = prop::collection::vec(0_u64..100_000, 0..400).prop_map(|steps| {
+        let times = prop::collection::vec(0_u64..100_000, 0..2 * LEN).prop_map(|steps| {
             let mut now = 1 << 60;
             steps
                 .iter()
@@ -447,7 +450,10 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 2 } else { 500 },
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn what_goes_in_comes_out_and_is_found(

@@ -18,6 +18,9 @@ use crate::range::Range;
 use crate::zone::tests::{any_cell, any_range};
 use crate::zone::{ZoneVerdict, exists, judge};
 
+/// How many rows a segment has, at most. Miri takes a thousand times as long for each.
+const ROWS: usize = if cfg!(miri) { 12 } else { 300 };
+
 /// A column of one kind or of all, dense or rare, of few values or of many.
 fn any_column(rows: usize) -> impl Strategy<Value = Vec<Slot<'static>>> {
     let number = (0_i64..1000).prop_map(Cell::Int);
@@ -26,7 +29,8 @@ fn any_column(rows: usize) -> impl Strategy<Value = Vec<Slot<'static>>> {
     let time = (0_i64..1_000_000).prop_map(Cell::Time);
     let big = (u64::MAX - 500..=u64::MAX).prop_map(Cell::Big);
     let text = "[a-c]{0,4}".prop_map(|text| Cell::Text(text.into()));
-    let long = "[a-zé]{200}".prop_map(|text| Cell::Text(text.into()));
+    let long = if cfg!(miri) { "[a-zé]{20}" } else { "[a-zé]{200}" }
+        .prop_map(|text| Cell::Text(text.into()));
     let cell = prop_oneof![
         Just(number.boxed()),
         Just(float.boxed()),
@@ -38,7 +42,7 @@ fn any_column(rows: usize) -> impl Strategy<Value = Vec<Slot<'static>>> {
         Just(any_cell().boxed()),
     ];
     let chances = prop_oneof![Just((1, 0, 0)), Just((9, 1, 0)), Just((8, 1, 1)), Just((1, 9, 0))];
-    (cell, chances, 1_usize..300).prop_flat_map(move |(cell, (sure, absent, unsure), values)| {
+    (cell, chances, 1..ROWS).prop_flat_map(move |(cell, (sure, absent, unsure), values)| {
         let values = prop::collection::vec(cell, values);
         let state = prop_oneof![sure => Just(0), absent => Just(1), unsure => Just(2)];
         let states = prop::collection::vec((state, any::<prop::sample::Index>()), rows);
@@ -55,7 +59,7 @@ fn any_column(rows: usize) -> impl Strategy<Value = Vec<Slot<'static>>> {
 
 /// Columns 1, 2, … of the same length.
 fn any_columns() -> impl Strategy<Value = Vec<Vec<Slot<'static>>>> {
-    prop_oneof![1_usize..70, 100_usize..300]
+    prop_oneof![1..ROWS / 4, ROWS / 3..ROWS]
         .prop_flat_map(|rows| prop::collection::vec(any_column(rows), 1..4))
 }
 
@@ -127,7 +131,10 @@ fn check_marks(marks: &Marks, column: &[Slot<'static>], test: impl Fn(&Cell<'_>)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 300 },
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn what_rows_have_is_what_columns_say(
@@ -296,6 +303,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "a damaged count of rows takes miri minutes")]
     fn damaged_segments_are_refused_or_wrong_but_never_worse(
         columns in any_columns(),
         hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
@@ -409,6 +417,7 @@ fn row_bytes(len: usize) -> usize {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it measures, and takes miri minutes")]
 fn an_object_takes_a_few_bytes_whatever_the_groups() {
     for (count, per_group, most) in [(4096, 4, 14.0), (4096, 32, 14.0), (256, 4, 26.0)] {
         let rows = glas(1000, count);
@@ -476,6 +485,7 @@ fn columns_that_no_group_names_are_kept() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "its megabyte of text takes miri minutes")]
 fn a_segment_of_much_text_has_several_parts() {
     let text = |at: u64, key: u32| Cell::Text(format!("{at} {key} {}", "x".repeat(200)).into());
     let cells = |at| (0..8).map(|key| (key, Some(text(at, key)))).collect::<Vec<_>>();

@@ -62,7 +62,10 @@ pub fn check(verdict: ZoneVerdict, cells: &[Slot<'_>], test: impl Fn(&Cell<'_>) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 2000 },
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn prefixes_never_turn_an_order_round(a in any_cell(), b in any_cell()) {

@@ -14,7 +14,7 @@
 //! IDLE. The allocator fences, then reads each age, then the pins. If the reader's fence comes
 //! first, the allocator sees PIN (or the pin that followed); if the allocator's comes first, the
 //! reader's snapshot begins after F was committed, and does not show the extent. So an extent in
-//! somebody's hands is never given away, and nobody waits.
+//! somebody's hands is never given away, and nobody waits. (`make model` tries it: see `lease`.)
 
 use std::collections::HashSet;
 
@@ -32,6 +32,30 @@ pub struct Floor {
     pub age: u64,
     /// The offsets of every pinned extent.
     pub pins: HashSet<u64>,
+}
+
+/// What a floor says of a freed extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// A view holds it: its own extent, and no other space.
+    Viewed,
+    /// A look-up may still find it.
+    Waits,
+    /// Nobody looks at it, and nobody can come to.
+    Free,
+}
+
+impl Floor {
+    /// What is to become of the extent at `offset` that the committed transaction `freed_by` freed.
+    pub(crate) fn fate(&self, offset: u64, freed_by: u64) -> Fate {
+        if self.pins.contains(&offset) {
+            Fate::Viewed
+        } else if freed_by > self.age {
+            Fate::Waits
+        } else {
+            Fate::Free
+        }
+    }
 }
 
 /// What a run of `reclaim` found.
@@ -173,15 +197,15 @@ pub fn reclaim(
         if freed_by >= txn.id() {
             return Ok(outcome);
         }
-        if floor.pins.contains(&extent.offset) {
-            // Held by a view: its own extent, and no other space.
-        } else if freed_by > floor.age {
-            outcome.waiting += extent.len;
-        } else {
-            txn.delete(Table::ExtentsPending, &key)?;
-            step!("reclaim.taken");
-            insert_free(txn, extent)?;
-            outcome.bytes += extent.len;
+        match floor.fate(extent.offset, freed_by) {
+            Fate::Viewed => {}
+            Fate::Waits => outcome.waiting += extent.len,
+            Fate::Free => {
+                txn.delete(Table::ExtentsPending, &key)?;
+                step!("reclaim.taken");
+                insert_free(txn, extent)?;
+                outcome.bytes += extent.len;
+            }
         }
         from = pending_key(FREED, freed_by, extent.offset + 1);
     }

@@ -4,9 +4,7 @@
 //! the catalog on writers are to ask for it (`realm::snapshot`). The list of locks is for messages
 //! (`realm::locks`).
 
-use std::sync::atomic::Ordering;
-
-use super::file::LockedWords;
+use super::words::{LockedWords, Ordering};
 use super::{Lease, hold_age};
 
 impl Lease {

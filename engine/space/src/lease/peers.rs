@@ -1,15 +1,14 @@
-//! The other leases of a realm, as an allocator sees them.
+//! The other leases of a realm, from its folder.
 //!
-//! The list is read from the folder whenever `lease_epoch` has moved; why a lease that comes after
-//! that cannot matter stands above `lease`. Files are kept open and mapped, so that reading ages
-//! and pins costs a few loads, and asking whether an owner lives costs one system call.
+//! Files are kept open and mapped, so that reading ages and pins (`list`) costs a few loads, and
+//! asking whether an owner lives costs one system call.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
 
 use crate::extent::Floor;
-use crate::lease::file::{ASKED, CALLED_IN, pinned};
-use crate::lease::{IDLE, LeaseFile, LeaseStatus, Owner, PINS_MAX};
+use crate::lease::list::{LeaseList, PeerLease};
+use crate::lease::words::{ASKED, Ordering, Words};
+use crate::lease::{CALLED_IN, IDLE, LeaseFile, LeaseStatus, Owner};
 use engram_base::error::{Error, Kind, Result};
 
 struct Peer {
@@ -21,8 +20,17 @@ struct Peer {
 /// The leases in the folder, without this process's own.
 #[derive(Default)]
 pub struct Peers {
-    epoch: Option<u64>,
-    list: Vec<Peer>,
+    list: LeaseList<Peer>,
+}
+
+impl PeerLease for Peer {
+    fn words(&self) -> &Words {
+        self.file.words()
+    }
+
+    fn is_alive(&self) -> bool {
+        self.file.is_alive()
+    }
 }
 
 /// A dead process's lease, locked by us: ours to take back and to unlink.
@@ -43,48 +51,11 @@ impl Dead {
 impl Peers {
     /// Reads the folder again if a lease has come since.
     pub fn refresh(&mut self, dir: &Path, epoch: u64, own: u64) -> Result<()> {
-        if self.epoch == Some(epoch) {
-            return Ok(());
-        }
-        let entries = std::fs::read_dir(dir)
-            .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
-        let mut list = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|e| Error::os("listing the leases", &e))?;
-            let path = entry.path();
-            let name = entry.file_name();
-            let Some(id) = name.to_str().and_then(|n| u64::from_str_radix(n, 16).ok()) else {
-                sweep(&path);
-                continue;
-            };
-            if id == own {
-                continue;
-            }
-            if let Some(place) = self.list.iter().position(|peer| peer.id == id) {
-                list.push(self.list.swap_remove(place));
-                continue;
-            }
-            match LeaseFile::open(&path) {
-                Ok(file) => list.push(Peer { id, path, file }),
-                Err(error) if error.kind() == Kind::NotFound => {}
-                // Never one, since a lease is whole before it gets its name; or what a loss of
-                // power has left of one.
-                Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&path),
-                // A lease that cannot be read may pin anything: nothing may be taken.
-                Err(error) => return Err(error),
-            }
-        }
-        self.list = list;
-        self.epoch = Some(epoch);
-        Ok(())
+        self.list.refresh(epoch, |known| listed(dir, own, known))
     }
 
     /// What the live leases and this process's `own` ones still look at (the allocator's side of
     /// P2; the caller holds the writer lock).
-    ///
-    /// A fork moves pins: the child's lease is named and the epoch raised before the parent can
-    /// drop a pin that both have. So if the epoch has moved while the leases were read, a pin may
-    /// have been seen in neither, and they are read again.
     pub fn floor<'a>(
         &mut self,
         dir: &Path,
@@ -92,36 +63,11 @@ impl Peers {
         own_id: u64,
         own: &(impl Iterator<Item = &'a LeaseFile> + Clone),
     ) -> Result<Floor> {
-        loop {
-            let before = epoch();
-            self.refresh(dir, before, own_id)?;
-            let floor = self.read(own.clone());
-            if epoch() == before {
-                return Ok(floor);
-            }
-        }
-    }
-
-    /// Reads every age, then every pin, of the live leases in the list and of `own`.
-    fn read<'a>(&self, own: impl Iterator<Item = &'a LeaseFile>) -> Floor {
-        fence(Ordering::SeqCst);
-        let mut floor = Floor { age: IDLE, ..Floor::default() };
-        for file in own {
-            add(&mut floor, file);
-        }
-        for peer in &self.list {
-            let quiet = peer.file.head().age.load(Ordering::Acquire) == IDLE
-                && peer.file.head().pins_used.load(Ordering::Acquire) == 0;
-            if !quiet && peer.file.is_alive() {
-                add(&mut floor, &peer.file);
-            }
-        }
-        floor
+        self.list.floor(epoch, |known| listed(dir, own_id, known), own)
     }
 
     /// Whether another live process may be writing to the extent at `offset`. The caller holds the
-    /// writer lock: a process that becomes a writer looks at the record under it, after pinning. A
-    /// fork moves pins, as above.
+    /// writer lock.
     pub fn others_write(
         &mut self,
         dir: &Path,
@@ -129,26 +75,16 @@ impl Peers {
         own: u64,
         offset: u64,
     ) -> Result<bool> {
-        loop {
-            let before = epoch();
-            self.refresh(dir, before, own)?;
-            let mut live = self.list.iter().filter(|peer| peer.file.is_alive());
-            if live.any(|peer| writes(&peer.file, offset)) {
-                return Ok(true);
-            }
-            if epoch() == before {
-                return Ok(false);
-            }
-        }
+        self.list.others_write(epoch, |known| listed(dir, own, known), offset)
     }
 
     /// The leases whose process is gone, each locked now by us.
     pub fn dead(&mut self) -> Vec<Dead> {
         let mut dead = Vec::new();
-        for place in (0..self.list.len()).rev() {
-            let peer = &self.list[place];
+        for place in (0..self.list.leases.len()).rev() {
+            let peer = &self.list.leases[place];
             if !peer.file.is_locked_elsewhere() && peer.file.try_lock().unwrap_or(false) {
-                let peer = self.list.swap_remove(place);
+                let peer = self.list.leases.swap_remove(place);
                 // It may take a while to reap it, and nobody is to take that for life.
                 peer.file.head().dead.store(1, Ordering::Release);
                 // Somebody may have reaped it before, and another taken the file for its own.
@@ -163,12 +99,12 @@ impl Peers {
     /// Every known lease, the dead ones' too.
     pub fn all(&self) -> impl Iterator<Item = (LeaseStatus, &LeaseFile)> {
         let seen = |peer: &Peer| LeaseStatus::of(peer.id, &peer.file, peer.file.is_alive());
-        self.list.iter().map(move |peer| (seen(peer), &peer.file))
+        self.list.leases.iter().map(move |peer| (seen(peer), &peer.file))
     }
 
     /// Whether a lease was in the folder, whole, when it was last read.
     pub fn knows(&self, id: u64) -> bool {
-        self.list.iter().any(|peer| peer.id == id)
+        self.list.leases.iter().any(|peer| peer.id == id)
     }
 
     /// Asks every holder of a snapshot that is to be asked for at this last page of the catalog;
@@ -187,19 +123,25 @@ impl Peers {
 
     fn ask_those(&self, due: impl FnMut(&&Peer) -> bool, word: u32) -> usize {
         let asked = |peer: &&Peer| peer.file.head().asked.fetch_max(word, Ordering::AcqRel) < word;
-        self.list.iter().filter(due).filter(|peer| peer.file.is_alive()).filter(asked).count()
+        self.list
+            .leases
+            .iter()
+            .filter(due)
+            .filter(|peer| peer.file.is_alive())
+            .filter(asked)
+            .count()
     }
 
     /// Whether anybody who was asked has not answered.
     pub fn are_asked(&self) -> bool {
         let unanswered = |peer: &Peer| peer.file.head().asked.load(Ordering::Acquire) != 0;
-        self.list.iter().any(|peer| unanswered(peer) && peer.file.is_alive())
+        self.list.leases.iter().any(|peer| unanswered(peer) && peer.file.is_alive())
     }
 
     /// The oldest snapshot that another process looks at, and its pid: of look-ups and of
     /// snapshots that are held.
     pub fn oldest(&self) -> Option<(u64, u32)> {
-        let aged = self.list.iter().filter_map(|peer| {
+        let aged = self.list.leases.iter().filter_map(|peer| {
             let age = peer.file.head().age.load(Ordering::Acquire);
             let live = age != IDLE && age != super::PIN && peer.file.is_alive();
             live.then(|| (age, Owner::of(&peer.file).pid))
@@ -214,39 +156,53 @@ impl Peers {
                 lock.mode.load(Ordering::Acquire) >= least && lock.id.load(Ordering::Relaxed) == id
             })
         };
-        let live = self.list.iter().filter(lists).filter(|peer| peer.file.is_alive());
+        let live = self.list.leases.iter().filter(lists).filter(|peer| peer.file.is_alive());
         live.map(|peer| Owner::of(&peer.file).pid).collect()
     }
 
     /// Reads the folder again at the next `refresh`, whatever the epoch.
     pub fn forget(&mut self) {
-        self.epoch = None;
+        self.list.forget();
     }
 
     /// The live leases' ids and owners.
     pub fn alive(&self) -> Vec<(u64, Owner)> {
-        let live = self.list.iter().filter(|peer| peer.file.is_alive());
+        let live = self.list.leases.iter().filter(|peer| peer.file.is_alive());
         live.map(|peer| (peer.id, Owner::of(&peer.file))).collect()
     }
 }
 
-/// Reads one lease: the age (acquire), then the pins.
-fn add(floor: &mut Floor, file: &LeaseFile) {
-    floor.age = floor.age.min(file.age());
-    floor.pins.extend(file.pinned());
-}
-
-/// Whether a lease pins this extent for writing, or may: one whose list is full keeps an age for
-/// what found no slot.
-fn writes(file: &LeaseFile, offset: u64) -> bool {
-    let head = file.head();
-    let used = head.pins_used.load(Ordering::Acquire).min(PINS_MAX as u64) as usize;
-    if used == PINS_MAX && head.age.load(Ordering::Acquire) != IDLE {
-        return true;
+/// The leases in the folder but the one of this id; those that are known stay open.
+fn listed(dir: &Path, own: u64, known: &mut Vec<Peer>) -> Result<Vec<Peer>> {
+    let entries = std::fs::read_dir(dir)
+        .map_err(|e| Error::os(format!("listing the leases in {}", dir.display()), &e))?;
+    let mut list = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| Error::os("listing the leases", &e))?;
+        let path = entry.path();
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|n| u64::from_str_radix(n, 16).ok()) else {
+            sweep(&path);
+            continue;
+        };
+        if id == own {
+            continue;
+        }
+        if let Some(place) = known.iter().position(|peer| peer.id == id) {
+            list.push(known.swap_remove(place));
+            continue;
+        }
+        match LeaseFile::open(&path) {
+            Ok(file) => list.push(Peer { id, path, file }),
+            Err(error) if error.kind() == Kind::NotFound => {}
+            // Never one, since a lease is whole before it gets its name; or what a loss of
+            // power has left of one.
+            Err(error) if error.kind() == Kind::Corrupt => LeaseFile::remove_unnamed(&path),
+            // A lease that cannot be read may pin anything: nothing may be taken.
+            Err(error) => return Err(error),
+        }
     }
-    file.pins()[..used]
-        .iter()
-        .any(|pin| pinned(pin.load(Ordering::Acquire)) == Some((offset, true)))
+    Ok(list)
 }
 
 /// Removes a file that a process made for a lease and did not live to name.

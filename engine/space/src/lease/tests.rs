@@ -1,11 +1,14 @@
 //! What a lease shows to allocators, step by step.
 
+#[cfg(loom)]
+mod model;
+
 use std::cell::RefCell;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::file::LOCKS_LISTED;
+use super::words::LOCKS_LISTED;
 use super::{CALLED_IN, Hold, IDLE, Lease, LeaseFile, PIN, PINS_MAX, Peers};
 use crate::extent::Floor;
 
