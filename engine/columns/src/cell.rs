@@ -308,8 +308,8 @@ fn extended(bits: u128) -> f64 {
         0x7fff => f64::NAN,
         _ if fraction == 0 => 0.0,
         _ if exponent - 16383 > 1023 => f64::INFINITY,
-        // Rounded, as every conversion of such a number is. The power is two factors, for by itself it
-        // may be too small for a double where the product is not.
+        // Rounded, as every conversion of such a number is. The power is two factors, for by itself
+        // it may be too small for a double where the product is not.
         #[expect(clippy::cast_precision_loss)]
         _ => {
             let exponent = exponent - 16383;
