@@ -297,17 +297,23 @@ mod tests {
         bytes
     }
 
+    /// How many strings there are, at most. Miri takes a thousand times as long for each.
+    const TEXTS: u32 = if cfg!(miri) { 40 } else { 900 };
+
     fn any_texts() -> impl Strategy<Value = BTreeSet<String>> {
-        let wild = prop::collection::btree_set("[abß日\u{10ffff}]{0,9}", 0..900);
-        let numbered = (0_u32..5000, 0_u32..900).prop_map(|(first, count)| {
+        let wild = prop::collection::btree_set("[abß日\u{10ffff}]{0,9}", 0..TEXTS as usize);
+        let numbered = (0_u32..5000, 0..TEXTS).prop_map(|(first, count)| {
             (first..first + count).map(|number| format!("name {number:06}")).collect()
         });
-        let long = prop::collection::btree_set("[ab]{0,300}", 0..80);
+        let long = prop::collection::btree_set("[ab]{0,300}", 0..TEXTS as usize / 11);
         prop_oneof![wild, numbered, long]
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 2 } else { 200 },
+            ..ProptestConfig::default()
+        })]
 
         #[test]
         fn strings_are_found_as_a_plain_look_finds_them(
@@ -373,6 +379,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "its thousands of names take miri minutes")]
     fn numbered_names_take_a_few_bytes_and_a_part_is_in_few_groups() {
         let texts: BTreeSet<String> =
             (0..4096).map(|number| format!("n{:016x}", 0x61a7b + number)).collect();
@@ -387,6 +394,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "its thousands of strings take miri minutes")]
     fn of_more_than_64_groups_some_share_a_bit() {
         let texts: BTreeSet<String> =
             (0..20_000_u32).map(|at| format!("{:x}", at.wrapping_mul(0x9E37_79B1))).collect();
