@@ -97,7 +97,11 @@ impl PoolFile {
         match read_toml::<Versioned>(&file) {
             Ok(found) if found.format != FORMAT => return Err(other_format(path, found.format)),
             Ok(_) => {}
-            Err(error) if error.kind() == Kind::NotFound => return Err(what_is_there(path)),
+            Err(error) if error.kind() == Kind::NotFound => {
+                let there = what_is_there(path);
+                // Its maker may have finished it between the two looks.
+                return if file.exists() { Self::read(path) } else { Err(there) };
+            }
             Err(error) if error.kind() == Kind::Os && !path.is_dir() => {
                 return Err(what_is_there(path));
             }
