@@ -149,8 +149,9 @@ def test_processes_that_find_no_pool_make_one_together(
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     running = [subprocess.Popen(command, **pipes) for _ in range(6)]  # type: ignore[call-overload]
     said = [process.communicate(timeout=PATIENCE)[0] for process in running]
-    # Each stores `square` twice: one that reads between two stores of another has the first.
-    assert set(said) <= {b"good\n", b"bad\n"}
+    # Each stores the same names, `square` twice: one that reads meanwhile may have the first of
+    # another's two, or meet one that is replaced while it is read. None fails to make or open it.
+    assert not [line for line in said if line.startswith(b"mmap")]
     assert run(program, home / "pool", "1", "POSIX", "CAPNPROTO", "1") == "good\n"
     assert engram.verify(home / "pool").problems == []
 
