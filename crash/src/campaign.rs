@@ -25,7 +25,7 @@ const QUEUE_MILLIS: u64 = 3;
 const GIVE_UP: u64 = 4;
 
 /// Protocols that no worker runs: those who do are killed at each of their steps by tests of their
-/// own, `engine/tests/pools/backup.rs`, `space/compact.rs` and `store/slab.rs`.
+/// own, `engine/tests/pools/backup.rs` and `upgrade.rs`, `space/compact.rs` and `store/slab.rs`.
 const ELSEWHERE: [&str; 4] = ["backup.", "compact.", "slab.", "upgrade."];
 
 /// Whether workers come to a step.

@@ -163,11 +163,12 @@ public:
     template <class T>
     void load(const std::string &id, T *data, int ndims, const std::size_t *offsets,
               const std::size_t *dimspp) {
-        const auto object = opened<T>("load", id);
-        const std::size_t ndim = part("load", id, object.get(), ndims, offsets, dimspp);
-        const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dimspp);
-        checked("load", id,
-                engram_object_load(object.get(), ndim, offsets, dimspp, data, nbytes));
+        looked_up("load", id, [&] {
+            const auto object = opened<T>("load", id);
+            const std::size_t ndim = part("load", id, object.get(), ndims, offsets, dimspp);
+            const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dimspp);
+            return engram_object_load(object.get(), ndim, offsets, dimspp, data, nbytes);
+        });
     }
 
     // Loads a whole array of these dims, or a part of one (the older forms).
@@ -346,10 +347,23 @@ private:
 
     template <class T>
     void get(const std::string &id, T *data, std::size_t ndim, const std::size_t *dims) {
-        const auto object = opened<T>("load", id);
-        expect_dims("load", id, object.get(), ndim, dims);
-        const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dims);
-        checked("load", id, engram_object_read(object.get(), data, nbytes));
+        looked_up("load", id, [&] {
+            const auto object = opened<T>("load", id);
+            expect_dims("load", id, object.get(), ndim, dims);
+            const std::size_t nbytes = sizeof(T) * product("load", id, ndim, dims);
+            return engram_object_read(object.get(), data, nbytes);
+        });
+    }
+
+    // Looks something up and reads it; again where another process replaced it in between.
+    template <class Read>
+    static void looked_up(const char *doing, const std::string &id, Read read) {
+        const int tries_max = 100;
+        engram_status status = read();
+        for (int tries = 1; status == ENGRAM_STATUS_BUSY && tries < tries_max; ++tries) {
+            status = read();
+        }
+        checked(doing, id, status);
     }
 
     void expect_blob(const char *doing, const std::string &id, const engram_object *object) const {
@@ -369,10 +383,13 @@ private:
     }
 
     std::string get_blob(const std::string &id) const {
-        const auto object = any("load", id);
-        expect_blob("load", id, object.get());
-        std::string bytes(engram_object_nbytes(object.get()), '\0');
-        checked("load", id, engram_object_read(object.get(), &bytes[0], bytes.size()));
+        std::string bytes;
+        looked_up("load", id, [&] {
+            const auto object = any("load", id);
+            expect_blob("load", id, object.get());
+            bytes.resize(engram_object_nbytes(object.get()));
+            return engram_object_read(object.get(), &bytes[0], bytes.size());
+        });
         return bytes;
     }
 

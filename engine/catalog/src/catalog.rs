@@ -81,6 +81,7 @@ pub use table::Table;
 pub use txn::{Headroom, ReadTxn, WriteTxn};
 
 use bound::{PageBound, RESERVE_PAGES};
+use empty::EmptyTables;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -207,6 +208,7 @@ impl Catalog {
 
         let env = growth.one_opens(|| Env::open(dir, options, false))?;
         env.clear_dead_readers()?;
+        growth.set_empty(EmptyTables::default());
         Ok(Catalog {
             env,
             growth,

@@ -91,7 +91,7 @@ impl NewInTail {
             self.range = range_of(txn, oid)?;
             self.newest = 0;
         }
-        debug_assert!(range_of(txn, oid)? == self.range, "it is known as it is not");
+        debug_assert!(range_of(txn, oid)? == self.range, "the range is not what was remembered");
         if self.range.is_some_and(|range| range.covers(oid)) {
             self.newest = self.newest.max(oid);
             return Ok(());

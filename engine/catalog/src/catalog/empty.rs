@@ -2,9 +2,8 @@
 //!
 //! Most realms have nothing on its way to another realm, nothing read-only, no settings of the
 //! index and nothing queued, and every commit has to know that. In a transaction that has not used
-//! a table yet, LMDB looks its root up in the table of tables first: for five such tables that was
-//! a fifth of a small put. So each commit leaves one word behind in the growth page: its own id,
-//! and a bit for each table that it knows to be empty.
+//! a table yet, LMDB looks its root up in the table of tables first. So each commit leaves one word
+//! behind in the growth page: its own id, and a bit for each table that it knows to be empty.
 //!
 //! *Invariant*: a word with the id of the last commit tells the truth about that commit. The word
 //! is stored under the writer lock, before LMDB commits. A writer that dies in between, or whose
@@ -12,6 +11,10 @@
 //! finds the word not to be of the commit before its own, asks LMDB, and stores a word of its own
 //! before it commits. So does the first writer after a loss of power, whatever has become of the
 //! two files.
+//!
+//! What the word says goes on from commit to commit. So a process that opens the catalog clears it,
+//! whoever else writes just then: damage to it does not outlive an opening, and an empty word only
+//! has the next commit ask.
 
 use super::Table;
 

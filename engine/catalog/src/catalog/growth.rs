@@ -14,7 +14,7 @@
 //! * `lease_epoch`: the lease protocol's; see there. Its model has acquire and release here, so no
 //!   less will do.
 //! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's
-//!   writer lock by each commit that changes something.
+//!   writer lock by each commit that changes something; cleared at each opening.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
@@ -275,7 +275,8 @@ impl Growth {
         EmptyTables::of_word(self.page().empty.load(Ordering::Relaxed))
     }
 
-    /// Says which tables will be empty after a commit. Only under the writer lock, before it.
+    /// Says which tables will be empty after a commit, under the writer lock and before it; or, at
+    /// an opening, that nothing is known.
     pub(super) fn set_empty(&self, empty: EmptyTables) {
         self.page().empty.store(empty.word(), Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{Catalog, Headroom, Options, Table};
+use super::{Catalog, EmptyTables, Headroom, Options, Table};
 use engram_base::error::{Kind, Result};
 
 /// An empty directory: where `ENGRAM_TEST_DIRECTORY` says, or on a tmpfs with room, or anywhere.
@@ -354,6 +354,35 @@ fn the_growth_page_keeps_what_it_is_given() {
     let catalog = Catalog::open(dir.path(), &Options::default()).expect("the catalog");
     assert_eq!(catalog.growth().boot_id(), id);
     assert_eq!(catalog.growth().lease_epoch(), 2);
+}
+
+#[test]
+fn a_table_is_taken_for_empty_until_it_has_a_row_and_no_wrong_word_outlives_an_opening() {
+    let (dir, catalog) = made(&Options::default());
+    let is_empty = |catalog: &Catalog| {
+        catalog.write(Headroom::Normal).unwrap().is_empty(Table::Transfers).unwrap()
+    };
+    let put = |catalog: &Catalog, table, keep: bool| {
+        let mut txn = catalog.write(Headroom::Normal).unwrap();
+        txn.is_empty(Table::Transfers).unwrap();
+        txn.put(table, b"key", b"value").unwrap();
+        if keep {
+            txn.commit().unwrap();
+        }
+    };
+    put(&catalog, Table::Meta, true);
+    let last = catalog.last_id().unwrap();
+    assert!(catalog.growth.empty().after(last).has(Table::Transfers), "it need not be asked for");
+    put(&catalog, Table::Transfers, false);
+    assert!(is_empty(&catalog));
+    put(&catalog, Table::Transfers, true);
+    assert!(!is_empty(&catalog));
+    let mut wrong = EmptyTables::default().as_of(catalog.last_id().unwrap());
+    wrong.add(Table::Transfers);
+    catalog.growth.set_empty(wrong);
+    drop(catalog);
+    let catalog = Catalog::open(dir.path(), &Options::default()).unwrap();
+    assert!(!is_empty(&catalog));
 }
 
 #[test]

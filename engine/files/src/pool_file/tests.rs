@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::slice;
+use std::thread;
 
 use super::{
     CREATING, DESTROYING, FORMAT, POOL_FILE, PoolFile, is_unbegun, missing, real_path,
@@ -49,6 +50,27 @@ fn a_pool_comes_and_goes_by_the_names_of_its_description() {
     assert_eq!(PoolFile::load(&path, DESTROYING).unwrap().uuid, UUID);
     fs::remove_file(path.join(DESTROYING)).unwrap();
     assert_eq!(PoolFile::is_of(&path, UUID), Ok(false));
+}
+
+#[test]
+fn a_pool_that_is_finished_while_it_is_looked_at_is_half_created_or_there() {
+    for _ in 0..200 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        fs::create_dir(&path).unwrap();
+        pool_file(&path).begin(&path).unwrap();
+        // What tells a pool whose description is gone from any other folder.
+        fs::create_dir_all(paths::place(&path, paths::DEFAULT)).unwrap();
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                while let Err(error) = PoolFile::read(&path) {
+                    assert_eq!(error.kind(), Kind::Format, "{error}");
+                }
+            });
+            PoolFile::finish(&path).unwrap();
+            looking.join().unwrap();
+        });
+    }
 }
 
 #[test]

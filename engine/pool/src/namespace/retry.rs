@@ -69,10 +69,10 @@ pub(super) fn after_failure<T>(
     error: Error,
     operation: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    continue_with_pause(namespace, Retry::IfMoved, 0, Err(error), operation, thread::sleep)
+    after_failure_with_pause(namespace, error, operation, thread::sleep)
 }
 
-/// The same, with what it waits by.
+/// The same as `retry`, with what it waits by.
 #[inline]
 fn retry_with_pause<T>(
     namespace: &Namespace,
@@ -80,37 +80,54 @@ fn retry_with_pause<T>(
     mut operation: impl FnMut() -> Result<T>,
     pause: impl FnMut(Duration),
 ) -> Result<T> {
-    let before = namespace.counter();
-    let first = operation();
-    continue_with_pause(namespace, policy, before, first, operation, pause)
-}
-
-/// The same after a first try: `before` is the counter before it, `done` its result.
-#[inline]
-fn continue_with_pause<T>(
-    namespace: &Namespace,
-    policy: Retry,
-    mut before: u64,
-    mut done: Result<T>,
-    mut operation: impl FnMut() -> Result<T>,
-    mut pause: impl FnMut(Duration),
-) -> Result<T> {
-    let (mut tries, mut recovered) = (0, false);
+    if policy == Retry::IfMoved {
+        return operation()
+            .or_else(|error| after_failure_with_pause(namespace, error, operation, pause));
+    }
+    let mut tries = Tries { count: 0, pause };
     loop {
-        let again = match (&done, policy) {
-            (_, Retry::IfViewChanged) => namespace.counter() != before,
-            (Ok(_), Retry::IfMoved) => false,
-            (Err(error), Retry::IfMoved) => is_to_retry(namespace, error, &mut recovered)?,
-        };
-        if !again || tries == TRIES_MAX {
+        let before = namespace.counter();
+        let done = operation();
+        if namespace.counter() == before || !tries.another(done.is_err()) {
             return done;
         }
-        tries += 1;
-        if tries > TRIES_AT_ONCE && done.is_err() {
-            pause(PAUSE);
+    }
+}
+
+#[cold]
+fn after_failure_with_pause<T>(
+    namespace: &Namespace,
+    mut error: Error,
+    mut operation: impl FnMut() -> Result<T>,
+    pause: impl FnMut(Duration),
+) -> Result<T> {
+    let (mut tries, mut recovered) = (Tries { count: 0, pause }, false);
+    while is_to_retry(namespace, &error, &mut recovered)? && tries.another(true) {
+        match operation() {
+            Ok(done) => return Ok(done),
+            Err(next) => error = next,
         }
-        before = namespace.counter();
-        done = operation();
+    }
+    Err(error)
+}
+
+/// How often an operation was begun again, and what it waits by.
+struct Tries<P> {
+    count: u32,
+    pause: P,
+}
+
+impl<P: FnMut(Duration)> Tries<P> {
+    /// Whether there may be one more; after some that failed, it comes after a pause.
+    fn another(&mut self, failed: bool) -> bool {
+        if self.count == TRIES_MAX {
+            return false;
+        }
+        self.count += 1;
+        if self.count > TRIES_AT_ONCE && failed {
+            (self.pause)(PAUSE);
+        }
+        true
     }
 }
 

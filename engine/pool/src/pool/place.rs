@@ -135,13 +135,11 @@ pub(super) fn check_empty(path: &Path) -> Result<()> {
             return Ok(());
         }
     }
-    // Looked at first: its maker may finish it at any moment, and then it exists.
-    let unfinished = (has(CREATING) || has(DESTROYING)).then(|| what_is_there(path));
-    if has(POOL_FILE) {
+    if path.join(POOL_FILE).exists() {
         fail!(Exists, "a pool exists at {}: open it, or destroy it first", path.display());
     }
-    if let Some(error) = unfinished {
-        return Err(error);
+    if path.join(CREATING).exists() || path.join(DESTROYING).exists() {
+        return Err(what_is_there(path));
     }
     fail!(
         Exists,

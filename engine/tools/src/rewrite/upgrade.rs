@@ -97,9 +97,8 @@ pub fn upgrade(path: &Path, to: Option<&Path>, force: bool) -> Result<UpgradeRep
                 None => go_on(path),
                 Some(to) => fail!(
                     Argument,
-                    "{} has format {FORMAT}, which is this engram's own: copy it with `engram \
-                     backup {} {}`",
-                    path.display(),
+                    "{} has format {FORMAT}, which is this engram's own, so that {} was not made: \
+                     `engram backup` copies a pool",
                     path.display(),
                     to.display()
                 ),

@@ -274,18 +274,24 @@ fn all_is_free(realm: &Arc<Realm>) {
     assert!(realm.freed.lock().unwrap().is_empty(), "an extent is held by nobody, and kept");
 }
 
-#[test]
-fn a_view_keeps_its_extent_from_a_process_that_deletes_and_allocates() {
-    in_every_order(|| {
+/// What a process does, in every order with another that deletes object 0 and allocates: all is
+/// free in the end.
+fn beside_a_deletion(work: impl Fn(&Reader) + Copy + Send + Sync + 'static) {
+    in_every_order(move || {
         let realm = Realm::new();
         let reader = Reader::new(&realm);
         let mut allocator = Allocator::new(&realm);
-        let reading = thread::spawn(move || reader.glance(0));
+        let working = thread::spawn(move || work(&reader));
         realm.delete(0);
         allocator.reuse();
-        reading.join().unwrap();
+        working.join().unwrap();
         all_is_free(&realm);
     });
+}
+
+#[test]
+fn a_view_keeps_its_extent_from_a_process_that_deletes_and_allocates() {
+    beside_a_deletion(|reader| reader.glance(0));
 }
 
 #[test]
@@ -429,23 +435,14 @@ fn a_lease_that_is_taken_over_from_the_dead_is_a_live_one() {
 
 #[test]
 fn a_view_beyond_the_pin_list_is_kept_by_its_age() {
-    in_every_order(|| {
-        let realm = Realm::new();
-        let reader = Reader::new(&realm);
+    beside_a_deletion(|reader| {
         for place in 0..PINS_MAX {
             assert_eq!(reader.lease.pin(offset(OBJECTS + place), FIRST), Hold::Pinned);
         }
-        let mut allocator = Allocator::new(&realm);
-        let reading = thread::spawn(move || {
-            if let Some(view) = reader.view(0) {
-                assert!(matches!(view, Hold::Aged(_)));
-                reader.read_last(0, view);
-            }
-        });
-        realm.delete(0);
-        allocator.reuse();
-        reading.join().unwrap();
-        all_is_free(&realm);
+        if let Some(view) = reader.view(0) {
+            assert!(matches!(view, Hold::Aged(_)));
+            reader.read_last(0, view);
+        }
     });
 }
 
@@ -474,44 +471,26 @@ fn a_look_up_may_read_all_that_its_snapshot_shows() {
 
 #[test]
 fn a_snapshot_keeps_what_it_shows_between_look_ups() {
-    in_every_order(|| {
-        let realm = Realm::new();
-        let reader = Reader::new(&realm);
-        let mut allocator = Allocator::new(&realm);
-        let reading = thread::spawn(move || {
-            let snapshot = reader.look();
-            reader.lease.hold_snapshot(snapshot, 0);
-            reader.lease.end_look(snapshot);
-            reader.lease.look_again(snapshot);
-            let view = reader.pin(0, snapshot);
-            reader.lease.end_look(snapshot);
-            reader.lease.end_snapshot(snapshot, 0);
-            if let Some(view) = view {
-                reader.read_last(0, view);
-            }
-        });
-        realm.delete(0);
-        allocator.reuse();
-        reading.join().unwrap();
-        all_is_free(&realm);
+    beside_a_deletion(|reader| {
+        let snapshot = reader.look();
+        reader.lease.hold_snapshot(snapshot, 0);
+        reader.lease.end_look(snapshot);
+        reader.lease.look_again(snapshot);
+        let view = reader.pin(0, snapshot);
+        reader.lease.end_look(snapshot);
+        reader.lease.end_snapshot(snapshot, 0);
+        if let Some(view) = view {
+            reader.read_last(0, view);
+        }
     });
 }
 
 #[test]
 fn what_a_dead_process_viewed_is_taken_and_no_sooner() {
-    in_every_order(|| {
-        let realm = Realm::new();
-        let reader = Reader::new(&realm);
-        let mut allocator = Allocator::new(&realm);
-        let dying = thread::spawn(move || {
-            if reader.view(0).is_some() {
-                reader.realm.read(0);
-            }
-            reader.locked.store(false, Ordering::Release);
-        });
-        realm.delete(0);
-        allocator.reuse();
-        dying.join().unwrap();
-        all_is_free(&realm);
+    beside_a_deletion(|reader| {
+        if reader.view(0).is_some() {
+            reader.realm.read(0);
+        }
+        reader.locked.store(false, Ordering::Release);
     });
 }
