@@ -98,7 +98,7 @@ const GREATEST_STEP_BYTES: u64 = 64 << 20;
 
 /// Pages that a transaction is expected to take beside those for its rows: copies, and the list of
 /// free pages.
-const EXPECTED_BESIDE: u64 = 64;
+const EXPECTED_BESIDE: u64 = 96;
 
 /// Room in `lock.mdb` for what LMDB keeps beside its readers, and for one reader.
 const LOCK_HEAD_BYTES: u64 = 4096;
@@ -344,13 +344,23 @@ impl Catalog {
         Ok(WriteTxn::new(self, raw, bound, thread_lock))
     }
 
-    /// Makes room ahead for a transaction that will put about so many bytes, which would otherwise
-    /// find out row by row and begin again. A full filesystem is left for it to meet.
-    pub fn expect(&self, bytes: u64) -> Result<()> {
+    /// Makes room ahead for a transaction that will put about so many bytes, and as many `rows`
+    /// into tables: it would otherwise find out row by row and begin again. A full filesystem is
+    /// left for it to meet.
+    pub fn expect(&self, bytes: u64, rows: impl IntoIterator<Item = (Table, u64)>) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        let pages = bytes / self.env.page_bytes() * 9 / 8 + EXPECTED_BESIDE;
+        let mut pages = bytes / self.env.page_bytes() * 5 / 4 + EXPECTED_BESIDE;
+        let read = self.read()?;
+        for (table, rows) in rows {
+            if rows > 0 && !table.grows_at_its_end() {
+                // For all that is known, each row is in a leaf of its own, which is copied.
+                let tree = read.tree(table)?;
+                pages += rows.min(u64::from(tree.leaf)) + rows.min(u64::from(tree.branch));
+            }
+        }
+        drop(read);
         let used = self.env.last_page()? + 1 + RESERVE_PAGES;
         if used + pages <= self.growth.allocated_pages() {
             return Ok(());

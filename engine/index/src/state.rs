@@ -12,6 +12,8 @@ use engram_columns::column_key::ColumnKey;
 
 /// Dead positions after which maintenance looks at the segments.
 const MARKS: u64 = 256;
+/// Sealings after which it does: a look reads the directory, which costs as much as a sealing.
+const SEALINGS: u64 = 4;
 
 /// Hints of one process.
 pub struct IndexState {
@@ -28,6 +30,8 @@ pub struct IndexState {
     again_at: AtomicU64,
     /// Positions that this process has marked dead since the last look.
     marks: AtomicU64,
+    /// How often it has sealed the tail since.
+    sealings: AtomicU64,
     /// Rows of the queue, likewise, and how many it may have.
     queued: AtomicU64,
     queue_max: AtomicU64,
@@ -51,6 +55,7 @@ impl Default for IndexState {
             tail_rows: AtomicU64::new(256),
             again_at: AtomicU64::new(0),
             marks: AtomicU64::new(0),
+            sealings: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             queue_max: AtomicU64::new(65_536),
             busy: AtomicBool::new(false),
@@ -113,10 +118,22 @@ impl IndexState {
     pub fn is_due(&self) -> bool {
         let least = self.tail_rows.load(Ordering::Relaxed);
         let least = least.max(self.again_at.load(Ordering::Relaxed));
-        self.tail_len() >= least
-            || self.marks.load(Ordering::Relaxed) >= MARKS
+        self.tail_len() >= least || self.is_look_due()
+    }
+
+    /// Whether there may be something to do to the segments.
+    fn is_look_due(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) >= MARKS
+            || self.sealings.load(Ordering::Relaxed) >= SEALINGS
             || self.asked.load(Ordering::Relaxed)
             || self.left.load(Ordering::Relaxed)
+    }
+
+    /// Takes down that the tail was sealed; whether to look at the segments now.
+    pub fn sealed(&self) -> bool {
+        self.again_at.store(0, Ordering::Relaxed);
+        self.sealings.fetch_add(1, Ordering::Relaxed);
+        self.is_look_due()
     }
 
     /// How long the tail is, as far as this process knows: never less than what it has added
@@ -151,6 +168,7 @@ impl IndexState {
     pub fn looked(&self, failed: bool, left: bool) {
         self.left.store(left, Ordering::Relaxed);
         self.marks.store(0, Ordering::Relaxed);
+        self.sealings.store(0, Ordering::Relaxed);
         let again = if failed { 2 * self.tail_len() } else { 0 };
         self.again_at.store(again, Ordering::Relaxed);
     }
@@ -188,5 +206,25 @@ impl IndexState {
     /// What a forked child begins with.
     pub fn forget(&self) {
         self.busy.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IndexState, MARKS, SEALINGS};
+
+    #[test]
+    fn the_segments_are_looked_at_after_some_sealings_or_when_there_is_a_reason() {
+        let state = IndexState::default();
+        assert!(state.sealed(), "there was no look yet");
+        state.looked(false, false);
+        assert!((1..SEALINGS).all(|_| !state.sealed()));
+        assert!(state.sealed() && state.is_due());
+        state.looked(false, false);
+        assert!(!state.sealed() && !state.is_due());
+        state.note(None, MARKS);
+        assert!(state.sealed());
+        state.looked(false, true);
+        assert!(state.sealed(), "the last look left work");
     }
 }

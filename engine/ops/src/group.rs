@@ -275,18 +275,20 @@ pub fn link(
         Stamp { owner: new.record.owner, now: new.record.created, checksums: new.record.checked };
     let parent = ensure_parent(rows, target, stamp, new_id)?;
     let name = target.path.last.as_str();
-    match child(rows, parent, name)? {
-        Some(Member::Object(old)) if overwrite => {
-            protect::refuse(rows, Member::Object(old))?;
-            remove_object(rows, old)?;
-        }
-        Some(member) => return taken(name, member, Taker::Object { overwrite }),
-        None => protect::refuse_new(rows, parent, name)?,
-    }
     let index = match new.index {
         Some(index) => index,
         None => new.modes.mode_at(rows, parent)?,
     };
+    let member = Member::Object(new.oid);
+    match take_name(rows, parent, name, member)? {
+        None => {}
+        Some(Member::Object(old)) if overwrite => {
+            protect::refuse(rows, Member::Object(old))?;
+            remove_object(rows, old)?;
+            rows.put(Table::Names, NameKey::new(parent, name).as_bytes(), &member.to_row())?;
+        }
+        Some(there) => return taken(name, there, Taker::Object { overwrite }),
+    }
     let record = Record { parent, name, index, ..new.record };
     rows.put_record(Table::Objects, &id_key(new.oid), &record)?;
     if record.flags.read_only {
@@ -294,15 +296,29 @@ pub fn link(
     }
     step!("link.recorded");
     rows.index(new.oid, Touch::New(index))?;
-    rows.put(
-        Table::Names,
-        NameKey::new(parent, name).as_bytes(),
-        &Member::Object(new.oid).to_row(),
-    )?;
     match new.reserved {
         Some(reserved) => rows.adopt(reserved),
         None => Ok(()),
     }
+}
+
+/// Gives a new member its name, unless a member has it already: that is returned. In a group that
+/// is read-only no name is free.
+fn take_name(
+    rows: &mut dyn RowsMut,
+    parent: Gid,
+    name: &str,
+    member: Member,
+) -> Result<Option<Member>> {
+    if rows.has_read_only()? {
+        if let Some(there) = child(rows, parent, name)? {
+            return Ok(Some(there));
+        }
+        protect::refuse_new(rows, parent, name)?;
+    }
+    let key = NameKey::new(parent, name);
+    let there = rows.put_new(Table::Names, key.as_bytes(), &member.to_row())?;
+    there.map(|row| Member::from_row(&row)).transpose()
 }
 
 /// Whether `link` would be refused now; asked before bulk data is copied.

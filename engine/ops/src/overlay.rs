@@ -15,7 +15,7 @@ use std::collections::btree_map::Entry;
 
 use self::below::{Below, Gaps};
 use self::layer::{Change, Guard, Layer, RowState};
-use crate::rows_mut::{Reserved, RowsMut};
+use crate::rows_mut::{Reserved, RowsMut, put_if_absent};
 use engram_base::error::Result;
 use engram_base::id::Oid;
 use engram_catalog::rows::{Row, Rows};
@@ -79,6 +79,11 @@ impl Overlay {
     /// The bytes that the list will put into the catalog, about.
     pub fn bytes_put(&self) -> u64 {
         self.layers.iter().map(Layer::bytes_put).sum()
+    }
+
+    /// How many rows the list will put into each table.
+    pub fn rows_put(&self) -> impl Iterator<Item = (Table, u64)> {
+        Table::ALL.into_iter().map(|table| (table, self.layers[table as usize].rows_put()))
     }
 
     /// A commit of this thread that no guard can notice.
@@ -240,6 +245,16 @@ impl RowsMut for Layered<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.layer(table).put(key, |bytes| bytes.extend(value));
         Ok(())
+    }
+
+    fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        // As the provided one, which looks for the key three times.
+        let unseen = self.guarding && self.layer(table).seen(key) == RowState::Below;
+        if unseen && self.is_free(table, key)? {
+            self.layer(table).put_unseen(key, value);
+            return Ok(None);
+        }
+        put_if_absent(self, table, key, value)
     }
 
     fn put_record(&mut self, table: Table, key: &[u8], record: &Record<'_>) -> Result<()> {

@@ -12,6 +12,10 @@ use engram_records::object::Record;
 pub trait RowsMut: Rows {
     /// Sets a row.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Sets a row, unless there is one with its key: that stays, and is returned.
+    fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        put_if_absent(self, table, key, value)
+    }
     /// Sets a row to a record.
     fn put_record(&mut self, table: Table, key: &[u8], record: &Record<'_>) -> Result<()> {
         self.put(table, key, &record.encode())
@@ -24,6 +28,19 @@ pub trait RowsMut: Rows {
     fn adopt(&mut self, reserved: Reserved) -> Result<()>;
     /// Notes for the index that this object is new, has changed, or is gone.
     fn index(&mut self, oid: Oid, touch: Touch) -> Result<()>;
+}
+
+/// Looks for a row, and puts it where there is none.
+pub(crate) fn put_if_absent<R: RowsMut + ?Sized>(
+    rows: &mut R,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<Vec<u8>>> {
+    if let Some(there) = rows.get(table, key)? {
+        return Ok(Some(there.into_owned()));
+    }
+    rows.put(table, key, value).map(|()| None)
 }
 
 /// A reservation, as rows know it: the extent, and the lease that holds it.

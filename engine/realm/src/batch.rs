@@ -113,12 +113,10 @@ impl RunningBatch {
 /// Undoes a batch that nobody can end any more. Called before an operation enters: giving back
 /// what the batch has reserved enters, too.
 pub(crate) fn undo_abandoned() {
-    let dead = RUNNING.with_borrow_mut(|slot| {
-        let dead =
-            slot.as_ref().is_some_and(|running| running.forks != forks() || running.is_abandoned());
-        if dead { slot.take() } else { None }
-    });
-    drop(dead);
+    let is_dead = |running: &RunningBatch| running.forks != forks() || running.is_abandoned();
+    if RUNNING.with_borrow(|slot| slot.as_ref().is_some_and(is_dead)) {
+        drop(RUNNING.take());
+    }
 }
 
 /// Begins a batch in this thread, or joins the one that runs.

@@ -17,7 +17,9 @@
 //!    A page is copied once. A put changes the pages on its path: one leaf and depth - 1 branches.
 //!    A deletion that leaves a page too empty also changes the page beside it, on each level: twice
 //!    as many. So copies are at most min(leaves passed, leaves at the beginning) and likewise for
-//!    branches, over all rows.
+//!    branches, over all rows. Rows that are appended as the last of their table (`MDB_APPEND`) all
+//!    take the path to the last leaf. The first of them copies it; whatever splits and merges then
+//!    do at that end, they do on pages that this transaction has, and all count as one.
 //! 2. **A split**, or a new root. Each adds one to the table's number of branch or leaf pages. What
 //!    lowers the number is either a merge of a page that this transaction made or copied: it is
 //!    *loose*, and LMDB takes loose pages before all others; or a merge of one that it had not
@@ -84,6 +86,8 @@ struct Usage {
     /// Leaf and branch pages that rows have passed.
     leaves: u32,
     branches: u32,
+    /// Whether the path to the last leaf is among them.
+    passed_last: bool,
     /// By how much splits outweigh merges, and the most that this has been.
     grown: i32,
     peak: u32,
@@ -111,6 +115,15 @@ impl Usage {
         self.peak = self.peak.max(self.grown.max(0) as u32);
         self.now = now;
     }
+}
+
+/// The leaf that a put has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// The table's last: the row was appended.
+    Last,
+    /// Whichever.
+    Any,
 }
 
 /// The overflow pages of one value.
@@ -223,12 +236,21 @@ impl PageBound {
     }
 
     /// Takes down a put that was done, and `table`'s size after it.
-    pub(super) fn did_put(&mut self, table: Table, overflow: Overflow, now: TreeSize) {
+    pub(super) fn did_put(
+        &mut self,
+        table: Table,
+        overflow: Overflow,
+        passed: Passed,
+        now: TreeSize,
+    ) {
         let at = self.place(table);
         let usage = &mut self.tables[at];
         let before = usage.singles();
-        usage.leaves += 1;
-        usage.branches += usage.now.depth.saturating_sub(1);
+        let again = passed == Passed::Last && std::mem::replace(&mut usage.passed_last, true);
+        if !again {
+            usage.leaves += 1;
+            usage.branches += usage.now.depth.saturating_sub(1);
+        }
         let had = u64::from(usage.now.overflow) + overflow.singles + overflow.runs;
         self.freed += had.saturating_sub(u64::from(now.overflow));
         self.runs += overflow.runs;

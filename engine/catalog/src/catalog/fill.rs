@@ -53,7 +53,7 @@ impl<'c> Filling<'c> {
 
     /// Commits what was put.
     pub fn flush(&mut self) -> Result<()> {
-        self.catalog.expect(self.bytes)?;
+        self.catalog.expect(self.bytes, [])?;
         let part = std::mem::take(&mut self.part);
         self.bytes = 0;
         self.catalog

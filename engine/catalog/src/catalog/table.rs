@@ -86,6 +86,11 @@ impl Table {
         Table::Chunks,
     ];
 
+    /// Whether new rows have the greatest keys, as a rule: those that begin with a new id.
+    pub(super) const fn grows_at_its_end(self) -> bool {
+        matches!(self, Table::Objects | Table::IndexTail | Table::Queue | Table::Chunks)
+    }
+
     /// Its name on media.
     pub const fn name(self) -> &'static str {
         match self {

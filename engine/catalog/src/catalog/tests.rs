@@ -194,6 +194,46 @@ fn a_dropped_transaction_leaves_nothing() {
 }
 
 #[test]
+fn a_new_row_leaves_one_that_is_there_as_it_is_and_says_what_it_holds() {
+    let (_dir, catalog) = made(&Options::default());
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"old", b"before")).unwrap();
+    commit(&catalog, Headroom::Normal, |txn| {
+        assert_eq!(txn.put_new(Table::Names, b"old", b"after")?.as_deref(), Some(&b"before"[..]));
+        assert!(!txn.is_changed());
+        assert_eq!(txn.put_new(Table::Names, b"new", b"row")?, None);
+        assert_eq!(txn.put_new(Table::Names, b"new", b"again")?.as_deref(), Some(&b"row"[..]));
+        Ok(())
+    })
+    .unwrap();
+    let read = catalog.read().unwrap();
+    assert_eq!(read.get(Table::Names, b"old").unwrap(), Some(&b"before"[..]));
+    assert_eq!(read.get(Table::Names, b"new").unwrap(), Some(&b"row"[..]));
+}
+
+#[test]
+fn a_transaction_that_was_expected_does_not_begin_again() {
+    const ROWS: u64 = 1000;
+    let (_dir, catalog) = made(&Options::default());
+    let mut random = Random(17);
+    let row = [7; 320];
+    let allocated = catalog.growth().allocated_pages();
+    for round in 0..30 {
+        let bytes = ROWS * (row.len() as u64 + 60);
+        catalog.expect(bytes, [(Table::Objects, ROWS), (Table::Names, ROWS)]).unwrap();
+        let mut txn = catalog.write(Headroom::Normal).unwrap();
+        for number in 0..ROWS {
+            // Names in no order: each may be in a leaf of its own.
+            let name = [random.next().to_be_bytes(), random.next().to_be_bytes()].concat();
+            txn.put(Table::Names, &name, &row[..9]).unwrap();
+            txn.put(Table::Objects, &(round * ROWS + number).to_be_bytes(), &row).unwrap();
+        }
+        assert_eq!(txn.short_of(), None, "round {round}");
+        txn.commit().unwrap();
+    }
+    assert!(catalog.growth().allocated_pages() > 2 * allocated, "it never had to grow");
+}
+
+#[test]
 fn keys_are_1_to_511_bytes() {
     let (_dir, catalog) = made(&Options::default());
     for length in [0, 512] {

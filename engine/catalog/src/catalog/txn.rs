@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use super::bound::PageBound;
+use super::bound::{Overflow, PageBound, Passed};
 use super::empty::EmptyTables;
 use super::lmdb::{self, Txn, check_key, check_value};
 use super::{Catalog, Table};
@@ -137,15 +137,37 @@ impl<'c> WriteTxn<'c> {
 
     /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+        let overflow = self.admit_put(table, key, value)?;
+        let appended = self.raw.put(table, key, value)?;
+        let passed = if appended { Passed::Last } else { Passed::Any };
+        self.did_put(table, overflow, passed)
+    }
+
+    /// Puts a row, unless there is one with its key: that stays, and is returned. On error the
+    /// transaction can only be dropped.
+    pub fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        let overflow = self.admit_put(table, key, value)?;
+        let there = self.raw.put_new(table, key, value)?;
+        if there.is_none() {
+            self.did_put(table, overflow, Passed::Any)?;
+        }
+        Ok(there)
+    }
+
+    /// Sees that a row can be put, and what it takes outside its leaf.
+    fn admit_put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Overflow> {
         check_key(key)?;
         check_value(value)?;
         self.meet(table)?;
         let overflow = self.bound.overflow(key.len(), value.len());
         self.admit(self.bound.refuses_put(table, overflow))?;
+        Ok(overflow)
+    }
+
+    fn did_put(&mut self, table: Table, overflow: Overflow, passed: Passed) -> Result<()> {
         self.changed |= 1 << table as u32;
         self.empty.get_mut().remove(table);
-        self.raw.put(table, key, value)?;
-        self.bound.did_put(table, overflow, self.raw.tree(table)?);
+        self.bound.did_put(table, overflow, passed, self.raw.tree(table)?);
         Ok(())
     }
 

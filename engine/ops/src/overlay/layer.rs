@@ -147,6 +147,15 @@ impl Layer {
         self.replace(place, Change::Put(row));
     }
 
+    /// Puts a row that the list has not seen, and relies on there being none.
+    pub(crate) fn put_unseen(&mut self, key: &[u8], value: &[u8]) {
+        debug_assert_eq!(self.seen(key), RowState::Below);
+        let place = self.add(key, self.hasher.hash_one(key));
+        let row = self.push(|bytes| bytes.extend(value));
+        let entry = &mut self.entries[place];
+        (entry.guard, entry.change) = (Some(Guard::Absent), Some(Change::Put(row)));
+    }
+
     /// Removes a row.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         let place = self.place(key);
@@ -187,6 +196,12 @@ impl Layer {
         bytes.sum::<usize>() as u64
     }
 
+    /// How many rows the list puts.
+    pub(crate) fn rows_put(&self) -> u64 {
+        let is_put = |entry: &&LayerEntry| matches!(entry.change, Some(Change::Put(_)));
+        self.entries.iter().filter(is_put).count() as u64
+    }
+
     fn listed(&self, entry: LayerEntry) -> Listed<'_> {
         Listed {
             key: self.slice(entry.key),
@@ -208,15 +223,25 @@ impl Layer {
     }
 
     fn find(&self, key: &[u8]) -> Option<usize> {
+        self.find_hashed(key, self.hasher.hash_one(key))
+    }
+
+    fn find_hashed(&self, key: &[u8], hash: u64) -> Option<usize> {
         let same = |place: &u32| self.slice(self.entries[*place as usize].key) == key;
-        self.places.find(self.hasher.hash_one(key), same).map(|place| *place as usize)
+        self.places.find(hash, same).map(|place| *place as usize)
     }
 
     /// The place of the key's entry, which is made if there is none.
     fn place(&mut self, key: &[u8]) -> usize {
-        if let Some(place) = self.find(key) {
-            return place;
+        let hash = self.hasher.hash_one(key);
+        match self.find_hashed(key, hash) {
+            Some(place) => place,
+            None => self.add(key, hash),
         }
+    }
+
+    /// Makes the entry of a key that has none.
+    fn add(&mut self, key: &[u8], hash: u64) -> usize {
         let place = self.entries.len();
         let span = self.push(|bytes| bytes.extend(key));
         self.entries.push(LayerEntry { key: span, guard: None, change: None });
@@ -225,7 +250,7 @@ impl Layer {
             let BufferRange { at, len } = entries[*place as usize].key;
             hasher.hash_one(&bytes[at..at + len])
         };
-        places.insert_unique(hasher.hash_one(key), place as u32, hash_of);
+        places.insert_unique(hash, place as u32, hash_of);
         if let Some(ordered) = &mut self.ordered {
             ordered.insert(key.into(), place as u32);
         }
@@ -296,6 +321,18 @@ mod tests {
         let listed = layer.in_order().next().unwrap();
         assert_eq!(listed.guard, Some(Guard::Equals(&b"before"[..])));
         assert_eq!(listed.change, Some(Change::Remove));
+    }
+
+    #[test]
+    fn a_new_row_is_put_and_its_absence_relied_on() {
+        let mut layer = Layer::default();
+        put(&mut layer, b"a", b"1");
+        layer.put_unseen(b"k", b"row");
+        assert_eq!(layer.seen(b"k"), RowState::Row(b"row"));
+        layer.remove(b"k");
+        let listed = layer.in_order().nth(1).unwrap();
+        assert_eq!((listed.key, listed.guard), (&b"k"[..], Some(Guard::Absent)));
+        assert_eq!((listed.change, layer.rows_put()), (Some(Change::Remove), 1));
     }
 
     #[test]

@@ -395,6 +395,11 @@ impl RowsMut for Changes<'_> {
         self.txn.put(table, key, value)
     }
 
+    fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.refuse_leaving(table, key)?;
+        self.txn.put_new(table, key, value)
+    }
+
     fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
         if table != Table::Names {
             self.refuse_leaving(table, key)?;

@@ -170,8 +170,11 @@ pub fn after_commit(core: &Core, inside: &Inside<'_>) {
         return;
     }
     let Some(_at_work) = core.index.state.begin() else { return };
-    let done = quietly(|| maintain_some(core, inside));
-    core.index.state.looked(done.is_err(), matches!(done, Ok(true)));
+    match quietly(|| maintain_some(core, inside)) {
+        Ok(None) => {}
+        Ok(Some(left)) => core.index.state.looked(false, left),
+        Err(_) => core.index.state.looked(true, false),
+    }
 }
 
 /// Wakes the thread that indexes what is queued.
@@ -190,17 +193,18 @@ pub(crate) fn ring_if_queued(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Takes some steps; whether more may be due.
-fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<bool> {
+/// Takes some steps; whether more may be due, if it looked at the segments.
+fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<Option<bool>> {
     let mut left = STEPS_AFTER_COMMIT;
     while left > 0 {
         match maintain_once(core, inside)? {
+            Some(Step::Sealed(_)) if !core.index.state.sealed() => return Ok(None),
             Some(Step::Sealed(_)) => {}
             Some(_) => left -= 1,
-            None => return Ok(false),
+            None => return Ok(Some(false)),
         }
     }
-    Ok(true)
+    Ok(Some(true))
 }
 
 /// Indexes what is queued, and does all maintenance that is due.

@@ -404,7 +404,7 @@ pub(crate) fn check_batch_writes(core: &Arc<Core>, oid: Oid) -> Result<()> {
 pub(crate) fn apply(core: &Core, overlay: &Overlay) -> Result<()> {
     let inside = &core.enter()?;
     let bytes = overlay.bytes_put();
-    inside.catalog().expect(bytes)?;
+    inside.catalog().expect(bytes, overlay.rows_put())?;
     // One that only deletes makes room.
     let headroom = if bytes == 0 { Headroom::Relief } else { Headroom::Normal };
     step!("batch.closed");

@@ -219,8 +219,13 @@ impl<'e> Write<'e> {
         Write(Txn { raw, env })
     }
 
-    /// Puts a row, replacing the one with its key.
-    pub(in crate::catalog) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Puts a row, replacing the one with its key; whether it was appended as the last.
+    pub(in crate::catalog) fn put(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
         self.env.check_process()?;
         let (mut key, mut value) = (value_of(key), value_of(value));
         // SAFETY: the transaction is live, the table's handle open, key and value valid during
@@ -228,22 +233,39 @@ impl<'e> Write<'e> {
         let rc = unsafe {
             let dbi = self.env.tables[table as usize];
             let raw = self.raw.as_ptr();
-            // New objects have the greatest ids: appended, they fill their pages to the brim.
-            // LMDB refuses a key that is not the greatest before it has changed anything.
-            match table {
-                Table::Objects | Table::IndexTail | Table::Queue | Table::Chunks => {
-                    let append = ffi::MDB_APPEND;
-                    match ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, append) {
-                        ffi::MDB_KEYEXIST => {
-                            ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, 0)
-                        }
-                        rc => rc,
-                    }
+            // Appended rows fill their pages to the brim. LMDB refuses a key that is not the
+            // greatest before it has changed anything.
+            if table.grows_at_its_end() {
+                let append = ffi::MDB_APPEND;
+                match ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, append) {
+                    ffi::MDB_KEYEXIST => {}
+                    rc => return check("appending a row", rc).map(|()| true),
                 }
-                _ => ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, 0),
             }
+            ffi::mdb_put(raw, dbi, &raw mut key, &raw mut value, 0)
         };
-        check("writing a row", rc)
+        check("writing a row", rc).map(|()| false)
+    }
+
+    /// Puts a row, unless there is one with its key: that stays, and is returned.
+    pub(in crate::catalog) fn put_new(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        self.env.check_process()?;
+        let (mut key, mut value) = (value_of(key), value_of(value));
+        // SAFETY: as in `put`; where there is a row, LMDB points `value` to it, which stays valid
+        // until the transaction writes.
+        unsafe {
+            let dbi = self.env.tables[table as usize];
+            let once = ffi::MDB_NOOVERWRITE;
+            match ffi::mdb_put(self.raw.as_ptr(), dbi, &raw mut key, &raw mut value, once) {
+                ffi::MDB_KEYEXIST => Ok(Some(bytes_of(value).to_vec())),
+                rc => check("writing a new row", rc).map(|()| None),
+            }
+        }
     }
 
     /// Deletes the row with this key; whether there was one.
