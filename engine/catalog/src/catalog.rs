@@ -352,15 +352,16 @@ impl Catalog {
             return Ok(());
         }
         let mut pages = bytes / self.env.page_bytes() * 5 / 4 + EXPECTED_BESIDE;
-        let read = self.read()?;
-        for (table, rows) in rows {
-            if rows > 0 && !table.grows_at_its_end() {
-                // For all that is known, each row is in a leaf of its own, which is copied.
-                let tree = read.tree(table)?;
-                pages += rows.min(u64::from(tree.leaf)) + rows.min(u64::from(tree.branch));
+        // Without a reader slot to be had, the transaction finds out for itself.
+        if let Ok(read) = self.read() {
+            for (table, rows) in rows {
+                if rows > 0 && !table.grows_at_its_end() {
+                    // For all that is known, each row is in a leaf of its own, which is copied.
+                    let tree = read.tree(table)?;
+                    pages += rows.min(u64::from(tree.leaf)) + rows.min(u64::from(tree.branch));
+                }
             }
         }
-        drop(read);
         let used = self.env.last_page()? + 1 + RESERVE_PAGES;
         if used + pages <= self.growth.allocated_pages() {
             return Ok(());

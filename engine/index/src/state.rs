@@ -28,13 +28,14 @@ pub struct IndexState {
     tail_rows: AtomicU64,
     /// After a failure, rows from which sealing is tried again.
     again_at: AtomicU64,
-    /// Positions that this process has marked dead since the last look.
-    marks: AtomicU64,
-    /// How often it has sealed the tail since.
-    sealings: AtomicU64,
-    /// Rows of the queue, likewise, and how many it may have.
+    /// Rows of the queue, after this process's last commit that touched it.
     queued: AtomicU64,
+    /// Rows that the queue may have.
     queue_max: AtomicU64,
+    /// Positions that this process has marked dead since the last look at the segments.
+    marks: AtomicU64,
+    /// How often it has sealed the tail since that look.
+    sealings: AtomicU64,
     /// Whether somebody of this process is at it.
     busy: AtomicBool,
     /// The modes of new objects.
@@ -118,22 +119,17 @@ impl IndexState {
     pub fn is_due(&self) -> bool {
         let least = self.tail_rows.load(Ordering::Relaxed);
         let least = least.max(self.again_at.load(Ordering::Relaxed));
-        self.tail_len() >= least || self.is_look_due()
-    }
-
-    /// Whether there may be something to do to the segments.
-    fn is_look_due(&self) -> bool {
-        self.marks.load(Ordering::Relaxed) >= MARKS
+        self.tail_len() >= least
+            || self.marks.load(Ordering::Relaxed) >= MARKS
             || self.sealings.load(Ordering::Relaxed) >= SEALINGS
             || self.asked.load(Ordering::Relaxed)
             || self.left.load(Ordering::Relaxed)
     }
 
-    /// Takes down that the tail was sealed; whether to look at the segments now.
-    pub fn sealed(&self) -> bool {
+    /// Takes down that the tail was sealed.
+    pub fn note_sealing(&self) {
         self.again_at.store(0, Ordering::Relaxed);
         self.sealings.fetch_add(1, Ordering::Relaxed);
-        self.is_look_due()
     }
 
     /// How long the tail is, as far as this process knows: never less than what it has added
@@ -216,15 +212,18 @@ mod tests {
     #[test]
     fn the_segments_are_looked_at_after_some_sealings_or_when_there_is_a_reason() {
         let state = IndexState::default();
-        assert!(state.sealed(), "there was no look yet");
+        assert!(state.is_due(), "there was no look yet");
         state.looked(false, false);
-        assert!((1..SEALINGS).all(|_| !state.sealed()));
-        assert!(state.sealed() && state.is_due());
+        for _ in 0..SEALINGS {
+            assert!(!state.is_due());
+            state.note_sealing();
+        }
+        assert!(state.is_due());
         state.looked(false, false);
-        assert!(!state.sealed() && !state.is_due());
+        assert!(!state.is_due());
         state.note(None, MARKS);
-        assert!(state.sealed());
+        assert!(state.is_due());
         state.looked(false, true);
-        assert!(state.sealed(), "the last look left work");
+        assert!(state.is_due(), "the last look left work");
     }
 }

@@ -302,7 +302,7 @@ pub fn link(
     }
 }
 
-/// Gives a new member its name, unless a member has it already: that is returned. In a group that
+/// Gives a new object its name, unless a member has it already: that is returned. In a group that
 /// is read-only no name is free.
 fn take_name(
     rows: &mut dyn RowsMut,

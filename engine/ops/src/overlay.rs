@@ -248,7 +248,7 @@ impl RowsMut for Layered<'_> {
     }
 
     fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        // As the provided one, which looks for the key three times.
+        // As `put_if_absent`, whose `get`, guard and `put` each look for the key in the list.
         let unseen = self.guarding && self.layer(table).seen(key) == RowState::Below;
         if unseen && self.is_free(table, key)? {
             self.layer(table).put_unseen(key, value);

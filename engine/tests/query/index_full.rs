@@ -170,3 +170,25 @@ fn the_index_is_sealed_split_and_drained_as_far_as_there_is_room() {
         assert!(refused > 0 && done > 0);
     });
 }
+
+#[test]
+fn a_batch_of_many_times_a_segment_leaves_no_tail() {
+    let fixture = Fixture::new(64 << 20);
+    let realm = fixture.realm();
+    let settings =
+        IndexSettings { segment_rows: Some(16), tail_rows: Some(16), ..IndexSettings::default() };
+    realm.set_index_settings(realm.root(), &settings).unwrap();
+    // Whatever number of sealings went before it.
+    for round in 0..5 {
+        for at in 0..17 {
+            put(&realm, &format!("single/{round}/{at}"), at).unwrap();
+        }
+        realm.begin_batch().unwrap();
+        for at in 0..1000 {
+            put(&realm, &format!("batch/{round}/{at}"), at).unwrap();
+        }
+        realm.commit_batch().unwrap();
+        assert!(realm.index_stats().unwrap().tail < 16, "round {round}");
+    }
+    sound(&fixture.path);
+}

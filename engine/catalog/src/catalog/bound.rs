@@ -19,7 +19,9 @@
 //!    as many. So copies are at most min(leaves passed, leaves at the beginning) and likewise for
 //!    branches, over all rows. Rows that are appended as the last of their table (`MDB_APPEND`) all
 //!    take the path to the last leaf. The first of them copies it; whatever splits and merges then
-//!    do at that end, they do on pages that this transaction has, and all count as one.
+//!    do at that end, they do on pages that this transaction has, and all count as one. (A merge
+//!    touches the page that stays, the child that becomes the root was touched, and a spilled page
+//!    keeps its number.)
 //! 2. **A split**, or a new root. Each adds one to the table's number of branch or leaf pages. What
 //!    lowers the number is either a merge of a page that this transaction made or copied: it is
 //!    *loose*, and LMDB takes loose pages before all others; or a merge of one that it had not

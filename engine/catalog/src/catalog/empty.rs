@@ -13,8 +13,8 @@
 //! two files.
 //!
 //! What the word says goes on from commit to commit. So a process that opens the catalog clears it,
-//! whoever else writes just then: damage to it does not outlive an opening, and an empty word only
-//! has the next commit ask.
+//! whoever else writes just then, and the next commit asks. Damage to it goes on no longer than to
+//! an opening while nobody writes.
 
 use super::Table;
 

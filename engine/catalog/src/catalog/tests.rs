@@ -211,6 +211,27 @@ fn a_new_row_leaves_one_that_is_there_as_it_is_and_says_what_it_holds() {
 }
 
 #[test]
+fn a_row_that_is_there_is_found_without_room_for_a_new_one() {
+    let (_dir, catalog) = made(&Options::default());
+    commit(&catalog, Headroom::Normal, |txn| txn.put(Table::Names, b"old", b"before")).unwrap();
+    let row = [1; 3000];
+    let mut rows = 0_u64;
+    let mut txn = catalog.write(Headroom::Normal).unwrap();
+    while txn.put(Table::Objects, &rows.to_be_bytes(), &row).is_ok() {
+        rows += 1;
+    }
+    assert!(txn.short_of().is_some());
+    drop(txn);
+    let mut txn = catalog.write(Headroom::Normal).unwrap();
+    (0..rows).for_each(|number| txn.put(Table::Objects, &number.to_be_bytes(), &row).unwrap());
+    let large = vec![1; 1 << 20];
+    let there = txn.put_new(Table::Names, b"old", &large).unwrap();
+    assert_eq!((there.as_deref(), txn.short_of()), (Some(&b"before"[..]), None));
+    assert_eq!(kind(txn.put_new(Table::Names, b"new", &large)), Kind::PoolFull);
+    assert!(txn.short_of().is_some());
+}
+
+#[test]
 fn a_transaction_that_was_expected_does_not_begin_again() {
     const ROWS: u64 = 1000;
     let (_dir, catalog) = made(&Options::default());

@@ -146,7 +146,17 @@ impl<'c> WriteTxn<'c> {
     /// Puts a row, unless there is one with its key: that stays, and is returned. On error the
     /// transaction can only be dropped.
     pub fn put_new(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        let overflow = self.admit_put(table, key, value)?;
+        let overflow = match self.admit_put(table, key, value) {
+            Ok(overflow) => overflow,
+            // What is there needs no room.
+            Err(error) => {
+                let Some(there) = self.raw.get(table, key)?.map(<[u8]>::to_vec) else {
+                    return Err(error);
+                };
+                self.short = None;
+                return Ok(Some(there));
+            }
+        };
         let there = self.raw.put_new(table, key, value)?;
         if there.is_none() {
             self.did_put(table, overflow, Passed::Any)?;

@@ -149,7 +149,7 @@ impl Layer {
 
     /// Puts a row that the list has not seen, and relies on there being none.
     pub(crate) fn put_unseen(&mut self, key: &[u8], value: &[u8]) {
-        debug_assert_eq!(self.seen(key), RowState::Below);
+        debug_assert_eq!(self.find(key), None);
         let place = self.add(key, self.hasher.hash_one(key));
         let row = self.push(|bytes| bytes.extend(value));
         let entry = &mut self.entries[place];

@@ -196,10 +196,16 @@ pub(crate) fn ring_if_queued(core: &Core) -> Result<()> {
 /// Takes some steps; whether more may be due, if it looked at the segments.
 fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<Option<bool>> {
     let mut left = STEPS_AFTER_COMMIT;
+    let state = &core.index.state;
     while left > 0 {
         match maintain_once(core, inside)? {
-            Some(Step::Sealed(_)) if !core.index.state.sealed() => return Ok(None),
-            Some(Step::Sealed(_)) => {}
+            Some(Step::Sealed(_)) => {
+                state.note_sealing();
+                // After a large batch there is more of the tail.
+                if !state.is_due() {
+                    return Ok(None);
+                }
+            }
             Some(_) => left -= 1,
             None => return Ok(Some(false)),
         }

@@ -271,3 +271,42 @@ fn more_dirty_pages_than_lmdb_lists_are_within_the_bound() {
     println!("{taken} pages, bound {bound}");
     assert!(bound < taken + taken / 4);
 }
+
+/// One row of a transaction that appends, and deletes what it or others have appended.
+fn append_or_delete(random: &mut Random, txn: &mut WriteTxn<'_>, next: &mut u64) -> Result<()> {
+    let table = if random.below(5) == 0 { Table::Chunks } else { Table::Objects };
+    let value = vec![2; random.below([9, 331, 1901, 3001][*next as usize % 4]) as usize];
+    let mut key = next.to_be_bytes().to_vec();
+    match random.below(10) {
+        0..4 => {
+            let back = [4, 300, *next][random.below(3) as usize];
+            let from = next.saturating_sub(random.below(back + 1)).to_be_bytes();
+            let found = txn.seek(table, &from)?.next()?.map(|(key, _)| key.to_vec());
+            found.map_or(Ok(()), |key| txn.delete(table, &key).map(drop))
+        }
+        4 => txn.put(table, &random.below(*next).to_be_bytes(), &value),
+        5 => txn.put_new(table, &random.below(*next).to_be_bytes(), &value).map(drop),
+        _ => {
+            key.resize(8 + random.below(200) as usize, 1);
+            *next += 1;
+            txn.put(table, &key, &value)
+        }
+    }
+}
+
+#[test]
+fn rows_that_are_appended_and_deleted_are_within_the_bound() {
+    for seed in 0..20 {
+        let (_dir, catalog) = made(&Options::default());
+        let _old = (seed % 2 == 0).then(|| catalog.read().expect("a slot"));
+        let (mut random, mut next) = (Random(seed), 1);
+        for _ in 0..20 {
+            let (start, first) = (random.clone(), next);
+            measured(&catalog, |txn| {
+                (random, next) = (start.clone(), first);
+                let rows = [3, 20, 200, 1500][random.below(4) as usize];
+                (0..rows).try_for_each(|_| append_or_delete(&mut random, txn, &mut next))
+            });
+        }
+    }
+}
