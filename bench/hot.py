@@ -116,7 +116,9 @@ def main() -> int:
         worse = now is not None and then is not None and now > WORSE * then
         sys.stdout.write(f"{shown(now)}  {shown(then)}  {hot.title}: {hot.ours} / {hot.against}")
         sys.stdout.write("  <\n" if worse else "\n")
-    report.write(chosen.out, {"machine": report.machine(), "ratios": ratios})
+    report.write(
+        chosen.out, {"commit": report.commit(), "machine": report.machine(), "ratios": ratios}
+    )
     sys.stdout.write(f"    {time.monotonic() - start:.0f} s; {chosen.out}\n")
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from bench.harness import Bound, Line
 
+HERE = Path(__file__).resolve().parent
 SCALES = {"ms": 1e3, "us": 1e6, "B": 1.0, "x": 1.0, "%": 100.0, "MiB": 2.0**-20}
 PACKAGES = (
     *("engram", "numpy", "h5py", "netCDF4", "zarr", "lmdb", "vineyard", "duckdb", "adios2"),
@@ -81,6 +83,7 @@ def contents(lines: list[Line], *, quick: bool, absent: dict[str, str]) -> dict[
     """Return what the JSON file holds."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
         "quick": quick,
         "machine": machine(),
         "packages": {name: found for name in PACKAGES if (found := installed(name))},
@@ -128,6 +131,13 @@ def machine() -> dict[str, str | int]:
         "python": platform.python_version(),
         "shmem_huge_pages": huge.read_text(encoding="utf-8").strip() if huge.exists() else "",
     }
+
+
+def commit(tree: Path = HERE) -> str:
+    """Name a tree's commit; with "-dirty", what was measured is more than that."""
+    words = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)  # noqa: S603
+    return done.stdout.strip()
 
 
 def installed(package: str) -> str | None:

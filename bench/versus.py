@@ -41,7 +41,7 @@ WHOLE = (
 """Parts that do not measure by rounds: they are run so often."""
 PEERS = ("memcpy", "private array", "h5py", "MIQS+", "SQLite", "DuckDB", "zarr", "peak of")
 """Contestants whose names begin so are left out, where a part has more than those of `Setting`."""
-WITH_PEERS = ("kernels",)
+WITH_PEERS = ("kernels", "chunks")
 """Parts that look at what each contestant has written: peers are measured there, too."""
 
 
@@ -230,7 +230,7 @@ def compared(
     for row in rows:
         mark = "  <" if is_worse(row) else ""
         sys.stdout.write(f"{row['ratio']:6.2f}  {row['line']}: {row['what']}{mark}\n")
-    commits = [git(tree) for tree in trees]
+    commits = [report.commit(tree) for tree in trees]
     machine = report.machine()
     report.write(out, {"commits": commits, "machine": machine, "rounds": ROUNDS, "rows": rows})
     return int(any(is_worse(row) for row in rows))
@@ -240,13 +240,6 @@ def is_worse(row: dict[str, Any]) -> bool:
     """Whether a line of ours is slower than it may be: peers, and bytes taken, are only shown."""
     ours = not row["what"].startswith(PEERS) and not row["line"].startswith("memory taken")
     return ours and row["ratio"] < LEAST
-
-
-def git(tree: Path) -> str:
-    """Name a tree's commit."""
-    words = ["git", "-C", str(tree), "describe", "--always", "--dirty"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

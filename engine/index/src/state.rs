@@ -12,8 +12,9 @@ use engram_columns::column_key::ColumnKey;
 
 /// Dead positions after which maintenance looks at the segments.
 const MARKS: u64 = 256;
-/// Sealings after which it does: a look reads the directory, which costs as much as a sealing.
-const SEALINGS: u64 = 4;
+/// Sealed objects after which it does: a look reads the directory, which costs as much as sealing
+/// some hundred.
+const SEALED: u64 = 768;
 
 /// Hints of one process.
 pub struct IndexState {
@@ -34,8 +35,8 @@ pub struct IndexState {
     queue_max: AtomicU64,
     /// Positions that this process has marked dead since the last look at the segments.
     marks: AtomicU64,
-    /// How often it has sealed the tail since that look.
-    sealings: AtomicU64,
+    /// Objects that it has sealed since that look.
+    sealed: AtomicU64,
     /// Whether somebody of this process is at it.
     busy: AtomicBool,
     /// The modes of new objects.
@@ -56,7 +57,7 @@ impl Default for IndexState {
             tail_rows: AtomicU64::new(256),
             again_at: AtomicU64::new(0),
             marks: AtomicU64::new(0),
-            sealings: AtomicU64::new(0),
+            sealed: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             queue_max: AtomicU64::new(65_536),
             busy: AtomicBool::new(false),
@@ -121,15 +122,15 @@ impl IndexState {
         let least = least.max(self.again_at.load(Ordering::Relaxed));
         self.tail_len() >= least
             || self.marks.load(Ordering::Relaxed) >= MARKS
-            || self.sealings.load(Ordering::Relaxed) >= SEALINGS
+            || self.sealed.load(Ordering::Relaxed) >= SEALED
             || self.asked.load(Ordering::Relaxed)
             || self.left.load(Ordering::Relaxed)
     }
 
-    /// Takes down that the tail was sealed.
-    pub fn note_sealing(&self) {
+    /// Takes down that so many objects of the tail were sealed.
+    pub fn note_sealed(&self, objects: usize) {
         self.again_at.store(0, Ordering::Relaxed);
-        self.sealings.fetch_add(1, Ordering::Relaxed);
+        self.sealed.fetch_add(objects as u64, Ordering::Relaxed);
     }
 
     /// How long the tail is, as far as this process knows: never less than what it has added
@@ -164,7 +165,7 @@ impl IndexState {
     pub fn looked(&self, failed: bool, left: bool) {
         self.left.store(left, Ordering::Relaxed);
         self.marks.store(0, Ordering::Relaxed);
-        self.sealings.store(0, Ordering::Relaxed);
+        self.sealed.store(0, Ordering::Relaxed);
         let again = if failed { 2 * self.tail_len() } else { 0 };
         self.again_at.store(again, Ordering::Relaxed);
     }
@@ -207,16 +208,16 @@ impl IndexState {
 
 #[cfg(test)]
 mod tests {
-    use super::{IndexState, MARKS, SEALINGS};
+    use super::{IndexState, MARKS, SEALED};
 
     #[test]
-    fn the_segments_are_looked_at_after_some_sealings_or_when_there_is_a_reason() {
+    fn the_segments_are_looked_at_after_many_sealed_objects_or_when_there_is_a_reason() {
         let state = IndexState::default();
         assert!(state.is_due(), "there was no look yet");
         state.looked(false, false);
-        for _ in 0..SEALINGS {
+        for _ in 0..SEALED.div_ceil(256) {
             assert!(!state.is_due());
-            state.note_sealing();
+            state.note_sealed(256);
         }
         assert!(state.is_due());
         state.looked(false, false);

@@ -52,6 +52,8 @@ pub struct Changes<'env> {
     died: u64,
     /// Whether tail or queue were touched.
     touched: bool,
+    /// Whether the whole tail is to be counted.
+    count_tail: bool,
     /// Where what goes is sealed.
     finder: Finder,
     /// Where what comes is in the tail.
@@ -245,6 +247,7 @@ impl<'env> Changes<'env> {
             unindexed: 0,
             died: 0,
             touched: false,
+            count_tail: false,
             finder: Finder::default(),
             new: NewInTail::knowing(facts.range),
             group: facts.group,
@@ -277,7 +280,7 @@ impl<'env> Changes<'env> {
     }
 
     /// What tail and queue have, if that changed. What others have added to the tail is counted now
-    /// and then.
+    /// and then, by commits that add to it themselves.
     fn waiting(&self) -> Result<Option<Waiting>> {
         if !self.touched {
             return Ok(None);
@@ -285,8 +288,12 @@ impl<'env> Changes<'env> {
         let rows = |table| if self.txn.is_empty(table)? { Ok(0) } else { self.txn.entries(table) };
         let (tail, queued) = (rows(Table::IndexTail)?, rows(Table::Queue)?);
         let span = self.new.span();
-        let one_of_many = self.new.count() == 1 && !span.is_multiple_of(SPANS_COUNTED_EACH);
-        let spans = if one_of_many { None } else { Some(tail::spans(&self.txn)?) };
+        let count = match self.new.count() {
+            0 => self.count_tail,
+            1 => self.count_tail || span.is_multiple_of(SPANS_COUNTED_EACH),
+            _ => true,
+        };
+        let spans = count.then(|| tail::spans(&self.txn)).transpose()?;
         let own_span = (self.new.count() > 0 || spans.is_some()).then_some(span);
         Ok(Some(Waiting { tail, own_span, spans, queued }))
     }
@@ -299,9 +306,9 @@ impl<'env> Changes<'env> {
         CommitFacts { range, group }
     }
 
-    /// Notes that the tail or the queue changes.
+    /// Notes that the tail or the queue changes as a whole.
     pub(crate) fn touch(&mut self) {
-        self.touched = true;
+        (self.touched, self.count_tail) = (true, true);
     }
 
     /// The transaction itself, for the space accounts.

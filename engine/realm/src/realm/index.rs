@@ -199,8 +199,8 @@ fn maintain_some(core: &Core, inside: &Inside<'_>) -> Result<Option<bool>> {
     let state = &core.index.state;
     while left > 0 {
         match maintain_once(core, inside)? {
-            Some(Step::Sealed(_)) => {
-                state.note_sealing();
+            Some(Step::Sealed(objects)) => {
+                state.note_sealed(objects);
                 // After a large batch there is more of the tail.
                 if !state.is_due() {
                     return Ok(None);
