@@ -124,6 +124,60 @@ def test_a_batch_belongs_to_its_thread(pool: engram.Pool) -> None:
     assert list(pool) == ["mine", "other"]
 
 
+def test_a_batch_that_another_thread_ends_goes_on(pool: engram.Pool) -> None:
+    refused: list[BaseException] = []
+
+    def ends(batch: Any) -> None:
+        try:
+            batch.__exit__(None, None, None)
+        except engram.BusyError as error:
+            refused.append(error)
+        batch.__exit__(ValueError, ValueError("of another thread's block"), None)
+
+    with pool.batch() as batch:
+        pool["before"] = 1
+        thread = threading.Thread(target=ends, args=(batch,))
+        thread.start()
+        thread.join()
+        assert "running" in repr(batch)
+        pool["after"] = 2
+    assert [str(error)[:45] for error in refused] == ["this batch was begun in another thread: only "]
+    assert sorted(pool) == ["after", "before"]
+
+
+def test_one_batch_object_serves_each_thread_for_itself(pool: engram.Pool) -> None:
+    batch, begun, ended = pool.batch(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with batch:
+            pool["other"] = 1
+            begun.set()
+            ended.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert begun.wait(60)
+    with batch:
+        pool["mine"] = 1
+    assert list(pool) == ["mine"]
+    ended.set()
+    thread.join()
+    assert sorted(pool) == ["mine", "other"]
+
+
+def test_an_end_without_a_begin_is_refused(pool: engram.Pool) -> None:
+    batch = pool.batch()
+    with pytest.raises(engram.BusyError, match="never entered"):
+        batch.__exit__(None, None, None)
+    with batch:
+        pool["a"] = 1
+        batch.__exit__(None, None, None)
+        with pytest.raises(engram.BusyError, match="ended already"):
+            batch.__exit__(None, None, None)
+        batch.__enter__()
+    assert list(pool) == ["a"]
+
+
 def test_an_operation_that_fails_in_a_batch_leaves_nothing_of_itself(pool: engram.Pool) -> None:
     with pool.batch():
         pool["b/a"] = 1

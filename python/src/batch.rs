@@ -3,12 +3,13 @@
 //! The block's two ends are native, so that no signal's exception comes between the batch's own
 //! begin or end and the interpreter's: a batch is begun exactly if its block will be left.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Failure, Result, busy};
 use crate::namespace::Namespace;
 
 /// A with-block whose operations happen all at once when it ends, or not at all if it raises.
@@ -23,8 +24,14 @@ use crate::namespace::Namespace;
 #[pyclass(frozen, module = "engram")]
 pub struct Batch {
     engine: engram::Namespace,
-    /// Those that were begun and not ended, innermost last.
-    begun: Mutex<Vec<engram::Batch>>,
+    /// Those that were begun and not ended, innermost last, each with its thread.
+    begun: Mutex<Vec<(ThreadId, engram::Batch)>>,
+}
+
+impl Batch {
+    fn begun(&self) -> MutexGuard<'_, Vec<(ThreadId, engram::Batch)>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[pymethods]
@@ -36,7 +43,7 @@ impl Batch {
 
     fn __enter__(slf: Bound<'_, Self>) -> Result<Bound<'_, Self>> {
         let batch = slf.get().engine.batch()?;
-        slf.get().begun.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        slf.get().begun().push((thread::current().id(), batch));
         Ok(slf)
     }
 
@@ -47,20 +54,38 @@ impl Batch {
         _error: Option<&Bound<'_, PyAny>>,
         _trace: Option<&Bound<'_, PyAny>>,
     ) -> Result<()> {
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let Some(batch) = begun else { return Ok(()) };
+        let own = |(thread, _): &(ThreadId, engram::Batch)| *thread == thread::current().id();
+        let begun = {
+            let mut begun = self.begun();
+            begun.iter().rposition(own).map(|place| begun.remove(place).1)
+        };
+        let Some(batch) = begun else {
+            // The block's own error is the one to tell.
+            return if kind.is_none() { Err(self.not_begun_here()) } else { Ok(()) };
+        };
         if kind.is_none() {
             return Ok(py.detach(|| batch.commit())?);
         }
-        // The block's own error is the one to tell.
         let _ = py.detach(|| batch.abort());
         Ok(())
     }
 
     fn __repr__(&self) -> String {
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let begun = self.begun().len();
         let state = if begun > 0 { "running" } else { "not running" };
         format!("<engram.Batch of {:?}, {state}>", self.engine.namespace())
+    }
+}
+
+impl Batch {
+    /// The error of an end without a begin, which changes nothing.
+    fn not_begun_here(&self) -> Failure {
+        let what = if self.begun().is_empty() {
+            "this batch does not run: it has ended already, or was never entered"
+        } else {
+            "this batch was begun in another thread: only that one can end it"
+        };
+        busy(format!("{what} ({:?})", self.engine.namespace()))
     }
 }
 

@@ -58,6 +58,11 @@ pub fn argument(message: impl Into<String>) -> Failure {
     Failure::Engine(Error::new(Kind::Argument, message))
 }
 
+/// A `BusyError` with this message.
+pub fn busy(message: impl Into<String>) -> Failure {
+    Failure::Engine(Error::new(Kind::Busy, message))
+}
+
 /// A `CorruptError` with this message.
 pub fn corrupt(message: impl Into<String>) -> Failure {
     Failure::Engine(Error::new(Kind::Corrupt, message))

@@ -288,6 +288,7 @@ pub fn verify(py: Python<'_>, path: PathBuf) -> Result<Walked> {
         ("used", report.used),
         ("free", report.free),
         ("pending", report.pending),
+        ("orphaned", report.orphaned),
         ("arena", report.arena),
     ];
     Ok((report.problems, counts, report.skipped))

@@ -7,6 +7,7 @@
 //! dynamic linker would show to both does not exist for modules loaded privately.
 
 use crate::realm::index;
+use crate::realm::open::admit;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -63,7 +64,12 @@ pub fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
     let same = |core: &Arc<Core>| named(&core.setup) == named(&setup);
     if let Some(core) = registry.get(&key).filter(|core| same(core)) {
         // In a forked child the catalog is opened here, and may be refused.
-        core.enter()?;
+        let inside = core.enter()?;
+        if !core.setup.immutable {
+            // It may have been opened to be verified.
+            admit(&core.setup, inside.catalog(), purpose)?;
+        }
+        drop(inside);
         core.add_session();
         begin_work(core, purpose);
         return Ok(Arc::clone(core));

@@ -119,8 +119,12 @@ fn is_mixed(found: &[u8], values: &[Arc<Vec<u8>>]) -> bool {
     })
 }
 
-/// Opens what is at `path` and checks everything; with `work`, also works in it.
+/// Opens what is at `path` and checks everything; with `work`, also works in it, else verifies it
+/// as it was left, before anybody opens it.
 pub fn check(path: &Path, expected: &Expected<'_>, work: bool) -> Verdict {
+    if !work && expected.done > 0 {
+        verified(path).map_err(|error| format!("verified as it was left: {error}"))?;
+    }
     let pool = match Pool::open(path, Mode::ReadWrite, false) {
         Ok(pool) => pool,
         Err(error) if expected.done == 0 => return start_again(path, &error),
@@ -133,6 +137,10 @@ pub fn check(path: &Path, expected: &Expected<'_>, work: bool) -> Verdict {
     };
     pool.close();
     worked?;
+    verified(path)
+}
+
+fn verified(path: &Path) -> Verdict {
     let report = engram::verify(path).map_err(|error| format!("verify: {error}"))?;
     if report.problems.is_empty() { Ok(()) } else { Err(report.problems.join("; ")) }
 }

@@ -4,6 +4,7 @@
 //! This program's own `msync` stands before the C library's, for the engine and for LMDB alike: it
 //! writes down what is synced, and fails when it is told to.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -248,6 +249,17 @@ fn a_sync_that_fails_ends_writing_for_every_process() {
     });
 }
 
+/// What a pool, which nobody has open, says of its bytes in use; or has it say.
+fn account(path: &Path, say: Option<u64>) -> u64 {
+    let options = Options { file_mode: 0o600, ..Options::default() };
+    let catalog = Catalog::open(&path.join("ns/default/shared/catalog"), &options).unwrap();
+    if let Some(used) = say {
+        catalog.run(|txn| txn.put(Table::Meta, b"used", &used.to_le_bytes())).unwrap();
+    }
+    let read = catalog.read().unwrap();
+    u64::from_le_bytes(read.get(Table::Meta, b"used").unwrap().unwrap().try_into().unwrap())
+}
+
 /// A pool of durability `process` on a disk is taken after a restart only if it was closed well.
 #[test]
 fn after_a_restart_a_process_pool_on_a_disk_must_have_been_closed_well() {
@@ -281,25 +293,49 @@ fn after_a_restart_a_process_pool_on_a_disk_must_have_been_closed_well() {
         assert_eq!(check(&view(&realm, "x")), (1, 1));
         put(&realm, "y", &filled(2, 2, WORDS));
         drop(realm);
+        pool.close();
         // Closed by nobody: the process dies.
         let dying = fork(|line| {
-            pool.close();
             let (_pool, realm) = attach(&path, Mode::ReadWrite);
             put(&realm, "y", &filled(2, 3, WORDS));
+            // More than `verify` looks at in one go.
+            for number in 0..2000 {
+                put(&realm, &format!("small/{number}"), &[0; 8]);
+            }
             line.say(1);
             line.hear();
         });
         dying.line.expect(1);
-        std::mem::forget(pool.clone());
         dying.kill();
         fork(|_| {
-            pool.close();
             restart();
-            for mode in [Mode::Read, Mode::ReadWrite] {
-                let error = Pool::open(&path, mode, false).err().expect("a refusal");
-                assert_eq!(error.kind(), Kind::Corrupt);
-                assert!(error.message().contains("verify"), "{error}");
+            let refused = || {
+                for mode in [Mode::Read, Mode::ReadWrite] {
+                    let error = Pool::open(&path, mode, false).err().expect("a refusal");
+                    assert_eq!(error.kind(), Kind::Corrupt);
+                    assert!(error.message().contains("verify"), "{error}");
+                }
+            };
+            refused();
+            // With a wrong account it is not sound, and stays refused: while it is verified, and
+            // after that, however often.
+            let used = account(&path, None);
+            account(&path, Some(used + 4096));
+            for _ in 0..2 {
+                let mut looks = 0;
+                let mut look = || {
+                    looks += 1;
+                    refused();
+                };
+                let report = engram::verify_with(&path, &mut look).unwrap();
+                assert!(report.problems[0].contains("the account says"), "{:?}", report.problems);
+                assert!(looks > 0, "nobody tried to open it meanwhile");
+                refused();
             }
+            account(&path, Some(used));
+            assert_eq!(engram::verify(&path).unwrap().problems, Vec::<String>::new());
+            let (_pool, realm) = attach(&path, Mode::ReadWrite);
+            put(&realm, "z", &filled(3, 3, WORDS));
         })
         .finish();
     });

@@ -90,6 +90,9 @@ pub struct Report {
     pub free: u64,
     /// Bytes reserved, or freed and not yet reclaimed.
     pub pending: u64,
+    /// Of these, bytes that leases reserved which are gone, as after a failure of power: the next
+    /// process that stores something takes them back.
+    pub orphaned: u64,
     /// Bytes that spans fill.
     pub arena: u64,
 }

@@ -179,7 +179,7 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
 
 /// Refuses a `process` pool on a disk after a reboot without a synced close: it may be anything
 /// then.
-fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
+pub(crate) fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Result<()> {
     if setup.durable || !setup.mount.durable {
         return Ok(());
     }
@@ -292,12 +292,16 @@ fn give_all_back(core: &Core, inside: &Inside<'_>) -> Result<()> {
 /// Says on media that everything was written back, if this was the last process.
 fn mark_synced_close(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let catalog = inside.catalog();
-    if core.setup.durable || !core.setup.mount.durable || catalog.growth().clean() {
+    let growth = catalog.growth();
+    if core.setup.durable || !core.setup.mount.durable || growth.clean() {
+        return Ok(());
+    }
+    // One that was opened to be verified, and was not found sound, is to be refused as before.
+    if growth.boot_id() != boot_id() {
         return Ok(());
     }
     // A process that opens from here on commits after us, and takes the mark away again.
     if dead::others_of(core, inside)?.is_empty() {
-        catalog.growth().set_boot_id(boot_id());
         catalog.close_clean(|| space::sync_spans(core, inside))?;
     }
     Ok(())
