@@ -45,28 +45,28 @@ TEXT = np.dtypes.StringDType()
 
 def fill_kinds(group: engram.Group) -> None:
     """Put one of each kind of value, attribute and layout."""
-    group.create_array("scalar", np.float32(4.5), attrs={"unit": "K"})
-    group.create_array("inline", np.arange(6, dtype=">i2").reshape(2, 3), dims=("y", "x"))
-    group.create_array("long", np.arange(3000.0), attrs={"kind": "few"}, dims=("time",))
-    group.create_array("large", np.zeros(400_000, "u1"))
+    group.create_array("scalar", data=np.float32(4.5), attrs={"unit": "K"})
+    group.create_array("inline", data=np.arange(6, dtype=">i2").reshape(2, 3), dims=("y", "x"))
+    group.create_array("long", data=np.arange(3000.0), attrs={"kind": "few"}, dims=("time",))
+    group.create_array("large", data=np.zeros(400_000, "u1"))
     group.create_array("none", shape=(0, 4), dtype="f8")
     point = np.dtype([("x", "<f8"), ("tag", "S3"), ("inner", [("a", "u1"), ("b", "<i4", (2,))])])
-    group.create_array("points", np.zeros(5, point))
-    group.create_array("times", np.array(["2014-09-28", "NaT"], "M8[ns]"))
-    group.create_array("complex", np.array([1 + 2j, -3j]))
-    group.create_array("flags", np.array([True, False, True]))
-    group.create_array("fixed", np.array(["ab", "ö"], "U4"))
-    group.create_array("names", np.array(["Ø", "long and short", ""], TEXT), dims=("n",))
-    group.create_array("poem", np.array([f"line {n} of a poem" for n in range(200)], TEXT))
-    group.create_array("word", "a text alone")
+    group.create_array("points", data=np.zeros(5, point))
+    group.create_array("times", data=np.array(["2014-09-28", "NaT"], "M8[ns]"))
+    group.create_array("complex", data=np.array([1 + 2j, -3j]))
+    group.create_array("flags", data=np.array([True, False, True]))
+    group.create_array("fixed", data=np.array(["ab", "ö"], "U4"))
+    group.create_array("names", data=np.array(["Ø", "long and short", ""], TEXT), dims=("n",))
+    group.create_array("poem", data=np.array([f"line {n} of a poem" for n in range(200)], TEXT))
+    group.create_array("word", data="a text alone")
     group.create_blob("empty", b"")
     group.create_blob("log", b"any bytes", attrs={"lines": 1})
     group.create_blob("dump", bytes(range(256)) * 40)
     for codec in ("none", "lz4", "zstd", "shuffle+zstd:9", "shuffle+lz4"):
         name = "chunks-" + codec.replace("+", "-").replace(":", "-")
         grid = np.arange(60 * 50, dtype="<i4").reshape(60, 50) // 7
-        group.create_array(name, grid, chunks=(16, 20), codec=codec, attrs={"codec": codec})
-    grown = group.create_array("chunks-grown", np.arange(10.0), chunks=4, codec="lz4")
+        group.create_array(name, data=grid, chunks=(16, 20), codec=codec, attrs={"codec": codec})
+    grown = group.create_array("chunks-grown", data=np.arange(10.0), chunks=4, codec="lz4")
     grown.append(np.arange(7.0))
     group.create_array("chunks-few", shape=(1 << 14, 100), dtype="f4", chunks=(64, 100))
     group["chunks-few"][5:7, 3] = 2.5
@@ -92,10 +92,10 @@ def fill_attrs(group: engram.Group) -> None:
         "complex": 1 - 2j,
         "record": np.array((1, 2.0), dtype=[("a", "i4"), ("b", "f8")]),
     }
-    group.create_array("all", [1, 2], attrs=attrs)
+    group.create_array("all", data=[1, 2], attrs=attrs)
     group.create_group("above", attrs=attrs)
     group.create_blob("large", b"x", attrs={"table": np.arange(9000), "small": 1})
-    changed = group.create_array("changed", [1.0], attrs={"n": 1})
+    changed = group.create_array("changed", data=[1.0], attrs={"n": 1})
     time.sleep(0.01)
     changed.attrs["n"] = 2
     changed.attrs["more"] = "later"
@@ -110,7 +110,7 @@ def fill_index(pool: engram.Pool) -> None:
         attrs = {"n": n, "kind": "few" if n % 7 == 0 else "many", "same": 4, "t": n / 2 - 20}
         attrs |= {"rare": n} if n % 10 == 0 else {}
         attrs |= {"unique": n * 1.37, "name": f"ö {n}"}
-        free.create_array(f"a{n:03}", [n], attrs=attrs)
+        free.create_array(f"a{n:03}", data=[n], attrs=attrs)
     for n in range(0, 150, 9):
         del free[f"a{n:03}"]
     for n in range(1, 60, 9):
@@ -123,10 +123,10 @@ def fill_index(pool: engram.Pool) -> None:
         fixed.create_blob(f"c{n}", b"1", attrs={"x": n, "when": np.datetime64("2021-01-01") + n})
     none = index.create_group("none", index="none")
     for n in range(10):
-        none.create_array(f"d{n}", [n], attrs={"n": n})
+        none.create_array(f"d{n}", data=[n], attrs={"n": n})
     later = index.create_group("later", index="async", merge_sf=3, merge_overlap=80)
     for n in range(10):
-        later.create_array(f"e{n}", [n], attrs={"n": n})
+        later.create_array(f"e{n}", data=[n], attrs={"n": n})
     pool.drain_index()
     pool.query("n > 3 and t < 0").paths()
 
@@ -161,21 +161,21 @@ class Block(engram.ActiveObject):
 def fill_scopes(pool: engram.Pool) -> None:
     """Put what is private, shared and published, mixed in groups, and read-only marks."""
     run = pool.create_group("run", attrs={"date": "2014-09-28", "orbit": 4})
-    run.create_array("T", np.arange(2000.0), attrs={"t": -2.0, "n": 5}, dims=("x",))
-    run.create_array("mine", np.arange(1000.0), scope="private", attrs={"n": 6})
+    run.create_array("T", data=np.arange(2000.0), attrs={"t": -2.0, "n": 5}, dims=("x",))
+    run.create_array("mine", data=np.arange(1000.0), scope="private", attrs={"n": 6})
     run.create_group("draft", scope="private").create_blob("notes", b"private", attrs={"n": 7})
     for version in range(3):
         result = run.create_group(f"result-{version}", attrs={"version": version})
-        result.create_array("T", np.full(3000, version), attrs={"n": version, "kind": "few"})
-        result.create_array("small", [version], attrs={"name": "ö"})
+        result.create_array("T", data=np.full(3000, version), attrs={"n": version, "kind": "few"})
+        result.create_array("small", data=[version], attrs={"name": "ö"})
         grid = np.arange(900.0).reshape(30, 30)
-        result.create_array("grid", grid, chunks=(10, 10), codec="zstd")
+        result.create_array("grid", data=grid, chunks=(10, 10), codec="zstd")
         pool.publish(f"run/result-{version}")
     pool.unpublish("run/result-1/small")
-    pool.create_group("marked").create_array("kept", np.arange(300), read_only=True)
-    pool["marked"].create_array("free", [1])
+    pool.create_group("marked").create_array("kept", data=np.arange(300), read_only=True)
+    pool["marked"].create_array("free", data=[1])
     pool["marked"].read_only = True
-    pool.create_group("private", scope="private", attrs={"n": 8}).create_array("a", [8.0])
+    pool.create_group("private", scope="private", attrs={"n": 8}).create_array("a", data=[8.0])
     pool["private"].read_only = True
     pool["renamed first"] = 5
     pool.move("renamed first", "renamed")
@@ -205,8 +205,8 @@ def make_whole(folder: Path) -> None:
         fill_origin(pool, folder)
         fill_active(pool)
         other = pool.create_namespace("icesat", mode=0o700, size="40 MiB", index="async")
-        other.create_array("orbit/T", np.arange(500.0), attrs={"n": 4, "kind": "few"})
-        other.create_array("orbit/mine", [1], scope="private", attrs={"n": 5})
+        other.create_array("orbit/T", data=np.arange(500.0), attrs={"n": 4, "kind": "few"})
+        other.create_array("orbit/mine", data=[1], scope="private", attrs={"n": 5})
         other.drain_index()
         for n in range(30):  # holes, and what has grown and is gone
             pool[f"gone/{n}"] = np.zeros(20_000)
@@ -214,7 +214,7 @@ def make_whole(folder: Path) -> None:
         for n in range(20, 30):
             del pool[f"gone/{n}"]
         for n in range(15):
-            pool.create_array(f"tail/a{n}", [n], attrs={"n": n, "late": n})
+            pool.create_array(f"tail/a{n}", data=[n], attrs={"n": n, "late": n})
 
 
 def killed(path: Path, work: Callable[[engram.Pool], object]) -> None:
@@ -236,7 +236,7 @@ def leave(pool: engram.Pool) -> object:
     pool["c"][:3] = 7
     with pool.batch():
         for n in range(25):
-            pool.create_array(f"queue/q{n}", [n], index="async", attrs={"waiting": n % 2, "n": n})
+            pool.create_array(f"queue/q{n}", data=[n], index="async", attrs={"waiting": n % 2, "n": n})
     return held
 
 
@@ -246,10 +246,10 @@ def make_killed(path: Path, durability: str) -> None:
         options: dict[str, Any] = {"durability": durability, "size": "32 MiB"}
         with engram.create(path, checksums=True, **options) as pool:
             for name in "abc":
-                pool.create_array(name, np.arange(2000.0), attrs={"n": 4, "name": "ö"})
+                pool.create_array(name, data=np.arange(2000.0), attrs={"n": 4, "name": "ö"})
             grid = np.arange(400).reshape(20, 20)
-            pool.create_array("grid", grid, chunks=(8, 8), codec="lz4", attrs={"unique": 31.5})
-            pool.create_array("mine", np.arange(900.0), scope="private", attrs={"n": 3})
+            pool.create_array("grid", data=grid, chunks=(8, 8), codec="lz4", attrs={"unique": 31.5})
+            pool.create_array("mine", data=np.arange(900.0), scope="private", attrs={"n": 3})
             pool.create_blob("small", b"small", attrs={"n": 8})
         killed(path, leave)
         if rows(path / "ns/default/shared", "queue"):
@@ -277,8 +277,8 @@ def make_halfway(path: Path, wanted: Callable[[list[bytes], list[bytes]], bool])
             run = pool.create_group("run", scope="private", attrs={"n": 3})
             run.create_array("zeros", shape=1 << 20, dtype="f8", attrs={"n": 4, "kind": "few"})
             for n in range(40):
-                run.create_array(f"a{n}", [n], attrs={"n": n})
-            pool.create_array("other", np.arange(700.0), attrs={"n": 5})
+                run.create_array(f"a{n}", data=[n], attrs={"n": n})
+            pool.create_array("other", data=np.arange(700.0), attrs={"n": 5})
         child = os.fork()
         if child == 0:
             with engram.open(path) as pool:
@@ -300,9 +300,9 @@ def make_spread(folder: Path) -> None:
     (folder / "disk").mkdir()
     devices = [folder / "disk"]
     with engram.create(folder / "spread", size="64 MiB", devices=devices) as pool:
-        pool.create_array("here", np.arange(3000.0), device=0, attrs={"n": 4})
-        pool.create_array("there", np.arange(5000.0), device=1, attrs={"n": 5})
-        pool.create_array("mine", np.arange(2000.0), device=1, scope="private")
+        pool.create_array("here", data=np.arange(3000.0), device=0, attrs={"n": 4})
+        pool.create_array("there", data=np.arange(5000.0), device=1, attrs={"n": 5})
+        pool.create_array("mine", data=np.arange(2000.0), device=1, scope="private")
         pool["public"] = np.arange(1500.0)
         pool.publish("public")
 

@@ -22,7 +22,7 @@ CODECS = ["none", "lz4", "zstd:1", "shuffle+lz4", "shuffle+zstd"]
 def test_every_dtype_comes_back_exactly(pool: engram.Pool, dtype: np.dtype[Any]) -> None:
     data = filled(dtype, (7, 5))
     for codec in CODECS:
-        made = pool.create_array("a", data, chunks=(3, 2), codec=codec, overwrite=True)
+        made = pool.create_array("a", data=data, chunks=(3, 2), codec=codec, overwrite=True)
         for array in (made, pool["a"], pickle.loads(pickle.dumps(made)), copy.copy(made)):
             assert isinstance(array, engram.ChunkedArray)
             assert_dtypes_alike(array.dtype, data.dtype)
@@ -43,7 +43,7 @@ def test_what_is_read_is_what_numpy_gives(pool: engram.Pool, data: st.DataObject
     chunks = tuple(data.draw(st.integers(1, 5)) for _ in shape)
     codec = data.draw(st.sampled_from(CODECS))
     expected = np.arange(np.prod(shape, dtype=int), dtype="i4").reshape(shape)
-    array = pool.create_array("a", expected, chunks=chunks, codec=codec, overwrite=True)
+    array = pool.create_array("a", data=expected, chunks=chunks, codec=codec, overwrite=True)
     for _ in range(4):
         key = data.draw(hnp.basic_indices(shape, allow_newaxis=True, allow_ellipsis=True))
         assert_exactly(array[key], np.asarray(expected[key]))
@@ -128,10 +128,10 @@ def test_wide_steps_touch_only_the_chunks_that_they_meet(pool: engram.Pool) -> N
 def test_what_it_takes_is_told(pool: engram.Pool) -> None:
     data = np.zeros((1000, 1000))
     data[:500] = np.arange(500)[:, None]
-    plain = pool.create_array("plain", data)
+    plain = pool.create_array("plain", data=data)
     assert (plain.chunks, plain.codec) == (None, None)
     assert plain.stored_nbytes >= plain.nbytes
-    packed = pool.create_array("packed", data, chunks=True, codec="shuffle+zstd")
+    packed = pool.create_array("packed", data=data, chunks=True, codec="shuffle+zstd")
     assert 0 < packed.stored_nbytes < packed.nbytes // 20
     assert pool.create_array("none", shape=(4000, 4000), chunks=True).stored_nbytes == 0
     assert packed.chunks is not None
@@ -168,7 +168,7 @@ def test_require_array_refuses_one_in_one_piece(pool: engram.Pool) -> None:
 
 
 def test_another_handle_sees_the_new_shape(pool: engram.Pool) -> None:
-    one = pool.create_array("a", np.arange(10), chunks=4)
+    one = pool.create_array("a", data=np.arange(10), chunks=4)
     other = pool["a"]
     assert one.append(np.arange(3)) == (13,)
     assert other.shape == (13,)
@@ -193,7 +193,7 @@ def test_what_is_appended_keeps_what_it_says(pool: engram.Pool) -> None:
 
 def test_a_batch_makes_and_fills_one(pool: engram.Pool) -> None:
     with pool.batch():
-        array = pool.create_array("a", np.arange(10), chunks=4, codec="zstd")
+        array = pool.create_array("a", data=np.arange(10), chunks=4, codec="zstd")
         array[2:5] = -1
         array.append([7, 8])
         assert array.shape == (12,)
@@ -203,7 +203,7 @@ def test_a_batch_makes_and_fills_one(pool: engram.Pool) -> None:
 
 
 def test_a_snapshot_keeps_it_as_it_was(pool: engram.Pool) -> None:
-    array = pool.create_array("a", np.arange(10), chunks=4, codec="lz4")
+    array = pool.create_array("a", data=np.arange(10), chunks=4, codec="lz4")
     with pool.snapshot() as then:
         array.resize(3)
         array[0] = 9
@@ -227,15 +227,15 @@ def test_what_cannot_be_made_is_refused(
     pool: engram.Pool, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(engram.ArgumentError, match=words):
-        pool.create_array("a", np.arange(9), **arguments)
+        pool.create_array("a", data=np.arange(9), **arguments)
     assert "a" not in pool
 
 
 def test_what_has_no_chunks_is_refused(pool: engram.Pool) -> None:
     for data in ("text", np.array(["a", "b"], TEXT), 7):
         with pytest.raises(engram.ArgumentError, match="chunk"):
-            pool.create_array("a", data, chunks=True)
-    plain = pool.create_array("plain", np.arange(9))
+            pool.create_array("a", data=data, chunks=True)
+    plain = pool.create_array("plain", data=np.arange(9))
     with pytest.raises(engram.ArgumentError, match="chunks=True"):
         plain.resize(12)
     with pytest.raises(engram.ArgumentError, match="chunks=True"):
@@ -243,7 +243,7 @@ def test_what_has_no_chunks_is_refused(pool: engram.Pool) -> None:
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(pool: engram.Pool) -> None:
-    array = pool.create_array("a", np.arange(20).reshape(4, 5), chunks=(2, 2), codec="lz4")
+    array = pool.create_array("a", data=np.arange(20).reshape(4, 5), chunks=(2, 2), codec="lz4")
     with pytest.raises(engram.ArgumentError, match="no memory to view"):
         array.view()
     with pytest.raises(engram.ArgumentError, match="without a copy"):
@@ -283,7 +283,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(pool: engram.Pool) 
 def test_who_reads_and_writes_while_it_is_resized_gets_one_shape_or_the_other(
     pool: engram.Pool,
 ) -> None:
-    array = pool.create_array("a", np.ones((40, 50)), chunks=(8, 50))
+    array = pool.create_array("a", data=np.ones((40, 50)), chunks=(8, 50))
 
     def resize() -> None:
         for rows in [10, 40] * 150:

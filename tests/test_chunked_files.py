@@ -53,7 +53,7 @@ def test_what_is_to_grow_keeps_chunks_that_are_longer_than_it_is(
     assert (pool["none"].chunks, pool["few"].chunks) == ((1000, 50), (10, 10))
     assert pool["none"].append(np.ones((7, 50))) == (7, 50)
     # And so has what is small yet, where Engram chooses.
-    small = pool.create_array("small", np.arange(3), chunks=True)
+    small = pool.create_array("small", data=np.arange(3), chunks=True)
     assert small.chunks is not None
     assert small.chunks[0] * 8 >= 15 << 10
 
@@ -72,8 +72,8 @@ def test_all_arrays_can_be_chunked_and_a_part_of_a_file(pool: engram.Pool, tmp_p
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "shuffle+zstd"])
 def test_a_chunked_array_goes_out_in_chunks(pool: engram.Pool, tmp_path: Path, codec: str) -> None:
-    pool.create_array("a", VALUES, dims=("t", "y", "x"), chunks=(16, 25, 7), codec=codec)
-    pool.create_array("plain", VALUES)
+    pool.create_array("a", data=VALUES, dims=("t", "y", "x"), chunks=(16, 25, 7), codec=codec)
+    pool.create_array("plain", data=VALUES)
     for name in ("out.h5", "out.nc", "out.zarr", "out.npz"):
         engram.export_file(pool, tmp_path / name, lossy=True)
     with h5py.File(tmp_path / "out.h5") as file:

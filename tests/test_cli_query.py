@@ -23,9 +23,9 @@ def path(home: Path) -> Path:
     with engram.create(where, size="64 MiB") as pool:
         group = pool.create_group("run", attrs={"orbit": 4})
         for n in range(5):
-            group.create_array(f"a{n}", np.arange(n + 1.0), attrs={"t": n - 3.0, "label": f"n{n}"})
+            group.create_array(f"a{n}", data=np.arange(n + 1.0), attrs={"t": n - 3.0, "label": f"n{n}"})
         pool.create_blob("log", b"hello", attrs={"t": 9}, index="none")
-        pool.create_namespace("other").create_array("x", [1], attrs={"t": 1})
+        pool.create_namespace("other").create_array("x", data=[1], attrs={"t": 1})
     return where
 
 
@@ -112,7 +112,7 @@ def test_what_is_found_is_exported(path: Path, home: Path) -> None:
 def test_the_queue_is_drained_and_figures_are_told(home: Path) -> None:
     with engram.create(home / "p", size="64 MiB", index="async") as pool, pool.batch():
         for n in range(50):
-            pool.create_array(f"a{n}", [n], attrs={"n": n})
+            pool.create_array(f"a{n}", data=[n], attrs={"n": n})
     status = json.loads(run("index", home / "p", "--status", "--json").out)
     assert status["queued"] + status["tail"] + status["sealed"] >= 50
     done = json.loads(run("index", home / "p", "--json").out)

@@ -30,6 +30,7 @@ BASES: dict[str, tuple[type[BaseException], ...]] = {
     "ArgumentError": (ValueError, TypeError),
     "UnsupportedError": (OSError,),
     "CommitUncertainError": (OSError,),
+    "PoolGoneError": (OSError,),
 }
 
 
@@ -55,7 +56,7 @@ def test_exit_codes_are_the_engines() -> None:
     assert codes["NotFoundError"] == codes["PoolNotFoundError"] == 10
     del codes["PoolNotFoundError"]
     codes["EngramError"] = engram.EngramError.exit_code
-    assert sorted(codes.values()) == list(range(10, 24))
+    assert sorted(codes.values()) == list(range(10, 25))
 
 
 def test_os_errors_have_an_errno() -> None:
@@ -63,6 +64,7 @@ def test_os_errors_have_an_errno() -> None:
     assert errors.PoolNotFoundError("x").errno == 2
     assert errors.ReadOnlyError("x").errno == 30
     assert errors.CommitUncertainError("x").errno == 5
+    assert errors.PoolGoneError("x").errno == 116
 
 
 # Arguments of a wrong type
@@ -73,11 +75,11 @@ WRONG: dict[str, Callable[[engram.Pool, Path], Any]] = {
     "-1": lambda pool, _: pool.drain_index(-1),
     "'3'": lambda pool, _: pool["a"].lock(timeout="3"),
     "scope 1": lambda pool, _: pool.create_group("g", scope=1),  # type: ignore[arg-type]
-    "scope 2": lambda pool, _: pool.create_array("x", 1, scope=2),  # type: ignore[arg-type]
+    "scope 2": lambda pool, _: pool.create_array("x", data=1, scope=2),  # type: ignore[arg-type]
     "scope 3": lambda pool, _: pool.create_blob("x", b"", scope=3),  # type: ignore[arg-type]
     "scope 4": lambda pool, _: pool.require_array("x", 3, scope=4),
-    "'no'": lambda pool, _: pool.create_array("x", 1, read_only="no"),  # type: ignore[arg-type]
-    "'yes'": lambda pool, _: pool.create_array("x", 1, overwrite="yes"),  # type: ignore[arg-type]
+    "'no'": lambda pool, _: pool.create_array("x", data=1, read_only="no"),  # type: ignore[arg-type]
+    "'yes'": lambda pool, _: pool.create_array("x", data=1, overwrite="yes"),  # type: ignore[arg-type]
     "'off'": lambda pool, _: setattr(pool["a"], "read_only", "off"),
     "'on'": lambda pool, _: pool.create_group("g", read_only="on"),  # type: ignore[arg-type]
     "'x'": lambda pool, _: engram.open(pool.path, force="x"),  # type: ignore[arg-type]

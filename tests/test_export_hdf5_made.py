@@ -48,7 +48,7 @@ def test_an_array_and_an_attribute_of_every_dtype_come_back_equal(
 ) -> None:
     value = filled(dtype, shape)
     out = pool.create_group("out")
-    out.create_array("v", value, attrs={"a": value})
+    out.create_array("v", data=value, attrs={"a": value})
     back, report = there_and_back(pool, tmp_path)
     for found in (back["v"][...], back["v"].attrs["a"]):
         if dtype.kind == "U":
@@ -75,7 +75,7 @@ def _untitled(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def test_a_dtype_that_hdf5_cannot_hold_is_named_and_left_out_if_that_is_wanted(
     pool: engram.Pool, tmp_path: Path, dtype: np.dtype[Any]
 ) -> None:
-    pool.create_array("v", np.zeros(3, dtype))
+    pool.create_array("v", data=np.zeros(3, dtype))
     pool["good"] = np.arange(3)
     pool["good"].attrs["a"] = np.zeros(3, dtype)
     with pytest.raises(engram.FormatError, match=WITHOUT_TYPE[dtype]) as caught:
@@ -144,9 +144,9 @@ def test_a_blob_is_its_bytes(pool: engram.Pool, tmp_path: Path) -> None:
 
 def test_dims_come_back(pool: engram.Pool, tmp_path: Path) -> None:
     out = pool.create_group("out")
-    out.create_array("v", np.zeros((2, 3)), dims=("größe", "x"))
-    out.create_array("x", np.zeros(3), dims=("x",))
-    out.create_array("one", 1.0, dims=())
+    out.create_array("v", data=np.zeros((2, 3)), dims=("größe", "x"))
+    out.create_array("x", data=np.zeros(3), dims=("x",))
+    out.create_array("one", data=1.0, dims=())
     out["none"] = np.zeros((2, 3))
     back, _ = there_and_back(pool, tmp_path)
     assert [back[n].dims for n in ("v", "x", "none")] == [("größe", "x"), ("x",), None]
@@ -197,7 +197,7 @@ def test_what_was_changed_since_its_import_is_written_as_it_is(
     pool["v"][2] = 77
     pool["w"] = np.array(["other"], TEXT)
     del pool["gone"]
-    pool.create_array("new/inner", np.arange(3))
+    pool.create_array("new/inner", data=np.arange(3))
     engram.export_file(pool, tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5") as file:
         assert file["v"][...].tolist() == [0, 1, 77, 3, 4, 5]

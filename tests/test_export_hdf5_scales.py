@@ -120,9 +120,9 @@ def test_an_array_put_beside_a_netcdf_files_has_its_dimensions(
         data.createVariable("time", "f8", ("time",))[:] = [0, 1]
         data.createGroup("g")
     engram.import_file(tmp_path / "o.nc", pool)
-    pool["g"].create_array("new", np.zeros((2, 3)), dims=("time", "x"))
-    pool["g"].create_array("odd", np.zeros((2, 4)), dims=("time", "elsewhere"))
-    pool["g"].create_array("long", np.zeros((5, 3)), dims=("time", "x"))
+    pool["g"].create_array("new", data=np.zeros((2, 3)), dims=("time", "x"))
+    pool["g"].create_array("odd", data=np.zeros((2, 4)), dims=("time", "elsewhere"))
+    pool["g"].create_array("long", data=np.zeros((5, 3)), dims=("time", "x"))
     engram.export_file(pool, tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5") as file:
         assert [d[0] for d in file["g/new"].dims] == [file["time"], file["x"]]

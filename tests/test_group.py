@@ -133,13 +133,52 @@ def test_bad_names_are_refused_everywhere(pool: engram.Pool, name: str) -> None:
         lambda: pool.__delitem__(name),
         lambda: pool.move("ok", name),
         lambda: pool.move(name, "new"),
-        lambda: name in pool,
         lambda: pool.get(name),
     ]
     for call in calls:
         with pytest.raises(engram.InvalidNameError):
             call()
     assert list(pool) == ["ok"]
+
+
+@pytest.mark.parametrize("name", [*BAD_NAMES, "g/", "/g/"], ids=ascii)
+def test_nothing_is_called_what_cannot_be_a_name(pool: engram.Pool, name: str) -> None:
+    pool["g/x"] = 1
+    assert name not in pool
+    with pytest.raises(engram.InvalidNameError):
+        pool[name]
+
+
+def test_a_shape_is_not_taken_for_data(pool: engram.Pool) -> None:
+    with pytest.raises(TypeError, match="positional"):
+        pool.create_array("x", (10, 10), dtype="f8")  # type: ignore[misc]
+    assert "x" not in pool
+    assert pool.create_array("x", shape=(10, 10), dtype="f8").shape == (10, 10)
+
+
+def test_a_member_is_copied_with_what_is_said_of_it(pool: engram.Pool) -> None:
+    attrs = {"units": "K", "levels": np.arange(3)}
+    pool.create_array("a", data=np.eye(3), attrs=attrs, dims=("y", "x"))
+    pool.create_array("c", data=np.eye(4), attrs=attrs, chunks=(2, 2), codec="lz4")
+    pool.create_array("t", data=np.array(["one", "zwei"], np.dtypes.StringDType()), attrs=attrs)
+    pool.create_blob("b", b"bytes", attrs=attrs)
+    pool["copy/a"] = 1
+
+    def value(member: Any) -> Any:
+        return bytes(member.view()) if isinstance(member, engram.Blob) else member[...].tolist()
+
+    for name in "actb":
+        pool[f"copy/{name}"] = pool[name]
+        copy, there = pool[f"copy/{name}"], pool[name]
+        assert type(copy) is type(there)
+        assert sorted(copy.attrs) == ["levels", "units"]
+        assert copy.attrs["units"] == "K"
+        assert copy.attrs["levels"].tolist() == [0, 1, 2]
+        assert value(copy) == value(there)
+    assert pool["copy/a"].dims == ("y", "x")
+    assert (pool["copy/c"].chunks, pool["copy/c"].codec) == ((2, 2), "lz4")
+    pool["a"] = pool["a"]
+    assert pool["a"].attrs["units"] == "K"
 
 
 @pytest.mark.parametrize("name", [5, None, b"x", ("a",)], ids=repr)

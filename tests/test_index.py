@@ -19,16 +19,16 @@ def fill(group: engram.Group, count: int = 40, **more: Any) -> None:
     for n in range(count):
         attrs = {"n": n, "kind": "few" if n % 7 == 0 else "many", "same": 4}
         attrs |= {"rare": n} if n % 10 == 0 else {}
-        group.create_array(f"a{n:03}", [n], attrs=attrs, **more)
+        group.create_array(f"a{n:03}", data=[n], attrs=attrs, **more)
 
 
 def test_a_mode_is_the_objects_own_or_its_groups_or_the_pools(home: Path) -> None:
     with engram.create(home / "p", size="32 MiB", index="async") as pool:
         quiet = pool.create_group("quiet", index="none")
-        assert pool.create_array("a", [1]).index == "async"
-        assert quiet.create_array("b", [1]).index == "none"
-        assert quiet.create_array("deep/er/c", [1]).index == "none"
-        assert quiet.create_array("d", [1], index="sync").index == "sync"
+        assert pool.create_array("a", data=[1]).index == "async"
+        assert quiet.create_array("b", data=[1]).index == "none"
+        assert quiet.create_array("deep/er/c", data=[1]).index == "none"
+        assert quiet.create_array("d", data=[1], index="sync").index == "sync"
         assert quiet.create_blob("e", b"1", index="async").index == "async"
         with quiet.allocate("f", shape=2, index="sync") as buf:
             buf[...] = 1
@@ -44,7 +44,7 @@ def test_a_mode_is_the_objects_own_or_its_groups_or_the_pools(home: Path) -> Non
 @pytest.mark.parametrize("wrong", ["later", "", 5, b"sync", True])
 def test_what_is_no_mode_is_refused(pool: engram.Pool, wrong: Any) -> None:
     with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
-        pool.create_array("a", [1], index=wrong)
+        pool.create_array("a", data=[1], index=wrong)
     with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
         pool.set_index(index=wrong)
     with pytest.raises(engram.ArgumentError, match=r"sync.*async.*none"):
@@ -166,7 +166,7 @@ def test_annotation_after_storage_is_found(pool: engram.Pool) -> None:
     assert pool.query("n = 4 or n = 5").count() == 0
     pool.move("a006", "elsewhere/b")
     assert pool.query("n = 6").paths() == ["elsewhere/b"]
-    pool.create_array("a007", [1], overwrite=True, attrs={"n": 700})
+    pool.create_array("a007", data=[1], overwrite=True, attrs={"n": 700})
     assert pool.query("n = 7").count() == 0
     assert pool.query("n = 700").names() == ["a007"]
 

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     """Give a folder with a closed pool `p`, which has a value on a second device, `d`."""
     (tmp_path / "d").mkdir()
     with engram.create(tmp_path / "p", size="32 MiB", devices=[tmp_path / "d"]) as pool:
-        pool.create_array("T", np.full(100_000, 1.0), device=1)
+        pool.create_array("T", data=np.full(100_000, 1.0), device=1)
     yield tmp_path
     if (tmp_path / "p").exists():
         engram.destroy(tmp_path / "p", force=True)

@@ -127,6 +127,7 @@ def test_programs_of_the_older_header_run_unchanged(
     compiler = "mpicxx" if mpi else "c++"
     program = compiled(compiler, PROGRAMS / "older.cpp", prefix, tmp_path / "older")
     pool = home / "pool"
+    pool.mkdir()  # as the script of its authors does
     older = (program, pool)
     names = ("PMDK_HASHTABLE", "CAPNPROTO", "1")
     assert "good" in run(*older, "0", *names)

@@ -185,6 +185,29 @@ def test_a_handle_unpickles_in_a_process_that_has_no_pool_open(pool: engram.Pool
     assert in_child(code, dumped.hex()) == "g/x 6 True n"
 
 
+def test_what_was_pickled_is_not_looked_for_in_another_pool(home: Path) -> None:
+    path, other = str(home / "pool"), str(home / "other")
+    with engram.create(path, size="16 MiB") as pool:
+        pool["g/x"] = [1, 2, 3]
+        dumped = [pickle.dumps(each).hex() for each in (pool, pool["g"], pool["g/x"])]
+        pool.backup(other)
+        uuids = [pool.uuid, engram.open(other, "r").uuid]
+    Path(path).rename(home / "away")
+    Path(other).rename(path)
+    code = (
+        "import sys, pickle, engram\n"
+        "for dumped in sys.argv[3:]:\n"
+        "    try:\n"
+        "        print(pickle.loads(bytes.fromhex(dumped)))\n"
+        "    except engram.NotFoundError as error:\n"
+        "        print(all(uuid in str(error) for uuid in sys.argv[1:3]))\n"
+    )
+    assert in_child(code, *uuids, *dumped).split() == ["True"] * 3
+    Path(path).rename(other)
+    (home / "away").rename(path)
+    assert in_child(code, *uuids, dumped[2]).startswith("<engram.Array")
+
+
 # Creating and destroying
 
 

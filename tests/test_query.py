@@ -27,9 +27,9 @@ def filled(pool: engram.Pool) -> engram.Pool:
         for n in range(5):
             attrs: dict[str, Any] = {"t": n - 2.5 * orbit, "n": n}
             attrs |= {"level": "four"} if n % 2 else {"flag": True}
-            group.create_array(f"a{n}", np.arange(n + 1.0), attrs=attrs)
+            group.create_array(f"a{n}", data=np.arange(n + 1.0), attrs=attrs)
     pool.create_blob("orbit-2/log", b"four bytes", attrs={"level": "log"})
-    pool.create_array("note", "a text", attrs={"when": np.datetime64("2020-02-29", "D")})
+    pool.create_array("note", data="a text", attrs={"when": np.datetime64("2020-02-29", "D")})
     return pool
 
 
@@ -92,7 +92,7 @@ def test_what_is_found_is_of_one_moment_and_what_is_gone_is_left_out(filled: eng
     result = filled.query("level = 'four'", order_by="@path")
     assert len(result) == 4
     del filled["orbit-1/a1"]
-    filled.create_array("orbit-1/new", [1], attrs={"level": "four"})
+    filled.create_array("orbit-1/new", data=[1], attrs={"level": "four"})
     assert len(result) == 4
     assert result.paths() == ["orbit-1/a3", "orbit-2/a1", "orbit-2/a3"]
     assert [member.path for member in result] == result.paths()
@@ -196,7 +196,7 @@ def test_values_of_many_types_are_compared_as_the_guide_says(pool: engram.Pool) 
         "complex": 1 + 0j,
     }
     for name, value in kept.items():
-        pool.create_array(name, [0], attrs={"x": value})
+        pool.create_array(name, data=[0], attrs={"x": value})
 
     def names(text: str) -> list[str]:
         return sorted(pool.query(text).names())
@@ -215,8 +215,8 @@ def test_values_of_many_types_are_compared_as_the_guide_says(pool: engram.Pool) 
 
 def test_empty_strings_of_any_type_are_empty_texts(pool: engram.Pool) -> None:
     for name, value in {"a": "", "b": b"", "c": np.str_(""), "d": np.array([""], "U1")}.items():
-        pool.create_array(name, [0], attrs={"x": value})
-    pool.create_array("e", [0], attrs={"x": np.array([b"", b""])})
+        pool.create_array(name, data=[0], attrs={"x": value})
+    pool.create_array("e", data=[0], attrs={"x": np.array([b"", b""])})
     assert pool.query("x = ''").names() == ["a", "b", "c", "d"]
     assert pool.query("x contains ''").names() == ["a", "b", "c", "d", "e"]
 
@@ -265,7 +265,7 @@ def test_columns_of_mixed_values_keep_them(pool: engram.Pool) -> None:
     }
     for n in range(3):
         attrs = {key: found[n] for key, found in values.items() if found[n] is not None}
-        pool.create_array(f"a{n}", [n], attrs=attrs)
+        pool.create_array(f"a{n}", data=[n], attrs=attrs)
     table: pd.DataFrame = pool.query().to_pandas()
     assert table["widths"].tolist() == [1, 2, 0.5]
     assert table["exact"].tolist() == [2**60, 0.5, 1]
@@ -297,7 +297,7 @@ def test_times_of_mixed_units_keep_their_instants(pool: engram.Pool) -> None:
     values |= {"tiny": (np.datetime64(1, "ps"), np.datetime64(2, "ps"))}
     for n in range(2):
         attrs = {key: found[n] for key, found in values.items()}
-        pool.create_array(f"a{n}", [n], attrs=attrs)
+        pool.create_array(f"a{n}", data=[n], attrs=attrs)
     table = pool.query().to_pandas()
     assert [str(value) for value in table["shared"]] == [
         "1500-01-01 00:00:00",
@@ -319,7 +319,7 @@ def test_times_of_mixed_units_keep_their_instants(pool: engram.Pool) -> None:
 
 def test_spans_of_units_that_share_none_keep_their_units(pool: engram.Pool) -> None:
     for n, span in enumerate((np.timedelta64(5, "Y"), np.timedelta64(6, "D"))):
-        pool.create_array(f"a{n}", [n], attrs={"span": span})
+        pool.create_array(f"a{n}", data=[n], attrs={"span": span})
     assert pool.query().to_arrow().column("span").to_pylist() == ["5 years", "6 days"]
     assert pool.query("@name = 'a1'").to_arrow().column("span").to_pylist() == [dt.timedelta(6)]
 
@@ -378,7 +378,7 @@ def test_what_a_query_finds_is_exported(filled: engram.Pool, home: Path) -> None
 def test_a_batch_is_seen_by_its_own_queries_alone(filled: engram.Pool) -> None:
     seen: list[int] = []
     with filled.batch():
-        filled.create_array("inside", [1], attrs={"t": -50})
+        filled.create_array("inside", data=[1], attrs={"t": -50})
         del filled["orbit-1/a0"]
         assert filled.query("t < -40").names() == ["inside"]
         assert filled.query("exists(t)").count() == 10
@@ -418,7 +418,7 @@ def test_a_closed_pool_answers_no_query(home: Path) -> None:
 
 def test_cards_show_results_explanations_and_figures_escaped(pool: engram.Pool) -> None:
     for n in range(30):
-        pool.create_array(f"<b>{n}", [n], attrs={"<i>": n, "t": "<script>"})
+        pool.create_array(f"<b>{n}", data=[n], attrs={"<i>": n, "t": "<script>"})
     found = pool.query("`<i>` >= 0 and t != 'x'")
     html = found._repr_html_()
     assert "30 objects" in html

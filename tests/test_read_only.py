@@ -22,7 +22,7 @@ def changes(pool: engram.Pool) -> dict[str, Callable[[], Any]]:
         "assign": lambda: pool.__setitem__("g/x", 1),
         "slice": lambda: x.__setitem__(0, 1.0),
         "view": lambda: x.view("r+"),
-        "overwrite": lambda: pool.create_array("g/x", 1, overwrite=True),
+        "overwrite": lambda: pool.create_array("g/x", data=1, overwrite=True),
         "allocate": lambda: pool.allocate("g/x", shape=5000, overwrite=True).__enter__(),
         "delete": lambda: pool.__delitem__("g/x"),
         "delete the group": lambda: pool.__delitem__("g"),
@@ -35,7 +35,7 @@ def changes(pool: engram.Pool) -> dict[str, Callable[[], Any]]:
 @pytest.mark.parametrize("small", [True, False])
 def test_what_is_read_only_is_not_changed(pool: engram.Pool, *, small: bool) -> None:
     data = np.arange(5 if small else 5000, dtype="f8")
-    x = pool.create_array("g/x", data, attrs={"k": 1}, read_only=True)
+    x = pool.create_array("g/x", data=data, attrs={"k": 1}, read_only=True)
     assert x.read_only
     assert not pool["g"].read_only
     for what, change in changes(pool).items():
@@ -49,7 +49,7 @@ def test_what_is_read_only_is_not_changed(pool: engram.Pool, *, small: bool) -> 
 
 
 def test_a_read_only_group_holds_what_is_below_it(pool: engram.Pool) -> None:
-    x = pool.create_array("g/x", np.zeros(5000), attrs={"k": 1})
+    x = pool.create_array("g/x", data=np.zeros(5000), attrs={"k": 1})
     pool["g"].read_only = True
     assert x.read_only
     for change in changes(pool).values():

@@ -89,7 +89,7 @@ def filled_pool(pool: engram.Pool) -> engram.Pool:
     """Give a pool with a bit of everything."""
     field = np.arange(600, dtype="f4").reshape(20, 30)
     pool.create_array(
-        "run/T", field, dims=("y", "x"), attrs={"units": "K", "range": [200.0, 310.0]}
+        "run/T", data=field, dims=("y", "x"), attrs={"units": "K", "range": [200.0, 310.0]}
     )
     pool["run"].attrs["orbit"] = np.int16(4)
     pool["run/log"] = b"hello"

@@ -39,7 +39,7 @@ def salvage(pool: Path, path: str, file: Path, *more: object) -> Ended:
 def test_what_a_format_cannot_hold_is_refused(home: Path, name: str, more: list[str]) -> None:
     with engram.create(home / "pool", size="64 MiB", force=True) as pool:
         pool["g/a"] = np.arange(3)
-        pool.create_array("top", np.arange(3), dims=("x",))
+        pool.create_array("top", data=np.arange(3), dims=("x",))
     plain = run("export", home / "pool", "/", home / name, *more)
     ended = salvage(home / "pool", "/", home / name, *more)
     assert (ended.code, ended.err) == (plain.code, plain.err)

@@ -27,15 +27,15 @@ with engram.open(sys.argv[1]) as pool:
             for name in list(pool["members"]):
                 del pool["members"][name]
             for k in range(n % 5):
-                pool["members"].create_array(f"m{k}", np.full(3, n), attrs={"n": n})
+                pool["members"].create_array(f"m{k}", data=np.full(3, n), attrs={"n": n})
 """
 
 
 def fill(pool: engram.Pool) -> None:
     """Put some things."""
-    pool.create_array("large", np.arange(LARGE), attrs={"v": 1})
-    pool.create_array("gone", np.arange(LARGE) + 1, attrs={"v": 2})
-    pool.create_array("run/small", np.arange(3), attrs={"v": 3})
+    pool.create_array("large", data=np.arange(LARGE), attrs={"v": 1})
+    pool.create_array("gone", data=np.arange(LARGE) + 1, attrs={"v": 2})
+    pool.create_array("run/small", data=np.arange(3), attrs={"v": 3})
     pool["text"] = np.array(["a", "bc"], np.dtypes.StringDType())
     pool["blob"] = b"bytes"
     pool.attrs["v"] = 0

@@ -81,7 +81,7 @@ def test_an_upgraded_pool_says_what_it_said_before(pools: Path, name: str) -> No
             member["id"] for space in expected.values() for member in space["members"].values()
         }
         for n in range(300):
-            made = pool.create_array(f"new/{n}", np.full(n * 10, n), attrs={"new": n})
+            made = pool.create_array(f"new/{n}", data=np.full(n * 10, n), attrs={"new": n})
             assert made.oid not in known
         assert pool.query("new >= 295").count() == 5
         pool.move("new/0", "moved")

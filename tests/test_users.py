@@ -245,7 +245,7 @@ def test_a_digit_lets_in_with_1_and_share_with_2(
     def may() -> str:
         try:
             with engram.open(home / "pool") as pool:
-                pool.create_array("own", np.arange(3), scope="private")
+                pool.create_array("own", data=np.arange(3), scope="private")
                 assert "shown/y" in pool
                 return "shares" if "x" in pool else "reads"
         except engram.AccessError:

@@ -118,7 +118,7 @@ class WithEngram:
     def save(self, step: int, fields: Fields, attributes: dict[str, Attributes]) -> None:
         group = self.group.create_group(str(step))
         for name, values in fields.items():
-            group.create_array(name, values, attrs=attributes[name])
+            group.create_array(name, data=values, attrs=attributes[name])
 
     def load(self, step: int) -> Fields:
         group = self.group[str(step)]

@@ -68,7 +68,7 @@ def appended(pool: engram.Pool, setting: Setting) -> Line:
     row = np.ones((1, 8))
     contestants = []
     for name, rows in ARRAYS.items():
-        array = pool.create_array(name, np.ones((rows, 8)), chunks=(1, 8))
+        array = pool.create_array(name, data=np.ones((rows, 8)), chunks=(1, 8))
         contestants.append(Contestant(name, partial(timed, partial(many, array, row), APPENDS)))
     few, many_chunks = ARRAYS
     line = Line("append one chunk", "us", [Bound(many_chunks, few, "time", 2.0)])
@@ -97,7 +97,7 @@ class Ours:
 
     def write(self, values: NDArray[np.float32]) -> None:
         """Replace the array."""
-        self.pool.create_array("f", values, chunks=CHUNKS, codec=self.codec, overwrite=True)
+        self.pool.create_array("f", data=values, chunks=CHUNKS, codec=self.codec, overwrite=True)
 
     def read(self) -> NDArray[np.float32]:
         """Read all of it."""

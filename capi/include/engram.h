@@ -57,6 +57,9 @@ typedef enum {
   // A commit whose last sync failed: what it changed may be durable, or not. Close the pool, run
   // `engram verify`, look whether the change is there, and repeat it if it is not.
   ENGRAM_STATUS_COMMIT_UNCERTAIN = 14,
+  // The pool's files were removed under this process: what it holds goes with the last one that
+  // maps it.
+  ENGRAM_STATUS_POOL_GONE = 15,
 } engram_status;
 
 // The types of numbers, native byte order.
@@ -618,7 +621,8 @@ engram_status engram_pool_open(const char *path,
 
 // Closes a pool and frees it. Groups and objects of it answer `ENGRAM_STATUS_ARGUMENT` from then
 // on, and are freed by their owner as ever; views stay good. While this thread runs a batch on it,
-// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. NULL is nothing.
+// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile, that
+// is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
 engram_status engram_pool_close(engram_pool *pool);
 
 // Removes a pool with all that is in it. While others have it open, that is `ENGRAM_STATUS_BUSY`.

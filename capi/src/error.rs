@@ -44,6 +44,9 @@ pub enum Status {
     /// A commit whose last sync failed: what it changed may be durable, or not. Close the pool, run
     /// `engram verify`, look whether the change is there, and repeat it if it is not.
     CommitUncertain = 14,
+    /// The pool's files were removed under this process: what it holds goes with the last one that
+    /// maps it.
+    PoolGone = 15,
 }
 
 /// Each kind's status, in the order of their numbers: that it has the same is checked below.
@@ -62,6 +65,7 @@ const STATUSES: [Status; Kind::ALL.len()] = [
     Status::Unsupported,
     Status::Os,
     Status::CommitUncertain,
+    Status::PoolGone,
 ];
 
 const _: () = {
@@ -88,6 +92,7 @@ const NAMES: [&CStr; Kind::ALL.len()] = [
     c"UnsupportedError",
     c"EngramError",
     c"CommitUncertainError",
+    c"PoolGoneError",
 ];
 
 thread_local! {

@@ -237,7 +237,7 @@ class Array(Handle):
     def _one_piece(self, what: str) -> ArgumentError:
         return ArgumentError(
             f"{self.path!r} lies in one piece, and cannot be {what}: store it in chunks, with "
-            "create_array(name, data, chunks=True, overwrite=True)"
+            "create_array(name, data=data, chunks=True, overwrite=True)"
         )
 
     def flush(self) -> None:

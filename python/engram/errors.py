@@ -99,6 +99,14 @@ class CommitUncertainError(EngramError, OSError):
     """
 
 
+class PoolGoneError(EngramError, OSError):
+    """The pool's files were removed while this process had it open.
+
+    What it holds goes with the last process that maps it: copy what open views show, and make the
+    pool anew. `engram doctor` says what removes files there.
+    """
+
+
 class EngramWarning(UserWarning):
     """Something that goes on, and will cost: a snapshot that keeps much of a catalog from reuse."""
 
@@ -121,6 +129,7 @@ __all__ = [
     "InvalidNameError",
     "NotFoundError",
     "PoolFullError",
+    "PoolGoneError",
     "PoolNotFoundError",
     "QueryError",
     "ReadOnlyError",

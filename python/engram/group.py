@@ -21,7 +21,13 @@ from engram.array import Allocation, Array
 from engram.batch import Batch
 from engram.blob import Blob
 from engram.chunked import ChunkedArray, refuse_other_layout
-from engram.errors import ArgumentError, EngramError, ExistsError, NotFoundError
+from engram.errors import (
+    ArgumentError,
+    EngramError,
+    ExistsError,
+    InvalidNameError,
+    NotFoundError,
+)
 from engram.handle import Handle, make, makers
 from engram.index import IndexSettings, IndexStats, check_mode, check_settings, stats_of
 from engram.member import REPLACING, new_member
@@ -31,6 +37,7 @@ from engram.sharing import Sharing
 from engram.tree import Tree
 
 if TYPE_CHECKING:
+    from engram._engram import _New
     from engram.expression import Expression, Field
     from engram.index import IndexMode
     from engram.scope import Scope
@@ -85,7 +92,10 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         return make(self._namespace, found)
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and _engram.contains(self._namespace, self._id, path)
+        try:
+            return isinstance(path, str) and _engram.contains(self._namespace, self._id, path)
+        except InvalidNameError:  # so nothing is called that
+            return False
 
     def __iter__(self) -> Iterator[str]:
         after = None
@@ -203,8 +213,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
     def create_array(
         self,
         name: str,
-        data: ArrayLike | None = None,
         *,
+        data: ArrayLike | None = None,
         shape: "ShapeLike | None" = None,
         dtype: DTypeLike | None = None,
         attrs: Mapping[str, Any] | None = None,
@@ -329,7 +339,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             shape = tuple(whole_number("shape", n) for n in several("shape", shape))
         if name not in self:
             try:
-                return self.create_array(name, data, shape=shape, dtype=dtype, **more)
+                return self.create_array(name, data=data, shape=shape, dtype=dtype, **more)
             except ExistsError:  # somebody else was faster
                 if name not in self:
                     raise
@@ -382,7 +392,10 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
             _put_blob(self, path, value)
         elif isinstance(value, Blob):
-            _put_blob(self, path, value.view())
+            _put_blob(self, path, value.view(), _said_of(value))
+        elif isinstance(value, Array):
+            new = _said_of(value, dims=value.dims, chunks=value.chunks, codec=value.codec)
+            _engram.put_array(self._namespace, self._id, path, value, new)
         elif value is None:
             raise ArgumentError(
                 f"None cannot be stored as {path!r}: numpy has no value for it; an empty array "
@@ -583,9 +596,14 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         return self._shown(f"({count} member{'' if count == 1 else 's'})")
 
 
-def _put_blob(group: Group, path: str, data: Any) -> None:
+def _put_blob(group: Group, path: str, data: Any, new: "_New" = REPLACING) -> None:
     """Put a blob, replacing what was there."""
-    _engram.put_blob(group._namespace, group._id, path, data, REPLACING)
+    _engram.put_blob(group._namespace, group._id, path, data, new)
+
+
+def _said_of(member: Array | Blob, **layout: Any) -> "_New":
+    """Return what is said of a member beside its value, for a copy that replaces what is there."""
+    return new_member(attrs=dict(member.attrs), overwrite=True, **layout)
 
 
 makers[0] = Group

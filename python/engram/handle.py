@@ -25,8 +25,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 makers: dict[int, Callable[[_engram.Namespace, int, Any, Any], Any]] = {}
 """How to make a handle of what the natives find; each class enters itself."""
 
-reopen: list[Callable[[str, str, str], _engram.Namespace]] = []
-"""How an unpickled handle gets its namespace: by the pool's path, a mode and its name."""
+reopen: list[Callable[[str, str, str, str | None], _engram.Namespace]] = []
+"""How an unpickled handle gets its namespace: by the pool's path, a mode, its name, and the pool's
+uuid, if it is to be no other.
+"""
 
 
 def make(namespace: _engram.Namespace, found: "_Found") -> Any:
@@ -35,9 +37,11 @@ def make(namespace: _engram.Namespace, found: "_Found") -> Any:
     return makers[kind](namespace, member, dtype, shape)
 
 
-def unpickle(path: str, mode: str, namespace: str, kind: int, member: int) -> Any:
+def unpickle(  # noqa: PLR0917 - as it was pickled
+    path: str, mode: str, namespace: str, kind: int, member: int, uuid: str | None = None
+) -> Any:
     """Make a handle in this process of one that was pickled in another."""
-    opened = reopen[0](path, mode, namespace)
+    opened = reopen[0](path, mode, namespace, uuid)
     if kind == 0:
         return makers[0](opened, member, None, None)
     info = _engram.object_info(opened, member)
@@ -47,8 +51,8 @@ def unpickle(path: str, mode: str, namespace: str, kind: int, member: int) -> An
 class Handle:
     """A group, an array or a blob: its place in the pool, who made it and when, its attributes.
 
-    Handles are equal if they are of the same thing in the same pool; they pickle as (path of the
-    pool, namespace, OID), and are true while their pool is open.
+    Handles are equal if they are of the same thing in the same pool; they pickle as (path and uuid
+    of the pool, namespace, OID), and are true while their pool is open.
     """
 
     __slots__ = ("__weakref__", "_id", "_namespace")
@@ -187,7 +191,8 @@ class Handle:
                 "pickled: pickle it as it is in the pool"
             )
         mode = "r+" if namespace.writable else "r"
-        return unpickle, (str(namespace.pool_path), mode, namespace.name, self._kind, self._id)
+        place = (str(namespace.pool_path), mode, namespace.name)
+        return unpickle, (*place, self._kind, self._id, namespace.uuid)
 
     def _repr_html_(self) -> str:
         return later.card(self)

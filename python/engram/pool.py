@@ -4,16 +4,23 @@ import contextlib
 import grp
 import operator
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 from weakref import WeakValueDictionary
 
-from engram import _engram, size
+from engram import _engram, lifetime, size
 from engram._engram import DeviceInfo
 from engram.arguments import several
-from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
+from engram.errors import (
+    AccessError,
+    ArgumentError,
+    EngramError,
+    EngramWarning,
+    NotFoundError,
+)
 from engram.handle import reopen
 from engram.housekeeping import Backup
 from engram.index import IndexSettings, check_settings
@@ -221,7 +228,7 @@ class Pool(Namespace):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen_pool, (self.path, self.mode)
+        return _reopen_pool, (self.path, self.mode, self.uuid)
 
     def __repr__(self) -> str:
         shown = f"engram.Pool '{printable(self.path)}' mode {self.mode!r}"
@@ -342,6 +349,9 @@ def create(  # noqa: PLR0917 - as the contract has it
     except EngramError:
         _undo(pool)
         raise
+    for threat in lifetime.threats(Path(full)):
+        if threat.what == "logout":
+            warnings.warn(f"{threat.found}: {threat.remedy}", EngramWarning, stacklevel=2)
     return pool
 
 
@@ -443,22 +453,38 @@ def _key(path: Path, mode: str) -> tuple[str, str]:
     return os.path.realpath(path), mode
 
 
-def _shared_opening(path: str, mode: str) -> _engram.Pool:
-    """Give an opening of this process's that is open still; one is made if there is none."""
+def _shared_opening(path: str, mode: str, uuid: str | None = None) -> _engram.Pool:
+    """Give an opening of this process's that is open still; one is made if there is none.
+
+    Raises
+    ------
+    NotFoundError
+        If it is to be the pool of a uuid, and another lies there.
+
+    """
     key = _key(Path(path), mode)
     found = _open_here.get(key)
-    if found is None or not found.is_open:
+    if found is None or not found.is_open or uuid not in {None, found.uuid}:
         found = _engram.Pool.open(Path(path), _MODES[mode], False)
+        if uuid not in {None, found.uuid}:
+            there = found.uuid
+            found.close()
+            raise NotFoundError(
+                f"the pool at {path!r} is {there} now, and what was pickled is of the pool {uuid}: "
+                "put that one there again, or ask for the object by its path"
+            )
         _open_here[key] = _kept_here[key] = found
     return found
 
 
-def _reopen_pool(path: str, mode: str) -> Pool:
-    return Pool(_shared_opening(path, mode))
+def _reopen_pool(path: str, mode: str, uuid: str | None = None) -> Pool:
+    return Pool(_shared_opening(path, mode, uuid))
 
 
-def _reopen_namespace(path: str, mode: str, namespace: str) -> _engram.Namespace:
-    return _shared_opening(path, mode).namespace(namespace)
+def _reopen_namespace(
+    path: str, mode: str, namespace: str, uuid: str | None = None
+) -> _engram.Namespace:
+    return _shared_opening(path, mode, uuid).namespace(namespace)
 
 
 reopen.append(_reopen_namespace)

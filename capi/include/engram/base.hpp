@@ -48,6 +48,8 @@ using ArgumentError = ErrorOf<ENGRAM_STATUS_ARGUMENT>;
 using UnsupportedError = ErrorOf<ENGRAM_STATUS_UNSUPPORTED>;
 // The change may be durable or not: look after `engram verify`, and repeat it if it is not there.
 using CommitUncertainError = ErrorOf<ENGRAM_STATUS_COMMIT_UNCERTAIN>;
+// The pool's files were removed: copy what views show, and make it anew.
+using PoolGoneError = ErrorOf<ENGRAM_STATUS_POOL_GONE>;
 
 // Throws the error of a kind.
 template <int... Kinds>
@@ -57,7 +59,7 @@ template <int... Kinds>
     throw Error(status, message);
 }
 [[noreturn]] inline void raise(engram_status status, const std::string &message) {
-    using Kinds = std::make_integer_sequence<int, ENGRAM_STATUS_COMMIT_UNCERTAIN + 1>;
+    using Kinds = std::make_integer_sequence<int, ENGRAM_STATUS_POOL_GONE + 1>;
     raise_one(status, message, Kinds());
 }
 

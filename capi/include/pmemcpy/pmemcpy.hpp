@@ -439,11 +439,20 @@ private:
     void open_or_create(const std::string &path) {
         for (int tries = 0;; ++tries) {
             engram_status done = open(path);
-            if (done == ENGRAM_STATUS_NOT_FOUND) done = create(path);
             if (done == ENGRAM_STATUS_OK) return;
+            std::string said = engram_last_error();
+            // An empty folder is no pool, and a pool can be made there.
+            if (done == ENGRAM_STATUS_NOT_FOUND || done == ENGRAM_STATUS_FORMAT) {
+                const engram_status made = create(path);
+                if (made == ENGRAM_STATUS_OK) return;
+                if (done == ENGRAM_STATUS_NOT_FOUND || made != ENGRAM_STATUS_EXISTS) {
+                    done = made;
+                    said = engram_last_error();
+                }
+            }
             const bool passes = done == ENGRAM_STATUS_FORMAT || done == ENGRAM_STATUS_EXISTS;
             if (!passes || tries == 100) {
-                engram::raise(done, "mmap \"" + path + "\": " + engram_last_error());
+                engram::raise(done, "mmap \"" + path + "\": " + said);
             }
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }

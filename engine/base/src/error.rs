@@ -38,11 +38,13 @@ pub enum Kind {
     Os = 13,
     /// A commit whose last sync failed: what it changed may be durable, or not.
     CommitUncertain = 14,
+    /// The pool's files were removed under a process that has it open.
+    PoolGone = 15,
 }
 
 impl Kind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 15] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::PoolFull,
@@ -57,6 +59,7 @@ impl Kind {
         Kind::Unsupported,
         Kind::Os,
         Kind::CommitUncertain,
+        Kind::PoolGone,
     ];
 
     /// The Python exception's name.
@@ -76,6 +79,7 @@ impl Kind {
             Kind::Unsupported => "UnsupportedError",
             Kind::Os => "EngramError",
             Kind::CommitUncertain => "CommitUncertainError",
+            Kind::PoolGone => "PoolGoneError",
         }
     }
 
@@ -97,6 +101,7 @@ impl Kind {
             Kind::Busy => libc::EBUSY,
             Kind::Format => libc::ENOEXEC,
             Kind::Unsupported => libc::EOPNOTSUPP,
+            Kind::PoolGone => libc::ESTALE,
         }
     }
 }

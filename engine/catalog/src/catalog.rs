@@ -316,6 +316,15 @@ impl Catalog {
         self.spent.load(Ordering::Acquire)
     }
 
+    /// Whether the catalog's file has a name, and its own name is not another file's. One whose
+    /// folder goes by another name has one.
+    pub fn is_named(&self) -> bool {
+        let Ok(own) = self.data.metadata() else { return true };
+        let here = std::fs::metadata(&self.data_path);
+        let is_own = |here: std::fs::Metadata| (here.dev(), here.ino()) == (own.dev(), own.ino());
+        own.nlink() > 0 && here.map_or(true, is_own)
+    }
+
     /// Waits for the writer lock and begins the write transaction.
     pub fn write(&self, headroom: Headroom) -> Result<WriteTxn<'_>> {
         // Before any lock that this thread may have.

@@ -251,6 +251,8 @@ impl Pool {
     }
 
     /// As `close`, but refuses while this thread runs a batch: it would be dropped without a word.
+    /// It is closed all the same where its files were removed meanwhile, which is
+    /// [`Kind::PoolGone`].
     pub fn try_close(&self) -> Result<()> {
         if self.session.runs_batch() {
             fail!(
@@ -259,8 +261,12 @@ impl Pool {
                 self.path.display()
             );
         }
+        let present = self.session.check_present();
         self.close();
-        Ok(())
+        match present {
+            Err(error) if error.kind() == Kind::PoolGone => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Ends this session's handles. Views stay valid.

@@ -47,6 +47,7 @@ pub mod look;
 mod notices;
 pub mod open;
 mod precondition;
+mod presence;
 mod query;
 mod recent;
 mod setup;

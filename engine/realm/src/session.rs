@@ -133,6 +133,15 @@ impl Session {
         between_forks(|| lock(&self.cores).iter().any(batch::runs))
     }
 
+    /// Looks whether the files of its realms still have their names, if it could write to them.
+    pub fn check_present(&self) -> Result<()> {
+        if self.mode == Mode::Read {
+            return Ok(());
+        }
+        let cores = between_forks(|| lock(&self.cores).clone());
+        cores.iter().try_for_each(|core| core.check_present())
+    }
+
     /// Ends the handles. Views stay.
     pub fn close(&self) {
         self.open.store(false, Ordering::Release);

@@ -255,6 +255,11 @@ impl Lease {
         }
     }
 
+    /// Whether its file has a name. Others take a process whose lease has none for dead.
+    pub fn is_named(&self) -> bool {
+        self.file.links() > 0
+    }
+
     /// Makes `child` a copy of this lease, pins in the same slots, under its own id (P4).
     /// Called before a fork, while no look-up runs in this process.
     pub fn fork(&self, prepared: Spare, dir: &Path) -> Result<Lease> {

@@ -11,4 +11,5 @@ mod halfway;
 mod namespaces;
 mod open_killed;
 mod pools;
+mod presence;
 mod upgrade;

@@ -342,3 +342,41 @@ fn sizes_beyond_all_bounds_are_refused() {
     churn(&Fixture::new(4 << 20).realm(), 1);
     sound(&fixture.path);
 }
+
+/// Files of this process, open or mapped, whose paths begin so.
+fn held_below(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter_map(|line| Some(line[line.find('/')?..].to_owned()));
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = links.filter_map(|link| Some(link.path().read_link().ok()?.to_str()?.to_owned()));
+    mapped.chain(open).filter(|path| path.starts_with(folder)).collect()
+}
+
+/// A mount could not be unmounted else.
+#[test]
+fn a_closed_pool_holds_no_file_while_a_handle_lives_and_others_have_it_open() {
+    let test = "a_closed_pool_holds_no_file_while_a_handle_lives_and_others_have_it_open";
+    alone(test, || {
+        let fixture = closed();
+        let path = fixture.path.clone();
+        let peer = fork(|line| {
+            let (_pool, realm) = attach(&path, Mode::ReadWrite);
+            put(&realm, "of the peer", &filled(3, 3, 5000));
+            line.say(1);
+            line.hear();
+        });
+        peer.line.expect(1);
+        let (pool, realm) = attach(&path, Mode::ReadWrite);
+        put(&realm, "large", &filled(4, 4, 50_000));
+        // Whose space may be used again, is asked of the others' leases.
+        realm.delete(realm.root(), "of the peer").unwrap();
+        put(&realm, "another", &filled(5, 5, 50_000));
+        assert!(held_below(&path).iter().any(|path| path.contains("/leases/")));
+        pool.close();
+        assert_eq!(held_below(&path), Vec::<String>::new());
+        assert_eq!(realm.lookup(realm.root(), "large").unwrap_err().kind(), Kind::Argument);
+        peer.line.say(2);
+        peer.finish();
+    });
+}

@@ -145,7 +145,7 @@ def opened(path: str, namespace: str, *, writable: bool | None = None) -> Home:
     modes = ["r+", "r"] if writable is None else ["r+" if writable else "r"]
     for mode in modes:
         try:
-            return home_of(Namespace(reopen[0](path, mode, namespace)))
+            return home_of(Namespace(reopen[0](path, mode, namespace, None)))
         except (AccessError, ReadOnlyError):
             if mode == modes[-1]:
                 raise
@@ -178,7 +178,7 @@ def followed(path: str, namespace: str) -> Home:
 def devices(home: Home) -> list[Any]:
     """Give the devices of a home's pool."""
     mode = "r+" if home.namespace.writable else "r"
-    return list(_shared_opening(home.pool_path, mode).devices())
+    return list(_shared_opening(home.pool_path, mode, home.key[0]).devices())
 
 
 def _openings() -> list[Any]:

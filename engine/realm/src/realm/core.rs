@@ -14,6 +14,7 @@
 //! | [`IdBlock`], [`KeyCache`] | numbers that are given once (`ids`, `keys`) |
 //! | [`IndexRuntime`] | the index between commits (`index_runtime`) |
 //! | [`Recent`] | what the last commit has left behind (`recent`) |
+//! | [`Presence`] | whether its files still have their names (`presence`) |
 //! | [`Holdings`] | snapshots, locks, notices, checksums that are owed (`holdings`) |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +27,7 @@ use crate::realm::ids::IdBlock;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
+use crate::realm::presence::{self, Presence};
 use crate::realm::recent::Recent;
 use crate::realm::setup::Setup;
 use crate::realm::space_state::SpaceState;
@@ -51,6 +53,8 @@ pub struct Core {
     pub index: IndexRuntime,
     /// What this process's last commit has left behind.
     pub(crate) recent: Recent,
+    /// Whether its files still have their names.
+    pub(crate) presence: Presence,
     /// What this process holds of the realm: snapshots, locks, what it owes.
     pub(crate) holdings: Holdings,
     /// This core, once it is shared.
@@ -72,6 +76,7 @@ impl Core {
             keys: Mutex::default(),
             index: IndexRuntime::default(),
             recent: Recent::default(),
+            presence: Presence::default(),
             holdings: Holdings::default(),
             me: OnceLock::new(),
             users: AtomicUsize::new(1),
@@ -87,6 +92,9 @@ impl Core {
             let state = self.gate.read();
             if state.shut {
                 return Err(self.over());
+            }
+            if self.presence.is_gone() {
+                return Err(presence::gone(&self.setup));
             }
             let ready = state.catalog.as_ref().is_some_and(|catalog| !catalog.is_spent());
             if ready && (state.lease.is_some() || self.setup.immutable) {
@@ -120,6 +128,12 @@ impl Core {
         self.index.forget();
         self.holdings.forget();
         self.space.forget();
+    }
+
+    /// Looks whether the realm's files still have their names.
+    pub(crate) fn check_present(&self) -> Result<()> {
+        let inside = self.enter()?;
+        self.presence.look(&self.setup, &inside)
     }
 
     /// Whether the last user has left.

@@ -272,6 +272,8 @@ pub fn shut(core: &Arc<Core>) {
         spare.end();
     }
     state.frozen.clear();
+    // A handle may keep the core; the leases of others are files that it has no use for.
+    core.space.forget();
 }
 
 /// Gives back what this process has reserved. A process that has nothing reserved waits for no

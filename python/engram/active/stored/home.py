@@ -81,7 +81,7 @@ class Home(Aliases):
 
     def __reduce__(self) -> Any:
         mode = "r+" if self.namespace.writable else "r"
-        return _home_again, (self.pool_path, mode, self.namespace.name)
+        return _home_again, (self.pool_path, mode, self.namespace.name, self.key[0])
 
     # Groups
 
@@ -303,9 +303,9 @@ def _is_careful(pool: Any, namespace: _engram.Namespace) -> bool:
     return bool(durability == "system" or pool.checksums)
 
 
-def _home_again(path: str, mode: str, namespace: str) -> Home:
+def _home_again(path: str, mode: str, namespace: str, uuid: str | None = None) -> Home:
     """Give the home of an object that was pickled in another process."""
-    return home_of(Namespace(reopen[0](path, mode, namespace)))
+    return home_of(Namespace(reopen[0](path, mode, namespace, uuid)))
 
 
 def homes() -> list[Home]:

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from engram import lifetime
 from engram.cli import completion, terminal
 from engram.cli.app import JsonOption, app, examples
 from engram.cli.doctor import limits, memory, mount, pages, speed
@@ -84,6 +85,8 @@ def _of_place(place: Place) -> Iterator[Finding]:
         return
     yield from mount.findings(place)
     yield from memory.findings(place)
+    for threat in lifetime.threats(place.folder):
+        yield Finding(threat.what, threat.found, Verdict.fair, threat.remedy)
     if place.refusal is not None or place.standing.verdict == "refused":
         return
     nbytes = min(_TRIAL, *(room // _SHARE for room in (place.standing.free, memory.left())))

@@ -81,7 +81,8 @@ def _homes() -> list[Home]:
     """Give the homes of objects in all pools that are open, in all their namespaces."""
     homes = {home.key: home for home in using.all_homes()}
     for home in list(homes.values()):
-        opening = _shared_opening(home.pool_path, "r+" if home.namespace.writable else "r")
+        mode = "r+" if home.namespace.writable else "r"
+        opening = _shared_opening(home.pool_path, mode, home.key[0])
         for name in Pool(opening).namespaces:
             if (home.key[0], name) not in homes:
                 with suppress(EngramError):  # another user's

@@ -251,7 +251,8 @@ def dataset_home(near: Home, dataset: str | None, *, make: bool) -> Home:
 
     """
     name = "default" if dataset in OWN_NAMES else str(dataset)
-    pool = Pool(_shared_opening(near.pool_path, "r+" if near.namespace.writable else "r"))
+    mode = "r+" if near.namespace.writable else "r"
+    pool = Pool(_shared_opening(near.pool_path, mode, near.key[0]))
     try:
         if make and name not in pool.namespaces:
             pool.create_namespace(name)

@@ -1,0 +1,80 @@
+//! Presence: whether the realm's files still have their names.
+//!
+//! A pool in memory is files in /dev/shm, and other programs remove files there: logind's
+//! `RemoveIPC` those of a user who has logged out, a cleaner of temporary files, an `rm`. The
+//! process that has them mapped notices nothing of that. It goes on, and so would its commits, into
+//! memory that goes with the last process that maps it.
+//!
+//! So a commit looks, before it changes anything: whether catalog and lease still have a name, and
+//! whether the catalog's is still its own. A look takes two system calls, a tenth of the time of
+//! a small put, so it is taken once in [`LOOK_NS`], and whenever a session is closed that could
+//! write. What the first look finds is final: from then on nobody enters the realm in this process.
+//! A commit that is made within that time of the removal is lost, as all that was made before is.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use crate::realm::gate::Inside;
+use crate::realm::setup::Setup;
+use engram_base::error::{Error, Kind, Result};
+
+/// How often is looked at most.
+const LOOK_NS: i64 = 10_000_000;
+
+/// What is known of the files.
+#[derive(Default)]
+pub(crate) struct Presence {
+    gone: AtomicBool,
+    /// When the next look is due, by the coarse clock.
+    due_ns: AtomicI64,
+}
+
+impl Presence {
+    /// Whether a look has found files without names.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Looks, if it is time; an error if files have lost their names.
+    pub(crate) fn check(&self, setup: &Setup, inside: &Inside<'_>) -> Result<()> {
+        let now_ns = coarse_ns();
+        if now_ns < self.due_ns.load(Ordering::Relaxed) && !self.is_gone() {
+            return Ok(());
+        }
+        self.due_ns.store(now_ns + LOOK_NS, Ordering::Relaxed);
+        self.look(setup, inside)
+    }
+
+    /// Looks now.
+    pub(crate) fn look(&self, setup: &Setup, inside: &Inside<'_>) -> Result<()> {
+        let named = setup.immutable || (inside.catalog().is_named() && inside.lease().is_named());
+        if named && !self.is_gone() {
+            return Ok(());
+        }
+        self.gone.store(true, Ordering::Relaxed);
+        Err(gone(setup))
+    }
+}
+
+/// The error of a realm whose files were removed.
+#[cold]
+pub(crate) fn gone(setup: &Setup) -> Error {
+    Error::new(
+        Kind::PoolGone,
+        format!(
+            "the files of namespace {:?} of {} were removed while this process had it open, by a \
+             logout, a cleaner or a command: what it holds goes with the last process that maps \
+             it; copy what open views show, make the pool anew, and ask `engram doctor` what \
+             removes files there",
+            setup.namespace,
+            setup.pool.display()
+        ),
+    )
+}
+
+/// The time since some moment, exact to some milliseconds, and cheaper than an exact one.
+fn coarse_ns() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills a valid place; the clock is one that Linux has.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
