@@ -236,7 +236,9 @@ def leave(pool: engram.Pool) -> object:
     pool["c"][:3] = 7
     with pool.batch():
         for n in range(25):
-            pool.create_array(f"queue/q{n}", data=[n], index="async", attrs={"waiting": n % 2, "n": n})
+            pool.create_array(
+                f"queue/q{n}", data=[n], index="async", attrs={"waiting": n % 2, "n": n}
+            )
     return held
 
 

@@ -39,7 +39,7 @@ def work(pool: engram.Pool, step: Work) -> None:
 
 def _put(pool: engram.Pool, path: str, data: Any, attrs: dict[str, Any], mode: Any) -> None:
     create = pool.create_blob if isinstance(data, bytes) else pool.create_array
-    create(path, data, attrs=attrs, index=mode, overwrite=True)
+    create(path, data=data, attrs=attrs, index=mode, overwrite=True)
 
 
 def _annotate(pool: engram.Pool, path: str, attrs: dict[str, Any]) -> None:

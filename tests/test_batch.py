@@ -141,7 +141,9 @@ def test_a_batch_that_another_thread_ends_goes_on(pool: engram.Pool) -> None:
         thread.join()
         assert "running" in repr(batch)
         pool["after"] = 2
-    assert [str(error)[:45] for error in refused] == ["this batch was begun in another thread: only "]
+    assert [str(error)[:45] for error in refused] == [
+        "this batch was begun in another thread: only "
+    ]
     assert sorted(pool) == ["after", "before"]
 
 

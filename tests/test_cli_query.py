@@ -23,7 +23,9 @@ def path(home: Path) -> Path:
     with engram.create(where, size="64 MiB") as pool:
         group = pool.create_group("run", attrs={"orbit": 4})
         for n in range(5):
-            group.create_array(f"a{n}", data=np.arange(n + 1.0), attrs={"t": n - 3.0, "label": f"n{n}"})
+            group.create_array(
+                f"a{n}", data=np.arange(n + 1.0), attrs={"t": n - 3.0, "label": f"n{n}"}
+            )
         pool.create_blob("log", b"hello", attrs={"t": 9}, index="none")
         pool.create_namespace("other").create_array("x", data=[1], attrs={"t": 1})
     return where

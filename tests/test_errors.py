@@ -78,8 +78,8 @@ WRONG: dict[str, Callable[[engram.Pool, Path], Any]] = {
     "scope 2": lambda pool, _: pool.create_array("x", data=1, scope=2),  # type: ignore[arg-type]
     "scope 3": lambda pool, _: pool.create_blob("x", b"", scope=3),  # type: ignore[arg-type]
     "scope 4": lambda pool, _: pool.require_array("x", 3, scope=4),
-    "'no'": lambda pool, _: pool.create_array("x", data=1, read_only="no"),  # type: ignore[arg-type]
-    "'yes'": lambda pool, _: pool.create_array("x", data=1, overwrite="yes"),  # type: ignore[arg-type]
+    "'no'": lambda p, _: p.create_array("x", data=1, read_only="no"),  # type: ignore[arg-type]
+    "'yes'": lambda p, _: p.create_array("x", data=1, overwrite="yes"),  # type: ignore[arg-type]
     "'off'": lambda pool, _: setattr(pool["a"], "read_only", "off"),
     "'on'": lambda pool, _: pool.create_group("g", read_only="on"),  # type: ignore[arg-type]
     "'x'": lambda pool, _: engram.open(pool.path, force="x"),  # type: ignore[arg-type]

@@ -151,7 +151,7 @@ def test_nothing_is_called_what_cannot_be_a_name(pool: engram.Pool, name: str) -
 
 def test_a_shape_is_not_taken_for_data(pool: engram.Pool) -> None:
     with pytest.raises(TypeError, match="positional"):
-        pool.create_array("x", (10, 10), dtype="f8")  # type: ignore[misc]
+        pool.create_array("x", (10, 10), dtype="f8")  # type: ignore[call-arg]
     assert "x" not in pool
     assert pool.create_array("x", shape=(10, 10), dtype="f8").shape == (10, 10)
 

@@ -65,7 +65,7 @@ class Own:
     def write(self, objects: Named, values: Values) -> None:
         create = self.group.create_array
         for name, attributes in objects:
-            create(name, values, attrs=attributes, index=self.index)
+            create(name, data=values, attrs=attributes, index=self.index)
 
     def read(self, objects: Named, out: Values) -> None:
         del out
@@ -89,7 +89,7 @@ class OwnBatched(Own):
         for start in range(0, len(objects), len(VARIABLES)):
             with self.pool.batch():
                 for name, attributes in objects[start : start + len(VARIABLES)]:
-                    create(name, values, attrs=attributes)
+                    create(name, data=values, attrs=attributes)
 
 
 class Hdf5:

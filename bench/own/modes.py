@@ -80,7 +80,7 @@ def putting(
 
         def each() -> None:
             for name, attributes in objects:
-                create(name, values, attrs=attributes, index=mode)
+                create(name, data=values, attrs=attributes, index=mode)
 
         drainer = Drainer(pool) if draining else None
         before = anonymous_bytes()

@@ -621,8 +621,8 @@ engram_status engram_pool_open(const char *path,
 
 // Closes a pool and frees it. Groups and objects of it answer `ENGRAM_STATUS_ARGUMENT` from then
 // on, and are freed by their owner as ever; views stay good. While this thread runs a batch on it,
-// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile, that
-// is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
+// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile,
+// that is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
 engram_status engram_pool_close(engram_pool *pool);
 
 // Removes a pool with all that is in it. While others have it open, that is `ENGRAM_STATUS_BUSY`.

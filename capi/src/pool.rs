@@ -97,8 +97,8 @@ pub unsafe extern "C" fn engram_pool_open(
 
 /// Closes a pool and frees it. Groups and objects of it answer `ENGRAM_STATUS_ARGUMENT` from then
 /// on, and are freed by their owner as ever; views stay good. While this thread runs a batch on it,
-/// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile, that
-/// is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
+/// that is `ENGRAM_STATUS_BUSY`, and the pool stays open. Where its files were removed meanwhile,
+/// that is `ENGRAM_STATUS_POOL_GONE`; it is closed and freed. NULL is nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engram_pool_close(pool: *mut Pool) -> Status {
     guard(|| {

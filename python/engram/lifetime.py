@@ -2,8 +2,8 @@
 
 Files in memory are as mortal as whatever keeps the house there. logind, with `RemoveIPC`, which is
 its default, removes what a user has in /dev/shm at the last logout; a batch system's epilog may
-clear it, or give each job a /dev/shm of its own; that of a container goes with it. None of it can be
-tried, so what is configured is read.
+clear it, or give each job a /dev/shm of its own; that of a container goes with it. None of it can
+be tried, so what is configured is read.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import warnings
 from pathlib import Path
 from typing import NamedTuple
+
+from engram.errors import EngramWarning
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's shared memory is what is meant
 _FIRST_USER = 1000
@@ -33,11 +36,18 @@ class Threat(NamedTuple):
 
 
 def threats(place: Path, root: Path = Path("/"), uid: int | None = None) -> list[Threat]:
-    """Give what may remove this user's files at a place; what is configured is read below `root`."""
+    """Give what may remove this user's files at a place, as configured below `root`."""
     if not place.resolve().is_relative_to(_SHARED_MEMORY):
         return []
     looked = (_logout(root, os.getuid() if uid is None else uid), *_jobs(root), _container(root))
     return [threat for threat in looked if threat is not None]
+
+
+def warn_of_logout(place: Path, stacklevel: int) -> None:
+    """Warn the caller's caller of what a logout would remove."""
+    for threat in threats(place):
+        if threat.what == "logout":
+            warnings.warn(f"{threat.found}: {threat.remedy}", EngramWarning, stacklevel)
 
 
 def _logout(root: Path, uid: int) -> Threat | None:

@@ -4,7 +4,6 @@ import contextlib
 import grp
 import operator
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +13,7 @@ from weakref import WeakValueDictionary
 from engram import _engram, lifetime, size
 from engram._engram import DeviceInfo
 from engram.arguments import several
-from engram.errors import (
-    AccessError,
-    ArgumentError,
-    EngramError,
-    EngramWarning,
-    NotFoundError,
-)
+from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
 from engram.housekeeping import Backup
 from engram.index import IndexSettings, check_settings
@@ -340,8 +333,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     others = [absolute(device) for device in several("devices", devices or ())]
     how: dict[str, Any] = {"size": _parse_size(size), "devices": others, "prefault": prefault}
     how |= {"mode": _mode_bits(mode), "group": _group_number(group), "force": force}
-    _check_words(durability, emulate)
-    settings, full = check_settings(index), absolute(path)
+    settings, full = check_settings(index), _checked_place(path, durability, emulate)
     how |= {"durability": durability, "checksums": checksums, "emulated": emulate is not None}
     pool = _handle(_engram.Pool.create(full, **how))
     try:
@@ -349,9 +341,7 @@ def create(  # noqa: PLR0917 - as the contract has it
     except EngramError:
         _undo(pool)
         raise
-    for threat in lifetime.threats(Path(full)):
-        if threat.what == "logout":
-            warnings.warn(f"{threat.found}: {threat.remedy}", EngramWarning, stacklevel=2)
+    lifetime.warn_of_logout(Path(full), stacklevel=3)
     return pool
 
 
@@ -360,13 +350,15 @@ def _undo(pool: Pool) -> None:
     _engram.destroy(pool.path, False)
 
 
-def _check_words(durability: object, emulate: object) -> None:
+def _checked_place(path: str | os.PathLike[str], durability: object, emulate: object) -> Path:
+    """Give the whole path of a pool to be, once the words are known to be right."""
     if not isinstance(durability, str):
         raise ArgumentError(
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
     if emulate not in {None, "pmem"}:
         raise ArgumentError(f'emulate={emulate!r} is unknown: use "pmem", or None')
+    return absolute(path)
 
 
 def _set_index(root: Namespace, settings: dict[str, Any]) -> None:

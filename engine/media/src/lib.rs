@@ -36,6 +36,7 @@
 #![deny(missing_docs)]
 
 pub mod cgroup;
+pub mod clock;
 pub mod devdax;
 pub mod emulated;
 pub mod exchange;

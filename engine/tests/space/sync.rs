@@ -249,6 +249,33 @@ fn a_sync_that_fails_ends_writing_for_every_process() {
     });
 }
 
+/// A pool that is refused until it was verified stays refused while its account is wrong: while it
+/// is verified, and after that, however often. Then its account is right again.
+fn stays_refused(path: &Path) {
+    let refused = || {
+        for mode in [Mode::Read, Mode::ReadWrite] {
+            let error = Pool::open(path, mode, false).err().expect("a refusal");
+            assert_eq!(error.kind(), Kind::Corrupt);
+            assert!(error.message().contains("verify"), "{error}");
+        }
+    };
+    refused();
+    let used = account(path, None);
+    account(path, Some(used + 4096));
+    for _ in 0..2 {
+        let mut looks = 0;
+        let mut look = || {
+            looks += 1;
+            refused();
+        };
+        let report = engram::verify_with(path, &mut look).unwrap();
+        assert!(report.problems[0].contains("the account says"), "{:?}", report.problems);
+        assert!(looks > 0, "nobody tried to open it meanwhile");
+        refused();
+    }
+    account(path, Some(used));
+}
+
 /// What a pool, which nobody has open, says of its bytes in use; or has it say.
 fn account(path: &Path, say: Option<u64>) -> u64 {
     let options = Options { file_mode: 0o600, ..Options::default() };
@@ -309,30 +336,7 @@ fn after_a_restart_a_process_pool_on_a_disk_must_have_been_closed_well() {
         dying.kill();
         fork(|_| {
             restart();
-            let refused = || {
-                for mode in [Mode::Read, Mode::ReadWrite] {
-                    let error = Pool::open(&path, mode, false).err().expect("a refusal");
-                    assert_eq!(error.kind(), Kind::Corrupt);
-                    assert!(error.message().contains("verify"), "{error}");
-                }
-            };
-            refused();
-            // With a wrong account it is not sound, and stays refused: while it is verified, and
-            // after that, however often.
-            let used = account(&path, None);
-            account(&path, Some(used + 4096));
-            for _ in 0..2 {
-                let mut looks = 0;
-                let mut look = || {
-                    looks += 1;
-                    refused();
-                };
-                let report = engram::verify_with(&path, &mut look).unwrap();
-                assert!(report.problems[0].contains("the account says"), "{:?}", report.problems);
-                assert!(looks > 0, "nobody tried to open it meanwhile");
-                refused();
-            }
-            account(&path, Some(used));
+            stays_refused(&path);
             assert_eq!(engram::verify(&path).unwrap().problems, Vec::<String>::new());
             let (_pool, realm) = attach(&path, Mode::ReadWrite);
             put(&realm, "z", &filled(3, 3, WORDS));

@@ -14,7 +14,7 @@
 //! | [`IdBlock`], [`KeyCache`] | numbers that are given once (`ids`, `keys`) |
 //! | [`IndexRuntime`] | the index between commits (`index_runtime`) |
 //! | [`Recent`] | what the last commit has left behind (`recent`) |
-//! | [`Presence`] | whether its files still have their names (`presence`) |
+//! | [`RealmPresence`] | whether its files still have their names (`presence`) |
 //! | [`Holdings`] | snapshots, locks, notices, checksums that are owed (`holdings`) |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use crate::realm::ids::IdBlock;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
-use crate::realm::presence::{self, Presence};
+use crate::realm::presence::{self, RealmPresence};
 use crate::realm::recent::Recent;
 use crate::realm::setup::Setup;
 use crate::realm::space_state::SpaceState;
@@ -54,7 +54,7 @@ pub struct Core {
     /// What this process's last commit has left behind.
     pub(crate) recent: Recent,
     /// Whether its files still have their names.
-    pub(crate) presence: Presence,
+    pub(crate) presence: RealmPresence,
     /// What this process holds of the realm: snapshots, locks, what it owes.
     pub(crate) holdings: Holdings,
     /// This core, once it is shared.
@@ -76,7 +76,7 @@ impl Core {
             keys: Mutex::default(),
             index: IndexRuntime::default(),
             recent: Recent::default(),
-            presence: Presence::default(),
+            presence: RealmPresence::default(),
             holdings: Holdings::default(),
             me: OnceLock::new(),
             users: AtomicUsize::new(1),

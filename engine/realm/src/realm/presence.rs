@@ -16,19 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use crate::realm::gate::Inside;
 use crate::realm::setup::Setup;
 use engram_base::error::{Error, Kind, Result};
+use engram_media::clock;
 
 /// How often is looked at most.
 const LOOK_NS: i64 = 10_000_000;
 
 /// What is known of the files.
 #[derive(Default)]
-pub(crate) struct Presence {
+pub(crate) struct RealmPresence {
     gone: AtomicBool,
     /// When the next look is due, by the coarse clock.
     due_ns: AtomicI64,
 }
 
-impl Presence {
+impl RealmPresence {
     /// Whether a look has found files without names.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
@@ -36,7 +37,7 @@ impl Presence {
 
     /// Looks, if it is time; an error if files have lost their names.
     pub(crate) fn check(&self, setup: &Setup, inside: &Inside<'_>) -> Result<()> {
-        let now_ns = coarse_ns();
+        let now_ns = clock::coarse_ns();
         if now_ns < self.due_ns.load(Ordering::Relaxed) && !self.is_gone() {
             return Ok(());
         }
@@ -69,12 +70,4 @@ pub(crate) fn gone(setup: &Setup) -> Error {
             setup.pool.display()
         ),
     )
-}
-
-/// The time since some moment, exact to some milliseconds, and cheaper than an exact one.
-fn coarse_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills a valid place; the clock is one that Linux has.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }

@@ -77,8 +77,8 @@ impl Walk<'_> {
     }
 
     /// The bytes that are reserved by a lease that there neither was before nor is by now. That is
-    /// no damage: a lease is never synced, so a loss of power may take it away and leave what it had
-    /// reserved.
+    /// no damage: a lease is never synced, so a loss of power may take it away and leave what it
+    /// had reserved.
     fn orphaned(&self, pending: &[(ExtentHolder, Extent)]) -> Result<u64> {
         let now = lease_ids(self.core)?;
         let is_orphaned = |holder: &ExtentHolder| match holder {
