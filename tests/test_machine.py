@@ -128,9 +128,9 @@ class PoolAgainstDict(RuleBasedStateMachine):
             make = self.pool.create_array
         if not self.model.can_hold(path) or self.model.find(path) is not None:
             with pytest.raises(engram.EngramError):
-                make(path, value, attrs={"unit": unit})
+                make(path, data=value, attrs={"unit": unit})
             return
-        make(path, value, attrs={"unit": unit})
+        make(path, data=value, attrs={"unit": unit})
         parent, last = self.model.parent(path) or (self.model, path)
         parent.members[last] = Node(value)
         parent.members[last].attrs["unit"] = unit

@@ -100,7 +100,7 @@ def test_each_line_has_a_sample_of_each_round_of_both_trees(
 ) -> None:
     old, new, out = tree(tmp_path / "old"), tree(tmp_path / "new"), tmp_path / "out.json"
     monkeypatch.setattr(versus, "HERE", new)
-    monkeypatch.setattr(versus, "git", lambda tree: tree.name)
+    monkeypatch.setattr("bench.report.commit", lambda tree: tree.name)
     only = [word for part in ("queries", "modes", "policies") for word in ("--only", part)]
     monkeypatch.setattr(sys, "argv", ["versus", str(old), *only, "--out", str(out)])
     assert versus.main() == 0

@@ -316,13 +316,17 @@ impl Catalog {
         self.spent.load(Ordering::Acquire)
     }
 
-    /// Whether the catalog's file has a name, and its own name is not another file's. One whose
-    /// folder goes by another name has one.
+    /// Whether the catalog's file has a name.
     pub fn is_named(&self) -> bool {
-        let Ok(own) = self.data.metadata() else { return true };
-        let here = std::fs::metadata(&self.data_path);
-        let is_own = |here: std::fs::Metadata| (here.dev(), here.ino()) == (own.dev(), own.ino());
-        own.nlink() > 0 && here.map_or(true, is_own)
+        self.data.metadata().is_ok_and(|own| own.nlink() > 0)
+    }
+
+    /// Whether no other file has the name by which it was opened. If nothing has, its folder may go
+    /// by another name.
+    pub fn is_at_its_place(&self) -> bool {
+        let Ok(here) = fs::metadata(&self.data_path) else { return true };
+        let place = |about: &fs::Metadata| (about.dev(), about.ino());
+        self.data.metadata().is_ok_and(|own| place(&own) == place(&here))
     }
 
     /// Waits for the writer lock and begins the write transaction.

@@ -113,7 +113,7 @@ fn a_pool_that_another_took_the_place_of_is_gone_for_those_who_had_it() {
     other.finish();
     std::thread::sleep(A_WHILE);
     refused(&pool, &realm);
-    // Nothing is lost of it.
+    // Nothing is lost of it, which is why a process that only closes it is not told.
     let (_pool, realm) = attach(&dir.path().join("elsewhere"), Mode::ReadWrite);
     assert_eq!(read(&realm, "before"), filled(1, 1, WORDS));
 }

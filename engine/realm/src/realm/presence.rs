@@ -42,18 +42,25 @@ impl RealmPresence {
             return Ok(());
         }
         self.due_ns.store(now_ns + LOOK_NS, Ordering::Relaxed);
-        self.look(setup, inside)
+        self.expect(are_named(inside) && inside.catalog().is_at_its_place(), setup)
     }
 
-    /// Looks now.
-    pub(crate) fn look(&self, setup: &Setup, inside: &Inside<'_>) -> Result<()> {
-        let named = setup.immutable || (inside.catalog().is_named() && inside.lease().is_named());
-        if named && !self.is_gone() {
+    /// Looks at the end: what goes by another name now is not lost.
+    pub(crate) fn check_at_end(&self, setup: &Setup, inside: &Inside<'_>) -> Result<()> {
+        self.expect(setup.immutable || are_named(inside), setup)
+    }
+
+    fn expect(&self, present: bool, setup: &Setup) -> Result<()> {
+        if present && !self.is_gone() {
             return Ok(());
         }
         self.gone.store(true, Ordering::Relaxed);
         Err(gone(setup))
     }
+}
+
+fn are_named(inside: &Inside<'_>) -> bool {
+    inside.catalog().is_named() && inside.lease().is_named()
 }
 
 /// The error of a realm whose files were removed.
@@ -63,9 +70,9 @@ pub(crate) fn gone(setup: &Setup) -> Error {
         Kind::PoolGone,
         format!(
             "the files of namespace {:?} of {} were removed while this process had it open, by a \
-             logout, a cleaner or a command: what it holds goes with the last process that maps \
-             it; copy what open views show, make the pool anew, and ask `engram doctor` what \
-             removes files there",
+             logout, a cleaner or a command, or another pool has taken their place: what has no \
+             name goes with the last process that maps it; copy what open views show, make the \
+             pool anew, and ask `engram doctor` what removes files there",
             setup.namespace,
             setup.pool.display()
         ),
