@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Fixture, KEEP, catalog_of, filled, floats, put, report_of, sound};
+use crate::common::{Fixture, KEEP, attach, catalog_of, filled, floats, put, report_of, sound};
 use engram::catalog::{Headroom, Table, WriteTxn};
 use engram::{Member, Mode, Payload, Value};
 
@@ -253,14 +253,6 @@ const DAMAGES: &[(&str, &str, Damage)] = &[
         key[9..].copy_from_slice(&64_u64.to_be_bytes());
         txn.put(Table::ExtentsPending, &key, &64_u64.to_le_bytes()).unwrap();
     }),
-    ("space reserved by nobody", "which is gone", |txn, _| {
-        let (key, len) = first(txn, Table::ExtentsByOffset);
-        txn.delete(Table::ExtentsByOffset, &key).unwrap();
-        let by_size = [&len.iter().rev().copied().collect::<Vec<_>>()[..], &key].concat();
-        txn.delete(Table::ExtentsBySize, &by_size).unwrap();
-        let pending = [&[1][..], &0xabc_u64.to_be_bytes(), &key].concat();
-        txn.put(Table::ExtentsPending, &pending, &len).unwrap();
-    }),
     ("an attribute of an unknown key", "unknown key", |txn, _| {
         for key in [&b"kunits"[..], b"i\0\0\0\0", b"klong_name", b"i\0\0\0\x01"] {
             assert!(txn.delete(Table::Keys, key).unwrap());
@@ -303,6 +295,29 @@ fn verify_finds_every_kind_of_damage_that_is_planted() {
         assert!(problems.iter().any(|problem| problem.contains(word)), "{what}: {problems:#?}");
         assert!(problems.iter().all(|problem| problem.contains("\"default\"")), "{problems:#?}");
     }
+}
+
+/// As after a loss of power: a lease is never synced, what it has reserved is.
+#[test]
+fn space_that_a_lost_lease_had_reserved_is_no_damage_and_comes_back() {
+    let (fixture, _) = planted();
+    {
+        let catalog = catalog_of(&fixture);
+        let mut txn = catalog.write(Headroom::Relief).unwrap();
+        let (key, len) = first(&txn, Table::ExtentsByOffset);
+        txn.delete(Table::ExtentsByOffset, &key).unwrap();
+        let by_size = [&len.iter().rev().copied().collect::<Vec<_>>()[..], &key].concat();
+        txn.delete(Table::ExtentsBySize, &by_size).unwrap();
+        let pending = [&[1][..], &0xabc_u64.to_be_bytes(), &key].concat();
+        txn.put(Table::ExtentsPending, &pending, &len).unwrap();
+        txn.commit().unwrap();
+    }
+    let report = sound(&fixture.path);
+    assert!(report.orphaned > 0 && report.orphaned <= report.pending);
+    let (pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+    put(&realm, "next", &filled(1, 1, 4096));
+    pool.close();
+    assert_eq!(sound(&fixture.path).orphaned, 0);
 }
 
 #[test]
