@@ -335,7 +335,7 @@ def test_import_makes_the_group_and_reports(
         file.createVariable("v", "f4", ("x",))[:] = 1
         ragged = file.createVLType(np.int32, "ragged")
         file.createVariable("rows", ragged, ("x",))
-    code, out, _ = run("import", path, "/obs/today", tmp_path / "x.nc")
+    code, out, _ = run("import", path, "/obs/today", tmp_path / "x.nc", "--allow-partial")
     assert code == 0
     assert "NETCDF4" in out
     assert "left out: /rows" in out
@@ -360,6 +360,24 @@ def test_a_failed_import_leaves_not_even_the_group(
     assert out == ""
     assert "x.h5" in err
     assert run("ls", path)[1].splitlines() == ["log", "run-17/"]
+
+
+def test_an_import_that_leaves_something_out_says_so_by_its_code(
+    run: Callable[..., tuple[int, str, str]], path: Path, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["v"] = np.arange(1000)
+        file.create_dataset("to", data=[file["v"].ref], dtype=h5py.ref_dtype)
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file["v"] = np.arange(1000)
+    for files in (["x.h5"], ["x.h5", "y.h5"]):
+        names = [tmp_path / name for name in files]
+        for json_too in ((), ("--json",)):
+            code, out, err = run("import", path, "in", *names, "--overwrite", *json_too)
+            assert (code, err) == (4, "")
+            assert "/to" in out
+        assert run("import", path, "in", *names, "--overwrite", "--allow-partial")[0] == 0
+    assert run("import", path, "in", tmp_path / "y.h5", "--overwrite")[0] == 0
 
 
 def test_rm_removes_all_that_is_named_or_nothing(

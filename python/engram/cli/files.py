@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 DIFFERENT_KINDS = 3
 """The exit code where several files failed, for reasons of different kinds."""
 
+LEFT_OUT = 4
+"""The exit code where all files are in, and something that they hold is not."""
+
 _SHOWN = 40
 """So many things that were left out of many files are shown; `--json` has them all."""
 
@@ -98,13 +101,17 @@ def import_(
     ] = None,
     chunks: ChunksOption = None,
     codec: CodecOption = None,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Exit with 0 though something was left out.")
+    ] = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
     """Import files of scientific formats: each as a whole, or nothing of it.
 
     One file goes into GROUP itself. Several go into groups of their own in it, named after the
-    files; by their paths, where names are the same.
+    files; by their paths, where names are the same. What a pool cannot hold is left out, told of,
+    and the exit code is 4.
     """
     where = clean(group)
     several = recursive or len(files) > 1
@@ -116,20 +123,24 @@ def import_(
         files, passed_over = found_there.files, found_there.passed_over
     part: dict[str, Any] = {"overwrite": overwrite, "select": select, "slices": slices}
     part |= {"index": index, "chunks": True if chunks == "auto" else chunks, "codec": codec}
+    found: list[ImportReport | ImportFailure]
     with opened(pool, namespace, "r+") as (_, root):
-        if not several:
-            _one(root, where, files[0], part, json=json)
-            return
-        default = min(len(os.sched_getaffinity(0)), len(files))
-        found = _many(root, where, files, workers or default, part)
-    if json:
+        if several:
+            default = min(len(os.sched_getaffinity(0)), len(files))
+            found = _many(root, where, files, workers or default, part)
+        else:
+            found = [_one(root, where, files[0], part, json=json)]
+    if several and json:
         terminal.print_json([outcome.to_dict() for outcome in [*found, *passed_over]])
-    _summary(found, passed_over, json=json)
+    if several:
+        _summary(found, passed_over, json=json)
+    if not allow_partial and any(getattr(outcome, "left_out", ()) for outcome in found):
+        raise typer.Exit(LEFT_OUT)
 
 
 def _one(
     root: Namespace | Pool, where: str, file: Path, part: dict[str, Any], *, json: bool
-) -> None:
+) -> ImportReport:
     """Import one file into the group itself."""
     from engram.formats.load import receiver  # noqa: PLC0415 - formats are loaded when needed
 
@@ -148,13 +159,14 @@ def _one(
             raise
     if json:
         terminal.print_json(report.to_dict())
-        return
+        return report
     terminal.say(
         f"{report.file} ({report.format}) into /{report.group}: {counted(report.arrays, 'array')}, "
         f"{counted(report.groups, 'group')}, {counted(report.attributes, 'attribute')}, "
         f"{human(report.nbytes)} in {report.seconds:.2f} s"
     )
     tell_entries(report)
+    return report
 
 
 def _many(
