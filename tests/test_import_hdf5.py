@@ -290,6 +290,30 @@ def test_what_has_no_like_here_is_named_with_its_reason(pool: Any, tmp_path: Pat
     assert list(pool) == ["good"]
 
 
+def test_a_float_of_four_words_is_left_out_alone(pool: Any, tmp_path: Path) -> None:
+    quad = h5py.h5t.IEEE_F64LE.copy()
+    quad.set_size(16)
+    quad.set_precision(128)
+    quad.set_fields(127, 112, 15, 0, 112)
+    quad.set_ebias(16383)
+    pair = h5py.h5t.create(h5py.h5t.COMPOUND, 24)
+    pair.insert(b"plain", 0, h5py.h5t.IEEE_F64LE)
+    pair.insert(b"quad", 8, quad)
+    space = h5py.h5s.create_simple((3,))
+
+    def make(file: h5py.File) -> None:
+        file["good"] = np.arange(5.0)
+        h5py.h5d.create(file.id, b"quad", quad, space)
+        h5py.h5d.create(file.id, b"pair", pair, space)
+        h5py.h5a.create(file["good"].id, b"exact", quad, space)
+
+    report = engram.import_file(write(tmp_path / "x.h5", make), pool)
+    found = named(report)
+    assert set(found) == {("/quad", "dataset"), ("/pair", "dataset"), ("/good", "attribute exact")}
+    assert all("no like here" in why for why in found.values())
+    assert pool["good"][...].tolist() == [0, 1, 2, 3, 4]
+
+
 def test_names_that_cannot_be_names_are_named_in_the_report(pool: Any, tmp_path: Path) -> None:
     long = "n" * 256
 

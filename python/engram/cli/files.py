@@ -45,6 +45,9 @@ ChunksOption = Annotated[
     str | None,
     typer.Option(metavar="keep|auto", help="Keep arrays in chunks: the file's, or chosen ones."),
 ]
+AllowPartialOption = Annotated[
+    bool, typer.Option("--allow-partial", help="Exit with 0 though something was left out.")
+]
 CodecOption = Annotated[
     str | None,
     typer.Option(metavar="CODEC", help="How chunks are encoded: lz4, zstd:9, shuffle+lz4."),
@@ -101,17 +104,14 @@ def import_(
     ] = None,
     chunks: ChunksOption = None,
     codec: CodecOption = None,
-    allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Exit with 0 though something was left out.")
-    ] = False,
+    allow_partial: AllowPartialOption = False,
     namespace: NamespaceOption = "default",
     json: JsonOption = False,
 ) -> None:
     """Import files of scientific formats: each as a whole, or nothing of it.
 
     One file goes into GROUP itself. Several go into groups of their own in it, named after the
-    files; by their paths, where names are the same. What a pool cannot hold is left out, told of,
-    and the exit code is 4.
+    files; by their paths, where names are the same. With something left out the exit code is 4.
     """
     where = clean(group)
     several = recursive or len(files) > 1
@@ -130,8 +130,6 @@ def import_(
             found = _many(root, where, files, workers or default, part)
         else:
             found = [_one(root, where, files[0], part, json=json)]
-    if several and json:
-        terminal.print_json([outcome.to_dict() for outcome in [*found, *passed_over]])
     if several:
         _summary(found, passed_over, json=json)
     if not allow_partial and any(getattr(outcome, "left_out", ()) for outcome in found):
@@ -203,6 +201,8 @@ def _summary(
     """Tell what was imported, left out and passed over, and what failed; exit by its kind."""
     from engram.formats import ImportReport  # noqa: PLC0415 - formats are loaded when needed
 
+    if json:
+        terminal.print_json([outcome.to_dict() for outcome in [*found, *passed_over]])
     reports = [outcome for outcome in found if isinstance(outcome, ImportReport)]
     failures = [outcome for outcome in found if not isinstance(outcome, ImportReport)]
     if not json:

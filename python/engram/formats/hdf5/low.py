@@ -82,7 +82,7 @@ class Kind:
         self.dtype: Any = None
         try:
             self.dtype = tid.dtype
-        except TypeError as error:
+        except (TypeError, ValueError) as error:  # as of a wider float
             self.problem: str | None = f"its type has no like here: {error}"
             return
         self.problem = h5types.problem(self.dtype)
