@@ -113,6 +113,17 @@ def test_the_environment_names_the_pool(home: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("DC_HOST", raising=False)
     with pytest.raises(engram.ArgumentError, match="ENGRAM_POOL"):
         Client().start()
+    monkeypatch.chdir(home)
+    for host in ("127.0.0.1", "dataclay"):
+        client = Client(host=host, size=SIZE)
+        with pytest.raises(engram.ArgumentError, match=rf"host='{host}'.*/dev/shm/demo"):
+            client.start()
+        assert not client.is_active
+        assert not (home / host).exists()
+    with Client(host="./here", size=SIZE):
+        pass
+    with Client(host="here"):
+        pass
 
 
 def test_a_thread_uses_the_client_of_the_program(client: Client, home: Path) -> None:

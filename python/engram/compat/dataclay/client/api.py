@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -141,6 +142,11 @@ class Client:
         if not isinstance(host, str | os.PathLike) or not os.fspath(host):
             raise ArgumentError(
                 f"Client(host={host!r}) names no pool: give a pool's path, or set ENGRAM_POOL"
+            )
+        if os.sep not in (path := os.fspath(host)) and not Path(path).is_dir():
+            raise ArgumentError(
+                f"Client(host={path!r}): that is like a service's host, and no pool is called so "
+                f'here: give a pool\'s path such as "/dev/shm/demo", or "./{path}" to make one here'
             )
         there = _open_here.get((os.path.realpath(host), "r+"))
         if there is not None and there.is_open:
