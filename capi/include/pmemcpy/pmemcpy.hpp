@@ -192,9 +192,10 @@ public:
         for (int dim = 0; dims && dim < *ndims; ++dim) dims[dim] = shape[dim];
     }
 
-    // Removes what is under an id.
+    // Removes what is under an id; nothing under it is no error, as it is none with files.
     void free(const std::string &id) {
-        checked("free", id, engram_delete(root("free", id), id.c_str()));
+        const engram_status done = engram_delete(root("free", id), id.c_str());
+        if (done != ENGRAM_STATUS_NOT_FOUND) checked("free", id, done);
     }
 
 private:
