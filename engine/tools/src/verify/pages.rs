@@ -32,6 +32,8 @@ const NO_PAGE: u64 = u64::MAX;
 const PROBLEMS_MAX: usize = 200;
 /// After so many pages one can see that the walk goes on.
 const PULSE_PAGES: u64 = 4096;
+/// How often meta pages are read that never come to rest.
+const READINGS_MAX: usize = 100;
 
 const OVERFLOW: u16 = 0x04;
 
@@ -63,6 +65,20 @@ pub(crate) struct Checked {
     pub transaction: u64,
 }
 
+/// What reads the same twice, of what others may change meanwhile; or after so many readings what
+/// was read last.
+fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> T {
+    let mut before = read();
+    for _ in 0..READINGS_MAX {
+        let now = read();
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+    before
+}
+
 impl Pages {
     /// Opens `data.mdb`, and reads its meta pages. An error if not even one of them is sound.
     pub(crate) fn open(path: &Path) -> Result<Self> {
@@ -84,8 +100,10 @@ impl Pages {
         let page = engram_catalog::page_bytes() as usize;
         let (path, metas, problems) = (path.to_owned(), Vec::new(), Vec::new());
         let mut pages = Pages { file, may_be_earlier, path, page, metas, problems };
-        for number in 0..2 {
-            match pages.read(number, 1).and_then(|bytes| Meta::parse(&bytes, number, page as u64)) {
+        // Others may commit between two readings: both pages are to be of one moment.
+        let read = settled(|| [0, 1].map(|number| pages.read(number, 1)));
+        for (number, bytes) in (0..).zip(read) {
+            match bytes.and_then(|bytes| Meta::parse(&bytes, number, page as u64)) {
                 Ok(meta) => pages.metas.push((number, meta)),
                 Err(error) => pages.problems.push(format!("page {number}: {error}")),
             }

@@ -305,3 +305,15 @@ fn a_byte_that_has_changed_anywhere_makes_no_walk_panic_or_lose_rows_in_silence(
     };
     TestRunner::new(config).run(&change, run).unwrap();
 }
+
+#[test]
+fn pages_that_others_change_are_read_until_they_are_of_one_moment() {
+    let mut seen = [(94, 97), (96, 97), (98, 97), (98, 97), (98, 99)].into_iter();
+    assert_eq!(super::settled(|| seen.next().unwrap()), (98, 97));
+    let mut readings = 0;
+    let restless = super::settled(|| {
+        readings += 1;
+        readings
+    });
+    assert_eq!(restless, super::READINGS_MAX + 1);
+}
