@@ -243,13 +243,15 @@ impl Making {
         let synced = sync_folder(&self.published);
         (self.told)();
         step!("publish.told");
-        for path in dead {
-            let _ = fs::remove_file(path);
-        }
-        // The next publisher clears away what cannot be cleared now: this version is there.
+        // The next publisher clears away what cannot be cleared now: this version is there. A
+        // reader of an older one that misses something looks whether that one is there still; so
+        // its spans go after it.
         let known = versions(&self.published).map(|(known, _)| known).unwrap_or_default();
         let older = known.into_iter().filter(|version| *version < self.version);
         older.for_each(|older| drop(fs::remove_dir_all(self.published.join(version_name(older)))));
+        for path in dead {
+            let _ = fs::remove_file(path);
+        }
         step!("publish.cleared");
         Ok(synced)
     }
