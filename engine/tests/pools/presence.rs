@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::{attach, check, filled, fork, lookup, put, put_new, read, sound, view};
+use crate::common::{alone, attach, check, filled, fork, lookup, put, put_new, read, sound, view};
 use engram::{CreateOptions, Kind, Mode, Pool, Realm};
 
 /// A value that is in an extent.
@@ -48,26 +48,43 @@ fn refused(pool: &Pool, realm: &Realm) {
 
 #[test]
 fn a_commit_to_files_that_were_removed_is_refused_and_so_is_all_that_follows() {
-    for what in ["the folder", "the files", "the leases"] {
-        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-        let path = &dir.path().join("pool");
-        let (pool, realm) = create(path);
-        let view = view(&realm, "before");
-        match what {
-            "the folder" => std::fs::remove_dir_all(path).unwrap(),
-            "the files" => remove_files(path),
-            _ => remove_files(&path.join("ns/default/shared/leases")),
-        }
-        std::thread::sleep(A_WHILE);
-        let error = put_new(&realm, "after", &[0; 8]).expect_err(what);
-        assert_eq!(error.kind(), Kind::PoolGone, "{what}: {error}");
-        for words in ["default", path.to_str().unwrap(), "engram doctor"] {
-            assert!(error.message().contains(words), "{what}: {error}");
-        }
-        refused(&pool, &realm);
-        // What a view shows is there as long as the view.
-        assert_eq!(check(&view), (1, 1), "{what}");
+    // A fork of another test's would make a lease anew.
+    let test = "a_commit_to_files_that_were_removed_is_refused_and_so_is_all_that_follows";
+    alone(test, || ["the folder", "the files", "the leases"].into_iter().for_each(removed));
+}
+
+fn removed(what: &str) {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = &dir.path().join("pool");
+    let (pool, realm) = create(path);
+    let view = view(&realm, "before");
+    match what {
+        "the folder" => std::fs::remove_dir_all(path).unwrap(),
+        "the files" => remove_files(path),
+        _ => remove_files(&path.join("ns/default/shared/leases")),
     }
+    std::thread::sleep(A_WHILE);
+    let error = put_new(&realm, "after", &[0; 8]).expect_err(what);
+    assert_eq!(error.kind(), Kind::PoolGone, "{what}: {error}");
+    for words in ["default", path.to_str().unwrap(), "engram doctor"] {
+        assert!(error.message().contains(words), "{what}: {error}");
+    }
+    refused(&pool, &realm);
+    // What a view shows is there as long as the view.
+    assert_eq!(check(&view), (1, 1), "{what}");
+}
+
+#[test]
+fn a_child_of_a_process_whose_pool_was_removed_is_told_so() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = &dir.path().join("pool");
+    let (_pool, realm) = create(path);
+    std::fs::remove_dir_all(path).unwrap();
+    let child = fork(|_| {
+        assert_eq!(kind(put_new(&realm, "after", &[0; 8])), Some(Kind::PoolGone));
+        assert_eq!(kind(realm.lookup(realm.root(), "before")), Some(Kind::PoolGone));
+    });
+    child.finish();
 }
 
 #[test]

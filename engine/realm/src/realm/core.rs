@@ -101,7 +101,10 @@ impl Core {
                 return Ok(Inside { state, arena: &self.space.arena });
             }
             drop(state);
-            open::bring_up(self)?;
+            open::bring_up(self).map_err(|error| match error.kind() {
+                Kind::NotFound if !self.setup.dir.is_dir() => presence::gone(&self.setup),
+                _ => error,
+            })?;
         }
     }
 
