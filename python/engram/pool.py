@@ -206,7 +206,14 @@ class Pool(Namespace):
         return Backup(str(path), realms, objects, nbytes, tuple(skipped))
 
     def close(self) -> None:
-        """Close this opening: its handles end, its views live on. Closing twice is no error."""
+        """Close this opening: its handles end, its views live on. Closing twice is no error.
+
+        Raises
+        ------
+        PoolGoneError
+            If the pool's files were removed meanwhile; it is closed all the same.
+
+        """
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -289,6 +296,8 @@ def create(  # noqa: PLR0917 - as the contract has it
 ) -> Pool:
     """Create a pool at `path`, which is its first device, and open it for writing.
 
+    An `EngramWarning` says where a logout would remove it.
+
     Parameters
     ----------
     path
@@ -333,32 +342,32 @@ def create(  # noqa: PLR0917 - as the contract has it
     others = [absolute(device) for device in several("devices", devices or ())]
     how: dict[str, Any] = {"size": _parse_size(size), "devices": others, "prefault": prefault}
     how |= {"mode": _mode_bits(mode), "group": _group_number(group), "force": force}
-    settings, full = check_settings(index), _checked_place(path, durability, emulate)
+    _check_words(durability, emulate)
+    settings, full = check_settings(index), absolute(path)
     how |= {"durability": durability, "checksums": checksums, "emulated": emulate is not None}
     pool = _handle(_engram.Pool.create(full, **how))
-    try:
-        _set_index(pool, settings)
-    except EngramError:
-        _undo(pool)
-        raise
-    lifetime.warn_of_logout(Path(full), stacklevel=3)
+    _set_up(pool, settings)
+    lifetime.warn_of_logout(full, stacklevel=3)
     return pool
 
 
-def _undo(pool: Pool) -> None:
-    pool.close()
-    _engram.destroy(pool.path, False)
-
-
-def _checked_place(path: str | os.PathLike[str], durability: object, emulate: object) -> Path:
-    """Give the whole path of a pool to be, once the words are known to be right."""
+def _check_words(durability: object, emulate: object) -> None:
     if not isinstance(durability, str):
         raise ArgumentError(
             f'durability {durability!r} is unknown: use "auto", "process" or "system"'
         )
     if emulate not in {None, "pmem"}:
         raise ArgumentError(f'emulate={emulate!r} is unknown: use "pmem", or None')
-    return absolute(path)
+
+
+def _set_up(pool: Pool, settings: dict[str, Any]) -> None:
+    """Say how a new pool's objects are indexed; where that fails, there is no pool."""
+    try:
+        _set_index(pool, settings)
+    except EngramError:
+        pool.close()
+        _engram.destroy(pool.path, False)
+        raise
 
 
 def _set_index(root: Namespace, settings: dict[str, Any]) -> None:

@@ -117,6 +117,8 @@ mod enabled {
         "publish.synced",
         "publish.renamed",
         "publish.told",
+        "publish.unnamed",
+        "publish.outdated",
         "publish.cleared",
         "publish.arrived",
         "publish.gone",

@@ -12,8 +12,7 @@ use engram_columns::column_key::ColumnKey;
 
 /// Dead positions after which maintenance looks at the segments.
 const MARKS: u64 = 256;
-/// Sealed objects after which it does: a look reads the directory, which costs as much as sealing
-/// some hundred.
+/// Sealed objects after which it does: a look reads the whole directory.
 const SEALED: u64 = 768;
 
 /// Hints of one process.

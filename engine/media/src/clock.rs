@@ -1,7 +1,6 @@
 //! The kernel's clocks that the standard library does not show.
 
-/// The time since some moment, in ns, exact to a few milliseconds: read in a tenth of the time that
-/// an exact one takes.
+/// The time since some moment, in ns, as of the kernel's last tick, some milliseconds ago at most.
 pub fn coarse_ns() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: fills a valid place; Linux has this clock.

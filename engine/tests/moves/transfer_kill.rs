@@ -437,3 +437,43 @@ fn who_publishes_after_a_death_tells_of_the_version_of_the_dead() {
         sound(path);
     });
 }
+
+/// Its readers, and `verify`, see by its name whether what they miss has gone with it.
+#[test]
+fn an_older_version_loses_its_name_before_its_files_and_these_before_its_spans() {
+    alone("an_older_version_loses_its_name_before_its_files_and_these_before_its_spans", || {
+        let fixture = Fixture::new(64 << 20);
+        let uuid = fixture.pool.uuid().to_owned();
+        fixture.pool.close();
+        let path = &fixture.path;
+        begin(path, Scope::Published);
+        let names = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).unwrap().flatten();
+            let names = entries.map(|e| e.file_name().into_string().unwrap());
+            names.filter(|name| !name.starts_with(".new-")).collect::<Vec<_>>()
+        };
+        let spans = path.join(uuid).join("default/published");
+        let versions = path.join("ns/default/published");
+        let older = names(&versions);
+        fork(|_| {
+            let met = std::sync::Arc::new(AtomicU64::new(0));
+            let (told, spans, versions) = (met.clone(), spans.clone(), versions.clone());
+            faults::on_step(move |step| {
+                let now = || names(&versions);
+                let right = match step {
+                    "publish.unnamed" => !now().contains(&older[0]) && !names(&spans).is_empty(),
+                    "publish.outdated" => now().len() == 1 && !names(&spans).is_empty(),
+                    _ => return,
+                };
+                told.fetch_add(if right { 1 } else { 100 }, Ordering::Relaxed);
+            });
+            let (pool, _) = attach(path, Mode::ReadWrite);
+            move_run(&view(&pool), Scope::Published, Scope::Shared);
+            assert_eq!(met.load(Ordering::Relaxed), 2);
+            pool.close();
+        })
+        .finish();
+        assert_eq!((names(&spans).len(), names(&versions).len()), (0, 1));
+        sound(path);
+    });
+}

@@ -248,7 +248,8 @@ impl Making {
         // its spans go after it.
         let known = versions(&self.published).map(|(known, _)| known).unwrap_or_default();
         let older = known.into_iter().filter(|version| *version < self.version);
-        older.for_each(|older| drop(fs::remove_dir_all(self.published.join(version_name(older)))));
+        older.for_each(|older| remove_version(&self.published, older));
+        step!("publish.outdated");
         for path in dead {
             let _ = fs::remove_file(path);
         }
@@ -333,6 +334,15 @@ fn begin_at(
     open(setup, Purpose::Use)
 }
 
+/// Takes an older version away, by name first: nobody finds half of it.
+fn remove_version(published: &Path, version: u64) {
+    let (name, going) = (version_name(version), format!("{MAKING}{version}"));
+    if fs::rename(published.join(name), published.join(&going)).is_ok() {
+        step!("publish.unnamed");
+        let _ = fs::remove_dir_all(published.join(going));
+    }
+}
+
 /// Clears away what dead publishers have left: versions unfinished or outdated, and files of spans
 /// that the newest version does not have. Returns that.
 fn clear_left(shared: &Setup, published: &Path, file: &PoolFile) -> Result<Option<u64>> {
@@ -342,7 +352,7 @@ fn clear_left(shared: &Setup, published: &Path, file: &PoolFile) -> Result<Optio
         let _ = fs::remove_dir_all(place);
     }
     for version in all {
-        let _ = fs::remove_dir_all(published.join(version_name(version)));
+        remove_version(published, version);
     }
     let known = match newest {
         None => Vec::new(),

@@ -6,10 +6,10 @@
 //! memory that goes with the last process that maps it.
 //!
 //! So a commit looks, before it changes anything: whether catalog and lease still have a name, and
-//! whether the catalog's is still its own. A look takes two system calls, a tenth of the time of
-//! a small put, so it is taken once in [`LOOK_NS`], and whenever a session is closed that could
-//! write. What the first look finds is final: from then on nobody enters the realm in this process.
-//! A commit that is made within that time of the removal is lost, as all that was made before is.
+//! whether the catalog's is still its own. A look takes a few system calls, which a small put would
+//! feel, so it is taken once in [`LOOK_NS`], and whenever a session is closed that could write.
+//! What the first look finds is final: from then on nobody enters the realm in this process. A
+//! commit that is made within that time of the removal is lost, as all that was made before is.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

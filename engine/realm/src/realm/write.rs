@@ -403,7 +403,6 @@ pub(crate) fn check_batch_writes(core: &Arc<Core>, oid: Oid) -> Result<()> {
 /// Applies a batch's list in one commit.
 pub(crate) fn apply(core: &Core, overlay: &Overlay) -> Result<()> {
     let inside = &core.enter()?;
-    core.presence.check(&core.setup, inside)?;
     let bytes = overlay.bytes_put();
     inside.catalog().expect(bytes, overlay.rows_put())?;
     // One that only deletes makes room.
