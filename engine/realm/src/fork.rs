@@ -4,12 +4,14 @@
 //!
 //! * *prepare*: take the registry, then every core's state for writing. From here on no thread is
 //!   inside an operation, a look-up or a commit. Make the child a lease of its own with a copy of
-//!   every pin, from the spare or the realm's, and raise the epoch; without either, or on any
-//!   error, the lease will be frozen.
-//! * *parent*: close the child's lease (the child keeps it locked), make a new spare.
+//!   every pin, raise the epoch, and make a spare for the next fork. The file is the spare, that of
+//!   a child that is dead, a new one, or the realm's spare. Where there is none, or on any error,
+//!   the parent's lease keeps for ever what it keeps now.
+//! * *parent*: close the child's lease (the child keeps it locked).
 //! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
 //!   inherited catalog without ending its read transactions (that would write the parent's reader
-//!   slots), forget ids, peers and batches. Its own catalog is opened on first use.
+//!   slots), forget ids, peers and batches. Its own catalog is opened on first use. A child that got
+//!   no lease makes one then; it keeps the parent's open, and so locked, if it may view anything.
 //!
 //! Handlers must not fail and must not wait for another process; they wait for short operations
 //! of this one only.
@@ -23,7 +25,7 @@ use crate::process::Registry;
 use crate::realm::{Core, State};
 use engram_base::faults::step;
 use engram_catalog::raise_lease_epoch;
-use engram_space::lease::{Lease, Spare};
+use engram_space::lease::{Children, Lease, Spare};
 
 /// Installs the handlers; called once a process.
 pub(crate) fn install() {
@@ -72,20 +74,40 @@ fn hold(core: Arc<Core>) -> HeldCore {
     if core.setup.immutable {
         return HeldCore { core, state, child: None };
     }
-    let leases = core.setup.leases();
-    let mode = core.setup.file_mode;
-    let spare = state.spare.take().or_else(|| Spare::create(&leases, mode).ok());
-    let spare = spare.or_else(|| Spare::of_realm(&leases));
-    let child = match (&state.lease, spare) {
-        (Some(lease), Some(spare)) => lease.fork(spare, &leases).ok(),
-        _ => None,
-    };
+    let child = lease_for_child(&core, &mut state);
     let child = child.and_then(|child| announce(&core, &state, child));
     step!("fork.announced");
+    match &child {
+        Some(child) => state.children.add(child.id()),
+        None => state.lease.iter().for_each(Lease::keep_for_child),
+    }
     if state.spare.is_none() {
-        state.spare = Spare::create(&leases, mode).ok();
+        let spare = state.children.spare(&core.setup.leases());
+        state.spare = spare.or_else(|| new_spare(&core));
     }
     HeldCore { core, state, child }
+}
+
+/// Where the file of a child's lease comes from.
+type Source = fn(&Core, &mut State) -> Option<Spare>;
+
+/// A lease for the child, with all that this process's keeps.
+fn lease_for_child(core: &Core, state: &mut State) -> Option<Lease> {
+    let sources: [Source; 4] = [
+        // It may have been swept up, with the pool or by hand.
+        |_, state| state.spare.take(),
+        |core, state| state.children.spare(&core.setup.leases()),
+        |core, _| new_spare(core),
+        |core, _| Spare::of_realm(&core.setup.leases()),
+    ];
+    sources.iter().find_map(|source| {
+        let spare = source(core, state)?;
+        state.lease.as_ref()?.fork(spare, &core.setup.leases()).ok()
+    })
+}
+
+fn new_spare(core: &Core) -> Option<Spare> {
+    Spare::create(&core.setup.leases(), core.setup.file_mode).ok()
 }
 
 /// Raises the epoch, so that allocators come to know the child's lease; `None` if that fails.
@@ -108,11 +130,8 @@ fn announce(core: &Core, state: &State, child: Lease) -> Option<Lease> {
 
 extern "C" fn parent() {
     quietly(|| {
-        release(|held| match held.child.take() {
-            // Closes our descriptor of the child's lease; the child's own keeps it locked.
-            Some(childs) => drop(childs),
-            None => freeze(held),
-        });
+        // Closes our descriptor of the child's lease; the child's own keeps it locked.
+        release(|held| drop(held.child.take()));
         step!("fork.parted");
     });
 }
@@ -126,10 +145,11 @@ extern "C" fn child() {
                     // Closes our descriptor of the parent's lease; the parent's keeps it locked.
                     held.state.lease = Some(own);
                 }
-                None => freeze(held),
+                None => inherit(&mut held.state),
             }
-            // The spare is the parent's as well.
+            // The spare is the parent's as well, and so are its children.
             held.state.spare = None;
+            held.state.children = Children::default();
             if held.core.setup.immutable {
                 return;
             }
@@ -142,12 +162,10 @@ extern "C" fn child() {
     });
 }
 
-/// No lease could be made for the child: both sides keep the old one as it is, for its pins.
-fn freeze(held: &mut HeldCore) {
-    if let Some(lease) = held.state.lease.take() {
-        lease.freeze();
-        held.state.frozen.push(lease);
-    }
+/// No lease could be made for this child: it keeps the parent's, for what it has inherited.
+fn inherit(state: &mut State) {
+    let lease = state.lease.take();
+    state.inherited.extend(lease.filter(Lease::is_shared));
 }
 
 /// Lets go of what `prepare` held, in an order in which no guard outlives its lock.

@@ -33,8 +33,10 @@
 //!
 //! **Fork.** Open-file-description locks are shared with children. So before a fork the parent
 //! makes the child a lease of its own with a copy of every pin in the same slots; afterwards each
-//! side closes the other's descriptor (`fork`). If no lease can be made, both sides keep the
-//! old one *frozen*: its pins are never dropped, its lock lives until both are gone.
+//! side closes the other's descriptor (`fork`). Leases of children that are dead are used again for
+//! the next (`children`). If none can be made, the parent goes on with its own and never drops what
+//! is pinned in it at that moment (`keep_for_child`); the child keeps the descriptor, and with it
+//! the lock, so that what it has inherited stays when the parent is gone.
 //!
 //! **A full mount.** A lease needs blocks, and a full mount has none; then nothing could be opened
 //! to delete from. So one allocated spare stands ready in the realm (`leases/spare`), and one more
@@ -42,6 +44,7 @@
 //! the realm's, which is back as soon as the child's lease is swept up: a process that forks again
 //! and again on a full mount uses up none.
 
+mod children;
 mod file;
 mod held_snapshots;
 mod list;
@@ -57,6 +60,7 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::Duration;
 
+pub use children::Children;
 pub use file::LeaseFile;
 pub use locks::LockMode;
 pub use locks::{LockFile, gate, held, holders_by_files, place};
@@ -163,6 +167,8 @@ struct Local {
     free_slots: Vec<usize>,
     /// Slots that were ever used.
     slots_used: usize,
+    /// Whether a child may have the lock as well, for what was pinned when it was forked.
+    shared: bool,
 }
 
 /// How a view keeps its extent.
@@ -282,8 +288,9 @@ impl Lease {
     /// Gives a child what this lease holds: every pin in the same slot, every age.
     fn hand_on(&self, child: &Lease) {
         let mut local = self.lock().clone();
-        // A child has no part in the parent's snapshots.
+        // A child has no part in the parent's snapshots, and is the only one with its lease.
         local.snapshots.clear();
+        local.shared = false;
         for (slot, pin) in self.file.words().pins()[..local.slots_used].iter().enumerate() {
             child.file.words().pins()[slot].store(pin.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -298,11 +305,29 @@ impl Lease {
         Owner::current().write(&self.file);
     }
 
-    /// Two processes have the lease from here on, and neither writes it any more: to a process that
-    /// looks it is of no process that runs. (The parent's own look, once it opens the realm anew
-    /// while its child lives, would else find a second copy of the engine in itself.)
-    pub fn freeze(&self) {
-        self.file.head().start_time.store(0, Ordering::Release);
+    /// In the parent, before a fork whose child gets no lease: what this lease keeps now, it keeps
+    /// for ever, since the child may view it.
+    pub fn keep_for_child(&self) {
+        let mut local = self.lock();
+        if local.pins.is_empty() && local.ages.is_empty() {
+            return;
+        }
+        local.pins.values_mut().for_each(|(_, count)| *count += 1);
+        local.writers.values_mut().for_each(|count| *count += 1);
+        local.ages.iter_mut().for_each(|(_, count)| *count += 1);
+        local.shared = true;
+    }
+
+    /// Whether it keeps anything for a child that has no lease of its own.
+    pub fn is_shared(&self) -> bool {
+        self.lock().shared
+    }
+
+    /// Whether its owner has ended it, and a child of the owner keeps it for its views. To others
+    /// it is of no process that runs: its owner, opening the realm anew while the child lives,
+    /// would else find a second copy of the engine in itself.
+    pub fn is_left(owner: Owner) -> bool {
+        owner.start_time == 0
     }
 
     /// The id that reservations carry.
@@ -429,9 +454,14 @@ impl Lease {
     /// Ends the lease in good order: its reservations are taken back already.
     ///
     /// Where the mount was too full for a spare, the file becomes the realm's spare, so that the
-    /// next process finds one.
+    /// next process finds one. A lease that a child may need stays; whoever finds its lock free
+    /// sweeps it up.
     pub fn end(self) {
-        give_up(&self.path);
+        if self.is_shared() {
+            self.file.head().start_time.store(0, Ordering::Release);
+        } else {
+            give_up(&self.path);
+        }
     }
 
     fn change(&self, edit: impl FnOnce(&mut Local)) {

@@ -216,7 +216,7 @@ fn a_child_that_closes_its_pool_leaves_the_parents_open() {
     });
 }
 
-/// With no spare lease left and none to be made, both sides keep the old lease as it is.
+/// With no spare lease left and none to be made, the parent goes on with its own.
 #[test]
 fn without_a_spare_lease_a_fork_drops_no_pin() {
     alone("without_a_spare_lease_a_fork_drops_no_pin", || {
@@ -226,19 +226,11 @@ fn without_a_spare_lease_a_fork_drops_no_pin() {
         put(&realm, "y", &filled(1, 1, MIB / 8));
         let (x, mut y) = (view(&realm, "x"), Some(view(&realm, "y")));
         churn(&realm, 1);
-        // No file can grow now, so no lease can be made; pipes can.
-        // SAFETY: ignores a signal, and sets a limit of this process.
-        let limit = |bytes: u64| unsafe {
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-            assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
-        };
-        limit(0);
-        fork(|_| ()).finish(); // takes the spare
-        std::fs::remove_file(fixture.realm_dir().join("leases/spare")).unwrap();
+        let_files_grow(false);
+        remove_spares(&fixture);
         let child = fork(|line| {
             line.expect(1);
-            limit(libc::RLIM_INFINITY);
+            let_files_grow(true);
             assert_eq!(check(&x), (1, 1));
             put(&realm, "child", &filled(2, 1, 5000));
             drop(y.take());
@@ -246,7 +238,7 @@ fn without_a_spare_lease_a_fork_drops_no_pin() {
             line.expect(3);
             assert_eq!(check(&x), (1, 1));
         });
-        limit(libc::RLIM_INFINITY);
+        let_files_grow(true);
         drop(x);
         for name in ["x", "y"] {
             realm.delete(realm.root(), name).unwrap();
@@ -260,7 +252,7 @@ fn without_a_spare_lease_a_fork_drops_no_pin() {
         assert_eq!(check(y.as_ref().unwrap()), (1, 1));
         drop(y);
         sound(&fixture.path);
-        // The frozen lease's space comes back when both sides are gone.
+        // What the lease kept for the child comes back when both sides are gone.
         fixture.pool.close();
         drop(realm);
         let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
@@ -275,21 +267,193 @@ fn after_a_fork_without_a_spare_lease_the_parent_can_open_the_pool_anew() {
     alone("after_a_fork_without_a_spare_lease_the_parent_can_open_the_pool_anew", || {
         let fixture = Fixture::new(16 << 20);
         let realm = fixture.realm();
-        put(&realm, "there", &filled(1, 1, 100));
-        // The spare is swept up; the fork finds none, and both sides keep the lease as it is.
-        for name in fixture.leases().iter().filter(|name| name.starts_with("spare-")) {
-            std::fs::remove_file(fixture.realm_dir().join("leases").join(name)).unwrap();
-        }
+        put(&realm, "there", &filled(1, 1, 5000));
+        let seen = view(&realm, "there");
+        // The fork finds no spare, and can make none.
+        let_files_grow(false);
+        remove_spares(&fixture);
         let child = fork(|line| {
             line.expect(1);
-            assert_eq!(read(&realm, "there"), filled(1, 1, 100));
+            let_files_grow(true);
+            assert_eq!(read(&realm, "there"), filled(1, 1, 5000));
         });
-        drop(realm);
+        let_files_grow(true);
+        drop((seen, realm));
         fixture.pool.close();
         let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
         put(&realm, "more", &filled(2, 1, 100));
         child.line.say(1);
         child.finish();
         assert_eq!(sound(&fixture.path).objects, 2);
+    });
+}
+
+/// Lets no file of this process grow any more, so that no lease can be made; pipes can. Or lets
+/// them grow again.
+fn let_files_grow(grow: bool) {
+    let most = if grow { libc::RLIM_INFINITY } else { 0 };
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: ignores a signal, and sets a limit of this process.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+    }
+}
+
+/// Takes away the leases that wait for a fork, this process's and the realm's.
+fn remove_spares(fixture: &Fixture) {
+    for name in fixture.leases().iter().filter(|name| name.starts_with("spare")) {
+        std::fs::remove_file(fixture.realm_dir().join("leases").join(name)).unwrap();
+    }
+}
+
+/// The leases in the folder that are nobody's spare.
+fn named(fixture: &Fixture) -> usize {
+    fixture.leases().iter().filter(|name| !name.starts_with("spare")).count()
+}
+
+/// Four children live; two of them got a lease. The parent goes on, and what they view stays.
+#[test]
+fn children_that_find_no_room_for_a_lease_take_none_from_the_parent() {
+    alone("children_that_find_no_room_for_a_lease_take_none_from_the_parent", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        put(&realm, "x", &filled(1, 1, MIB / 8));
+        put(&realm, "small", &filled(1, 1, 16));
+        let x = view(&realm, "x");
+        let_files_grow(false);
+        let children: Vec<_> = (0..4)
+            .map(|_| {
+                fork(|line| {
+                    line.expect(1);
+                    assert_eq!(check(&x), (1, 1));
+                    let found = realm.lookup(realm.root(), "small");
+                    let_files_grow(true);
+                    match found {
+                        Ok(found) => assert!(found.is_some()),
+                        Err(error) => {
+                            assert!(error.to_string().contains("was forked from one"), "{error}");
+                            assert_eq!(read(&realm, "small"), filled(1, 1, 16));
+                            line.say(7);
+                        }
+                    }
+                    line.say(2);
+                    line.expect(3);
+                    assert_eq!(check(&x), (1, 1));
+                })
+            })
+            .collect();
+        assert_eq!(read(&realm, "small"), filled(1, 1, 16));
+        put(&realm, "small", &filled(2, 2, 16));
+        let_files_grow(true);
+        drop(x);
+        realm.delete(realm.root(), "x").unwrap();
+        churn(&realm, 3);
+        let mut without = 0;
+        for (index, child) in children.iter().enumerate() {
+            put(&realm, "small", &filled(1, 1, 16));
+            child.line.say(1);
+            if index >= 2 {
+                child.line.expect(7);
+                without += 1;
+            }
+            child.line.expect(2);
+            churn(&realm, 2);
+        }
+        assert_eq!(without, 2);
+        for child in children {
+            child.line.say(3);
+            child.finish();
+        }
+        fixture.pool.close();
+        drop(realm);
+        let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+        drop(realm.scratch(15 << 20, None).unwrap());
+        assert_eq!(named(&fixture), 1, "{:?}", fixture.leases());
+        sound(&fixture.path);
+    });
+}
+
+/// The lease of a child that ended without closing the pool is that of the next; a process that
+/// only reads does not leave one for each.
+#[test]
+fn a_process_that_forks_again_and_again_leaves_no_lease_for_each_child() {
+    alone("a_process_that_forks_again_and_again_leaves_no_lease_for_each_child", || {
+        let fixture = Fixture::new(16 << 20);
+        put(&fixture.realm(), "x", &filled(1, 1, 5000));
+        fixture.pool.close();
+        for mode in [Mode::Read, Mode::ReadWrite] {
+            let (pool, realm) = attach(&fixture.path, mode);
+            let held = view(&realm, "x");
+            let lasting = fork(|line| {
+                assert_eq!(read(&realm, "x"), filled(1, 1, 5000));
+                line.say(1);
+                line.expect(2);
+                assert_eq!(check(&held), (1, 1));
+            });
+            lasting.line.expect(1);
+            for index in 0..40 {
+                fork(|_| {
+                    // One that uses the pool sweeps up after its siblings.
+                    if index > 20 {
+                        assert_eq!(read(&realm, "x"), filled(1, 1, 5000));
+                    }
+                })
+                .finish();
+                // Its own, that of the child that lives, that of the last; and spares.
+                assert!(fixture.leases().len() <= 8, "{mode:?}: {:?}", fixture.leases());
+            }
+            lasting.line.say(2);
+            lasting.finish();
+            drop((held, realm));
+            pool.close();
+            assert_eq!(named(&fixture), 0, "{mode:?}: {:?}", fixture.leases());
+        }
+        // Children of a child that is gone are swept up by those who open the pool to read.
+        let child = fork(|_| {
+            let pool = attach(&fixture.path, Mode::Read);
+            (0..3).for_each(|_| fork(|_| ()).finish());
+            // It ends as its children do, without closing.
+            std::mem::forget(pool);
+        });
+        child.finish();
+        assert!(named(&fixture) >= 2, "{:?}", fixture.leases());
+        let (pool, _realm) = attach(&fixture.path, Mode::Read);
+        assert_eq!(named(&fixture), 1, "{:?}", fixture.leases());
+        pool.close();
+        sound(&fixture.path);
+    });
+}
+
+/// The lease of a child that died goes to the next, and what it had reserved goes to nobody.
+#[test]
+fn what_a_dead_child_had_reserved_comes_back_though_its_lease_is_another_childs() {
+    alone("what_a_dead_child_had_reserved_comes_back_though_its_lease_is_another_childs", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        put(&realm, "x", &filled(1, 1, 5000));
+        let dying = fork(|line| {
+            let scratch = realm.scratch(8 << 20, None).unwrap();
+            line.say(1);
+            line.hear();
+            drop(scratch);
+        });
+        dying.line.expect(1);
+        dying.kill();
+        let before = fixture.leases();
+        // The first takes the spare, and the lease becomes the spare that the second takes.
+        let next = [1, 2].map(|value| {
+            fork(move |line| {
+                assert_eq!(line.hear(), value);
+            })
+        });
+        assert_eq!(fixture.leases().len(), before.len() + 1, "{before:?}");
+        // It comes back while they live.
+        drop(realm.scratch(15 << 20, None).unwrap());
+        for (value, child) in (1..).zip(next) {
+            child.line.say(value);
+            child.finish();
+        }
+        sound(&fixture.path);
     });
 }

@@ -305,3 +305,51 @@ fn children_open_a_pool_on_a_full_mount_again_and_again() {
         sound(&fixture.path);
     });
 }
+
+/// Of four children that live on a full mount, two find a lease; the parent loses nothing.
+#[test]
+fn children_on_a_full_mount_do_not_take_the_pool_from_their_parent() {
+    let test = "children_on_a_full_mount_do_not_take_the_pool_from_their_parent";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        put(&realm, "x", &filled(1, 1, MIB / 2));
+        put(&realm, "small", &filled(1, 1, 16));
+        let seen = view(&realm, "x");
+        let filler = fill_up(&mount);
+        let children: Vec<_> = (0..4)
+            .map(|_| {
+                let child = fork(|line| {
+                    line.expect(1);
+                    let found = realm.lookup(realm.root(), "small");
+                    let refused = found.err().is_some_and(|error| {
+                        assert_eq!(error.kind(), Kind::PoolFull, "{error}");
+                        true
+                    });
+                    line.say(2 + u64::from(refused));
+                    line.expect(4);
+                    assert_eq!(check(&seen), (1, 1));
+                });
+                refill(&filler);
+                child
+            })
+            .collect();
+        let answers = children.iter().map(|child| {
+            child.line.say(1);
+            child.line.hear()
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [2, 2, 3, 3]);
+        assert_eq!(read(&realm, "small"), filled(1, 1, 16));
+        drop(seen);
+        realm.delete(realm.root(), "x").unwrap();
+        put(&realm, "y", &filled(2, 2, MIB / 4));
+        assert_eq!(read(&realm, "y"), filled(2, 2, MIB / 4));
+        for child in children {
+            child.line.say(4);
+            child.finish();
+        }
+        sound(&fixture.path);
+    });
+}

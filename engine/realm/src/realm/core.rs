@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::process;
+use crate::realm::dead;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
@@ -105,6 +106,15 @@ impl Core {
                 Kind::NotFound if !self.setup.dir.is_dir() => presence::gone(&self.setup),
                 _ => error,
             })?;
+            // A forked child lists the leases in any case; those of its dead siblings go.
+            self.sweep_after_fork();
+        }
+    }
+
+    fn sweep_after_fork(&self) {
+        let state = self.gate.read();
+        if state.catalog.is_some() && state.lease.is_some() {
+            let _ = dead::reap_dead(self, &Inside { state, arena: &self.space.arena });
         }
     }
 

@@ -14,7 +14,7 @@ use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_catalog::Headroom;
 use engram_space::extent::{has_reserved, reserving, take_back};
-use engram_space::lease::Dead;
+use engram_space::lease::{Dead, Lease};
 
 /// Takes back what dead processes had reserved, and removes their leases. In a poisoned realm,
 /// which may not be written to, they stay as they are.
@@ -112,7 +112,7 @@ fn reap(core: &Core, inside: &Inside<'_>, dead: Vec<Dead>) -> Result<()> {
 /// it reserves, so one that is not there then is nobody's.
 fn take_back_lost(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let mut lost = reserving(&inside.read()?)?;
-    let own: Vec<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
+    let own: Vec<u64> = inside.own_leases().map(Lease::id).collect();
     lost.retain(|lease| !own.contains(lease));
     if lost.is_empty() {
         return Ok(());
@@ -137,7 +137,7 @@ pub fn others_of(core: &Core, inside: &Inside<'_>) -> Result<Vec<u32>> {
     let mut peers = lock(&core.space.peers);
     let epoch = inside.catalog().growth().lease_epoch();
     peers.refresh(&core.setup.leases(), epoch, inside.lease().id())?;
-    let frozen: Vec<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
-    let others = peers.alive().into_iter().filter(|(id, _)| !frozen.contains(id));
+    // A lease that its owner has ended keeps what children of that process view.
+    let others = peers.alive().into_iter().filter(|(_, owner)| !Lease::is_left(*owner));
     Ok(others.map(|(_, owner)| owner.pid).collect())
 }

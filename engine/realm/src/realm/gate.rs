@@ -13,7 +13,7 @@ use engram_base::error::Result;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_records::extent::Extent;
 use engram_space::extent::Arena;
-use engram_space::lease::{Hold, Lease, Spare};
+use engram_space::lease::{Children, Hold, Lease, Spare};
 
 /// What a fork, an open or a close replaces.
 pub struct State {
@@ -21,10 +21,13 @@ pub struct State {
     pub catalog: Option<Catalog>,
     /// `None` once shut, and in the rare child for which no lease could be made.
     pub lease: Option<Lease>,
-    /// Leases that a fork could not copy: they keep their pins until this process ends.
-    pub frozen: Vec<Lease>,
+    /// Leases of parents that could make none for this child. Only their owners write them; open
+    /// here, they keep what this process has inherited.
+    pub inherited: Vec<Lease>,
     /// The lease file for the next fork.
     pub spare: Option<Spare>,
+    /// The leases that forks have handed out.
+    pub children: Children,
     /// Whether the last user has left.
     pub shut: bool,
 }
@@ -56,7 +59,7 @@ impl Gate {
     /// The ids of this process's leases.
     pub(crate) fn leases(&self) -> Vec<u64> {
         let state = self.read();
-        state.lease.iter().chain(&state.frozen).map(Lease::id).collect()
+        state.lease.iter().chain(&state.inherited).map(Lease::id).collect()
     }
 
     /// Gives up a hold.
@@ -93,9 +96,9 @@ impl Inside<'_> {
         &self.state
     }
 
-    /// All leases of this process, frozen ones included.
+    /// All leases that keep what this process views: its own, and those of parents.
     pub fn own_leases(&self) -> impl Iterator<Item = &Lease> + Clone {
-        self.state.lease.iter().chain(&self.state.frozen)
+        self.state.lease.iter().chain(&self.state.inherited)
     }
 
     /// The arena.

@@ -32,7 +32,7 @@ use engram_files::realm_file::check_same;
 use engram_media::boot_id;
 use engram_records::extent::SIZE_MAX;
 use engram_space::extent::{Arena, Span, has_reserved, take_back};
-use engram_space::lease::{Lease, Owner, Peers, Spare};
+use engram_space::lease::{Children, Lease, Owner, Peers, Spare};
 
 /// The least address space of an arena, and how many times the pool's size it is. A process has
 /// 128 TiB, and may have some hundred namespaces open.
@@ -70,8 +70,9 @@ pub fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
     let state = State {
         catalog: Some(catalog),
         lease: Some(lease),
-        frozen: Vec::new(),
+        inherited: Vec::new(),
         spare,
+        children: Children::default(),
         shut: false,
     };
     let core = Core::new(setup, state, arena);
@@ -88,6 +89,9 @@ pub fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
             dead::reap_dead(&core, &inside)
         })?;
         step!("open.ready");
+    } else if purpose == Purpose::Look {
+        // A process that only reads sweeps up as well; what hinders it there hinders no reading.
+        let _ = core.enter().and_then(|inside| dead::reap_dead(&core, &inside));
     }
     Ok(core)
 }
@@ -100,8 +104,14 @@ fn open_published(setup: Setup) -> Result<Core> {
         fail!(Corrupt, "{} says that its arena has {end} bytes", setup.dir.display());
     }
     let arena = Arena::reserve(end, end, false)?.emulating(setup.device_to_emulate()?);
-    let state =
-        State { catalog: Some(catalog), lease: None, frozen: Vec::new(), spare: None, shut: false };
+    let state = State {
+        catalog: Some(catalog),
+        lease: None,
+        inherited: Vec::new(),
+        spare: None,
+        children: Children::default(),
+        shut: false,
+    };
     Ok(Core::new(setup, state, arena))
 }
 
@@ -231,13 +241,13 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
     }
     if state.catalog.is_none() {
         // A child may have been born into another PID namespace.
-        let ours: Vec<u64> = state.lease.iter().chain(&state.frozen).map(Lease::id).collect();
+        let ours: Vec<u64> = state.lease.iter().chain(&state.inherited).map(Lease::id).collect();
         refuse_strangers(setup, &ours)?;
         state.catalog = Some(Catalog::open(&setup.catalog(), &setup.catalog_options())?);
         step!("fork.opened");
     }
     if state.lease.is_none() {
-        let lease = Lease::create(&setup.leases(), setup.file_mode)?;
+        let lease = lease_after_fork(setup)?;
         state.catalog.as_ref().expect("just set").growth().raise_lease_epoch();
         state.lease = Some(lease);
     }
@@ -245,6 +255,20 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
         state.spare = Spare::create(&setup.leases(), setup.file_mode).ok();
     }
     Ok(())
+}
+
+/// The lease of a child that got none when it was forked.
+fn lease_after_fork(setup: &Setup) -> Result<Lease> {
+    Lease::create(&setup.leases(), setup.file_mode).map_err(|error| {
+        let what = format!(
+            "process {} was forked from one that has {} open, and no lease of its own could be \
+             made, then or now; the parent is not touched: make room on that filesystem, end \
+             another child, or fork before it is full ({error})",
+            std::process::id(),
+            setup.pool.display()
+        );
+        Error::new(error.kind(), what)
+    })
 }
 
 /// Shuts the core; the caller holds the registry, and nobody uses it.
@@ -257,6 +281,9 @@ pub fn shut(core: &Arc<Core>) {
         step!("close.given-back");
         let _ = mark_synced_close(core, &inside);
         step!("close.marked");
+        if !inside.state().children.is_empty() {
+            let _ = dead::reap_dead(core, &inside);
+        }
     }
     let mut state = core.gate.write();
     state.shut = true;
@@ -271,7 +298,7 @@ pub fn shut(core: &Arc<Core>) {
     if let Some(spare) = state.spare.take() {
         spare.end();
     }
-    state.frozen.clear();
+    state.inherited.clear();
     // A handle may keep the core; the leases of others are files that it has no use for.
     core.space.forget();
 }

@@ -271,8 +271,7 @@ fn end_held(core: &Core, state: &State, held: &Arc<HeldSnapshot>, ending: Ending
     if let Some(place) = keeping.held.iter().position(|known| Arc::ptr_eq(known, held))
         && catalog.let_go(held.number).unwrap_or(true)
     {
-        // A fork may have frozen the lease that it was held by.
-        for lease in state.lease.iter().chain(&state.frozen) {
+        if let Some(lease) = &state.lease {
             lease.end_snapshot(held.age, held.ask_at.load(Ordering::Relaxed));
         }
         keeping.held.swap_remove(place);
@@ -420,10 +419,8 @@ fn watch(core: &Weak<Core>) {
             }
             continue;
         };
-        // A fork may have frozen the lease that a snapshot is held by.
-        let asked: Vec<_> =
-            inside.own_leases().filter_map(|lease| Some((lease, lease.was_asked()?))).collect();
-        let called_in = asked.iter().any(|(_, asked)| *asked == CALLED_IN);
+        let asked = inside.lease().was_asked();
+        let called_in = asked == Some(CALLED_IN);
         // A damaged catalog is for its readers to report.
         let _ = judge_snapshots(&core, &inside);
         if called_in {
@@ -436,8 +433,8 @@ fn watch(core: &Weak<Core>) {
         }
         // Somebody may look through one still: then a deletion without room waits for that.
         let ending = held_now(&core).iter().any(|held| held.ended.get().is_some());
-        for (lease, asked) in asked.iter().filter(|(_, asked)| *asked != CALLED_IN || !ending) {
-            lease.answer(*asked);
+        if let Some(asked) = asked.filter(|asked| *asked != CALLED_IN || !ending) {
+            inside.lease().answer(asked);
         }
         let mut keeping = lock(&core.holdings.snapshots.state);
         if keeping.held.is_empty() {
