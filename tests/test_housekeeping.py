@@ -53,6 +53,7 @@ def test_stats_name_each_holder(home: Path) -> None:
         assert by_pid[os.getpid()]["own"]
         assert by_pid[os.getpid()]["reserved"] == stats["reserved"] == 8000
         assert {reader["pid"] for reader in stats["readers"]} >= {os.getpid()}
+        assert stats["maintenance"] is None
         assert stats["catalog"]["allocated"] >= stats["catalog"]["used"] > 0
         with pytest.raises(engram.PoolFullError, match=f"pid {child.pid}"):
             pool.scratch(16 << 20, "u1")

@@ -130,7 +130,8 @@ pub use engram_query::answer::{
 pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
-    CatalogUse, Found, Holders, LeaseInfo, Lock, Mode, Payload, ReaderInfo, Realm, Space,
+    CatalogUse, Found, Holders, LeaseInfo, Lock, MaintenanceFailure, MaintenanceTask, Mode,
+    Payload, ReaderInfo, Realm, Space,
 };
 pub use engram_records::attrs::Value;
 pub use engram_records::extent::Extent;

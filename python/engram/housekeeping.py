@@ -66,6 +66,21 @@ class CatalogStats(TypedDict):
     """Without rows, and seen by readers still."""
 
 
+class MaintenanceFailure(TypedDict):
+    """How maintenance of the index failed last; nothing is lost by it, and it is tried again."""
+
+    task: str
+    """What failed."""
+    error: str
+    """The error's class."""
+    pid: int
+    """The process in which it failed."""
+    at: int
+    """When: nanoseconds since 1970, UTC."""
+    message: str | None
+    """What was wrong; only the process in which it failed knows."""
+
+
 class Stats(TypedDict):
     """Who holds what in a namespace."""
 
@@ -85,6 +100,8 @@ class Stats(TypedDict):
     """Bytes deleted that somebody still views."""
     reclaimable: int
     """Bytes deleted that nobody views: free as soon as somebody asks for space."""
+    maintenance: MaintenanceFailure | None
+    """The last failure of maintenance, until the same work is done."""
 
 
 @dataclass(frozen=True, slots=True)

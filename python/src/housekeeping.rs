@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use engram::MaintenanceFailure;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -68,7 +69,23 @@ pub fn holders<'py>(py: Python<'py>, namespace: &Namespace) -> Result<Bound<'py,
     told.set_item("reserved", holders.reserved)?;
     told.set_item("held", holders.held)?;
     told.set_item("reclaimable", holders.reclaimable)?;
+    told.set_item("maintenance", failure(py, holders.maintenance.as_ref())?)?;
     Ok(told)
+}
+
+/// How maintenance failed last, if it was not made good since.
+fn failure<'py>(
+    py: Python<'py>,
+    failure: Option<&MaintenanceFailure>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(failure) = failure else { return Ok(None) };
+    let told = PyDict::new(py);
+    told.set_item("task", failure.task.words())?;
+    told.set_item("error", failure.kind.class_name())?;
+    told.set_item("pid", failure.pid)?;
+    told.set_item("at", failure.at)?;
+    told.set_item("message", failure.message.as_deref())?;
+    Ok(Some(told))
 }
 
 /// Copies a pool to a place where there is nothing.

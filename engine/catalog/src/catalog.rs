@@ -72,7 +72,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 pub use fill::Filling;
-pub use growth::Growth;
+pub use growth::{Growth, NotedFailure};
 pub use lmdb::forks;
 pub use lmdb::{Cursor, Txn};
 pub use seal::roll_back_closed;

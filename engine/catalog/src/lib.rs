@@ -31,6 +31,6 @@ pub mod rows;
 pub mod testing;
 
 pub use catalog::{
-    Catalog, CatalogStats, Cursor, Filling, Growth, Headroom, Options, ReadTxn, Table, TableStats,
-    Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, roll_back_closed,
+    Catalog, CatalogStats, Cursor, Filling, Growth, Headroom, NotedFailure, Options, ReadTxn,
+    Table, TableStats, Txn, WriteTxn, forks, page_bytes, raise_lease_epoch, roll_back_closed,
 };

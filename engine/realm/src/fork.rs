@@ -10,8 +10,8 @@
 //! * *parent*: close the child's lease (the child keeps it locked).
 //! * *child*: close the parent's lease and spare, take the child's lease as its own, abandon the
 //!   inherited catalog without ending its read transactions (that would write the parent's reader
-//!   slots), forget ids, peers and batches. Its own catalog is opened on first use. A child that got
-//!   no lease makes one then; it keeps the parent's open, and so locked, if it may view anything.
+//!   slots), forget ids, peers and batches. Its own catalog is opened on first use. A child without
+//!   a lease makes one then. It keeps the parent's open, and so locked, if it may view anything.
 //!
 //! Handlers must not fail and must not wait for another process; they wait for short operations
 //! of this one only.

@@ -28,9 +28,9 @@ pub mod view;
 
 pub use realm::{
     CatalogUse, Changes, Core, Found, HasCore, Holders, Inside, LIMIT, LeaseInfo, Lock, LookUp,
-    Mode, NEXT_ID, Payload, Precondition, Purpose, ReaderInfo, Realm, Setup, Space, USED, Wait,
-    boot_id, gone_is_busy, look_to_change, look_together, open, peek_together, prepare_locks,
-    read_limit, shut, snapshot_together, sweep_spans,
+    MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, Payload, Precondition, Purpose, ReaderInfo,
+    Realm, Setup, Space, USED, Wait, boot_id, gone_is_busy, look_to_change, look_together, open,
+    peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
 };
 pub use realm::{chunks, dead, holders, index, keys, locks, look, snapshot, space, spans, write};
 

@@ -11,6 +11,7 @@ use crate::realm::open::admit;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::fork;
@@ -88,8 +89,8 @@ pub fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
 /// A process that opens a realm to work with it sees to what is queued there.
 fn begin_work(core: &Core, purpose: Purpose) {
     if purpose == Purpose::Use && !core.setup.immutable {
-        // Nothing is lost if it cannot be looked at now.
-        let _ = index::ring_if_queued(core);
+        core.index.used.store(true, Ordering::Relaxed);
+        index::keep_draining(core);
     }
 }
 

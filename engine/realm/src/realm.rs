@@ -12,6 +12,7 @@
 //! | `spans` | spans made, given back, and files of spans that no row names |
 //! | `write` | put, allocate, replace, delete, move, annotate |
 //! | `drainer` | the thread that indexes what is queued |
+//! | `failure` | how maintenance failed, for all processes to tell |
 //! | `precondition` | what a change relies on that was seen before |
 //! | `delete` | deleting, in several commits where there is no room for one |
 //! | `handle` | [`Realm`]: every operation on a realm |
@@ -33,6 +34,7 @@ mod core;
 pub mod dead;
 mod delete;
 mod drainer;
+mod failure;
 mod gate;
 mod handle;
 pub mod holders;
@@ -60,6 +62,7 @@ pub mod write;
 
 pub use self::commit::Changes;
 pub use self::core::Core;
+pub use self::failure::{MaintenanceFailure, MaintenanceTask};
 pub use self::gate::{Inside, LookUp, State};
 pub use self::handle::{HasCore, Realm};
 pub use self::holders::{CatalogUse, Holders, LeaseInfo, ReaderInfo};

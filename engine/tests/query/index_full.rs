@@ -1,10 +1,11 @@
 //! A full pool: what is sealed can be deleted there, though that takes rows of its own, and what is
 //! left over of the index's work is done once there is room.
 
-use crate::common::{Fixture, KEEP, alone, fill_up, floats, small_tmpfs, sound};
+use crate::common::{Fixture, KEEP, alone, fill_up, floats, fork, small_tmpfs, sound};
 use engram::query::parse;
 use engram::{
-    DType, IndexMode, IndexSettings, Kind, NewObject, Placement, QueryOptions, Realm, Value,
+    DType, IndexMode, IndexSettings, Kind, MaintenanceTask, NewObject, Placement, QueryOptions,
+    Realm, Value,
 };
 
 fn put(realm: &Realm, name: &str, at: i64) -> engram::Result<()> {
@@ -191,4 +192,43 @@ fn a_batch_of_many_times_a_segment_leaves_no_tail() {
         assert!(realm.index_stats().unwrap().tail < 16, "round {round}");
     }
     sound(&fixture.path);
+}
+
+/// Nobody is told by an error that sealing has failed; so every process can ask, and the one in
+/// which it failed says so once.
+#[test]
+fn maintenance_that_fails_on_a_full_mount_is_told_until_it_is_done() {
+    let test = "maintenance_that_fails_on_a_full_mount_is_told_until_it_is_done";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        let settings = IndexSettings { tail_rows: Some(16), ..IndexSettings::default() };
+        realm.set_index_settings(realm.root(), &settings).unwrap();
+        (0..500).for_each(|at| put(&realm, &format!("o{at}"), at).unwrap());
+        assert_eq!(realm.holders().unwrap().maintenance, None);
+        let filler = fill_up(&mount);
+        let refused = (500..).find_map(|at| put(&realm, &format!("o{at}"), at).err()).unwrap();
+        assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
+        let failed = realm.holders().unwrap().maintenance.unwrap();
+        assert_eq!(failed.pid, std::process::id());
+        assert_eq!((failed.kind, failed.task), (Kind::PoolFull, MaintenanceTask::Arrange));
+        assert!(failed.message.is_some_and(|message| message.contains("room")));
+        let told = realm.take_notices();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("sealing the index failed"), "{told:?}");
+        // Another process knows all but the message.
+        fork(|_| {
+            let elsewhere = realm.holders().unwrap().maintenance.unwrap();
+            assert_eq!((elsewhere.kind, elsewhere.pid), (failed.kind, failed.pid));
+            assert_eq!((elsewhere.at, elsewhere.message), (failed.at, None));
+        })
+        .finish();
+        std::fs::remove_file(filler).unwrap();
+        realm.maintain().unwrap();
+        assert_eq!(realm.holders().unwrap().maintenance, None);
+        assert!(realm.take_notices().is_empty());
+        sound(&fixture.path);
+    });
 }

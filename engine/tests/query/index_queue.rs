@@ -84,3 +84,64 @@ fn a_forked_child_has_a_drainer_of_its_own() {
         assert_eq!(sound(&fixture.path).objects, 30);
     });
 }
+
+/// A process that has the pool open for writing and does nothing indexes what another leaves.
+#[test]
+fn what_a_writer_leaves_is_indexed_by_those_who_have_the_pool_open() {
+    alone("what_a_writer_leaves_is_indexed_by_those_who_have_the_pool_open", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        for how in 0..3 {
+            let writer = fork(|line| {
+                let (pool, theirs) = attach(&fixture.path, Mode::ReadWrite);
+                put_later(&theirs, how * 1000, 50);
+                assert!(theirs.index_stats().unwrap().queued > 0);
+                drop(theirs);
+                match how {
+                    0 => pool.close(),
+                    // It ends without closing.
+                    1 => std::mem::forget(pool),
+                    _ => {
+                        line.say(1);
+                        line.hear();
+                    }
+                }
+            });
+            if how == 2 {
+                writer.line.expect(1);
+                writer.kill();
+            } else {
+                writer.finish();
+            }
+            until_drained(&realm);
+        }
+        let stats = realm.index_stats().unwrap();
+        assert_eq!((stats.tail + stats.sealed - stats.dead, stats.unindexed), (150, 0));
+        sound(&fixture.path);
+    });
+}
+
+/// So does a forked child that has only read, when its parent is gone.
+#[test]
+fn a_forked_child_indexes_what_its_parent_leaves() {
+    alone("a_forked_child_indexes_what_its_parent_leaves", || {
+        let fixture = Fixture::new(16 << 20);
+        let realm = fixture.realm();
+        let child = fork(|line| {
+            assert_eq!(realm.index_stats().unwrap().queued, 0);
+            line.say(1);
+            line.expect(2);
+            until_drained(&realm);
+        });
+        child.line.expect(1);
+        let path = fixture.path.clone();
+        put_later(&realm, 0, 50);
+        drop(realm);
+        fixture.pool.close();
+        // The child's own handle is another process's: nobody else has the pool open.
+        child.line.say(2);
+        child.finish();
+        let (_pool, realm) = attach(&path, Mode::Read);
+        assert_eq!(realm.index_stats().unwrap().queued, 0);
+    });
+}

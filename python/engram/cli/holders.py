@@ -10,7 +10,6 @@ from engram.cli import describe, terminal
 from engram.size import human
 
 if TYPE_CHECKING:
-    from engram.housekeeping import LeaseStats
     from engram.namespace import Namespace
 
 LEASES_MAX = 20
@@ -24,15 +23,19 @@ def told(root: Namespace) -> dict[str, Any]:
     """Return who holds what as plain values: times in ISO 8601, users by name."""
     stats = root.stats()
     leases = [
-        lease | {"user": owners.user(lease["user"]), "since": terminal.iso(_since(lease))}
+        lease | {"user": owners.user(lease["user"]), "since": terminal.iso(_moment(lease["since"]))}
         for lease in stats["leases"]
     ]
-    return dict(stats) | {"leases": leases}
+    failed = stats["maintenance"]
+    return dict(stats) | {
+        "leases": leases,
+        "maintenance": failed and {**failed, "at": terminal.iso(_moment(failed["at"]))},
+    }
 
 
-def _since(lease: LeaseStats) -> dt.datetime:
-    """Return when a process opened the namespace."""
-    return dt.datetime.fromtimestamp(lease["since"] / _NANO, dt.UTC)
+def _moment(at: int) -> dt.datetime:
+    """Return a moment that is told in nanoseconds since 1970."""
+    return dt.datetime.fromtimestamp(at / _NANO, dt.UTC)
 
 
 def show(told: dict[str, Any]) -> None:
@@ -58,6 +61,12 @@ def show(told: dict[str, Any]) -> None:
         else "none",
         "readers": ", ".join(f"{each['pid']} ({each['slots']})" for each in told["readers"]),
     }
+    failed = told["maintenance"]
+    if failed:
+        facts["maintenance"] = (
+            f"{failed['task']} failed in process {failed['pid']} at {failed['at']}: "
+            f"{failed['message'] or failed['error']}"
+        )
     terminal.print_facts(facts, indent=2)
 
 

@@ -13,6 +13,8 @@
 //! * `sealed`: only grows, while the page is persistent memory; see `seal.rs`.
 //! * `lease_epoch`: the lease protocol's; see there. Its model has acquire and release here, so no
 //!   less will do.
+//! * `failure`, `failed_at`: of maintenance that failed and was not done since: what, how, in which
+//!   process, and when. Each is a word, and for people alone.
 //! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's
 //!   writer lock by each commit that changes something; cleared at each opening.
 //!
@@ -43,7 +45,10 @@
 //! | 64 | 8 | `sealed` |
 //! | 72 | 56 | zeros |
 //! | 128 | 8 | `empty` |
-//! | 136 | 3960 | zeros |
+//! | 136 | 56 | zeros |
+//! | 192 | 8 | `failure` |
+//! | 200 | 8 | `failed_at` |
+//! | 208 | 3888 | zeros |
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -80,6 +85,9 @@ struct GrowthPage {
     _zeros: [u64; 7],
     /// Likewise: every commit writes it.
     empty: AtomicU64,
+    _more_zeros: [u64; 7],
+    failure: AtomicU64,
+    failed_at: AtomicU64,
 }
 
 const _: () = {
@@ -94,8 +102,19 @@ const _: () = {
     assert!(offset_of!(GrowthPage, clean) == 60);
     assert!(offset_of!(GrowthPage, sealed) == 64);
     assert!(offset_of!(GrowthPage, empty) == 128);
-    assert!(size_of::<GrowthPage>() == 136);
+    assert!(offset_of!(GrowthPage, failure) == 192);
+    assert!(offset_of!(GrowthPage, failed_at) == 200);
+    assert!(size_of::<GrowthPage>() == 208);
 };
+
+/// A failure of maintenance, as the page has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotedFailure {
+    /// What failed, how and in which process: of no meaning here.
+    pub word: u64,
+    /// When, in ns since 1970.
+    pub at: u64,
+}
 
 /// The mapped growth page of one catalog.
 pub struct Growth {
@@ -289,6 +308,19 @@ impl Growth {
     /// Raises the lease epoch by one, and returns it.
     pub fn raise_lease_epoch(&self) -> u64 {
         self.page().lease_epoch.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The failure of maintenance that was noted last, if it was not made good since.
+    pub fn failure(&self) -> Option<NotedFailure> {
+        let word = self.page().failure.load(Ordering::Acquire);
+        let at = self.page().failed_at.load(Ordering::Relaxed);
+        (word != 0).then_some(NotedFailure { word, at })
+    }
+
+    /// Notes a failure for all processes; with the word 0, that there is none.
+    pub fn set_failure(&self, failure: NotedFailure) {
+        self.page().failed_at.store(failure.at, Ordering::Relaxed);
+        self.page().failure.store(failure.word, Ordering::Release);
     }
 
     /// Whether a sync has failed, so that nothing more may be written.

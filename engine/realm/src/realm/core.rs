@@ -25,6 +25,7 @@ use crate::realm::dead;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
+use crate::realm::index;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
@@ -106,15 +107,19 @@ impl Core {
                 Kind::NotFound if !self.setup.dir.is_dir() => presence::gone(&self.setup),
                 _ => error,
             })?;
-            // A forked child lists the leases in any case; those of its dead siblings go.
-            self.sweep_after_fork();
+            self.begin_after_fork();
         }
     }
 
-    fn sweep_after_fork(&self) {
+    /// What a forked child does at its first use: the leases of dead siblings go, and it has a
+    /// thread of its own for what is queued.
+    fn begin_after_fork(&self) {
         let state = self.gate.read();
         if state.catalog.is_some() && state.lease.is_some() {
             let _ = dead::reap_dead(self, &Inside { state, arena: &self.space.arena });
+        }
+        if self.index.used.load(Ordering::Relaxed) {
+            index::keep_draining(self);
         }
     }
 

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::realm::core::Core;
+use crate::realm::failure::{self, MaintenanceFailure};
 use crate::realm::gate::Inside;
 use crate::realm::space::USED;
 use engram_base::error::{Error, Kind, Result};
@@ -21,7 +22,7 @@ use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_records::extent::{Extent, PAGE};
 use engram_space::extent::{ExtentHolder, parse_size_key, pending_rows};
-use engram_space::lease::{IDLE, LeaseFile, LeaseStatus};
+use engram_space::lease::{IDLE, Lease, LeaseFile, LeaseStatus};
 
 /// The most holders that an error names.
 const NAMED_MAX: usize = 4;
@@ -92,6 +93,8 @@ pub struct Holders {
     pub held: u64,
     /// The bytes freed that nobody looks at: free when somebody asks for space.
     pub reclaimable: u64,
+    /// The last failure of maintenance, if it was not made good since.
+    pub maintenance: Option<MaintenanceFailure>,
 }
 
 impl Holders {
@@ -123,7 +126,7 @@ impl Looking {
 
 /// Lists the holders of extents, locks and pages.
 pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
-    let own: HashSet<u64> = inside.own_leases().map(engram_space::lease::Lease::id).collect();
+    let own: HashSet<u64> = inside.own_leases().map(Lease::id).collect();
     let epoch = inside.catalog().growth().lease_epoch();
     let mut leases: Vec<(LeaseStatus, Looking)> =
         inside.own_leases().map(|lease| (lease.seen(), Looking::of(lease.file()))).collect();
@@ -139,7 +142,8 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     let commits = inside.catalog().last_id()?;
     let behind = |age: u64| commits.saturating_sub(age);
     let pending = pending_rows(&inside.read()?)?;
-    let mut holders = Holders { commits, ..Holders::default() };
+    let mut holders =
+        Holders { commits, maintenance: failure::last(core, inside), ..Holders::default() };
     let mut reserved = BTreeMap::<u64, u64>::new();
     let mut held = vec![0_u64; leases.len()];
     for (holder, extent) in pending {
@@ -175,6 +179,13 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
         });
     }
     holders.leases.sort_by_key(|lease| (u64::MAX - (lease.reserved + lease.held), lease.pid));
+    holders.readers = readers(inside, commits)?;
+    holders.catalog = catalog_use(inside)?;
+    Ok(holders)
+}
+
+/// The processes in the catalog's table of readers, after this commit.
+fn readers(inside: &Inside<'_>, commits: u64) -> Result<Vec<ReaderInfo>> {
     // The places of the dead stay until somebody looks for them. A process that stands still with
     // the table's lock is in the table.
     match inside.catalog().clear_dead_readers() {
@@ -185,12 +196,10 @@ pub(crate) fn holders(core: &Core, inside: &Inside<'_>) -> Result<Holders> {
     for (pid, snapshot) in inside.catalog().readers()? {
         let (slots, oldest) = readers.entry(pid).or_default();
         *slots += 1;
-        *oldest = (*oldest).max(snapshot.map(behind));
+        *oldest = (*oldest).max(snapshot.map(|age| commits.saturating_sub(age)));
     }
     let info = |(pid, (slots, behind))| ReaderInfo { pid, slots, behind };
-    holders.readers = readers.into_iter().map(info).collect();
-    holders.catalog = catalog_use(inside)?;
-    Ok(holders)
+    Ok(readers.into_iter().map(info).collect())
 }
 
 /// The error that says who holds the space.

@@ -7,11 +7,12 @@
 use crate::batch;
 use crate::realm::Realm;
 use crate::realm::core::Core;
+use crate::realm::failure::{self, MaintenanceTask};
 use crate::realm::gate::Inside;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
-use engram_base::id::{Gid, Member, Oid, id_key, split_name_key};
+use engram_base::id::{Gid, Member, Oid, id_key, id_of_key, split_name_key};
 use engram_catalog::{Headroom, Table};
 use engram_index::maintain::{self, Step};
 use engram_index::{IndexSettings, queue, settings};
@@ -78,9 +79,15 @@ pub(super) fn maintain(realm: &Realm) -> Result<u64> {
     }
     let inside = &core.enter()?;
     let mut steps = 0;
-    while maintain_once(core, inside)?.is_some() {
-        steps += 1;
-    }
+    let done = loop {
+        match maintain_once(core, inside) {
+            Ok(Some(_)) => steps += 1,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    failure::note(core, inside, MaintenanceTask::Arrange, done.as_ref());
+    done?;
     core.index.state.looked(false, false);
     Ok(steps)
 }
@@ -162,7 +169,7 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 pub fn after_commit(core: &Core, inside: &Inside<'_>) {
     if core.index.state.queued() > 0 {
         if core.index.state.is_queue_full() {
-            let _ = quietly(|| drain(core, inside, queue::PART));
+            let _ = drain_quietly(core, inside);
         }
         ring(core);
     }
@@ -170,11 +177,20 @@ pub fn after_commit(core: &Core, inside: &Inside<'_>) {
         return;
     }
     let Some(_at_work) = core.index.state.begin() else { return };
-    match quietly(|| maintain_some(core, inside)) {
+    let done = quietly(|| maintain_some(core, inside));
+    failure::note(core, inside, MaintenanceTask::Arrange, done.as_ref());
+    match done {
         Ok(None) => {}
         Ok(Some(left)) => core.index.state.looked(false, left),
         Err(_) => core.index.state.looked(true, false),
     }
+}
+
+/// Indexes a part of the queue, as work that is nobody's errand.
+pub(crate) fn drain_quietly(core: &Core, inside: &Inside<'_>) -> Result<u64> {
+    let drained = quietly(|| drain(core, inside, queue::PART));
+    failure::note(core, inside, MaintenanceTask::Drain, drained.as_ref());
+    drained
 }
 
 /// Wakes the thread that indexes what is queued.
@@ -184,13 +200,18 @@ pub(crate) fn ring(core: &Core) {
     }
 }
 
-/// Wakes it if anything is queued: for a process that opens the realm to work with it.
-pub(crate) fn ring_if_queued(core: &Core) -> Result<()> {
-    let inside = core.enter()?;
-    if inside.read()?.entries(Table::Queue)? > 0 {
-        ring(core);
+/// Starts that thread, in a process that has the realm open to work with it.
+pub(crate) fn keep_draining(core: &Core) {
+    if let Some(me) = core.me.get() {
+        core.index.drainer.start(me);
     }
-    Ok(())
+}
+
+/// The object that is first in the queue, if any is queued.
+pub(crate) fn first_queued(inside: &Inside<'_>) -> Result<Option<Oid>> {
+    let txn = inside.read()?;
+    let mut queue = txn.seek(Table::Queue, &[])?;
+    queue.next()?.map(|(key, _)| id_of_key(key)).transpose()
 }
 
 /// Takes some steps; whether more may be due, if it looked at the segments.

@@ -1,6 +1,9 @@
 //! The index of a realm, as this process remembers it between commits and between queries.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::realm::drainer::Drainer;
+use crate::realm::failure::KnownFailure;
 use engram_index::IndexState;
 use engram_query::sealed::DirectoryCache;
 use engram_query::table::GroupCache;
@@ -16,6 +19,10 @@ pub struct IndexRuntime {
     pub(crate) state: IndexState,
     /// The thread that indexes what is queued.
     pub(crate) drainer: Drainer,
+    /// Whether this process has opened the realm to work with it.
+    pub(crate) used: AtomicBool,
+    /// How maintenance failed last in this process.
+    pub(crate) failure: KnownFailure,
 }
 
 impl IndexRuntime {
@@ -23,5 +30,6 @@ impl IndexRuntime {
     pub(crate) fn forget(&self) {
         self.state.forget();
         self.drainer.forget();
+        self.failure.forget();
     }
 }
