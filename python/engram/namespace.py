@@ -45,7 +45,7 @@ class Namespace(Group):
 
     @property
     def space(self) -> "Space":
-        """All about its space, in bytes: size, arena, used, free, pending, catalog; also pids."""
+        """Its space in bytes: size, arena, used, free, pending, vacant, catalog; also pids."""
         return self._namespace.space()
 
     def stats(self) -> "Stats":

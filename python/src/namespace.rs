@@ -87,6 +87,8 @@ pub struct Space {
     free: u64,
     /// Reserved, or freed and still looked at.
     pending: u64,
+    /// Free, with its blocks given back to the filesystem.
+    vacant: u64,
     /// The largest free extent.
     largest_free: u64,
     /// What the catalog has allocated, apart from the arena.
@@ -100,10 +102,10 @@ pub struct Space {
 #[pymethods]
 impl Space {
     fn __repr__(&self) -> String {
-        let Space { size, arena, used, free, pending, largest_free, catalog, .. } = self;
+        let Space { size, arena, used, free, pending, vacant, largest_free, catalog, .. } = self;
         format!(
             "<engram.Space size={size} arena={arena} used={used} free={free} pending={pending} \
-             largest_free={largest_free} catalog={catalog} pids={:?} views={}>",
+             vacant={vacant} largest_free={largest_free} catalog={catalog} pids={:?} views={}>",
             self.pids, self.views
         )
     }
@@ -178,6 +180,7 @@ impl Namespace {
             used: space.used,
             free: space.free,
             pending: space.pending,
+            vacant: space.vacant,
             largest_free: space.largest_free,
             catalog: space.catalog,
             pids: space.pids,

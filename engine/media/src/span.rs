@@ -111,9 +111,10 @@ fn fill(file: &File, path: &Path, len: u64, mode: u32, mount: &Mount) -> Result<
 
 /// Opens the span file `path`, which must be a plain file of exactly `len` bytes.
 ///
-/// With `writable`, space that is missing (a copy that left out the zeros) is allocated again.
+/// With `writable`, space that is missing (a copy that left out the zeros) is allocated again, but
+/// for the `vacant` ranges, by offset: (offset, bytes).
 /// On error nothing has changed: `Corrupt` says what stands there instead.
-pub fn open(path: &Path, len: u64, writable: bool) -> Result<File> {
+pub fn open(path: &Path, len: u64, writable: bool, vacant: &[FilePart]) -> Result<File> {
     check_length(path, len)?;
     let shown = path.display();
     let file = fs::OpenOptions::new()
@@ -152,14 +153,51 @@ pub fn open(path: &Path, len: u64, writable: bool) -> Result<File> {
             meta.len()
         );
     }
-    let missing = len.saturating_sub(meta.blocks().saturating_mul(512));
+    let without: u64 = vacant.iter().map(|range| range.len).sum();
+    let missing = len.saturating_sub(meta.blocks().saturating_mul(512)).saturating_sub(without);
     if writable && missing > 0 {
-        if Medium::of(&file)? == Medium::Memory {
-            cgroup::admit(missing, &format!("allocating what {shown} lacks"))?;
+        let mut at = 0;
+        for range in vacant.iter().chain([&FilePart { offset: len, len: 0 }]) {
+            if range.offset > at {
+                allocate_range(&file, path, FilePart { offset: at, len: range.offset - at })?;
+            }
+            at = range.offset + range.len;
         }
-        allocate(&file, path, len, STEP)?;
     }
     Ok(file)
+}
+
+/// Bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart {
+    /// Where they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub len: u64,
+}
+
+/// Gives blocks to a range of a span's file that lacks some; what has blocks stays as it is. On
+/// error a part of it may have some.
+pub fn allocate_range(file: &File, path: &Path, range: FilePart) -> Result<()> {
+    if Medium::of(file)? == Medium::Memory {
+        cgroup::admit(range.len, &format!("allocating what {} lacks", path.display()))?;
+    }
+    let end = range.offset + range.len;
+    check_file_limit(end).map_err(|e| e.context(path.display()))?;
+    in_steps(range.len, STEP, |done, now| fallocate(file, range.offset + done, now))
+        .map_err(|e| refusal(&e, path, range.len))
+}
+
+/// Gives the blocks of whole pages of a span's file back to the filesystem, which reads zeros there
+/// from then on. Nobody may look at them, nor come to before they have blocks again.
+pub fn punch(file: &File, range: FilePart) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (offset, len) = (range.offset as i64, range.len as i64);
+    // SAFETY: the call takes numbers alone.
+    retry(|| match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    })
 }
 
 /// A span has bytes, and no more than a file can have.

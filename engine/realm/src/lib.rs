@@ -32,7 +32,9 @@ pub use realm::{
     Realm, Setup, Space, USED, Wait, boot_id, gone_is_busy, look_to_change, look_together, open,
     peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
 };
-pub use realm::{chunks, dead, holders, index, keys, locks, look, snapshot, space, spans, write};
+pub use realm::{
+    chunks, dead, holders, index, keys, locks, look, snapshot, space, spans, vacant, write,
+};
 
 #[cfg(test)]
 mod tests;

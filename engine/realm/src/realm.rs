@@ -26,6 +26,7 @@
 //! | `query` | queries |
 //! | `snapshot` | snapshots that are held, and when they are given up |
 //! | `together` | looks at several realms at once |
+//! | `vacant` | free pages that go back to a full filesystem, and get blocks again |
 
 pub mod checked;
 pub mod chunks;
@@ -58,6 +59,7 @@ pub mod space;
 mod space_state;
 pub mod spans;
 mod together;
+pub mod vacant;
 pub mod write;
 
 pub use self::commit::Changes;

@@ -10,3 +10,4 @@ mod growth;
 mod pmem;
 mod space;
 mod sync;
+mod vacant;

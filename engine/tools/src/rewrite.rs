@@ -33,7 +33,7 @@ use engram_catalog::{Catalog, Filling, ReadTxn, Table};
 use engram_realm::{Setup, USED};
 use engram_records::extent::Extent;
 use engram_records::object::{Record, Stored};
-use engram_space::extent::{Span, insert_free};
+use engram_space::extent::{Span, insert_free, vacant_row};
 
 /// Tables whose rows are of the moment, or follow from the others.
 const LEFT_OUT: [Table; 4] =
@@ -141,9 +141,15 @@ fn moved(row: &[u8], to: u64) -> Result<Vec<u8>> {
     Ok(Record { stored: Stored::Contiguous { extent, nbytes, checksum }, ..record }.encode())
 }
 
-/// Puts the spans, and what is free in them between the values.
-fn rewrite_space(spans: &[Span], values: &[MovedValue], into: &Catalog) -> Result<()> {
+/// Puts the spans, what is vacant in them, and what else is free in them between the values.
+fn rewrite_space(
+    spans: &[Span],
+    values: &[MovedValue],
+    vacant: &[Extent],
+    into: &Catalog,
+) -> Result<()> {
     let mut taken: Vec<Extent> = values.iter().map(MovedValue::place).collect();
+    taken.extend(vacant);
     taken.sort_unstable();
     let end = spans.last().map_or(0, |last| last.range.end());
     let (mut free, mut at) = (Vec::new(), 0);
@@ -168,6 +174,9 @@ fn rewrite_space(spans: &[Span], values: &[MovedValue], into: &Catalog) -> Resul
         }
         Ok(())
     })?;
+    for some in vacant.chunks(4096) {
+        into.run(|txn| some.iter().try_for_each(|extent| vacant_row(txn, *extent)))?;
+    }
     for some in free.chunks(4096) {
         into.run(|txn| some.iter().try_for_each(|extent| insert_free(txn, *extent)))?;
     }

@@ -169,6 +169,7 @@ def _space(root: Namespace) -> dict[str, int]:
         "used": space.used,
         "free": space.free,
         "pending": space.pending,
+        "vacant": space.vacant,
         "arena": space.arena,
         "largest_free": space.largest_free,
         "catalog": space.catalog,
@@ -236,7 +237,8 @@ def _print_space(space: dict[str, int]) -> None:
         f"{human(space['used'])} of {human(space['size'])}",
         "allocated": f"{human(space['arena'])}: {human(space['used'])} used, "
         f"{human(space['free'])} free (largest piece {human(space['largest_free'])}), "
-        f"{human(space['pending'])} pending",
+        f"{human(space['pending'])} pending"
+        + (f", {human(space['vacant'])} given back to the filesystem" if space["vacant"] else ""),
         "catalog": human(space["catalog"]),
     }
     terminal.print_facts(rows, indent=2)

@@ -85,8 +85,8 @@ fn a_span_has_bytes_and_a_directory() {
     let path = dir.path().join("span-0");
     assert_eq!(create(&path, 0, 0o600, &disk()).unwrap_err().kind(), Kind::Argument);
     assert_eq!(create(&path, u64::MAX, 0o600, &disk()).unwrap_err().kind(), Kind::Argument);
-    assert_eq!(open(&path, 0, true).unwrap_err().kind(), Kind::Argument);
-    assert_eq!(open(&path, MIB, true).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(open(&path, 0, true, &[]).unwrap_err().kind(), Kind::Argument);
+    assert_eq!(open(&path, MIB, true, &[]).unwrap_err().kind(), Kind::NotFound);
     let missing = dir.path().join("no/span-0");
     assert_eq!(create(&missing, MIB, 0o600, &disk()).unwrap_err().kind(), Kind::NotFound);
     assert!(names(dir.path()).is_empty());
@@ -97,8 +97,8 @@ fn open_refuses_what_is_not_the_span_that_was_made() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     drop(create(&at("good"), MIB, 0o600, &disk()).unwrap());
-    assert_eq!(open(&at("good"), MIB, true).unwrap().metadata().unwrap().len(), MIB);
-    open(&at("good"), MIB, false).unwrap();
+    assert_eq!(open(&at("good"), MIB, true, &[]).unwrap().metadata().unwrap().len(), MIB);
+    open(&at("good"), MIB, false, &[]).unwrap();
 
     File::create(at("short")).unwrap().set_len(MIB - 1).unwrap();
     File::create(at("long")).unwrap().set_len(MIB + 1).unwrap();
@@ -109,7 +109,7 @@ fn open_refuses_what_is_not_the_span_that_was_made() {
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
     for name in ["short", "long", "directory", "link", "fifo"] {
         for writable in [false, true] {
-            let error = open(&at(name), MIB, writable).unwrap_err();
+            let error = open(&at(name), MIB, writable, &[]).unwrap_err();
             assert_eq!(error.kind(), Kind::Corrupt, "{name}: {error}");
             assert!(error.message().contains(name), "{error}");
         }
@@ -121,8 +121,8 @@ fn open_for_writing_allocates_what_a_sparse_copy_lacks() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("span-0");
     File::create(&path).unwrap().set_len(4 * MIB).unwrap();
-    assert_eq!(open(&path, 4 * MIB, false).unwrap().metadata().unwrap().blocks(), 0);
-    let blocks = open(&path, 4 * MIB, true).unwrap().metadata().unwrap().blocks();
+    assert_eq!(open(&path, 4 * MIB, false, &[]).unwrap().metadata().unwrap().blocks(), 0);
+    let blocks = open(&path, 4 * MIB, true, &[]).unwrap().metadata().unwrap().blocks();
     assert!(blocks * 512 >= 4 * MIB, "{blocks}");
 }
 
@@ -240,4 +240,30 @@ fn zeros_are_written_over_all_of_a_file_and_no_further() {
         assert!(now[..len as usize].iter().all(|&byte| byte == 0), "{len}");
         assert_eq!(now[len as usize..], [7; 10], "{len}");
     }
+}
+
+#[test]
+fn what_was_punched_gets_blocks_again_when_they_are_asked_for_and_not_by_opening() {
+    let test = "what_was_punched_gets_blocks_again_when_they_are_asked_for_and_not_by_opening";
+    let Some(dir) = shm(test) else { return };
+    let path = dir.path().join("span-0");
+    let file = create(&path, 4 * HUGE, 0o600, &tmpfs()).unwrap();
+    let blocks = || file.metadata().unwrap().blocks() * 512;
+    file.write_all_at(&[7; 16], HUGE).unwrap();
+    let hole = FilePart { offset: HUGE, len: 2 * HUGE };
+    punch(&file, hole).unwrap();
+    assert_eq!(blocks(), 2 * HUGE);
+    drop(open(&path, 4 * HUGE, true, &[hole]).unwrap());
+    assert_eq!(blocks(), 2 * HUGE);
+    allocate_range(&file, &path, FilePart { len: HUGE, ..hole }).unwrap();
+    assert_eq!(blocks(), 3 * HUGE);
+    let mut there = [1; 16];
+    file.read_exact_at(&mut there, HUGE).unwrap();
+    assert_eq!(there, [0; 16]);
+    // Of an earlier copy without the zeros, all else gets blocks.
+    punch(&file, FilePart { offset: 0, len: 4096 }).unwrap();
+    drop(open(&path, 4 * HUGE, true, &[FilePart { offset: 2 * HUGE, len: HUGE }]).unwrap());
+    assert_eq!(blocks(), 3 * HUGE);
+    drop(open(&path, 4 * HUGE, true, &[]).unwrap());
+    assert_eq!(blocks(), 4 * HUGE);
 }

@@ -12,8 +12,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::realm::{index, snapshot};
+use crate::realm::{index, snapshot, vacant};
 
 use crate::batch;
 use crate::realm::core::Core;
@@ -62,6 +63,8 @@ pub struct Changes<'env> {
     group: Option<Gid>,
     /// Whether members are on their way to another realm, so that each change is asked for.
     moving: bool,
+    /// The bytes that it frees.
+    freed: u64,
 }
 
 /// What a commit is for, which says what follows from one that is uncertain.
@@ -166,11 +169,14 @@ impl Core {
                     // commit: durable here where the realm is; visible to everyone from here on.
                     let changed = rows.txn.is_changed();
                     let (waiting, facts) = (rows.waiting()?, rows.facts());
-                    let died = rows.died;
+                    let (died, freed) = (rows.died, rows.freed);
                     step!("commit.changed");
                     let id = rows.txn.commit().map_err(|error| after_failure(error, purpose))?;
                     step!("commit.committed");
                     self.index.state.note(waiting, died);
+                    if freed > 0 {
+                        self.space.freed.store(true, Ordering::Relaxed);
+                    }
                     // A transaction without changes has no id: the next one gets it.
                     if changed {
                         self.recent.after(id, facts);
@@ -194,6 +200,13 @@ fn make_room(
 ) -> Result<()> {
     snapshot::ask_holders(core, inside)?;
     let Err(error) = inside.catalog().extend(pages) else { return Ok(()) };
+    // What gives space back may not need this itself: it is a commit of the other kind.
+    if error.kind() == Kind::PoolFull
+        && headroom == Headroom::Normal
+        && vacant::vacate_all(core, inside).is_ok_and(|bytes| bytes > 0)
+    {
+        return Ok(());
+    }
     // A change that gives space back goes before a snapshot that somebody only looks at.
     let relief = error.kind() == Kind::PoolFull && headroom == Headroom::Relief;
     if relief && !std::mem::replace(called_in, true) {
@@ -254,6 +267,7 @@ impl<'env> Changes<'env> {
             new: NewInTail::knowing(facts.range),
             group: facts.group,
             moving: false,
+            freed: 0,
         }
     }
 
@@ -418,6 +432,7 @@ impl RowsMut for Changes<'_> {
 
     fn release(&mut self, extent: Extent) -> Result<()> {
         self.used -= extent.len as i64;
+        self.freed += extent.len;
         freed_row(&mut self.txn, extent)
     }
 

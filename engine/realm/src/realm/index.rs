@@ -9,6 +9,7 @@ use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::failure::{self, MaintenanceTask};
 use crate::realm::gate::Inside;
+use crate::realm::vacant;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
@@ -167,6 +168,7 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// After a commit of a user's: does a part of what is due, if this thread may.
 pub fn after_commit(core: &Core, inside: &Inside<'_>) {
+    vacant::after_freeing(core, inside);
     if core.index.state.queued() > 0 {
         if core.index.state.is_queue_full() {
             let _ = drain_quietly(core, inside);

@@ -2,19 +2,20 @@
 //!
 //! A reservation looks for space in this order: free extents (after reclaiming what the floor
 //! allows); what only waits for look-ups that run this instant; what dead processes had reserved;
-//! new spans, up to the realm's size and the devices' room; and then it is `PoolFullError`, which
-//! names who holds the space. Nothing but rows changes under the writer lock.
+//! vacant pages (`vacant`); new spans, up to the realm's size and the devices' room; and then it is
+//! `PoolFullError`, which names who holds the space. Nothing but rows changes under the writer lock.
 
 use crate::realm::dead;
 use crate::realm::holders;
 use crate::realm::spans;
+use crate::realm::vacant;
 use std::sync::Arc;
 
 use crate::realm::core::Core;
 use crate::realm::gate::Inside;
 use crate::realm::spans::ranges_of;
 use crate::view::Claim;
-use engram_base::error::Result;
+use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::mutex::lock;
@@ -24,8 +25,10 @@ use engram_media::memory::Memory;
 use engram_ops::rows_mut::Reserved;
 use engram_records::extent::{Extent, HUGE, PAGE, SIZE_MAX, extent_len, round_up};
 use engram_space::extent::{
-    Span, Wanted, allocate, end_reservation, freed_row, pending_rows, reclaim, reserve_row,
+    Floor, Span, Wanted, allocate, end_reservation, freed_row, pending_rows, reclaim, reserve_row,
+    vacant_rows,
 };
+use engram_space::lease::Lease;
 
 /// The key in `meta` of the bytes that extents in use have, which each commit brings up to date.
 pub const USED: &[u8] = b"used";
@@ -57,6 +60,8 @@ pub struct Space {
     pub free: u64,
     /// What is reserved, or freed and still in somebody's view.
     pub pending: u64,
+    /// What is free, and has no blocks: they were given back to the filesystem when it was full.
+    pub vacant: u64,
     /// The largest free extent.
     pub largest_free: u64,
     /// What the catalog has allocated.
@@ -85,7 +90,7 @@ pub fn reserve(core: &Arc<Core>, nbytes: u64, device: Option<u32>) -> Result<(Re
     dead::take_back_left(core, &inside)?;
     let len = extent_len(nbytes);
     let mut waits = 0;
-    let mut dead_asked = false;
+    let (mut dead_asked, mut vacated) = (false, false);
     loop {
         match try_reserve(core, &inside, &[len], device)? {
             Attempt::Reserved(extents, age) => {
@@ -109,9 +114,38 @@ pub fn reserve(core: &Arc<Core>, nbytes: u64, device: Option<u32>) -> Result<(Re
                 dead_asked = true;
                 dead::take_back_dead(core, &inside)?;
             }
-            Attempt::Short { arena_end, .. } => spans::grow(core, &inside, len, device, arena_end)?,
+            Attempt::Short { .. } if vacant::occupy_run(core, &inside, len, device)? => {}
+            Attempt::Short { arena_end, .. } => {
+                grow_or_vacate(core, &inside, Asked { len, device, arena_end }, &mut vacated)?;
+            }
         }
     }
+}
+
+/// Space that is asked for and not free.
+#[derive(Clone, Copy)]
+struct Asked {
+    len: u64,
+    device: Option<u32>,
+    /// Where the arena ended then.
+    arena_end: u64,
+}
+
+/// Grows the arena. Where the devices have no room for that, free pieces that are too small go back
+/// to them, once.
+fn grow_or_vacate(
+    core: &Core,
+    inside: &Inside<'_>,
+    asked: Asked,
+    vacated: &mut bool,
+) -> Result<()> {
+    let grown = spans::grow(core, inside, asked.len, asked.device, asked.arena_end);
+    let Err(error) = grown else { return Ok(()) };
+    let bounded = read_limit(&inside.read()?)?.saturating_sub(asked.arena_end) < asked.len;
+    if error.kind() != Kind::PoolFull || bounded || std::mem::replace(vacated, true) {
+        return Err(error);
+    }
+    if vacant::vacate_all(core, inside)? == 0 { Err(error) } else { Ok(()) }
 }
 
 /// Pins an extent that is reserved for us, and attaches its memory.
@@ -142,10 +176,7 @@ pub(super) fn try_reserve(
         let txn = rows.txn();
         let mut waiting = 0;
         if some_freed(txn)? {
-            let mut peers = lock(&core.space.peers);
-            let epoch = || inside.catalog().growth().lease_epoch();
-            let own = inside.own_leases().map(engram_space::lease::Lease::file);
-            let floor = peers.floor(&core.setup.leases(), epoch, lease, &own)?;
+            let floor = floor(core, inside)?;
             let mut resume = lock(&core.space.resume);
             let first = reclaim(txn, &floor, *resume, RECLAIM_ROWS)?;
             *resume = first.resume;
@@ -165,6 +196,14 @@ pub(super) fn try_reserve(
         let arena_end = Span::all(rows)?.last().map_or(0, |last| last.range.end());
         Ok(Attempt::Short { waiting, arena_end })
     })
+}
+
+/// What live leases still look at. The caller holds the writer lock.
+pub(super) fn floor(core: &Core, inside: &Inside<'_>) -> Result<Floor> {
+    let mut peers = lock(&core.space.peers);
+    let epoch = || inside.catalog().growth().lease_epoch();
+    let own = inside.own_leases().map(Lease::file);
+    peers.floor(&core.setup.leases(), epoch, inside.lease().id(), &own)
 }
 
 /// Copies a value of another realm into space that is reserved here, and flushes it (P1). Both
@@ -197,7 +236,19 @@ pub fn reach(core: &Core, inside: &Inside<'_>, end: u64) -> Result<()> {
 pub fn reach_in(core: &Core, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -> Result<()> {
     inside.arena().reach(end, &mut txn.rows(), |span| {
         let writable = !core.setup.immutable && !spans::is_closed(core, *span)?;
-        Ok((spans::open_span(core, *span, writable)?, writable))
+        if !writable {
+            return Ok((spans::open_span(core, *span, None)?, false));
+        }
+        let vacant = vacant::vacant_ranges(txn, *span)?;
+        let opened = match spans::open_span(core, *span, Some(&vacant)) {
+            // More may have been vacated since this snapshot.
+            Err(error) if error.kind() == Kind::PoolFull => {
+                let vacant = vacant::vacant_ranges(&inside.read()?, *span)?;
+                spans::open_span(core, *span, Some(&vacant))
+            }
+            opened => opened,
+        };
+        Ok((opened?, true))
     })
 }
 
@@ -276,12 +327,14 @@ pub(crate) fn space(core: &Core) -> Result<Space> {
     let arena = Span::all(&mut txn.rows())?.last().map_or(0, |last| last.range.end());
     let used = meta_u64(txn.get(Table::Meta, USED)?)?;
     let pending = pending_rows(&txn)?.iter().map(|(_, extent)| extent.len).sum::<u64>();
+    let vacant = vacant_rows(&txn)?.iter().map(|extent| extent.len).sum::<u64>();
     Ok(Space {
         size: read_limit(&txn)?,
         arena,
         used,
-        free: arena.saturating_sub(used + pending),
+        free: arena.saturating_sub(used + pending + vacant),
         pending,
+        vacant,
         largest_free: txn
             .last(Table::ExtentsBySize)?
             .map(|(key, _)| engram_space::extent::parse_size_key(key))

@@ -27,6 +27,8 @@ pub struct SpaceState {
     warm: Mutex<VecDeque<Extent>>,
     /// Whether the dead may have left something reserved when the realm was opened.
     pub(crate) dead_left: AtomicBool,
+    /// Whether a commit of this process has freed something since anybody looked.
+    pub(crate) freed: AtomicBool,
 }
 
 impl SpaceState {
@@ -39,6 +41,7 @@ impl SpaceState {
             resume: Mutex::default(),
             warm: Mutex::default(),
             dead_left: AtomicBool::new(false),
+            freed: AtomicBool::new(false),
         }
     }
 

@@ -7,6 +7,7 @@
 use crate::Setup;
 use crate::realm::holders;
 use crate::realm::space;
+use crate::realm::vacant;
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -26,6 +27,7 @@ use engram_files::folder;
 use engram_files::paths;
 use engram_files::pool_file::{PoolFile, missing};
 use engram_files::versions;
+use engram_media::span::FilePart;
 use engram_media::{Medium, devdax, filesystem, span};
 use engram_records::extent::{Extent, HUGE, PAGE, best_align, round_up};
 use engram_space::extent::{Growing, Span, insert_free};
@@ -35,7 +37,7 @@ const GROWTH_PART: u64 = 8;
 const GROWTH_MIN: u64 = 16 << 20;
 const GROWTH_MAX: u64 = 256 << 20;
 /// Left on a device for the catalog and leases, whose rows make room.
-const DEVICE_MARGIN: u64 = 1 << 20;
+pub(super) const DEVICE_MARGIN: u64 = 1 << 20;
 
 /// Whether a span's file is published already. A process that publishes more makes spans beside
 /// those, and the kernel lets nobody but root open these for writing.
@@ -49,11 +51,13 @@ pub(super) fn is_closed(core: &Core, span: Span) -> Result<bool> {
     Ok(meta.mode() & 0o222 == 0)
 }
 
-/// Opens what has the bytes of a span: its file, or the node that it is a range of.
-pub fn open_span(core: &Core, span: Span, writable: bool) -> Result<File> {
+/// Opens what has the bytes of a span: its file, or the node that it is a range of. For writing, if
+/// it is told what is vacant there: all else gets what blocks it lacks.
+pub fn open_span(core: &Core, span: Span, vacant: Option<&[FilePart]>) -> Result<File> {
     let path = span_path(core, span)?;
+    let writable = vacant.is_some();
     if span.place == 0 {
-        let opened = span::open(&path, span.range.len, writable);
+        let opened = span::open(&path, span.range.len, writable, vacant.unwrap_or_default());
         return opened.map_err(|error| {
             // The publisher of a newer version may have taken it away.
             let outdated = core.setup.immutable && !versions::is_newest(&core.setup.dir);
@@ -207,7 +211,7 @@ fn make_span(core: &Core, inside: &Inside<'_>, number: u32, device: u32, len: u6
         span.place = gap.offset;
         // Nobody else takes ranges of this node: it carries this realm's label, and a process that
         // grows the realm holds its growth lock.
-        devdax::zero(&open_span(core, span, true)?, span.place, len)?;
+        devdax::zero(&open_span(core, span, Some(&[]))?, span.place, len)?;
         return add_span(core, inside, span);
     }
     let path = span_path(core, span)?;
@@ -246,7 +250,7 @@ pub(crate) fn free_on_node(core: &Core, device: u32, path: &Path) -> Result<u64>
 /// Gives all spans in memory huge pages, as far as there are any.
 fn make_huge(core: &Core, inside: &Inside<'_>) -> Result<()> {
     for one in Span::all(&mut inside.read()?.rows())? {
-        let file = open_span(core, one, true)?;
+        let file = open_span(core, one, Some(&[]))?;
         if one.place == 0 && Medium::of(&file)? == Medium::Memory {
             span::make_huge(&file, one.range.len);
         }
@@ -263,6 +267,10 @@ pub(crate) fn prefault(core: &Arc<Core>) -> Result<()> {
         let limit = read_limit(&txn)?;
         drop(txn);
         if end >= limit {
+            {
+                let _growing = Growing::begin(&core.setup.dir)?;
+                vacant::occupy_all(core, &inside)?;
+            }
             make_huge(core, &inside)?;
             return inside.arena().prefault(Extent { offset: 0, len: end });
         }

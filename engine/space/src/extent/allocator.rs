@@ -8,7 +8,7 @@
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
-use engram_catalog::{Table, WriteTxn};
+use engram_catalog::{ReadTxn, Table, WriteTxn};
 use engram_records::extent::{Extent, LINE, PAGE, best_align, round_up};
 
 /// How many free extents of about the right size are tried before a larger one is taken.
@@ -35,14 +35,8 @@ pub fn allocate(txn: &mut WriteTxn<'_>, wanted: &Wanted<'_>) -> Result<Option<Ex
         },
     };
     let Some((free, place)) = found else { return Ok(None) };
-    remove_free(txn, free)?;
+    take_out(txn, free, place)?;
     step!("reserve.taken");
-    if place.offset > free.offset {
-        put_free(txn, Extent { offset: free.offset, len: place.offset - free.offset })?;
-    }
-    if place.end() < free.end() {
-        put_free(txn, Extent { offset: place.end(), len: free.end() - place.end() })?;
-    }
     Ok(Some(place))
 }
 
@@ -134,6 +128,53 @@ fn free_before(txn: &WriteTxn<'_>, offset: u64) -> Result<Option<Extent>> {
 pub fn covers(txn: &WriteTxn<'_>, extent: Extent) -> Result<bool> {
     let free = free_before(txn, extent.offset + 1)?;
     Ok(free.is_some_and(|free| free.end() >= extent.end()))
+}
+
+/// Takes a part of a free extent out of the tables.
+pub(super) fn take_free(txn: &mut WriteTxn<'_>, part: Extent) -> Result<()> {
+    let Some(free) = free_before(txn, part.offset + 1)?.filter(|free| free.end() >= part.end())
+    else {
+        fail!(Corrupt, "{part:?} was found free, and is not: run verify")
+    };
+    take_out(txn, free, part)
+}
+
+/// Takes a part out of a free extent; the rest at either end stays free.
+fn take_out(txn: &mut WriteTxn<'_>, free: Extent, part: Extent) -> Result<()> {
+    remove_free(txn, free)?;
+    if part.offset > free.offset {
+        put_free(txn, Extent { offset: free.offset, len: part.offset - free.offset })?;
+    }
+    if part.end() < free.end() {
+        put_free(txn, Extent { offset: part.end(), len: free.end() - part.end() })?;
+    }
+    Ok(())
+}
+
+/// The largest free extents that have a page, at most so many.
+pub(super) fn largest_free(txn: &WriteTxn<'_>, most: usize) -> Result<Vec<Extent>> {
+    let mut found: Vec<Extent> = Vec::new();
+    let mut below = [0xff; 16];
+    while found.len() < most {
+        let Some((key, _)) = txn.before(Table::ExtentsBySize, &below)? else { break };
+        let free = parse_size_key(key)?;
+        if free.len < PAGE {
+            break;
+        }
+        found.push(free);
+        below = size_key(free);
+    }
+    Ok(found)
+}
+
+/// Every free extent, by offset.
+pub fn free_rows(txn: &ReadTxn<'_>) -> Result<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut cursor = txn.seek(Table::ExtentsByOffset, &[])?;
+    while let Some((key, value)) = cursor.next()? {
+        found.push(parse_free(key, value)?);
+    }
+    Ok(found)
 }
 
 /// Gives an extent back to the free tables, joined with its free neighbours.

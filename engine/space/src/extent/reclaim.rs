@@ -1,9 +1,9 @@
 //! Reclaim: when space that was freed or reserved is free again (protocol P2, the allocator's
 //! side).
 //!
-//! `extents_pending` holds two kinds of rows: (1, lease, offset) for what a lease has reserved, and
-//! (2, transaction, offset) for what that transaction freed. Only the writer of a transaction
-//! touches them. An extent freed by transaction F is reusable iff
+//! `extents_pending` holds three kinds of rows: (1, lease, offset) for what a lease has reserved,
+//! (2, transaction, offset) for what that transaction freed, and those of `vacant`. Only the writer
+//! of a transaction touches them. An extent freed by transaction F is reusable iff
 //!
 //! 1. F is committed: it is, where its number is below that of the running transaction;
 //! 2. every live lease's age is IDLE or at least F: no look-up runs on a snapshot that still shows
@@ -69,11 +69,12 @@ pub struct Reclaimed {
     pub resume: Option<[u8; 17]>,
 }
 
+pub(super) const VACANT: u8 = 0;
 const RESERVED: u8 = 1;
 const FREED: u8 = 2;
 
 /// The key of a row in `extents_pending`.
-fn pending_key(kind: u8, by: u64, offset: u64) -> [u8; 17] {
+pub(super) fn pending_key(kind: u8, by: u64, offset: u64) -> [u8; 17] {
     let mut key = [kind; 17];
     key[1..9].copy_from_slice(&by.to_be_bytes());
     key[9..].copy_from_slice(&offset.to_be_bytes());
@@ -103,10 +104,10 @@ fn parse_pending(key: &[u8], value: &[u8]) -> Result<(ExtentHolder, Extent)> {
     }
 }
 
-/// Every pending extent with its holder, for `verify` and the statistics.
+/// Every extent that is reserved or freed, with its holder, for `verify` and the statistics.
 pub fn pending_rows(txn: &ReadTxn<'_>) -> Result<Vec<(ExtentHolder, Extent)>> {
     let mut found = Vec::new();
-    let mut cursor = txn.seek(Table::ExtentsPending, &[])?;
+    let mut cursor = txn.seek(Table::ExtentsPending, &pending_key(RESERVED, 0, 0))?;
     while let Some((key, value)) = cursor.next()? {
         found.push(parse_pending(key, value)?);
     }

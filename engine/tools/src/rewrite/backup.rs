@@ -268,7 +268,7 @@ impl Copy<'_> {
                 spans.sync()?;
             }
         }
-        rewrite_space(&spans.rows, &found, &catalog)?;
+        rewrite_space(&spans.rows, &found, &[], &catalog)?;
         step!("backup.values");
         catalog.growth().set_boot_id(boot_id());
         if !out.is_empty() {

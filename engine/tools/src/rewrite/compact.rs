@@ -17,7 +17,7 @@
 //! A reader of another process would see two catalogs, whose transactions count anew: that is why
 //! nobody may have the realm open, this process neither.
 
-use engram_realm::dead;
+use engram_realm::{dead, vacant};
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -29,7 +29,7 @@ use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::pool_lock::PoolLock;
 use engram_base::user;
-use engram_catalog::Catalog;
+use engram_catalog::{Catalog, ReadTxn};
 use engram_files::folder;
 use engram_files::pool_file::{PoolFile, real_path};
 use engram_media::exchange::exchange;
@@ -40,7 +40,7 @@ use engram_realm::compaction_lock::{CompactionLock, new_catalog};
 use engram_realm::process;
 use engram_realm::{Purpose, Setup, sweep_spans};
 use engram_records::extent::{Extent, PAGE};
-use engram_space::extent::Span;
+use engram_space::extent::{Span, vacant_rows};
 use engram_space::lease::Peers;
 
 /// What compacting has done.
@@ -124,7 +124,12 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     refuse_others(setup, "compacting")?;
     // Opened and closed: it is fit for use, and the reservations of the dead are taken back.
     let core = process::core_of(setup.clone(), Purpose::Use)?;
-    let taken = core.enter().and_then(|inside| dead::take_back_dead(&core, &inside));
+    let taken = core.enter().and_then(|inside| {
+        dead::take_back_dead(&core, &inside)?;
+        // On a full filesystem the new catalog has room then.
+        vacant::vacate_if_full(&core, &inside);
+        Ok(())
+    });
     core.remove_session();
     taken?;
     let compaction_lock = CompactionLock::take(setup)?;
@@ -165,7 +170,7 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
     // these rows.
     rewrite_rows(&txn, &found, &[], &new)?;
     step!("compact.rows");
-    rewrite_space(&kept, &found, &new)?;
+    rewrite_space(&kept, &found, &moved_vacant(&txn, &spans, &kept)?, &new)?;
     new.growth().set_boot_id(old.growth().boot_id());
     finish_catalog(&new, setup)?;
     let bytes = |spans: &[Span]| spans.iter().map(|span| span.range.len).sum::<u64>();
@@ -203,6 +208,21 @@ fn move_up(spans: &[Span], values: &mut [MovedValue]) -> Result<Vec<Span>> {
         fail!(Corrupt, "a value lies behind the last span: run verify");
     }
     Ok(kept)
+}
+
+/// What is vacant in spans that are kept, where they are then. (A span is kept under its file.)
+fn moved_vacant(txn: &ReadTxn<'_>, spans: &[Span], kept: &[Span]) -> Result<Vec<Extent>> {
+    let mut moved = Vec::new();
+    for vacant in vacant_rows(txn)? {
+        let of = spans.iter().find(|span| vacant.offset < span.range.end());
+        let file = |span: &Span| (span.device, span.file, span.place);
+        let to = of.and_then(|of| Some((of, kept.iter().find(|one| file(one) == file(of))?)));
+        if let Some((of, to)) = to {
+            let offset = vacant.offset - of.range.offset + to.range.offset;
+            moved.push(Extent { offset, ..vacant });
+        }
+    }
+    Ok(moved)
 }
 
 /// Makes a folder like another, for what takes its place.

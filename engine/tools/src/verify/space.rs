@@ -9,7 +9,9 @@ use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
 use engram_realm::{Core, USED, read_limit};
 use engram_records::extent::{Extent, HUGE, SIZE_MAX};
-use engram_space::extent::{ExtentHolder, Span, parse_free, parse_size_key, pending_rows};
+use engram_space::extent::{
+    ExtentHolder, Span, parse_free, parse_size_key, pending_rows, vacant_rows,
+};
 
 /// The ids of all leases that there are.
 pub(super) fn lease_ids(core: &Core) -> Result<HashSet<u64>> {
@@ -41,7 +43,7 @@ impl Walk<'_> {
             ));
         }
         for one in spans.iter().filter(|span| span.has_file()) {
-            if let Err(error) = spans::open_span(self.core, *one, false) {
+            if let Err(error) = spans::open_span(self.core, *one, None) {
                 self.problem(format!("span {}: {error}", one.number));
             }
         }
@@ -55,11 +57,14 @@ impl Walk<'_> {
         let pending_bytes = total(pending.iter().map(|(_, extent)| extent));
         self.report.orphaned += self.orphaned(&pending)?;
         let free = self.free(txn)?;
-        let free_bytes = total(free.iter());
+        let vacant = vacant_rows(txn)?;
+        let free_bytes = total(free.iter().chain(&vacant));
+        self.vacant(&vacant, &spans);
         let all = in_use
             .into_iter()
             .chain(pending.into_iter().map(|(holder, extent)| (extent, format!("{holder:?}"))))
-            .chain(free.into_iter().map(|extent| (extent, "free".to_owned())));
+            .chain(free.into_iter().map(|extent| (extent, "free".to_owned())))
+            .chain(vacant.into_iter().map(|extent| (extent, "vacant".to_owned())));
         for problem in overlaps(all.collect(), arena) {
             self.problem(problem);
         }
@@ -87,6 +92,19 @@ impl Walk<'_> {
         };
         let orphaned = pending.iter().filter(|(holder, _)| is_orphaned(holder));
         Ok(total(orphaned.map(|(_, extent)| extent)))
+    }
+
+    /// Vacant extents are parts of files, one each.
+    fn vacant(&mut self, vacant: &[Extent], spans: &[Span]) {
+        for extent in vacant {
+            let holds = |span: &&Span| {
+                span.range.offset <= extent.offset && extent.end() <= span.range.end()
+            };
+            let span = spans.iter().find(holds);
+            if !span.is_some_and(|span| span.has_file() && span.place == 0) {
+                self.problem(format!("vacant {extent:?} is no part of a span's file"));
+            }
+        }
     }
 
     /// The free extents; both tables must have the same, and no two may touch.

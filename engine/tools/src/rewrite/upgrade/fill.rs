@@ -89,7 +89,7 @@ fn realm<'f>(work: &Work<'_>, found: &'f FoundRealm<'f>) -> Result<MadeRealm<'f>
             spans.rows.iter().zip(&spans.files).map(|(row, (path, _))| (*row, path.clone()));
         compare_values(&found.values, &words, &SpanFiles::open(files))?;
     }
-    rewrite_space(&spans.rows, &found.values, &catalog)?;
+    rewrite_space(&spans.rows, &found.values, &[], &catalog)?;
     compare_records(found, &catalog)?;
     step!("upgrade.values");
     catalog.growth().set_boot_id(boot_id());
