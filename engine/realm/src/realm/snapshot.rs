@@ -54,7 +54,7 @@ use engram_catalog::{Catalog, ReadTxn, forks};
 use engram_query::sealed::DirectoryCache;
 use engram_query::table::GroupCache;
 use engram_space::extent::Span;
-use engram_space::lease::{CALLED_IN, Peers};
+use engram_space::lease::{CALLED_IN, Lease, Peers};
 
 /// The bound of a snapshot without one of its own, in bytes: this, or so many times the catalog.
 const GROWTH_MIN: u64 = 256 << 20;
@@ -419,7 +419,8 @@ fn watch(core: &Weak<Core>) {
             }
             continue;
         };
-        let asked = inside.lease().was_asked();
+        let lease = inside.state().lease.as_ref();
+        let asked = lease.and_then(Lease::was_asked);
         let called_in = asked == Some(CALLED_IN);
         // A damaged catalog is for its readers to report.
         let _ = judge_snapshots(&core, &inside);
@@ -433,8 +434,10 @@ fn watch(core: &Weak<Core>) {
         }
         // Somebody may look through one still: then a deletion without room waits for that.
         let ending = held_now(&core).iter().any(|held| held.ended.get().is_some());
-        if let Some(asked) = asked.filter(|asked| *asked != CALLED_IN || !ending) {
-            inside.lease().answer(asked);
+        if let (Some(lease), Some(asked)) = (lease, asked)
+            && (asked != CALLED_IN || !ending)
+        {
+            lease.answer(asked);
         }
         let mut keeping = lock(&core.holdings.snapshots.state);
         if keeping.held.is_empty() {

@@ -3,7 +3,7 @@
 //! A reservation looks for space in this order: free extents (after reclaiming what the floor
 //! allows); what only waits for look-ups that run this instant; what dead processes had reserved;
 //! vacant pages (`vacant`); new spans, up to the realm's size and the devices' room; and then it is
-//! `PoolFullError`, which names who holds the space. Nothing but rows changes under the writer lock.
+//! `PoolFullError`, which names who holds the space. Only rows change under the writer lock.
 
 use crate::realm::dead;
 use crate::realm::holders;
@@ -141,8 +141,11 @@ fn grow_or_vacate(
 ) -> Result<()> {
     let grown = spans::grow(core, inside, asked.len, asked.device, asked.arena_end);
     let Err(error) = grown else { return Ok(()) };
-    let bounded = read_limit(&inside.read()?)?.saturating_sub(asked.arena_end) < asked.len;
-    if error.kind() != Kind::PoolFull || bounded || std::mem::replace(vacated, true) {
+    if error.kind() != Kind::PoolFull || std::mem::replace(vacated, true) {
+        return Err(error);
+    }
+    // Beyond the realm's size no filesystem helps.
+    if read_limit(&inside.read()?)?.saturating_sub(asked.arena_end) < asked.len {
         return Err(error);
     }
     if vacant::vacate_all(core, inside)? == 0 { Err(error) } else { Ok(()) }

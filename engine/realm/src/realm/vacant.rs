@@ -175,9 +175,6 @@ fn occupy_parts(core: &Core, inside: &Inside<'_>, parts: &[VacantPart]) -> Resul
             return Ok(false);
         };
         let path = spans::span_path(core, *span)?;
-        if filesystem::free_bytes(&path)?.saturating_sub(DEVICE_MARGIN) < part.len {
-            return Ok(false);
-        }
         let file = reopened(core, *span)?;
         let range = FilePart { offset: part.offset - span.range.offset, len: part.len };
         match allocate_range(&file, &path, range) {
