@@ -24,9 +24,10 @@ const QUEUE_MILLIS: u64 = 3;
 /// After so many times the kills that were asked for, a step that nobody reaches is a fault.
 const GIVE_UP: u64 = 4;
 
-/// Protocols that no worker runs: those who do are killed at each of their steps by tests of their
-/// own, `engine/tests/pools/backup.rs` and `upgrade.rs`, `space/compact.rs` and `store/slab.rs`.
-const ELSEWHERE: [&str; 4] = ["backup.", "compact.", "slab.", "upgrade."];
+/// Protocols that no worker runs. Processes that do are killed at each of their steps by tests of
+/// their own: `engine/tests/pools/backup.rs` and `upgrade.rs`, `space/compact.rs` and `vacant.rs`,
+/// `store/slab.rs`.
+const ELSEWHERE: [&str; 6] = ["backup.", "compact.", "occupy.", "slab.", "upgrade.", "vacate."];
 
 /// Whether workers come to a step.
 pub fn is_ours(step: &str) -> bool {

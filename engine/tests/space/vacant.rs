@@ -245,3 +245,40 @@ fn check_all(realm: &Realm, tag: u64, round: u32) {
         assert!(data == filled(tag, 1, data.len() / 8), "{name} in round {round} is not whole");
     }
 }
+
+/// Who dies while pages go back or come again leaves nothing that anybody has to repair.
+#[test]
+#[cfg(feature = "faults")]
+fn who_dies_vacating_or_occupying_leaves_what_is_sound() {
+    let test = "who_dies_vacating_or_occupying_leaves_what_is_sound";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        put(&realm, "large", &filled(1, 1, 20 * MIB / 8));
+        put(&realm, "other", &filled(2, 2, MIB / 8));
+        let filler = fill_up(&mount);
+        for step in ["vacate.committed", "vacate.punched", "occupy.allocated", "occupy.committed"] {
+            let mut dying = fork(|_| {
+                engram::faults::on_step(move |at| {
+                    if at == step {
+                        // SAFETY: ends this process, and never returns.
+                        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                    }
+                });
+                realm.delete(realm.root(), "large").unwrap();
+                put(&realm, "large", &filled(3, 3, 20 * MIB / 8));
+            });
+            assert!(libc::WIFSIGNALED(dying.wait()), "{step} is not reached");
+            sound(&fixture.path);
+            put(&realm, "large", &filled(4, 4, 20 * MIB / 8));
+            assert_eq!(read(&realm, "large"), filled(4, 4, 20 * MIB / 8));
+            assert_eq!(read(&realm, "other"), filled(2, 2, MIB / 8));
+            // Nothing is taken twice: the mount is as full as before.
+            assert!(free(&mount) < 4 << 20, "{step}: {} bytes are free", free(&mount));
+        }
+        std::fs::remove_file(filler).unwrap();
+        sound(&fixture.path);
+    });
+}
