@@ -244,5 +244,6 @@ def _bytes(values: np.ndarray[Any, Any]) -> object:
         # HDF5 itself orders the members of a type when it converts values, and calls it equal.
         return [(name, _bytes(values[name])) for name in sorted(values.dtype.names)]
     if values.dtype.hasobject:
-        return values.tolist()
+        flat = values.reshape(-1).tolist()
+        return [_bytes(one) if isinstance(one, np.ndarray) else one for one in flat]
     return np.ascontiguousarray(values).tobytes()

@@ -252,16 +252,19 @@ def test_an_attribute_that_netcdf4_has_in_a_form_of_its_own_arrives_in_that_form
     assert [(e.path, e.what) for e in report.noted] == [("/x", "attribute latin")]
 
 
-def test_variable_length_numbers_are_named_in_the_report(pool: Any, tmp_path: Path) -> None:
+def test_sequences_of_sequences_are_named_in_the_report(pool: Any, tmp_path: Path) -> None:
     def make(file: netCDF4.Dataset) -> None:
         file.createDimension("x", 2)
-        ragged = file.createVLType(np.int32, "ragged")
-        file.createVariable("rows", ragged, ("x",))
         file.createVariable("good", "i4", ("x",))
 
-    report = engram.import_file(write(tmp_path / "x.nc", make), pool)
+    path = write(tmp_path / "x.nc", make)
+    with h5py.File(path, "a") as file:
+        file["table"] = h5py.vlen_dtype(h5py.vlen_dtype("i4"))
+        made = file.create_dataset("rows", (2,), dtype=file["table"])
+        made.dims[0].attach_scale(file["x"])
+    report = engram.import_file(path, pool)
     assert [e.path for e in report.left_out] == ["/rows"]
-    assert "int32 (ragged)" in report.left_out[0].why
+    assert "sequences of object (table)" in report.left_out[0].why
     assert list(pool) == ["good"]
 
 

@@ -38,7 +38,6 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "negative": lambda s: edited(s, "a/v", lambda d: d.update(shape=[-1, 3])),
     "other rank": lambda s: edited(s, "a/v", lambda d: d.update(shape=[10])),
     "unknown dtype": lambda s: edited(s, "a/v", lambda d: d.update(data_type="int31")),
-    "unknown codec": lambda s: edited(s, "a/v", lambda d: d["codecs"].append({"name": "rot13"})),
     "unknown grid": lambda s: edited(s, "a/v", lambda d: d["chunk_grid"].update(name="hexagonal")),
     "transformer": lambda s: edited(
         s, "a/v", lambda d: d.update(storage_transformers=[{"name": "x"}])

@@ -31,12 +31,19 @@ from engram.errors import (
     InvalidNameError,
     NotFoundError,
 )
-from engram.formats import origin, stream, text
-from engram.formats.blocks import pieces, region_shape
+from engram.formats import origin, ragged, stream, text
+from engram.formats.blocks import pieces, region_shape, whole
 from engram.formats.names import key_problem
 from engram.formats.report import Entry, ImportReport, Progress
 from engram.formats.select import Selection
-from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Node, TextNode
+from engram.formats.source import (
+    READ_ERRORS,
+    ArrayNode,
+    GroupNode,
+    Node,
+    RaggedNode,
+    TextNode,
+)
 from engram.group import Group
 from engram.handle import make
 from engram.member import new_member
@@ -199,6 +206,8 @@ class Loader:
                 self._make_group(node)
             elif isinstance(node, TextNode):
                 self._make_text(node)
+            elif isinstance(node, RaggedNode):
+                self._make_ragged(node)
             else:
                 self._make_array(node)
         except EngramError as error:
@@ -273,6 +282,18 @@ class Loader:
             self._count.nbytes += sum(len(v.encode()) for v in value.flat)
         else:
             self._count.nbytes += value.nbytes
+
+    def _make_ragged(self, node: RaggedNode) -> None:
+        """Make the group of a variable of sequences, with its two arrays."""
+        self._make_group(GroupNode(node.path, node.describe))
+        made = ragged.nodes(node, self._wanted[node.path], _reading)
+        for inner in made:
+            self._wanted[inner.path] = whole(inner.shape)
+            if isinstance(inner, ArrayNode):
+                self._total += inner.nbytes
+                self._make_array(inner)
+            else:
+                self._make_text(inner)
 
     @staticmethod
     def _put(above: Group, name: str, value: Any, new: _New) -> Any:

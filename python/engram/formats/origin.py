@@ -12,6 +12,7 @@ words mean the same in every format:
     dimensions  of a group: name -> {"size", "unlimited"}, unused ones included
     dimension_groups  of an array: the groups of its dimensions, where they are not the nearest ones
     types, links, order, source      of a group
+    split       of a group: how the array was stored whose parts are in it, with its type and shape
     object, tracked, comment, ...    of HDF5 alone: see `engram.formats.hdf5.facts`
 """
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from engram.formats.source import Origin
 
 VERSION = 1
+
+SPLIT = "split"
+"""The word of a group for how the array was stored whose parts it has."""
 
 
 def encode(origin: Origin) -> bytes:

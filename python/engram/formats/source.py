@@ -127,7 +127,37 @@ class TextNode:
     chunks: tuple[int, ...] | None = None
 
 
-Node = GroupNode | ArrayNode | TextNode
+@dataclass(frozen=True, slots=True)
+class RaggedNode:
+    """A variable of sequences of any length, which becomes a group of two arrays (`ragged`).
+
+    Attributes
+    ----------
+    path
+        Its path relative to the file's root.
+    shape
+        Its shape: how many sequences.
+    dtype
+        The dtype of the sequences' elements; `StringDType` for strings.
+    dims
+        The names of its dimensions, or None.
+    describe
+        Reads its attributes and its `origin`, which become the group's.
+    load
+        ``load(region)`` reads a region, as `ArrayNode.read` has it: an array of objects, each one
+        sequence as an array of `dtype` (of bytes for strings), or None for an empty one.
+
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    dims: tuple[str, ...] | None
+    describe: Callable[[], tuple[Attributes, Origin]]
+    load: Callable[[Region], np.ndarray[Any, Any]]
+
+
+Node = GroupNode | ArrayNode | TextNode | RaggedNode
 
 
 class Source:

@@ -16,6 +16,14 @@ def string_dtype() -> np.dtype[Any]:
     return np.dtypes.StringDType()
 
 
+def of_objects(dtype: np.dtype[Any]) -> bool:
+    """Whether values are, or have, Python's objects: sequences, or text in records.
+
+    numpy says so of arrays of strings, too.
+    """
+    return dtype.hasobject and dtype.kind != "T"
+
+
 def scalar(value: str) -> Array:
     """Return one string as an array of no dimensions."""
     return np.array(value, dtype=string_dtype())

@@ -114,11 +114,19 @@ def same_bytes(one: Array, other: Array) -> bool:
         )
     if one.dtype != other.dtype:
         return False
-    if one.dtype.kind == "T":
-        return bool(np.all(one == other))
+    if one.dtype.kind in "TO":
+        pairs = zip(one.reshape(-1).tolist(), other.reshape(-1).tolist(), strict=True)
+        return all(_same_objects(left, right) for left, right in pairs)
     if one.dtype.char in "gG":  # of whose 16 bytes 6 are of no value
         return np.array_equal(one, other, equal_nan=True)
     return one.tobytes() == other.tobytes()
+
+
+def _same_objects(left: object, right: object) -> bool:
+    """Whether two strings, or two sequences, are the same."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return same_bytes(left, right)
+    return bool(left == right)
 
 
 def _alike_arrays(left: ArrayItem, right: ArrayItem) -> bool:

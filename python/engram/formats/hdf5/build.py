@@ -105,9 +105,12 @@ def in_memory(tid: h5t.TypeID) -> h5t.TypeID:
     """Return the type of the values that go to or come from a datatype: `tid.dtype`, as they lie.
 
     Enumerations, bit fields, opaque values and strings are moved as bytes, which converts nothing;
-    numbers are converted where the file's are of a width or precision of their own.
+    numbers are converted where the file's are of a width or precision of their own. What is of
+    variable length is moved as objects.
     """
     kind = tid.get_class()
+    if kind == h5t.VLEN or (kind == h5t.STRING and tid.is_variable_str()):
+        return h5t.py_create(tid.dtype)
     if kind == h5t.ARRAY:
         return h5t.array_create(in_memory(tid.get_super()), tid.get_array_dims())
     if kind == h5t.COMPOUND and tid.dtype.kind != "c":
@@ -135,10 +138,18 @@ def _decoded(dtype: DType, encoded: object) -> h5t.TypeID | None:
         dtype_of_it = found.dtype
     except (ValueError, RuntimeError, TypeError):
         return None
+    sequence = h5py.check_vlen_dtype(dtype)
+    if sequence is not None:
+        return found if _is_sequence_of(h5py.check_vlen_dtype(dtype_of_it), sequence) else None
     if dtype.kind in "TO":
         info = h5py.check_string_dtype(dtype_of_it)
         return found if info is not None and info.length is None else None
     return found if _flat(dtype_of_it) == _flat(dtype) else None
+
+
+def _is_sequence_of(dtype: DType | None, other: DType) -> bool:
+    """Whether a sequence's elements are of a dtype, where it is one."""
+    return dtype is not None and _flat(dtype) == _flat(other)
 
 
 def _flat(dtype: DType) -> tuple[DType, tuple[int, ...]]:

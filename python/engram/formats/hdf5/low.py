@@ -51,7 +51,7 @@ class Kind:
     problem
         Why it has no like here; None if it has one.
     is_text
-        Whether it is a variable-length string.
+        Whether it is a variable-length string, or an array type of such.
     plain
         Its dtype here, without the shape of an array type; object for text.
     inner
@@ -86,11 +86,11 @@ class Kind:
             self.problem: str | None = f"its type has no like here: {error}"
             return
         self.problem = h5types.problem(self.dtype)
-        self.is_text = h5types.is_text(self.dtype)
         base = self.dtype
         while base.subdtype is not None:  # arrays of arrays have more axes
             base, axes = base.subdtype
             self.inner += axes
+        self.is_text = h5types.is_text(base)
         if self.problem is None:
             self.told = h5types.describe(tid)
             if not self.is_text:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from h5py import h5d, h5ds, h5i, h5t
 
 from engram.formats import text
+from engram.formats.blocks import region_shape
 from engram.formats.hdf5 import facts, slabs
-from engram.formats.hdf5.low import Dataset, filters
-from engram.formats.origin import raw
-from engram.formats.source import ArrayNode, TextNode
+from engram.formats.hdf5 import types as h5types
+from engram.formats.hdf5.low import Dataset, filters, joined
+from engram.formats.hdf5.parts import NUMBERS, TEXT, Part, Parts, parts
+from engram.formats.origin import SPLIT, raw
+from engram.formats.source import ArrayNode, GroupNode, RaggedNode, TextNode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engram.formats.blocks import Region
     from engram.formats.hdf5.low import Kind, Owner
-    from engram.formats.source import Attributes, Origin, Source
+    from engram.formats.source import Attributes, Node, Origin, Source
 
 Array = np.ndarray[Any, Any]
 
@@ -192,8 +198,9 @@ def _layout(dataset: Dataset) -> Origin:
 
 
 def _fill(dataset: Dataset) -> Origin:
-    """Return the fill value that a user has given a dataset."""
-    if dataset.plist.fill_value_defined() != h5d.FILL_VALUE_USER_DEFINED:
+    """Return the fill value that a user has given a dataset, where it has a dtype here."""
+    is_given = dataset.plist.fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
+    if not is_given or dataset.kind.problem is not None:
         return {}
     value = np.zeros((1,), dtype=dataset.kind.dtype)
     dataset.plist.get_fill_value(value)
@@ -214,13 +221,12 @@ def _scales(dataset: Dataset) -> Origin:
     return found
 
 
-def dataset_node(source: Source, dataset: Dataset, path: str) -> ArrayNode | TextNode | None:
-    """Return the node of a dataset; None, and a word in the report, if it cannot have one."""
+def dataset_nodes(source: Source, dataset: Dataset, path: str) -> list[Node]:
+    """Return the nodes of a dataset; none, and a word in the report, if it cannot have any."""
     kind = dataset.kind
-    if kind.problem is not None:
-        source.leave_out(path, "dataset", kind.problem)
-        return None
     _check_virtual(source, dataset, path)
+    if kind.problem is not None:
+        return _in_parts(source, dataset, path, kind.problem)
 
     def describe() -> tuple[Attributes, Origin]:
         values, types = attributes(source, dataset, path)
@@ -229,29 +235,156 @@ def dataset_node(source: Source, dataset: Dataset, path: str) -> ArrayNode | Tex
 
     dims = dimensions(source, dataset, path)
     shape = (0,) if dataset.shape is None else dataset.shape
+    chunks = dataset.chunks
+    whole = (*shape, *kind.inner)
+    units = (*chunks, *kind.inner) if chunks else None
+    dims = None if kind.inner else dims
     if kind.is_text:
 
         def load(region: Region) -> Array:
-            return slabs.load_text(source, dataset, path, region, "dataset")
+            return slabs.load_text(source, dataset, path, region, what="dataset")
 
         if not dataset.shape:
-            return TextNode(path, shape, dims, describe, load)
+            return [TextNode(path, whole, dims, describe, load)]
         raw_text = functools.partial(slabs.text_bytes, dataset)
-        return TextNode(path, shape, dims, describe, load, raw_text, dataset.chunks)
+        return [TextNode(path, whole, dims, describe, load, raw_text, units)]
 
     def read(out: Array, region: Region) -> None:
         slabs.read(dataset, out, region)
 
-    chunks = dataset.chunks
-    return ArrayNode(
-        path,
-        (*shape, *kind.inner),
-        kind.plain,
-        None if kind.inner else dims,
-        (*chunks, *kind.inner) if chunks else None,
-        describe,
-        read,
-    )
+    return [ArrayNode(path, whole, kind.plain, dims, units, describe, read)]
+
+
+def _in_parts(source: Source, dataset: Dataset, path: str, problem: str) -> list[Node]:
+    """Return the nodes of a dataset whose values have no fixed size; none if it has no like."""
+    found = None if dataset.shape is None else parts(dataset.id.get_type())
+    if found is None:
+        source.leave_out(path, "dataset", problem)
+        return []
+    dims = dimensions(source, dataset, path)
+
+    def describe() -> tuple[Attributes, Origin]:
+        values, types = attributes(source, dataset, path)
+        origin: Origin = {"format": "HDF5", **({"attributes": types} if types else {})}
+        stored = {**dataset_origin(dataset), **split_facts(dataset, dims)}
+        return values, {**origin, SPLIT: stored}
+
+    shape = dataset.shape or ()
+    return part_nodes(source, dataset, path, Layout(found, shape, dims, describe))
+
+
+def split_facts(dataset: Dataset, dims: tuple[str, ...] | None) -> Origin:
+    """Return what an export needs to make a dataset of its parts again."""
+    kind = h5types.describe_named(dataset.id.get_type())
+    return {"type": kind, "shape": list(dataset.shape or ()), "dims": list(dims or ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a dataset that comes in as its parts is seen.
+
+    Attributes
+    ----------
+    parts
+        Its parts.
+    shape
+        Its shape.
+    dims
+        The names of its dimensions, or None.
+    describe
+        Reads its attributes and the `origin` of its group.
+    within
+        Returns what of a region the dataset has, and where that stands in it; None for all.
+
+    """
+
+    parts: Parts
+    shape: tuple[int, ...]
+    dims: tuple[str, ...] | None
+    describe: Callable[[], tuple[Attributes, Origin]]
+    within: Callable[[Region], tuple[Region, Region]] | None = None
+
+
+def part_nodes(source: Source, dataset: Dataset, path: str, layout: Layout) -> list[Node]:
+    """Return a dataset's parts as nodes, the groups of compound types before what is in them."""
+    found = layout.parts
+    for below, why in found.left_out:
+        source.leave_out(joined(path, below), "field", why)
+    nodes: list[Node] = []
+    if found.arrays[0].path:
+        nodes.append(GroupNode(path, layout.describe))
+    nodes += [GroupNode(joined(path, below), _nothing) for below in found.groups]
+    return nodes + [_part_node(source, dataset, path, layout, part) for part in found.arrays]
+
+
+def _part_node(source: Source, dataset: Dataset, path: str, layout: Layout, part: Part) -> Node:
+    """Return the node of one part."""
+    at = joined(path, part.path) if part.path else path
+    describe = _nothing if part.path else layout.describe
+    shape = (*layout.shape, *part.inner)
+    dims = None if part.inner else layout.dims
+    units = None if dataset.chunks is None else (*dataset.chunks, *part.inner)
+
+    def load(region: Region) -> Array:
+        empty: Array = np.full(region_shape(region), None, object)
+        return _clipped(layout, region, empty, lambda r: _sequences(dataset, r, part))
+
+    def load_text(region: Region) -> Array:
+        def found(there: Region) -> Array:
+            return slabs.load_text(source, dataset, at, there, what="field", kind=part)
+
+        empty: Array = np.full(region_shape(region), "", text.string_dtype())
+        return _clipped(layout, region, empty, found)
+
+    def read(out: Array, region: Region) -> None:
+        def found(there: Region) -> Array:
+            values = np.empty(region_shape(there), part.plain)
+            slabs.read(dataset, values, there, part)
+            return values
+
+        if layout.within is None:
+            slabs.read(dataset, out, region, part)
+        else:
+            out[...] = _clipped(layout, region, np.zeros(out.shape, part.plain), found)
+
+    if part.form == NUMBERS:
+        return ArrayNode(at, shape, part.plain, dims, units, describe, read)
+    if part.form == TEXT:
+        return TextNode(at, shape, dims, describe, load_text, None, units)
+    return RaggedNode(at, shape, part.element, dims, describe, load)
+
+
+def _clipped(
+    layout: Layout, region: Region, empty: Array, read: Callable[[Region], Array]
+) -> Array:
+    """Read a region of a part, with what `empty` has where the dataset ends earlier."""
+    if layout.within is None:
+        return read(region)
+    rank = len(layout.shape)
+    there, place = layout.within(region[:rank])
+    if 0 in region_shape(there):
+        return empty
+    found = read((*there, *region[rank:]))
+    made = empty.astype(found.dtype)
+    made[place] = found
+    return made
+
+
+def _sequences(dataset: Dataset, region: Region, part: Part) -> Array:
+    """Read a region of sequences.
+
+    h5py gives the file's bytes, and a dtype without the file's byte order.
+    """
+    found = slabs.object_block(dataset, region, part)
+    if part.element.kind != "T":
+        for place, one in enumerate(found.flat):
+            found.flat[place] = None if one is None else one.view(part.element)
+    return found
+
+
+def _nothing() -> tuple[Attributes, Origin]:
+    """Describe a part, of which the group of the whole says everything."""
+    return {}, {}
 
 
 def _check_virtual(source: Source, dataset: Dataset, path: str) -> None:

@@ -16,6 +16,12 @@ from engram.formats.hdf5.low import filters
 if TYPE_CHECKING:
     from engram.formats.hdf5.low import Dataset
 
+_OWN = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset"}
+"""HDF5's own filters, by its numbers."""
+
+LAST_OWN = 255
+"""The last number of a filter of HDF5's own."""
+
 _NAMES = {
     307: "bzip2",
     32001: "blosc",
@@ -30,6 +36,12 @@ _NAMES = {
     32028: "sperr",
 }
 """The filters that hdf5plugin has, by HDF5's ids."""
+
+
+def shown(code: int) -> str:
+    """Return a filter's name and number, as far as they are known here."""
+    name = _NAMES.get(code) or _OWN.get(code)
+    return f"{name} (HDF5's number {code})" if name else f"{code}"
 
 
 def check(dataset: Dataset) -> None:

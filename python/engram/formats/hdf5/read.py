@@ -124,9 +124,7 @@ class HDF5Source(Source):
         first = self._met.setdefault(dataset.address, inner)
         if first != inner:
             self.note(inner, "hard link", f"a copy of /{first}, which is the same object")
-        node = objects.dataset_node(self, dataset, inner)
-        if node is not None:
-            self.nodes.append(node)
+        self.nodes += objects.dataset_nodes(self, dataset, inner)
 
     def _group(self, place: _Place, inner: str, group: Group) -> _Place | None:
         """Return where to go on for a group; None if that would never end."""

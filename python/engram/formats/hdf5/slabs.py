@@ -7,19 +7,21 @@ here: HDF5 picks single elements many times more slowly than it copies runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from h5py import h5s
 
 from engram.formats import text
-from engram.formats.blocks import pieces, region_shape
+from engram.formats.blocks import index, pieces, region_shape, whole
 from engram.formats.hdf5 import plugins
 from engram.formats.source import READ_ERRORS
 
 if TYPE_CHECKING:
+    from h5py import h5t
+
     from engram.formats.blocks import Region
-    from engram.formats.hdf5.low import Dataset, Kind
+    from engram.formats.hdf5.low import Dataset
     from engram.formats.source import Source
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +32,23 @@ TEXT_BYTES = 64
 _PAGE_BYTES = 4096
 
 
-def read(dataset: Dataset, out: Array, region: Region, kind: Kind | None = None) -> None:
+class Seen(Protocol):
+    """As what a dataset's values are read: as its `Kind`, or as one of its `parts`."""
+
+    @property
+    def plain(self) -> np.dtype[Any]:
+        """Their dtype here; object for text and sequences."""
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The axes that array types add to the dataset's."""
+
+    @property
+    def memory(self) -> h5t.TypeID:
+        """Their type in memory."""
+
+
+def read(dataset: Dataset, out: Array, region: Region, kind: Seen | None = None) -> None:
     """Read a region of a dataset of fixed-size values into `out`, which has the region's shape.
 
     `kind` is its type, if it is to be seen as another than its own.
@@ -54,20 +72,29 @@ def read(dataset: Dataset, out: Array, region: Region, kind: Kind | None = None)
 
 
 def load_text(
-    source: Source, dataset: Dataset, path: str, region: Region, what: str
+    source: Source,
+    dataset: Dataset,
+    path: str,
+    region: Region,
+    *,
+    what: str,
+    kind: Seen | None = None,
 ) -> np.ndarray[Any, Any]:
     """Read a region of a dataset of variable-length strings.
 
-    Where any is not UTF-8, all are given as bytes, and the report is told, of `what`.
+    Where any is not UTF-8, all are given as bytes, and the report is told, of `what`. `kind` is as
+    `read` has it.
     """
+    kind = kind or dataset.kind
     if dataset.shape is None:
-        return np.empty((0,), text.string_dtype())
+        return np.empty(region_shape(region), text.string_dtype())
     value, exact = np.empty(region_shape(region), text.string_dtype()), True
-    for part, place in pieces(region, dataset.chunks, TEXT_BYTES):
-        block = text_block(dataset, part)
+    chunks = dataset.chunks
+    for part, place in pieces(region, (*chunks, *kind.inner) if chunks else None, TEXT_BYTES):
+        block = object_block(dataset, part, kind)
         piece, exact = text.text_array(list(block.flat), block.shape)
         if not exact:
-            block = text_block(dataset, region)
+            block = object_block(dataset, region, kind)
             value = text.bytes_array(list(block.flat), block.shape)
             break
         value[place] = piece
@@ -78,19 +105,22 @@ def load_text(
 
 def text_bytes(dataset: Dataset, region: Region) -> list[bytes]:
     """Read a region of a dataset of variable-length strings, in C order."""
-    found: list[bytes] = text_block(dataset, region).reshape(-1).tolist()
+    found: list[bytes] = object_block(dataset, region, dataset.kind).reshape(-1).tolist()
     return found
 
 
-def text_block(dataset: Dataset, region: Region) -> Array:
-    """Read a region of a dataset of variable-length strings, as an object array of bytes."""
-    out: Array = np.empty(region_shape(region), object)
-    memory, file = _spaces(dataset, region)
-    _fetch(dataset, memory, file, out, dataset.kind)
-    return out
+def object_block(dataset: Dataset, region: Region, kind: Seen) -> Array:
+    """Read a region of strings or sequences, as an array of objects: bytes, or arrays."""
+    rank = len(dataset.shape or ())
+    outer, inner = region[:rank], region[rank:]
+    out: Array = np.empty((*region_shape(outer), *kind.inner), object)
+    memory, file = _spaces(dataset, outer)
+    _fetch(dataset, memory, file, out, kind)
+    found: Array = out[index((*whole(region_shape(outer)), *inner))]
+    return found
 
 
-def _fetch(dataset: Dataset, memory: Any, file: Any, out: Array, kind: Kind) -> None:
+def _fetch(dataset: Dataset, memory: Any, file: Any, out: Array, kind: Seen) -> None:
     """Let HDF5 read, and say which filter is missing if that is why it cannot."""
     try:
         dataset.id.read(memory, file, out, kind.memory)

@@ -10,6 +10,7 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5z
 
 from engram.formats.blocks import block_shape
+from engram.formats.hdf5.plugins import shown
 from engram.formats.target import GroupItem
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Storage:
         The creation properties.
     chunks
         The chunk shape, or None.
+    filters
+        The numbers of its filters.
     is_exact
         Whether every filter gives back every bit.
     notes
@@ -79,6 +82,7 @@ class Storage:
         unlimited: tuple[bool, ...],
         *,
         exact_only: bool = False,
+        failing: frozenset[int] = frozenset(),
     ) -> None:
         """Work out how `item` is stored.
 
@@ -94,6 +98,8 @@ class Storage:
             Which axes have an unlimited dimension.
         exact_only
             Leave away filters that may not give back every bit.
+        failing
+            Filters to be left away, of which the caller tells.
 
         """
         self._origin = origin = item.origin
@@ -108,7 +114,8 @@ class Storage:
         else:
             limits = tuple(h5s.UNLIMITED if n is None else n for n in self._maximum)
             self.space = h5s.create_simple(shape, limits) if shape else h5s.create(h5s.SCALAR)
-        filters = self._filters(exact_only=exact_only)
+        filters = self._filters(exact_only=exact_only, failing=failing)
+        self.filters = [code for code, _, _ in filters]
         self.is_exact = all(code in _EXACT for code, _, _ in filters)
         self.chunks = self._chunked(item, filters)
         for one in filters if self.chunks else ():
@@ -146,18 +153,21 @@ class Storage:
         self.plist.set_chunk(chunks)
         return chunks
 
-    def _filters(self, *, exact_only: bool) -> list[Filter]:
+    def _filters(self, *, exact_only: bool, failing: frozenset[int]) -> list[Filter]:
         """Return the filters of the origin that can be applied here."""
         told = self._origin.get("filters")
         wanted = _netcdf_filters(told) if isinstance(told, dict) else _hdf5_filters(told)
         kept = []
         for code, flags, values in wanted:
             if exact_only and code not in _EXACT:
-                self.notes.append(f"filter {code} is left away: it does not keep these values")
+                why = f"filter {shown(code)} is left away: it does not keep these values"
+                self.notes.append(why)
+            elif code in failing:
+                continue
             elif _can_encode(code):
                 kept.append((code, flags, values))
             else:
-                self.notes.append(f"filter {code} is left away: it is not installed")
+                self.notes.append(f"filter {shown(code)} is left away: it is not installed")
         return kept
 
     def _set_times(self, origin: Origin) -> None:

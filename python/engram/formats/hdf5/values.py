@@ -17,6 +17,7 @@ from engram.formats import text
 from engram.formats.blocks import index, regions
 from engram.formats.hdf5.alike import same_bytes
 from engram.formats.hdf5.build import in_memory
+from engram.formats.hdf5.plugins import LAST_OWN, shown
 from engram.formats.hdf5.storage import Storage
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ Array = np.ndarray[Any, Any]
 
 _TEXT_BYTES = 256
 """What a string is taken to need while it is written, to bound the pieces."""
+
+_FAILURES = (ValueError, RuntimeError, OSError)
+"""What h5py raises where a filter fails."""
 
 _OPAQUE = "as opaque values that h5py reads as {}: HDF5 has no such type"
 _UTF8 = "as UTF-8, which it is: the file that it came from called it ASCII"
@@ -131,6 +135,9 @@ def _of_elements(
     if dtype.kind == "U":
         dtype = text.string_dtype()
     if inner and shape[len(shape) - len(inner) :] == inner:
+        if dtype.kind == "T":  # of which numpy has no array types
+            one = typed(dtype, _of_one(words))
+            return h5t.array_create(one, inner), shape[: len(shape) - len(inner)]
         return typed(np.dtype((dtype, inner)), words), shape[: len(shape) - len(inner)]
     return typed(dtype, {} if inner else words), shape
 
@@ -145,11 +152,23 @@ def _inner(words: dict[str, Any]) -> tuple[int, ...]:
     return inner
 
 
+def _of_one(words: dict[str, Any]) -> dict[str, Any]:
+    """Return the words for one element of an array type."""
+    while "array" in words:
+        base = words.get("base")
+        words = base if isinstance(base, dict) else {}
+    return words
+
+
 def _encoded(values: Array, tid: h5t.TypeID) -> tuple[Array, h5t.TypeID]:
     """Return values as HDF5 takes them, and their type in memory."""
+    if tid.get_class() == h5t.ARRAY and values.dtype.kind == "T":
+        return np.asarray(values, order="C").astype(object), in_memory(tid)
     if tid.get_class() == h5t.STRING and tid.is_variable_str():
         kind = tid.dtype  # h5py's own, which makes it convert Python's strings
         return np.asarray(values, order="C").astype(object).astype(kind), h5t.py_create(kind)
+    if text.of_objects(values.dtype):
+        return values, in_memory(tid)
     if values.dtype.kind in "Mm":
         values = values.view(f"V{values.dtype.itemsize}")
     return np.asarray(values, order="C"), in_memory(tid)
@@ -173,7 +192,12 @@ class DatasetWriter:
         self._unlimited = unlimited
         self._tell = tell
         self._chunks: tuple[int, ...] | None = None
+        self._used: list[int] = []
         self._told = False
+        self._width = item.dtype.itemsize
+        if text.of_objects(item.dtype) and item.text_nbytes is not None:
+            # What is in the objects, too.
+            self._width += item.text_nbytes // max(1, math.prod(item.shape))
         self.notes: list[str] = []
 
     def write(self) -> h5d.DatasetID:
@@ -187,46 +211,63 @@ class DatasetWriter:
         try:
             found, is_exact = self._attempt(words, exact_only=False)
             is_same = is_exact or self._is_same(found)
-        except (ValueError, RuntimeError):
+        except _FAILURES as error:
             # A filter that tells its own values from those that it was given, and refuses them.
-            if not item.origin.get("filters"):
+            if not item.origin.get("filters") or _is_of_medium(error):
                 raise
             is_same = False
         if not is_same:
             why = "its type and filters in the file it came from do not hold its values; plain ones"
             self.notes = [why]
-            found, _ = self._attempt({}, exact_only=True)
+            found = self._plainly()
         other = changed(item.dtype)
         if item.is_blob:
             other = "a blob, as its bytes"
         self.notes += [other] if other else []
         return found
 
-    def _attempt(self, words: dict[str, Any], *, exact_only: bool) -> tuple[h5d.DatasetID, bool]:
+    def _plainly(self) -> h5d.DatasetID:
+        """Write it with filters that are exact; without those that fail, which a note names."""
+        words = self._item.origin.get("type", {}) if text.of_objects(self._item.dtype) else {}
+        try:
+            return self._attempt(words, exact_only=True)[0]
+        except _FAILURES as error:
+            plugins = [code for code in self._used if code > LAST_OWN]
+            failing = frozenset(plugins or self._used)
+            if not failing or _is_of_medium(error):
+                raise
+            names = ", ".join(shown(code) for code in sorted(failing))
+            self.notes = [f"written without the filter {names}, which fails of its values: {error}"]
+        return self._attempt(words, exact_only=True, failing=failing)[0]
+
+    def _attempt(
+        self, words: dict[str, Any], *, exact_only: bool, failing: frozenset[int] = frozenset()
+    ) -> tuple[h5d.DatasetID, bool]:
         """Write it in one way; tell whether that way gives back every bit for sure."""
         item = self._item
         tid, shape = _of_elements(item.dtype, item.shape, words, self._typed)
         unlimited = self._unlimited[: len(shape)]
-        storage = Storage(item, tid, shape, unlimited, exact_only=exact_only)
+        storage = Storage(item, tid, shape, unlimited, exact_only=exact_only, failing=failing)
         self.notes += storage.notes
         self._chunks = storage.chunks
+        self._used = storage.filters
         access = h5p.create(h5p.DATASET_ACCESS)
-        if not storage.is_exact:
-            access.set_chunk_cache(
-                1, 0, 1.0
-            )  # so that what is read again comes through the filters
+        if storage.filters:
+            # So that a filter fails while it is written, and not when the dataset is closed, which
+            # nobody is told of; and what is read again comes through the filters.
+            access.set_chunk_cache(1, 0, 1.0)
         made = h5d.create(self._file, None, tid, storage.space, storage.plist, dapl=access)
         if storage.space.get_simple_extent_type() != h5s.NULL:
             self._fill(made, tid)
         is_exact = storage.is_exact and "hdf5" not in words and words.get("padding") != "spacepad"
-        return made, is_exact
+        return made, is_exact or text.of_objects(item.dtype)  # of which filters see no value
 
     def _regions(self, rank: int) -> Iterator[Region]:
         """Yield the pieces: whole chunks, and whole elements of an array type."""
         item, chunks = self._item, self._chunks
         inner = item.shape[rank:]
         unit = (*(chunks or (1,) * rank), *inner) if chunks or inner else None
-        size = _TEXT_BYTES if item.dtype.kind in "TU" else item.dtype.itemsize
+        size = _TEXT_BYTES if item.dtype.kind in "TU" else self._width
         return regions(item.shape, unit, size)
 
     def _fill(self, made: h5d.DatasetID, tid: h5t.TypeID) -> None:
@@ -239,7 +280,7 @@ class DatasetWriter:
             piece, kind = _encoded(values[index(region)], tid)
             made.write(*_spaces(made, region[:rank]), piece, kind)
             if not self._told:
-                self._tell(item.path, item.dtype.itemsize * piece.size)
+                self._tell(item.path, self._width * piece.size)
         self._told = True
 
     def _is_same(self, made: h5d.DatasetID) -> bool:
@@ -259,6 +300,11 @@ class DatasetWriter:
             if not same:
                 return False
         return True
+
+
+def _is_of_medium(error: Exception) -> bool:
+    """Whether it is the medium that failed (`outfile`): HDF5's own errors have no number."""
+    return isinstance(error, OSError) and error.errno is not None
 
 
 def _spaces(made: h5d.DatasetID, region: Region) -> tuple[h5s.SpaceID, h5s.SpaceID]:

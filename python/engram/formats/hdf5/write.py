@@ -21,6 +21,7 @@ from h5py import h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
 from engram.formats.hdf5 import alike
 from engram.formats.hdf5.build import build, problem
+from engram.formats.hdf5.join import rejoined
 from engram.formats.hdf5.outfile import OutFile
 from engram.formats.hdf5.scales import NO_VARIABLE, as_hdf5, dimension, import_root, scales
 from engram.formats.hdf5.storage import track
@@ -95,6 +96,7 @@ def _has_nul(values: np.ndarray[Any, Any]) -> bool:
 def write(tree: Tree, path: Path, tell: Tell) -> None:
     """Write a tree as an HDF5 file; raise what its medium or HDF5 fails of."""
     tree = dataclasses.replace(tree, items=[as_hdf5(item) for item in tree.items])
+    tree = rejoined(tree)
     with OutFile(path) as out:
         file = _create(tree.root, out, latest=_needs_dense(tree))
         try:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NUMBERS, CHARS, STRINGS = "numbers", "chars", "strings"
 ENUM, COMPOUND, OPAQUE = "enum", "compound", "opaque"
+SEQUENCES = "sequences"
 HIDDEN = "hidden"
 """A dataset of HDF5 beside netCDF's variables, which goes out as it came in."""
 
@@ -83,6 +84,8 @@ class Form:
 def form_of(item: ArrayItem, kind: Kind) -> Form | str:
     """Return how an array stands in a kind of file, or why it cannot."""
     dtype = item.dtype
+    if text.of_objects(dtype):  # put together again of its parts, as a file had it
+        return Form(SEQUENCES if dtype.names is None else COMPOUND, dtype)
     if dtype.itemsize == 0:
         return f"values of no bytes ({dtype})"
     if dtype.kind in "iuf" and dtype.itemsize <= 8:  # noqa: PLR2004 - longer ones are no netCDF

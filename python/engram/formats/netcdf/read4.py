@@ -22,10 +22,11 @@ from engram.formats.hdf5 import facts, slabs
 from engram.formats.hdf5 import objects as h5objects
 from engram.formats.hdf5 import types as h5types
 from engram.formats.hdf5.low import File, filters, joined
+from engram.formats.hdf5.parts import parts
 from engram.formats.hdf5.read import HDF5Source
 from engram.formats.netcdf.attributes import text_facts
 from engram.formats.netcdf.structure4 import Structure
-from engram.formats.origin import raw
+from engram.formats.origin import SPLIT, raw
 from engram.formats.source import READ_ERRORS, ArrayNode, Declined, GroupNode, Source, TextNode
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ class NetCDF4Source(Source):
         )
         for variable in place.variables:
             if not variable.is_netcdf:
-                node = h5objects.dataset_node(self, variable.dataset, variable.path)
-                if node is not None:
-                    self.nodes.append(node)
+                self.nodes += h5objects.dataset_nodes(self, variable.dataset, variable.path)
             else:
                 self._add(variable)
         for name, dataset in place.bare:
@@ -109,8 +108,7 @@ class NetCDF4Source(Source):
         kind = dataset.kind
         named = self._structure.type_name(kind)
         if kind.problem is not None:
-            why = kind.problem.replace(" have no", f" ({named}) have no") if named else kind.problem
-            self.leave_out(path, "variable", why)
+            self._add_parts(variable, told, named)
             return
         variable.kind = kind = self._structure.shown_as(kind)
         describe = functools.partial(self._describe_variable, variable, told, named)
@@ -138,6 +136,32 @@ class NetCDF4Source(Source):
         self.nodes.append(
             ArrayNode(path, variable.shape, dtype, dims, dataset.chunks, describe, read)
         )
+
+    def _add_parts(
+        self, variable: Variable, told: tuple[Attributes, dict[str, Any]], named: str | None
+    ) -> None:
+        """Add a variable whose values have no fixed size, as its parts."""
+        path, dataset, kind = variable.path, variable.dataset, variable.dataset.kind
+        found = parts(dataset.id.get_type())
+        if found is None:
+            problem = kind.problem or ""
+            why = problem.replace(" have no", f" ({named}) have no") if named else problem
+            self.leave_out(path, "variable", why)
+            return
+        dims = tuple(dim.name for dim in variable.dims) or None
+
+        def describe() -> tuple[Attributes, Origin]:
+            values, origin = self._describe_variable(variable, told, named)
+            types = {"attributes": origin.pop("attributes")} if "attributes" in origin else {}
+            stored = {**origin, **h5objects.split_facts(dataset, dims)}
+            if named:
+                stored["type"] = {**stored["type"], "name": named}
+            return values, {"format": self.format, **types, SPLIT: stored}
+
+        within = functools.partial(_there, variable)
+        shape, is_whole = variable.shape, variable.shape == dataset.shape
+        layout = h5objects.Layout(found, shape, dims, describe, None if is_whole else within)
+        self.nodes += h5objects.part_nodes(self, dataset, path, layout)
 
     def _attributes(self, owner: Owner, path: str) -> tuple[Attributes, dict[str, Any]]:
         """Read the attributes, and what of their types only `origin` can hold."""
@@ -243,7 +267,9 @@ class NetCDF4Source(Source):
             origin["filters"] = used
         if dataset.plist.fill_value_defined() != h5d.FILL_VALUE_USER_DEFINED:
             origin["fill"] = "none"
-        elif not self._structure.is_marked and "_FillValue" not in values and not kind.is_text:
+        elif kind.problem is not None or kind.is_text:
+            pass
+        elif not self._structure.is_marked and "_FillValue" not in values:
             origin["fill"] = raw(_fill(variable))  # netCDF's library would have made it its own
         if not self._structure.is_marked:
             stored = facts.of_attributes(dataset, h5objects.structural(dataset))
@@ -254,9 +280,9 @@ class NetCDF4Source(Source):
         """Read a region of a variable of strings, with `fill` where its dataset ends earlier."""
         dataset, path = variable.dataset, variable.path
         if variable.shape == dataset.shape:
-            return slabs.load_text(self, dataset, path, region, "variable")
+            return slabs.load_text(self, dataset, path, region, what="variable")
         there, place = _there(variable, region)
-        value = slabs.load_text(self, dataset, path, there, "variable")
+        value = slabs.load_text(self, dataset, path, there, what="variable")
         filler: Any = fill.encode() if value.dtype.kind == "S" else fill
         out: Array = np.full(region_shape(region), filler, value.dtype)
         out[place] = value

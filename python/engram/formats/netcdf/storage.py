@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from h5py import h5d, h5p, h5z
 
+from engram.formats import text
 from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, NUMBERS, OPAQUE, STRINGS
 from engram.formats.netcdf.kinds import DEFAULT_FILLS
 from engram.formats.netcdf.plan import fill_value
@@ -105,6 +106,8 @@ def _set_fill(made: h5p.PropDCID, variable: Variable, tree: Tree) -> None:
     if variable.item.origin.get("fill") == "none":
         if form.kind in {NUMBERS, CHARS}:
             made.set_fill_time(h5d.FILL_TIME_NEVER)
+        return
+    if text.of_objects(form.dtype):
         return
     if form.kind == STRINGS:
         made.set_fill_value(np.array("", h5py.string_dtype()))

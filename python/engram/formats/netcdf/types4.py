@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from h5py import h5t
 
-from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, OPAQUE, STRINGS, unopened
+from engram.formats import text
+from engram.formats.hdf5.build import build
+from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, OPAQUE, SEQUENCES, STRINGS, unopened
 from engram.formats.netcdf.naming import unused
 from engram.formats.netcdf.plan import fill_value
 from engram.formats.netcdf.structure4 import native
@@ -46,6 +48,10 @@ def text_type(size: int, *, padded: bool = False) -> h5t.TypeStringID:
     return made
 
 
+_COMMITTED = {ENUM, COMPOUND, OPAQUE, SEQUENCES}
+"""The kinds of types that netCDF's library reads if they are committed."""
+
+
 class Types:
     """The user-defined types of a file."""
 
@@ -61,7 +67,7 @@ class Types:
         for path, group in plan.groups.items():
             names = taken[path] | set(self._wanted[path])
             for variable in group.variables:
-                if variable.form.kind not in {ENUM, COMPOUND, OPAQUE} or variable.dims is None:
+                if variable.form.kind not in _COMMITTED or variable.dims is None:
                     continue
                 tid = _wanted_type(variable)
                 there = _alike(tid, _type_name(variable), known)
@@ -158,7 +164,7 @@ def _laid_out(
 
     netCDF4 shows records natively and aligned, whatever their byte order and offsets in the file.
     """
-    if dtype.names is None:
+    if dtype.names is None or text.of_objects(dtype):
         return None
     named = (t for n, t in known if name in {None, n} and isinstance(t, h5t.TypeCompoundID))
     return next((tid for tid in named if _holds_all(tid) and native(tid) == dtype), None)
@@ -191,6 +197,8 @@ def _wanted_type(variable: Variable) -> h5t.TypeID:
         # With a terminator, as netCDF's library has it, HDF5 would take a fill value for that.
         return text_type(1, padded=fill_value(variable) is not None)
     facts = variable.item.origin.get("type")
+    if text.of_objects(form.dtype):
+        return build(form.dtype, facts)
     return _from_facts(form.dtype, facts if isinstance(facts, dict) else {})
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from engram.extras import library
 from engram.formats.netcdf.kinds import BY_MODEL, KINDS
 from engram.formats.netcdf.plan import Plan
 from engram.formats.netcdf.write3 import too_far, write3
+from engram.formats.origin import SPLIT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engram.formats.target import Problem, Tell, Tree
+    from engram.formats.target import GroupItem, Problem, Tell, Tree
 
 
 def planned(tree: Tree, kind: str) -> Plan:
@@ -41,10 +43,22 @@ def _plan(tree: Tree, word: str) -> Plan:
     """Return the plan of a tree as one kind of file, with where its values would begin checked."""
     if KINDS[word].is_hdf5:
         library("h5py", "hdf5", f"/{tree.name}: writing netCDF-4")
+        from engram.formats.hdf5.join import rejoined  # noqa: PLC0415 - h5py for such alone
+
+        if not KINDS[word].is_classic:
+            tree = rejoined(tree, functools.partial(_is_variable, tree))
     plan = Plan(tree, KINDS[word])
     if not plan.problems:
         plan.problems += too_far(plan)
     return plan
+
+
+def _is_variable(tree: Tree, group: GroupItem) -> bool:
+    """Whether a group is the parts of a variable, or of what stood beside variables in netCDF-4."""
+    if str(group.origin.get("format")).startswith("NETCDF4"):
+        return True
+    is_netcdf = str(tree.root.origin.get("format")).startswith("NETCDF4")
+    return is_netcdf and not group.origin[SPLIT].get("dims")
 
 
 def problems(tree: Tree, kind: str) -> list[Problem]:

@@ -20,8 +20,9 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5ds, h5f, h5fd, h5g, h5o, h5p, h5s, h5t
 
+from engram.formats import text
 from engram.formats.blocks import index, regions
-from engram.formats.hdf5.build import build
+from engram.formats.hdf5.build import build, in_memory
 from engram.formats.hdf5.outfile import OutFile
 from engram.formats.hdf5.values import DatasetWriter, write_attribute
 from engram.formats.netcdf import attributes, storage
@@ -227,6 +228,8 @@ class _Writer:
         values = item.load()
         # h5py's own, of objects, for strings.
         tid = None if is_text else self._types.in_memory(variable) or dataset.get_type()
+        if text.of_objects(item.dtype):
+            tid = in_memory(dataset.get_type())
         width = _TEXT_BYTES if is_text else item.dtype.itemsize
         chunks = storage.chunks_of(variable)
         chunks = chunks[: len(item.shape)] if chunks else None

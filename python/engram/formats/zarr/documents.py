@@ -15,11 +15,14 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numcodecs
 import numpy as np
 import zarr
+from numcodecs.errors import UnknownCodecError
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.dtype import parse_dtype
 from zarr.errors import UnstableSpecificationWarning
+from zarr.registry import get_codec_class
 from zarr.storage import MemoryStore, StorePath
 
 from engram.errors import FormatError
@@ -39,6 +42,9 @@ FILES = {"zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata"}
 
 WORD = "zarr"
 """The word in `origin` under which a node's document is kept."""
+
+_NUMCODECS = "numcodecs."
+"""So begin the names of numcodecs' codecs in Zarr's third version."""
 
 _RAW_BITS = re.compile(r"r(\d+)")
 
@@ -124,6 +130,43 @@ def handle(document: Document, store: StorePath, *, write_empty: bool = False) -
     except ERRORS as error:
         message = f"its zarr.json cannot be read: {str(error) or type(error).__name__}"
         raise FormatError(message) from error
+
+
+def unavailable(document: Document) -> str | None:
+    """Return the name of a codec of an array that is not there to be used; None if all are."""
+    found = document.get("codecs")
+    for codec in found if isinstance(found, list) else ():
+        name = codec.get("name") if isinstance(codec, dict) else codec
+        facts = codec.get("configuration") if isinstance(codec, dict) else None
+        if not isinstance(name, str):
+            continue  # damage, of which zarr tells
+        try:
+            get_codec_class(name)
+        except KeyError:
+            return name
+        if name.startswith(_NUMCODECS) and not is_known(name.removeprefix(_NUMCODECS)):
+            return name
+        for inner in ("codecs", "index_codecs"):
+            missing = unavailable({"codecs": facts.get(inner)}) if isinstance(facts, dict) else None
+            if missing is not None:
+                return missing
+    return None
+
+
+def is_known(name: str) -> bool:
+    """Whether numcodecs has a codec, and the library that it calls."""
+    try:
+        numcodecs.get_codec({"id": name})
+    except UnknownCodecError:
+        return False
+    except ERRORS:  # it lacks its settings
+        pass
+    return True
+
+
+def without(codec: str) -> str:
+    """Say why an array with a codec that is not there is left out."""
+    return f"its codec {codec!r} is not available here: install what has it, and import it again"
 
 
 def dtype_of(document: Document) -> np.dtype[Any]:

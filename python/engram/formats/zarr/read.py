@@ -25,11 +25,21 @@ from zarr.storage import LocalStore, StorePath, ZipStore
 from engram.errors import FormatError
 from engram.formats.blocks import BLOCK_BYTES
 from engram.formats.names import name_problem
-from engram.formats.source import READ_ERRORS, ArrayNode, GroupNode, Source, TextNode
+from engram.formats.origin import SPLIT
+from engram.formats.source import (
+    READ_ERRORS,
+    ArrayNode,
+    GroupNode,
+    RaggedNode,
+    Source,
+    TextNode,
+)
 from engram.formats.text import string_dtype
 from engram.formats.zarr import attributes, documents, second
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import zarr
 
     from engram.formats.blocks import Region
@@ -189,6 +199,12 @@ class ZarrSource(Source):
     def _array(self, folder: Folder, path: str, document: Document) -> Node | None:
         """Return an array's node; None, and told, if its values have no like here."""
         place = path or self.path.name.removesuffix(".zip").removesuffix(".zarr")
+        is_second = self.format == documents.SECOND
+        missing = None if is_second else documents.unavailable(document)
+        why = second.problem(document) if is_second else missing and documents.without(missing)
+        if why is not None:
+            self.leave_out(place, "array", why)
+            return None
         handle, dtype = self._opened(folder, path, document)
         dims = document.get("dimension_names")
         names = tuple(dims) if dims and all(isinstance(n, str) for n in dims) else None
@@ -203,17 +219,42 @@ class ZarrSource(Source):
             if not path:
                 origin["at_root"] = True
             values = self._attributes(place, document, dtype, origin)
-            if self.format == documents.SECOND and names is not None:
+            if is_second and dtype.kind != "O":
+                origin[second.FILL] = second.kept_fill(handle.fill_value, dtype)
+            if is_second and names is not None:
                 values = {**values, **self._fill(place, handle, values)}
             return values, origin
 
         shape = handle.shape
+        element = second.sequences(document) if is_second else None
+        if element is not None:
+            return self._ragged(handle, element, names, place, describe)
         if dtype.kind in "TO":
             is_text = dtype.kind == "T"
             load = functools.partial(_load_text if is_text else _load_bytes, handle)
             return TextNode(place, shape, names, describe, load)
         read = functools.partial(_read, handle)
         return ArrayNode(place, shape, dtype, names, _unit(handle, dtype), describe, read)
+
+    @staticmethod
+    def _ragged(
+        handle: zarr.Array[Any],
+        element: np.dtype[Any],
+        dims: tuple[str, ...] | None,
+        path: str,
+        describe: Callable[[], tuple[Attributes, Origin]],
+    ) -> RaggedNode:
+        """Return the node of an array of sequences."""
+        shape = handle.shape
+
+        def described() -> tuple[Attributes, Origin]:
+            values, origin = describe()
+            told = {"shape": list(shape), "dims": list(dims or ()), "type": element.str}
+            return values, {"format": origin["format"], SPLIT: {**origin, **told}}
+
+        return RaggedNode(
+            path, shape, element, dims, described, functools.partial(_sequences, handle, element)
+        )
 
     def _fill(self, path: str, handle: zarr.Array[Any], values: Attributes) -> Attributes:
         """Return the attribute that xarray sees in the fill value of the second version."""
@@ -234,7 +275,7 @@ class ZarrSource(Source):
             else:
                 store = StorePath(self._store, path)
             if self.format == documents.SECOND:
-                array = second.opened(store)
+                array = second.opened(store, document)
                 return array, array.dtype
             return documents.handle(document, store), documents.dtype_of(document)
         except FormatError as error:
@@ -301,6 +342,20 @@ def _read(array: zarr.Array[Any], out: np.ndarray[Any, Any], region: Region) -> 
 def _load_text(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:
     """Read strings."""
     return _values(array, region).astype(string_dtype())
+
+
+def _sequences(
+    array: zarr.Array[Any], element: np.dtype[Any], region: Region
+) -> np.ndarray[Any, Any]:
+    """Read sequences of numbers, which zarr gives as their bytes."""
+    found = _values(array, region)
+    made = np.empty(found.shape, object)
+    for place, raw in np.ndenumerate(found):
+        if len(raw) % element.itemsize:
+            message = f"a sequence has {len(raw)} bytes, which are no values of {element}"
+            raise FormatError(message)
+        made[place] = np.frombuffer(raw, element)
+    return made
 
 
 def _load_bytes(array: zarr.Array[Any], region: Region) -> np.ndarray[Any, Any]:

@@ -27,8 +27,10 @@ from zarr.storage import StorePath
 
 from engram.errors import FormatError
 from engram.formats.blocks import block_shape, index, regions
+from engram.formats.origin import SPLIT
+from engram.formats.source import READ_ERRORS
 from engram.formats.target import ArrayItem, GroupItem, Problem
-from engram.formats.zarr import attributes, documents
+from engram.formats.zarr import attributes, documents, second
 from engram.formats.zarr.folder import Folder
 from engram.plain import printable
 
@@ -122,6 +124,9 @@ def _write_group(tree: Tree, item: GroupItem, place: Path) -> Document:
     document = documents.known(item.origin, "group") or dict(_GROUP)
     document = documents.with_attributes(document, _attributes(tree, item, None))
     _put(place, document)
+    if SPLIT in item.origin:
+        why = "written as the parts that it is here: Zarr v3 has no like of what it was in its file"
+        tree.note(item.path, "group", why)
     said = item.origin.get("dimensions")
     for name, facts in said.items() if isinstance(said, dict) else ():
         if isinstance(facts, dict) and facts.get("unlimited"):
@@ -166,22 +171,43 @@ def _write_values(item: ArrayItem, document: Document, folder: Folder, tell: Tel
     every = documents.handle(document, store, write_empty=True)
     values = item.load()
     fill = np.asarray(array.fill_value, array.dtype)
+    names = _codecs(document)
     for region in regions(item.shape, array.shards or array.chunks, item.dtype.itemsize):
         piece = values[index(region)]
         if array.dtype.kind == "O":
             piece = piece.astype(object)
         elif piece.dtype != array.dtype:
             piece = piece.astype(array.dtype)
-        folder.write(
-            partial(_write_piece, every if _is_lost(piece, fill) else array, region, piece)
-        )
+        target = every if _is_lost(piece, fill) else array
+        folder.write(partial(_write_piece, target, region, piece, names))
         tell(item.path, piece.size * item.dtype.itemsize)
 
 
-def _write_piece(array: zarr.Array[Any], region: Region, piece: np.ndarray[Any, Any]) -> None:
-    """Write the chunks of a piece."""
-    with documents.quiet():
-        array[region] = piece
+def _write_piece(
+    array: zarr.Array[Any], region: Region, piece: np.ndarray[Any, Any], codecs: str
+) -> None:
+    """Write the chunks of a piece.
+
+    Raises
+    ------
+    ValueError
+        A codec fails of them.
+
+    """
+    try:
+        with documents.quiet():
+            array[region] = piece
+    except OSError:
+        raise
+    except READ_ERRORS as error:
+        said = str(error) or type(error).__name__
+        message = f"its codecs ({codecs}) cannot encode its values: {said}"
+        raise ValueError(message) from error
+
+
+def _codecs(document: Document) -> str:
+    """Return the names of a document's codecs."""
+    return ", ".join(str(codec.get("name")) for codec in document.get("codecs", ()))
 
 
 def _is_lost(piece: np.ndarray[Any, Any], fill: np.ndarray[Any, Any]) -> bool:
@@ -255,6 +281,9 @@ def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
         tree.note(item.path, f"dtype {dtype}", why)
     if dtype.names is not None and dtype != item.dtype:
         tree.note(item.path, f"dtype {item.dtype}", f"written as {dtype}")
+    if second.FILL in item.origin and _fill(item, dtype) is None:
+        why = "none, where Zarr v3 has to have one: the dtype's zero"
+        tree.note(item.path, "fill value", why)
     kind = item.origin.get("type")
     if item.origin.get("dataspace") == "null":
         tree.note(item.path, "dataset", "of no dataspace, written as an empty array")
@@ -266,7 +295,10 @@ def _fill(item: ArrayItem, dtype: np.dtype[Any]) -> Any:
     """Return the fill value that the attribute says, if it is one of the dtype; else None."""
     said = np.asarray(item.attrs.get(attributes.FILL, []))
     if said.size != 1:
-        return None
+        kept = second.fill_of(item.origin, item.dtype)
+        if kept is None or dtype.kind == "T":
+            return kept
+        return np.asarray(kept, item.dtype).astype(dtype)[()]
     if dtype.kind in "SUT" and said.dtype.kind in "SUT":
         text = said.item()
         raw = text if isinstance(text, bytes) else text.encode()
