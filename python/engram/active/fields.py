@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
-from engram.active.code.schema import is_array
-from engram.active.errors import ObjectDeletedError, gone
+from engram.active.code.schema import is_array, is_array_alone
+from engram.active.errors import ObjectDeletedError, UnsupportedFieldError, gone
 from engram.active.stored.forms import MISSING, Loaded, form_of
 from engram.active.transaction import DELETED, MOST_TRIES, field_view, found_view, local
 from engram.errors import BusyError, NotFoundError
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 NO_DEFAULT = object()
 
+_NO_ARRAYS = (str, bytes, bytearray)
+"""What no field holds whose annotation names arrays alone. Lists and numbers, of which numpy makes
+arrays, are kept as they are; no other annotation is enforced."""
+
+_SHOWN = 40
+
 
 class Field:
     """A declared field of a class of active objects.
@@ -24,13 +30,14 @@ class Field:
     Outside of a method a container is a copy: assign it to change it. Assigning is a commit.
     """
 
-    __slots__ = ("array_first", "default", "hint", "label", "name")
+    __slots__ = ("array_alone", "array_first", "default", "hint", "label", "name")
 
     def __init__(self, owner: str, name: str, hint: Any, default: Any) -> None:
         self.name = name
         self.label = f"{owner}.{name}"
         self.hint = hint
         self.default = default
+        self.array_alone = is_array_alone(hint)
         self.array_first = is_array(hint if isinstance(hint, str) else repr(hint))
 
     @overload
@@ -75,6 +82,12 @@ class Field:
         raise AssertionError
 
     def __set__(self, obj: "ActiveObject", value: Any) -> None:
+        if self.array_alone and isinstance(value, _NO_ARRAYS):
+            raise UnsupportedFieldError(
+                f"{self.label} is a field for arrays, and {_shown(value)} is a "
+                f"{type(value).__name__}: assign an array (numpy.array makes one), or annotate the "
+                f"field as one that may be a {type(value).__name__}, too"
+            )
         if obj._volatile is not None:
             obj._volatile[self.name] = value
         elif local.transaction is not None:
@@ -154,3 +167,9 @@ class Field:
 
     def __repr__(self) -> str:
         return f"<field {self.label}>"
+
+
+def _shown(value: Any) -> str:
+    """Write a value as text, not all of a long one."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 2] + " …"

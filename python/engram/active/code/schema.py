@@ -14,6 +14,9 @@ _ARRAYS = ("ndarray", "NDArray", "engram.Array")
 """Words of annotations of fields that are kept as arrays, as a rule."""
 
 
+_POOL_ARRAYS = ("engram.Array", "engram.array.Array")
+
+
 class Fact(NamedTuple):
     """What is stored of a field."""
 
@@ -90,6 +93,31 @@ def is_fixed(kind: str) -> bool:
 def is_array(kind: str) -> bool:
     """Tell whether a field of this annotation is an array, as a rule."""
     return any(word in kind for word in _ARRAYS) and not kind.startswith(("dict", "list", "tuple"))
+
+
+def is_array_alone(hint: Any) -> bool:
+    """Tell whether an annotation names arrays and nothing else, but for None.
+
+    It is taken as it stands in the class: a name that the class body cannot look up yet, or that
+    stands for another one, is none of an array's.
+    """
+    parts = _parts(_unwrapped(text_of(hint)))
+    return parts != {"None"} and all(part == "None" or _is_array_name(part) for part in parts)
+
+
+def _unwrapped(kind: str) -> str:
+    """Write the text of ``Optional[X]`` and ``Annotated[X, ...]`` as what it means."""
+    for word, more in (("Optional", " | None"), ("Annotated", "")):
+        found = re.fullmatch(rf"(?:\w+\.)*{word}\[(.*)\]", kind, re.DOTALL)
+        if found is not None:
+            inner = found[1].partition(",")[0] if word == "Annotated" else found[1]
+            return _unwrapped(inner.strip()) + more
+    return kind
+
+
+def _is_array_name(part: str) -> bool:
+    name = part.partition("[")[0].strip()
+    return name.rpartition(".")[2] in {"ndarray", "NDArray"} or name in _POOL_ARRAYS
 
 
 def _bare(kind: str) -> str:
