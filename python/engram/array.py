@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from engram import _engram
+from engram import _engram, tokens
 from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
 
@@ -265,6 +265,11 @@ class Array(Handle):
         if copy is False:
             raise ArgumentError(f"dtype {self._dtype} cannot be had as {dtype} without a copy")
         return array.astype(dtype)
+
+    def __dask_tokenize__(self) -> object:
+        """By what name dask knows the values: the same one for as long as they cannot change."""
+        # Strings that are written are put anew, all of them.
+        return tokens.of_object(self._namespace, self._id, is_kept=self._dtype.kind == "T")
 
     def __len__(self) -> int:
         if not self._shape:

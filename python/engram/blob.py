@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engram import _engram
+from engram import _engram, tokens
 from engram.array import Array
 from engram.errors import ArgumentError
 from engram.handle import Handle, makers
@@ -117,6 +117,10 @@ class Blob(Handle):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """As uint8, without a copy where that can be: read-only."""
         return self._as_array().__array__(dtype, copy)
+
+    def __dask_tokenize__(self) -> object:
+        """By what name dask knows the bytes, as `Array.__dask_tokenize__`."""
+        return tokens.of_object(self._namespace, self._id)
 
     def _as_array(self) -> Array:
         return Array(self._namespace, self._id, np.dtype(np.uint8), (self._nbytes,))

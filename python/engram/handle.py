@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from engram import _engram, later, owners
+from engram import _engram, later, owners, tokens
 from engram.arguments import truth
 from engram.attrs import Attributes
 from engram.errors import ArgumentError, EngramError
@@ -193,6 +193,10 @@ class Handle:
         mode = "r+" if namespace.writable else "r"
         place = (str(namespace.pool_path), mode, namespace.name)
         return unpickle, (*place, self._kind, self._id, namespace.uuid)
+
+    def __dask_tokenize__(self) -> object:
+        """By what name dask knows what this holds: another one each time, as it may change."""
+        return tokens.new()
 
     def _repr_html_(self) -> str:
         return later.card(self)

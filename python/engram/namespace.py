@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from numpy.typing import DTypeLike, NDArray
 
-from engram import _engram, later, size
+from engram import _engram, later, size, tokens
 from engram.arguments import whole_number
 from engram.batch import Batch
 from engram.errors import EngramError
@@ -106,7 +106,7 @@ class Namespace(Group):
         from engram.snapshot import Snapshot  # noqa: PLC0415 - it is a namespace itself
 
         bound = None if max_growth is None else size.parse(max_growth)
-        return Snapshot(self._namespace.snapshot(bound))
+        return Snapshot(self._namespace.snapshot(bound, tokens.new()))
 
     def drain_index(self, most: int | None = None) -> int:
         """Index what waits in the queue of async indexing, at most so many; give how many it were.

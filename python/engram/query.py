@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from engram import _engram, later
+from engram import _engram, later, tokens
 from engram.arguments import whole_number
 from engram.errors import ArgumentError, NotFoundError
 from engram.explanation import Explanation
@@ -276,6 +276,10 @@ class QueryResult:
             f"a result does not pickle: send list(r), its handles, or r.query, {self._shortly()}, "
             "and ask it there"
         )
+
+    def __dask_tokenize__(self) -> object:
+        """By what name dask knows the result: another one each time, as its objects may change."""
+        return tokens.new()
 
     def _shortly(self) -> str:
         text = printable(self.query)

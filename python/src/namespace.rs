@@ -13,13 +13,15 @@ pub struct Namespace {
     pool: engram::Pool,
     engine: engram::Namespace,
     root: u64,
+    /// What tells a snapshot from every other, in any process.
+    snapshot: Option<String>,
 }
 
 impl Namespace {
     /// The namespace of this opening.
     pub fn new(pool: engram::Pool, engine: engram::Namespace) -> Self {
         let root = engine.root();
-        Namespace { pool, engine, root }
+        Namespace { pool, engine, root, snapshot: None }
     }
 
     /// The engine's view of it. What the program should be told is told first, as warnings.
@@ -155,10 +157,23 @@ impl Namespace {
         self.engine.is_snapshot()
     }
 
-    /// The namespace as the newest commit has left it.
-    fn snapshot(&self, py: Python<'_>, max_growth: Option<u64>) -> Result<Namespace> {
+    /// What this snapshot was named when it was taken; None where this is of none.
+    #[getter]
+    fn snapshot_name(&self) -> Option<&str> {
+        self.snapshot.as_deref()
+    }
+
+    /// Which version of what is published this sees; None where nothing is.
+    #[getter]
+    fn published_version(&self, py: Python<'_>) -> Result<Option<u64>> {
+        let found = py.detach(|| self.engine.realm_of(Scope::Published, false))?;
+        Ok(found.map(|realm| realm.id_prefix()))
+    }
+
+    /// The namespace as the newest commit has left it, under a name that no other snapshot has.
+    fn snapshot(&self, py: Python<'_>, max_growth: Option<u64>, name: String) -> Result<Namespace> {
         let held = py.detach(|| self.engine.snapshot(max_growth))?;
-        Ok(Namespace::new(self.pool.clone(), held))
+        Ok(Namespace { snapshot: Some(name), ..Namespace::new(self.pool.clone(), held) })
     }
 
     /// Ends the snapshot that this is of.

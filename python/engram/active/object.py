@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from engram import _engram, later
+from engram import _engram, later, tokens
 from engram.active import undoing, using
 from engram.active.asynchronous import Twins
 from engram.active.code import classes, schema
@@ -341,6 +341,10 @@ class ActiveObject(Twins, Versions, Placing):
             raise gone(type(self).__qualname__, self._gid) from None
         undoing.note(self)
         home.live.pop(self._gid, None)
+
+    def __dask_tokenize__(self) -> object:
+        """By what name dask knows the object: another one each time, as its fields may change."""
+        return tokens.new()
 
     def get_properties(self) -> dict[str, Any]:
         """Give all fields that have a value: of a stored object, as one commit left them."""

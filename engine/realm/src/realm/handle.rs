@@ -77,6 +77,12 @@ impl Realm {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
+    /// What tells this realm from the others of its pool: the upper bits of the ids that it makes.
+    /// Of what is published each version has another one, and none has that of an earlier one.
+    pub fn id_prefix(&self) -> u64 {
+        self.core.setup.id_prefix
+    }
+
     /// The scope of the realm, which says which users see its members.
     pub fn scope(&self) -> Scope {
         self.core.setup.scope

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from engram import _engram
+from engram import _engram, tokens
 from engram.active import using
 from engram.active.places import ways
 from engram.active.places.placing import DEVICE, REPLICA_OF, REPLICAS
@@ -141,7 +141,7 @@ def unreachable(pool: "Namespace | None" = None) -> "list[Unreachable]":
 @contextmanager
 def _as_it_is(home: Home) -> "Iterator[Home]":
     """Give a home as one commit has left it."""
-    namespace = home.namespace.snapshot(None)
+    namespace = home.namespace.snapshot(None, tokens.new())
     try:
         yield Home(namespace)
     finally:
