@@ -20,6 +20,7 @@ import engram
 from alike_hdf5 import assert_alike
 from engram.formats import ragged
 from engram.formats.blocks import index
+from engram.formats.zarr import documents
 from support import TEXT
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def test_what_came_in_as_parts_goes_out_as_it_was(pool: engram.Pool, tmp_path: P
         )
         rows = file.create_dataset("words", (3,), dtype=np.dtype((STRING, (2,))))
         rows[...] = np.array([["a", "b"], ["c", "é"], ["", "f"]], object)
+        pairs_of_text = np.array([["a", "b"], ["c", "é"]], object)
+        rows.attrs.create("two", pairs_of_text, dtype=np.dtype((STRING, (2,))))
         for dimension in ("chunked", "i"):
             file[dimension].dims[0].label = "x"
         file["i"].dims[1].label = "y"
@@ -331,10 +334,12 @@ def test_arrays_whose_codecs_are_not_there_are_left_out_by_name(
 
 
 @pytest.mark.parametrize("place", ["codecs", "inner codecs"])
-@pytest.mark.parametrize("name", ["rot13", "numcodecs.rot13"])
+@pytest.mark.parametrize("name", ["rot13", "numcodecs.rot13", "numcodecs.zfpy"])
 def test_an_array_of_zarr_whose_codec_is_not_there_is_left_out_by_name(
     pool: engram.Pool, tmp_path: Path, place: str, name: str
 ) -> None:
+    if documents.is_known(name.removeprefix("numcodecs.")):
+        pytest.skip(f"{name} is installed here")
     root = zarr.open_group(tmp_path / "x.zarr", mode="w")
     root.create_array("good", shape=(3,), dtype="i4")[...] = [1, 2, 3]
     root.create_array("v", shape=(4,), dtype="i4", chunks=(2,), shards=(4,))[...] = 1
