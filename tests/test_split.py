@@ -187,6 +187,31 @@ def test_ragged_variables_of_netcdf_come_in_and_go_out(pool: engram.Pool, tmp_pa
             assert all(a.tolist() == b.tolist() for a, b in pairs)
 
 
+def test_sequences_with_dimension_scales_go_out_as_they_were(
+    pool: engram.Pool, tmp_path: Path
+) -> None:
+    def make(file: h5py.File) -> None:
+        file["row"] = h5py.vlen_dtype("<i4")
+        file["x"] = np.arange(3.0)
+        file["x"].make_scale("x")
+        for name, dtype in {"named": file["row"], "plain": h5py.vlen_dtype(">f4")}.items():
+            made = file.create_dataset(name, (3,), dtype=dtype)
+            made[1] = np.array([1, 2])
+            made.dims[0].attach_scale(file["x"])
+            made.attrs["units"] = "m"
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        make(file)
+    assert engram.import_file(tmp_path / "x.h5", pool).complete
+    found = [one.path for one in pool.query('group.units = "m" and @name = "values"')]
+    assert sorted(found) == ["named/values", "plain/values"]
+    assert not engram.export_file(pool, tmp_path / "y.h5").noted
+    assert_alike(tmp_path / "y.h5", tmp_path / "x.h5")
+    assert not engram.export_file(pool, tmp_path / "y.nc").left_out
+    with netCDF4.Dataset(tmp_path / "y.nc") as again:
+        assert [one.tolist() for one in again["named"][...]] == [[], [1, 2], []]
+
+
 def test_what_was_changed_goes_out_as_its_parts_and_is_noted(
     pool: engram.Pool, tmp_path: Path
 ) -> None:
@@ -433,3 +458,27 @@ def test_a_codec_that_fails_is_named(pool: engram.Pool, tmp_path: Path) -> None:
     found[...] = 5
     with pytest.raises(engram.EngramError, match=r"/v: .*numcodecs\.fixedscaleoffset"):
         engram.export_file(pool, tmp_path / "y.zarr")
+
+
+def test_a_filter_that_refuses_a_variable_of_netcdf_is_named(
+    pool: engram.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("hdf5plugin")
+    with netCDF4.Dataset(tmp_path / "x.nc", "w") as file:
+        file.createDimension("x", 3)
+        file.createVariable("v", "f8", ("x",), compression="zstd")[:] = [1, 2, 3]
+    engram.import_file(tmp_path / "x.nc", pool)
+    create = h5d.create
+
+    def refusing(place: Any, name: Any, tid: Any, space: Any, plist: Any = None) -> Any:
+        codes = [plist.get_filter(n)[0] for n in range(plist.get_nfilters())]
+        if 32015 in codes:
+            raise ValueError("the plugin was built for another HDF5")
+        return create(place, name, tid, space, plist)
+
+    monkeypatch.setattr("engram.formats.netcdf.write4.h5d.create", refusing)
+    report = engram.export_file(pool, tmp_path / "y.nc")
+    assert [(e.path, e.what) for e in report.noted] == [("/v", "filters")]
+    assert report.noted[0].why.startswith("zstd (HDF5's number 32015): left away")
+    with netCDF4.Dataset(tmp_path / "y.nc") as file:
+        assert file["v"][...].tolist() == [1, 2, 3]

@@ -95,8 +95,8 @@ def _has_nul(values: np.ndarray[Any, Any]) -> bool:
 
 def write(tree: Tree, path: Path, tell: Tell) -> None:
     """Write a tree as an HDF5 file; raise what its medium or HDF5 fails of."""
-    tree = dataclasses.replace(tree, items=[as_hdf5(item) for item in tree.items])
     tree = rejoined(tree)
+    tree = dataclasses.replace(tree, items=[as_hdf5(item) for item in tree.items])
     with OutFile(path) as out:
         file = _create(tree.root, out, latest=_needs_dense(tree))
         try:

@@ -154,6 +154,8 @@ class NetCDF4Source(Source):
             values, origin = self._describe_variable(variable, told, named)
             types = {"attributes": origin.pop("attributes")} if "attributes" in origin else {}
             stored = {**origin, **h5objects.split_facts(dataset, dims)}
+            if "hdf5" in stored:
+                stored["hdf5"] = {**stored["hdf5"], "type": stored["type"]}
             if named:
                 stored["type"] = {**stored["type"], "name": named}
             return values, {"format": self.format, **types, SPLIT: stored}

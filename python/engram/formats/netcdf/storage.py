@@ -15,6 +15,7 @@ import numpy as np
 from h5py import h5d, h5p, h5z
 
 from engram.formats import text
+from engram.formats.hdf5.plugins import LAST_OWN, shown
 from engram.formats.netcdf.forms import CHARS, COMPOUND, ENUM, NUMBERS, OPAQUE, STRINGS
 from engram.formats.netcdf.kinds import DEFAULT_FILLS
 from engram.formats.netcdf.plan import fill_value
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from engram.formats.target import Tree
 
 _ORDERED = h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED
-_HDF5_FILTERS = 255
-"""The last number of a filter of HDF5's own."""
-
 _ZSTD, _BZIP2, _BLOSC = 32015, 307, 32001
 _EXACT = {1, 2, 3, 4, _BZIP2, 32000, _BLOSC, 32004, 32008, _ZSTD, 32026}
 """Filters that give back every bit."""
@@ -43,9 +41,9 @@ def creation() -> h5p.PropDCID:
     return made
 
 
-def uses_plugins(variable: Variable) -> bool:
-    """Whether a variable came with filters that are not HDF5's own."""
-    return any(code > _HDF5_FILTERS for _, code, _ in _filters(variable))
+def plugins_of(variable: Variable) -> list[str]:
+    """Return the names of the filters that a variable came with and that are not HDF5's own."""
+    return [shown(code) for _, code, _ in _filters(variable) if code > LAST_OWN]
 
 
 def creation_of(variable: Variable, tree: Tree, *, plugins: bool = True) -> h5p.PropDCID:
@@ -63,7 +61,7 @@ def creation_of(variable: Variable, tree: Tree, *, plugins: bool = True) -> h5p.
     made.set_layout(h5d.CHUNKED)
     made.set_chunk(chunks)
     for name, code, values in _filters(variable):
-        if code > _HDF5_FILTERS and not plugins:
+        if code > LAST_OWN and not plugins:
             continue
         _add_filter(made, variable, tree, (name, code, values))
     return made

@@ -185,10 +185,12 @@ class _Writer:
             create = storage.creation_of(variable, tree)
             return h5d.create(place, name.encode(), tid, space, create)
         except (ValueError, RuntimeError, OSError) as error:
-            if not storage.uses_plugins(variable):
+            names = ", ".join(storage.plugins_of(variable))
+            if not names:
                 raise
             # Some plugins work with the HDF5 library alone that they were built for.
-            tree.note(variable.item.path, "filters", f"left away, as they fail here: {error}")
+            why = f"{names}: left away, as it fails here: {error}"
+            tree.note(variable.item.path, "filters", why)
             create = storage.creation_of(variable, tree, plugins=False)
             return h5d.create(place, name.encode(), tid, space, create)
 
