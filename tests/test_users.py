@@ -7,6 +7,7 @@ every verb, and the package, in a process that has become him for good.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pickle
 import pkgutil
@@ -191,6 +192,51 @@ def test_strangers_are_told_whose_the_pool_is(world: World) -> None:
     ended = as_user(BOB, lambda: run("compact", world.closed))
     assert ended.code == engram.AccessError.exit_code
     assert "nothing of the pool" in ended.err
+
+
+def test_roots_backup_names_what_is_damaged_and_copies_the_rest(world: World, home: Path) -> None:
+    def bob() -> None:
+        with engram.open(world.open) as pool:
+            pool.create_array("bobs", data=DATA, scope="private")
+
+    as_user(BOB, bob)
+    copy, private = home / "copy", world.open / "ns/default/private" / str(BOB)
+    (private / "realm.toml").write_text("nonsense")
+    ended = run("backup", world.open, copy, "--force", "--json")
+    assert (ended.code, ended.err) == (4, "")
+    (left,) = json.loads(ended.out)["left_out"]
+    assert (left["namespace"], left["scope"], left["user"]) == ("default", "private", BOB)
+    assert "realm.toml is damaged" in left["why"]
+    assert engram.verify(copy)
+    engram.destroy(copy)
+    with engram.open(world.open, mode="r") as pool:
+        done = pool.backup(copy, force=True)
+    assert (bool(done), done.realms, len(done.left_out)) == (False, 3, 1)
+    assert str(done.left_out[0]).startswith(f"default (private of {BOB}): ")
+    with pytest.raises(engram.CorruptError, match="not all could be copied: default"):
+        done.check()
+    engram.destroy(copy)
+    ended = run("backup", world.open, copy, "--force", "--allow-partial")
+    assert (ended.code, f"left out: default (private of {BOB})" in ended.out) == (0, True)
+    ended = run("compact", world.open)
+    assert (ended.code, f"left out: default (private of {BOB})" in ended.out) == (4, True)
+    assert run("compact", world.open, "--allow-partial", "--json").code == 0
+    assert not engram.compact(world.open)
+
+
+def test_a_damaged_namespace_hides_no_other(world: World) -> None:
+    with engram.open(world.open) as pool:
+        pool.create_namespace("more")
+        pool.create_namespace("other")
+    (world.open / "ns/more/shared/realm.toml").write_text("nonsense")
+    (world.open / "ns/other/namespace.toml").write_text("nonsense")
+    ended = run("ns", world.open)
+    assert ended.code == 0
+    assert "default" in ended.out
+    assert "more is damaged: " in ended.out
+    told = json.loads(run("ns", world.open, "--json").out)
+    assert [facts["name"] for facts in told] == ["default", "more", "other"]
+    assert [facts["damaged"] is None for facts in told] == [True, False, True]
 
 
 def test_who_keeps_something_in_private_can_leave(world: World) -> None:

@@ -144,7 +144,8 @@ pub use engram_space::lease::LockMode;
 #[cfg(feature = "faults")]
 pub use engram_tools::decode;
 pub use engram_tools::rewrite::{
-    BackupReport, CompactReport, UpgradeReport, backup, compact, upgrade,
+    BackupOptions, BackupReport, CompactReport, LeftOut, UpgradeReport, backup, backup_with,
+    compact, compact_with, upgrade,
 };
 pub use engram_tools::salvage::{Loss, Salvage, Witness};
 pub use engram_tools::verify::{Report, verify, verify_with};

@@ -48,7 +48,7 @@ from engram.errors import (
 from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
 from engram.group import Group
-from engram.housekeeping import Backup, Compaction, Upgrade, compact, upgrade
+from engram.housekeeping import Backup, Compaction, PartLeftOut, Upgrade, compact, upgrade
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
@@ -118,6 +118,7 @@ __all__ = [
     "NamespaceInfo",
     "Namespaces",
     "NotFoundError",
+    "PartLeftOut",
     "Pool",
     "PoolFullError",
     "PoolGoneError",

@@ -2,10 +2,16 @@
 
 import os
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from engram import _engram
+from engram import _engram, owners
+from engram.errors import CorruptError
 from engram.paths import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engram.scope import Scope
 
 
 class LeaseStats(TypedDict):
@@ -105,8 +111,39 @@ class Stats(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class PartLeftOut:
+    """A part of a pool that was left out, since it is damaged, or cannot be had."""
+
+    namespace: str
+    """Its namespace."""
+    scope: "Scope | None"
+    """Whether it is what is private, shared or published there; None: all of it."""
+    user: int | None
+    """The uid of the user whose it is; None where nothing tells."""
+    why: str
+    """What is wrong with it."""
+
+    def __str__(self) -> str:
+        whose = "" if self.user is None else f" of {owners.user(self.user)}"
+        part = {None: "", "shared": "", "private": f" (private{whose})"}
+        return f"{self.namespace}{part.get(self.scope, ' (published)')}: {self.why}"
+
+
+def parts(found: "Iterable[tuple[str, Scope | None, int | None, str]]") -> tuple[PartLeftOut, ...]:
+    """Return what was left out, as the engine tells it."""
+    return tuple(PartLeftOut(*each) for each in found)
+
+
+def _check(left_out: tuple[PartLeftOut, ...], done: str) -> None:
+    if left_out:
+        more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+        message = f"not all could be {done}: {left_out[0]}{more}"
+        raise CorruptError(message)
+
+
+@dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup has copied."""
+    """What a backup has copied; it is true if nothing damaged was left out."""
 
     path: str
     """Where the copy is."""
@@ -118,11 +155,20 @@ class Backup:
     """Bytes of memory that they have, as many as in the pool."""
     skipped: tuple[str, ...]
     """What this user may not read, and is not in the copy."""
+    left_out: tuple[PartLeftOut, ...] = ()
+    """What is damaged, and is not in the copy."""
+
+    def __bool__(self) -> bool:
+        return not self.left_out
+
+    def check(self) -> None:
+        """Raise `CorruptError` if anything damaged was left out."""
+        _check(self.left_out, "copied")
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What compacting has given back: bytes before and after."""
+    """What compacting has given back: bytes before and after; it is true if nothing was damaged."""
 
     realms: int
     """Namespaces, and private parts of users in them."""
@@ -132,13 +178,24 @@ class Compaction:
     """Of the space for values."""
     skipped: tuple[str, ...]
     """What this user may not open, and is as it was."""
+    left_out: tuple[PartLeftOut, ...] = ()
+    """What is damaged, and is as it was."""
+
+    def __bool__(self) -> bool:
+        return not self.left_out
+
+    def check(self) -> None:
+        """Raise `CorruptError` if anything is damaged."""
+        _check(self.left_out, "compacted")
 
 
-def compact(path: str | os.PathLike[str]) -> Compaction:
+def compact(path: str | os.PathLike[str], *, allow_partial: bool = False) -> Compaction:
     """Give back what the catalogs of a pool, and its space for values, do not need any more.
 
     Nobody may have the pool open or views of it, this process neither: a process that opens it
-    meanwhile waits. A death on the way leaves each part as it was, or compacted.
+    meanwhile waits. A death on the way leaves each part as it was, or compacted. What is another
+    user's and damaged stays as it is, and `left_out` names it; for root it is so with all that is
+    damaged, and with `allow_partial` also with what is the caller's own.
 
     Raises
     ------
@@ -148,12 +205,16 @@ def compact(path: str | os.PathLike[str]) -> Compaction:
         If a process has it open, or viewed; its pid is named.
     PoolFullError
         If there is no room for the new catalog beside the old one.
+    CorruptError
+        If something is damaged that is the caller's own, or all that there is.
 
     """
-    realms, catalog, arena, skipped = _engram.compact(absolute(path))
+    found = _engram.compact(absolute(path), allow_partial)
+    realms, catalog, arena, skipped, left_out = found
     before, after = catalog
     spans_before, spans_after = arena
-    return Compaction(realms, (before, after), (spans_before, spans_after), tuple(skipped))
+    spans = (spans_before, spans_after)
+    return Compaction(realms, (before, after), spans, tuple(skipped), parts(left_out))
 
 
 @dataclass(frozen=True, slots=True)

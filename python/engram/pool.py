@@ -15,7 +15,7 @@ from engram._engram import DeviceInfo
 from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
 from engram.handle import reopen
-from engram.housekeeping import Backup
+from engram.housekeeping import Backup, parts
 from engram.index import IndexSettings, check_settings
 from engram.namespace import Namespace, Namespaces
 from engram.paths import absolute
@@ -185,12 +185,22 @@ class Pool(Namespace):
         """
         self._pool.remove_private(namespace)
 
-    def backup(self, dest: str | os.PathLike[str], *, force: bool = False) -> Backup:
+    def backup(
+        self,
+        dest: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        allow_partial: bool = False,
+    ) -> Backup:
         """Copy the pool to `dest`, of one moment, while others write and delete.
 
         The copy is a pool on one device, with a uuid of its own; opening it is restoring it. It has
         all that this user may read. What is written in place meanwhile may be in it half. With
         `force`, also onto a filesystem that is not known to carry a pool.
+
+        What is another user's and damaged is not in the copy, and `left_out` names it: one user's
+        damage does not keep all others' from being copied. For root it is so with all that is
+        damaged, and with `allow_partial` also with what is the caller's own.
 
         Raises
         ------
@@ -199,11 +209,12 @@ class Pool(Namespace):
         PoolFullError
             If there is no room for it.
         CorruptError
-            If a value is not what its checksum says.
+            If something is damaged that is the caller's own, or all that there is.
 
         """
-        path, realms, objects, nbytes, skipped = _engram.backup(self._pool, absolute(dest), force)
-        return Backup(str(path), realms, objects, nbytes, tuple(skipped))
+        found = _engram.backup(self._pool, absolute(dest), force, allow_partial)
+        path, realms, objects, nbytes, skipped, left_out = found
+        return Backup(str(path), realms, objects, nbytes, tuple(skipped), parts(left_out))
 
     def close(self) -> None:
         """Close this opening: its handles end, its views live on. Closing twice is no error.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engram::MaintenanceFailure;
+use engram::{BackupOptions, LeftOut, MaintenanceFailure};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -11,12 +11,16 @@ use crate::namespace::Namespace;
 use crate::pool::Pool;
 use crate::value::Truth;
 
-/// What a backup has copied: where, realms, objects, bytes, what was left out.
-type Copied = (PathBuf, u64, u64, u64, Vec<String>);
+/// A damaged part: its namespace, scope, user, and what is wrong with it.
+type Damaged = (String, Option<&'static str>, Option<u32>, String);
 
-/// What compacting did: realms; bytes of catalogs and of arenas, before and after; what was left
-/// out.
-type Compacted = (u64, [u64; 2], [u64; 2], Vec<String>);
+/// What a backup has copied: where, realms, objects, bytes, what this user may not read, what is
+/// damaged.
+type Copied = (PathBuf, u64, u64, u64, Vec<String>, Vec<Damaged>);
+
+/// What compacting did: realms; bytes of catalogs and of arenas, before and after; what this user
+/// may not open, what is damaged.
+type Compacted = (u64, [u64; 2], [u64; 2], Vec<String>, Vec<Damaged>);
 
 /// What an upgrade has done: where the pool is, its format before and now, whether one that was
 /// interrupted has been ended; realms, objects, bytes, what was left out.
@@ -91,17 +95,32 @@ fn failure<'py>(
 /// Copies a pool to a place where there is nothing.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
-pub fn backup(py: Python<'_>, pool: &Pool, dest: PathBuf, force: Truth) -> Result<Copied> {
+pub fn backup(
+    py: Python<'_>,
+    pool: &Pool,
+    dest: PathBuf,
+    force: Truth,
+    allow_partial: Truth,
+) -> Result<Copied> {
     let engine = pool.engine();
-    let report = py.detach(|| engram::backup(engine, &dest, force.0))?;
-    Ok((report.path, report.realms, report.objects, report.bytes, report.skipped))
+    let options = BackupOptions { force: force.0, allow_partial: allow_partial.0 };
+    let report = py.detach(|| engram::backup_with(engine, &dest, options))?;
+    let left_out = report.left_out.into_iter().map(damaged).collect();
+    Ok((report.path, report.realms, report.objects, report.bytes, report.skipped, left_out))
+}
+
+fn damaged(left: LeftOut) -> Damaged {
+    (left.namespace, left.scope.map(engram::Scope::as_str), left.user, left.why)
 }
 
 /// Gives back what a pool that nobody has open does not need.
 #[pyfunction]
-pub fn compact(py: Python<'_>, path: PathBuf) -> Result<Compacted> {
-    let report = py.detach(move || engram::compact(&path)).map_err(|e| of_pool(py, e))?;
-    Ok((report.realms, report.catalog, report.arena, report.skipped))
+pub fn compact(py: Python<'_>, path: PathBuf, allow_partial: Truth) -> Result<Compacted> {
+    let report = py
+        .detach(move || engram::compact_with(&path, allow_partial.0))
+        .map_err(|e| of_pool(py, e))?;
+    let left_out = report.left_out.into_iter().map(damaged).collect();
+    Ok((report.realms, report.catalog, report.arena, report.skipped, left_out))
 }
 
 /// Makes a pool of an earlier format one of this format, in place or as a copy.

@@ -66,7 +66,9 @@ pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
 };
 pub(crate) use self::private::remove as remove_private;
-pub use self::restore::{create_default, create_like, hand_over, realm_like};
+pub use self::restore::{
+    NamespaceLike, create_default, create_like, hand_over, look_like, realm_like, undo_like,
+};
 pub use self::setup::{private_setups, realm_setup, setup};
 pub use self::slab::Flush;
 use engram_base::error::{Error, Kind, Result};
@@ -115,6 +117,26 @@ pub fn names(pool: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// What is known of every namespace, in byte order of the names. Of one whose file is damaged its
+/// folder tells the mode: one owner's damage hides no other namespace.
+pub fn infos(pool: &Path) -> Result<Vec<NamespaceInfo>> {
+    let mut found = Vec::new();
+    for name in names(pool)? {
+        found.push(match info(pool, &name) {
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Format | Kind::NotFound) => {
+                let Ok(meta) = fs::metadata(place(pool, &name)) else { continue }; // just removed
+                info_of(name, &meta, meta.mode() & 0o777)
+            }
+            info => info?,
+        });
+    }
+    Ok(found)
+}
+
+fn info_of(name: String, meta: &fs::Metadata, mode: u32) -> NamespaceInfo {
+    NamespaceInfo { name, owner: meta.uid(), group: meta.gid(), mode }
+}
+
 /// What is known of a namespace without opening it.
 pub fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
     let place = place(pool, name);
@@ -126,5 +148,5 @@ pub fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
         Err(error) if error.kind() == Kind::Access => meta.mode() & 0o777,
         Err(error) => return Err(error),
     };
-    Ok(NamespaceInfo { name: name.to_owned(), owner: meta.uid(), group: meta.gid(), mode })
+    Ok(info_of(name.to_owned(), &meta, mode))
 }

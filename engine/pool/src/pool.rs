@@ -431,8 +431,7 @@ impl Pool {
 
     /// Every namespace, in byte order of the names.
     pub fn namespaces(&self) -> Result<Vec<NamespaceInfo>> {
-        let names = namespace::names(&self.path)?;
-        names.iter().map(|name| namespace::info(&self.path, name)).collect()
+        namespace::infos(&self.path)
     }
 
     /// Removes a namespace with all that is in it, unless somebody has it open.

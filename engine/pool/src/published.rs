@@ -44,7 +44,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use self::making::{Making, SPAN_MAX};
-pub use self::restore::{begin_like, finish_like};
+pub use self::restore::{begin_like, finish_like, undo_like};
 use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::id::Gid;

@@ -4,6 +4,7 @@
 mod common;
 
 mod between_users;
+mod damaged;
 mod forbidden;
 mod leave;
 mod strangers;

@@ -11,10 +11,12 @@
 //! | `backup` | a copy of a pool while others write |
 //! | `compact` | a catalog without holes, an arena without empty spans |
 //! | `upgrade` | a pool of an earlier format, made anew in this one |
+//! | `left_out` | what is damaged, and goes neither into a copy nor small |
 //! | `spans` | the arena of a pool that is being made of another |
 
 mod backup;
 mod compact;
+mod left_out;
 mod spans;
 mod upgrade;
 
@@ -22,8 +24,9 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
 
-pub use self::backup::{BackupReport, backup};
-pub use self::compact::{CompactReport, compact};
+pub use self::backup::{BackupOptions, BackupReport, backup, backup_with};
+pub use self::compact::{CompactReport, compact, compact_with};
+pub use self::left_out::LeftOut;
 pub use self::upgrade::{UpgradeReport, upgrade};
 use engram_base::checksum;
 use engram_base::error::{Error, Result};
@@ -88,6 +91,28 @@ fn values(txn: &ReadTxn<'_>) -> Result<Vec<MovedValue>> {
     Ok(found)
 }
 
+/// Refuses values of which one lies in another, or behind the last span.
+fn check_places(spans: &[Span], values: &[MovedValue]) -> Result<()> {
+    let mut taken: Vec<Extent> = values.iter().map(|value| value.from).collect();
+    taken.sort_unstable();
+    let end = spans.last().map_or(0, |last| last.range.end());
+    let mut at = 0;
+    for extent in taken {
+        if extent.offset < at {
+            fail!(Corrupt, "{extent:?} overlaps the one before it: run verify");
+        }
+        at = extent.offset.saturating_add(extent.len);
+    }
+    if at > end {
+        fail!(Corrupt, "a value ends at {at}, the spans at {end}: run verify");
+    }
+    if let Some(value) = values.iter().find(|value| value.nbytes > value.from.len) {
+        let id = id_of(&value.key)?;
+        fail!(Corrupt, "object {id:#x} has {} bytes in {:?}", value.nbytes, value.from);
+    }
+    Ok(())
+}
+
 /// Puts every row of a snapshot that lasts but for those of `without`, each record with the place
 /// that its value goes to.
 fn rewrite_rows(
@@ -111,6 +136,10 @@ fn rewrite_rows(
                     None => filling.put(table, key, row)?,
                 },
                 Table::Meta if key == USED => {}
+                Table::Groups => {
+                    Record::parse(row)?;
+                    filling.put(table, key, row)?;
+                }
                 _ => filling.put(table, key, row)?,
             }
         }

@@ -35,11 +35,13 @@ use engram_realm::dead;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+pub(crate) use catalog::check as check_pages;
 use engram_base::error::{Kind, Result};
 use engram_base::fail;
 use engram_base::id::{Gid, Member, id_key, split_name_key};
 use engram_base::name::Name;
 use engram_base::scope::Scope;
+use engram_base::user;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
 use engram_files::paths;
@@ -133,10 +135,11 @@ pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
         if report.realm(name.clone(), shared, pulse, &mut walked)? {
             report.namespaces += 1;
         }
-        for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
-            let called = format!("{name} (private of user {user})");
-            report.realm(called, setup, pulse, &mut walked)?;
-        }
+        report.private(
+            &name,
+            namespace::private_setups(path, &file, &mount, &name),
+            |report, at| report.realm(at.0, at.1, pulse, &mut walked).map(drop),
+        )?;
         let find = || namespace::realm_setup(path, &file, mount.clone(), &name, Scope::Published);
         report.published(&format!("{name} (published)"), find, pulse, &mut walked)?;
         report.scopes(&walked, &find)?;
@@ -145,6 +148,33 @@ pub fn verify_with(path: &Path, pulse: &mut dyn FnMut()) -> Result<Report> {
 }
 
 impl Report {
+    /// Walks the private realms of a namespace. One that cannot be had now, for what its user does
+    /// with it, keeps none of the others from being walked.
+    fn private(
+        &mut self,
+        name: &str,
+        setups: Result<Vec<(u32, Result<Setup>)>>,
+        mut walk: impl FnMut(&mut Self, (String, Result<Setup>)) -> Result<()>,
+    ) -> Result<()> {
+        let setups = match setups {
+            Err(error) if catalog::is_damage(&error) => {
+                self.tell(name, vec![error.to_string()]);
+                return Ok(());
+            }
+            setups => setups?,
+        };
+        for (user, setup) in setups {
+            let called = format!("{name} (private of user {user})");
+            match walk(self, (called.clone(), setup)) {
+                Err(error) if user != user::current() => {
+                    self.tell(&called, vec![format!("it was not walked: {error}")]);
+                }
+                walked => walked?,
+            }
+        }
+        Ok(())
+    }
+
     /// Walks the newest published version; if it goes meanwhile, the one that is the newest then.
     fn published(
         &mut self,

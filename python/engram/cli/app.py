@@ -258,6 +258,9 @@ NamespaceOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
+LEFT_OUT = 4
+"""The exit code of what was done, and something was left out, as told."""
+
 
 def examples(*lines: str) -> str:
     """Return a verb's epilog: its examples, one a line."""

@@ -12,6 +12,7 @@ import typer
 import engram
 from engram.cli import terminal
 from engram.cli.app import (
+    LEFT_OUT,
     JsonOption,
     NamespaceOption,
     PoolArgument,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 DIFFERENT_KINDS = 3
 """The exit code where several files failed, for reasons of different kinds."""
-
-LEFT_OUT = 4
-"""The exit code where all files are in, and something that they hold is not."""
 
 _SHOWN = 40
 """So many things that were left out of many files are shown; `--json` has them all."""

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path  # noqa: TC003 - read by Typer
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import engram
 from engram.cli import terminal
-from engram.cli.app import JsonOption, PoolArgument, app, examples, file_path
+from engram.cli.app import (
+    LEFT_OUT,
+    JsonOption,
+    PoolArgument,
+    app,
+    examples,
+    file_path,
+)
 from engram.cli.terminal import counted
 from engram.size import human
+
+AllowPartialOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-partial", help="Leave out also what is damaged and yours, and exit with 0."
+    ),
+]
 
 
 @app.command(
@@ -30,11 +45,15 @@ def backup(
     force: Annotated[
         bool, typer.Option("--force", help="Accept a filesystem that has not been tried.")
     ] = False,
+    allow_partial: AllowPartialOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Copy a pool, as it is at one moment, while others write; the copy is a pool."""
+    """Copy a pool, as it is at one moment, while others write; the copy is a pool.
+
+    What is another user's and damaged is left out, as told, and the exit code is 4.
+    """
     with engram.open(pool, mode="r") as handle:
-        done = handle.backup(dest, force=force)
+        done = handle.backup(dest, force=force, allow_partial=allow_partial)
     if json:
         terminal.print_json(
             {
@@ -43,22 +62,45 @@ def backup(
                 "objects": done.objects,
                 "nbytes": done.nbytes,
                 "skipped": list(done.skipped),
+                "left_out": _told(done),
             }
         )
+        _end(done, allow_partial=allow_partial)
         return
     terminal.say(f"copied {counted(done.objects, 'object')}, {human(done.nbytes)}, to {done.path}")
     for name in done.skipped:
         terminal.say(f"  not copied: {name}, not this user's")
+    for part in done.left_out:
+        terminal.say(f"  left out: {part}")
+    _end(done, allow_partial=allow_partial)
+
+
+def _told(done: engram.Backup | engram.Compaction) -> list[dict[str, Any]]:
+    """Return what was left out, for JSON."""
+    return [dataclasses.asdict(part) for part in done.left_out]
+
+
+def _end(done: engram.Backup | engram.Compaction, *, allow_partial: bool) -> None:
+    """Say by the exit code that something was left out."""
+    if done.left_out and not allow_partial:
+        raise typer.Exit(LEFT_OUT)
 
 
 @app.command(epilog=examples("engram compact /dev/shm/run", "engram compact /dev/shm/run --json"))
-def compact(pool: PoolArgument, *, json: JsonOption = False) -> None:
-    """Give back space that a pool does not need any more; nobody may have it open."""
-    done = engram.compact(pool)
+def compact(
+    pool: PoolArgument, *, allow_partial: AllowPartialOption = False, json: JsonOption = False
+) -> None:
+    """Give back space that a pool does not need any more; nobody may have it open.
+
+    What is another user's and damaged stays as it is, as told, and the exit code is 4.
+    """
+    done = engram.compact(pool, allow_partial=allow_partial)
     parts = {"catalog": done.catalog, "values": done.arena}
     if json:
         told = {what: {"before": a, "after": b} for what, (a, b) in parts.items()}
-        terminal.print_json({"realms": done.realms, **told, "skipped": list(done.skipped)})
+        left = {"skipped": list(done.skipped), "left_out": _told(done)}
+        terminal.print_json({"realms": done.realms, **told, **left})
+        _end(done, allow_partial=allow_partial)
         return
     if all(before == after for before, after in parts.values()):
         sizes = ", ".join(f"{what} {human(after)}" for what, (_, after) in parts.items())
@@ -68,6 +110,9 @@ def compact(pool: PoolArgument, *, json: JsonOption = False) -> None:
             terminal.say(f"{what}: {human(before)} before, {human(after)} after")
     for name in done.skipped:
         terminal.say(f"  not compacted: {name}, which this user may not open")
+    for part in done.left_out:
+        terminal.say(f"  left out: {part}")
+    _end(done, allow_partial=allow_partial)
 
 
 @app.command(

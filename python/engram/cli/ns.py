@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from engram import size as sizes
 from engram.cli import completion, terminal
 from engram.cli.app import JsonOption, PoolArgument, app, bits_of, examples, group_of
 from engram.cli.terminal import counted
-from engram.errors import AccessError, ArgumentError, NotFoundError
+from engram.errors import AccessError, ArgumentError, CorruptError, FormatError, NotFoundError
 from engram.pool import open as open_pool
 from engram.size import human
 
@@ -146,12 +145,15 @@ def _list(pool: Pool, name: str | None, *, json: bool) -> None:
     if json:
         terminal.print_json(told)
         return
-    rows = [[_shown(heading, facts[heading]) for heading in _HEADINGS] for facts in told]
+    rows = [[_shown(heading, facts) for heading in _HEADINGS] for facts in told]
     terminal.print_table(_HEADINGS, rows, key="name", right=("mode", "size", "used", "members"))
+    for facts in told:
+        if facts["damaged"] is not None:
+            terminal.say(f"{facts['name']} is damaged: {facts['damaged']}")
 
 
 def facts_of(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
-    """Yield what is known of each namespace; what another user's hide is None."""
+    """Yield what is known of each namespace; what is another user's, or damaged, is None."""
     found = pool.namespaces
     for each in list(found) if name is None else [name]:
         info = found.info(each)
@@ -163,16 +165,22 @@ def facts_of(pool: Pool, name: str | None) -> Iterator[dict[str, Any]]:
             "size": None,
             "used": None,
             "members": None,
+            "damaged": None,
         }
-        with contextlib.suppress(AccessError):
+        try:
             inner = found[each]
             space = inner.space
             facts |= {"size": space.size, "used": space.used, "members": len(inner)}
+        except AccessError:
+            pass
+        except (CorruptError, FormatError, NotFoundError) as error:
+            facts["damaged"] = str(error)  # it hides none of the others
         yield facts
 
 
-def _shown(heading: str, value: Any) -> str:
+def _shown(heading: str, facts: dict[str, Any]) -> str:
     """Return a cell of the table."""
+    value = facts[heading]
     if value is None:
-        return "not yours"
+        return "not yours" if facts["damaged"] is None else "damaged"
     return human(value) if heading in ("size", "used") else str(value)

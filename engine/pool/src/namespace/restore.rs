@@ -30,13 +30,36 @@ use engram_records::extent::HUGE;
 
 const ROOT: u32 = 0;
 
-/// Makes a namespace like that of the pool which `from` describes.
-pub fn create_like(pool: &Path, file: &PoolFile, from: &PoolFile, name: &str) -> Result<()> {
+/// What a namespace is like that another is made like.
+pub struct NamespaceLike {
+    name: String,
+    file: NamespaceFile,
+    group: u32,
+    /// The id prefixes that were given out in it, by their names.
+    id_prefixes: Vec<String>,
+}
+
+/// Looks what a namespace of the pool is like which `from` describes.
+pub fn look_like(from: &PoolFile, name: &str) -> Result<NamespaceLike> {
     let source = from.path();
-    let there = NamespaceFile { format: FORMAT, ..namespace_file(source, from.format, name)? };
+    let file = NamespaceFile { format: FORMAT, ..namespace_file(source, from.format, name)? };
     let meta = fs::metadata(place(source, name))
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
-    let group = (there.mode & 0o070 != 0).then_some(meta.gid());
+    // Also of realms that are not copied: what was born there may have been shared since.
+    let prefixes = place(source, name).join(ID_PREFIXES);
+    let entries = fs::read_dir(&prefixes)
+        .map_err(|e| Error::os(format!("listing {}", prefixes.display()), &e))?;
+    // Anybody may have put anything else there.
+    let is_prefix = |name: &str| name.len() == 6 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let id_prefixes = names.filter(|name| is_prefix(name)).collect();
+    Ok(NamespaceLike { name: name.to_owned(), file, group: meta.gid(), id_prefixes })
+}
+
+/// Makes a namespace like another.
+pub fn create_like(pool: &Path, file: &PoolFile, like: &NamespaceLike) -> Result<()> {
+    let (name, there) = (like.name.as_str(), &like.file);
+    let group = (there.mode & 0o070 != 0).then_some(like.group);
     // Others never write, whatever a namespace that was made before this was refused says.
     let (mode, root, size) = (there.mode & !0o002, Some(there.root), there.size);
     let new = |group| NewNamespace { name, mode, group, root, size };
@@ -47,16 +70,9 @@ pub fn create_like(pool: &Path, file: &PoolFile, from: &PoolFile, name: &str) ->
         }
         made => made?,
     }
-    write_toml(&place(pool, name).join(NAMESPACE_FILE), &there, 0o644)?;
-    // Also of realms that are not copied: what was born there may have been shared since.
-    let prefixes = place(source, name).join(ID_PREFIXES);
-    let entries = fs::read_dir(&prefixes)
-        .map_err(|e| Error::os(format!("listing {}", prefixes.display()), &e))?;
+    write_toml(&place(pool, name).join(NAMESPACE_FILE), there, 0o644)?;
     let to = place(pool, name).join(ID_PREFIXES);
-    // Anybody may have put anything else there.
-    let is_prefix = |name: &str| name.len() == 6 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| is_prefix(name)).try_for_each(|name| reserve(&to.join(name)))
+    like.id_prefixes.iter().try_for_each(|name| reserve(&to.join(name)))
 }
 
 fn reserve(id_prefix: &Path) -> Result<()> {
@@ -129,6 +145,65 @@ pub fn realm_like(
     Ok(made)
 }
 
+/// Takes away what was begun of a realm of a copy: of one that was made like another, and cannot be
+/// copied. A shared realm, which every namespace has, is made anew, with nothing in it.
+pub fn undo_like(
+    pool: &Path,
+    file: &PoolFile,
+    mount: &Mount,
+    name: &str,
+    scope: Scope,
+    user: u32,
+) -> Result<()> {
+    let namespace = place(pool, name);
+    let within = within(scope, user);
+    let spans = on_device(&pool_device(file), file, name).join(&within);
+    if scope == Scope::Published {
+        published::undo_like(&namespace.join(&within))?;
+        return clear(&spans);
+    }
+    let dir = namespace.join(&within);
+    remove_folder(&dir)?;
+    remove_folder(&spans)?;
+    if scope == Scope::Private {
+        return Ok(());
+    }
+    let description = namespace_file(pool, file.format, name)?;
+    let new = NewRealm {
+        pool,
+        namespace: &namespace,
+        name,
+        at: &dir,
+        place: within,
+        scope,
+        modes: modes(description.mode),
+        group: description.mode & 0o070 != 0,
+        root: Some(description.root),
+        size: description.size,
+        devices: &file.folders(),
+        mount: mount.clone(),
+    };
+    build_realm(file, &new).map(drop)
+}
+
+fn remove_folder(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::os(format!("removing {}", folder.display()), &e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes every file of a folder.
+fn clear(folder: &Path) -> Result<()> {
+    let refused = |e| Error::os(format!("clearing {}", folder.display()), &e);
+    for entry in fs::read_dir(folder).map_err(refused)? {
+        fs::remove_file(entry.map_err(refused)?.path()).map_err(refused)?;
+    }
+    Ok(())
+}
+
 /// To whom a folder belongs.
 #[derive(Clone, Copy)]
 struct FileOwner {
@@ -149,7 +224,9 @@ pub fn hand_over(source: &Path, pool: &Path, file: &PoolFile, name: &str) -> Res
     let from = place(source, name);
     for to in [place(pool, name), on_device(&pool_device(file), file, name)] {
         give(&to, owner(&from)?, &[SHARED, PRIVATE])?;
-        give(&to.join(SHARED), owner(&from.join(SHARED))?, &[])?;
+        // A shared realm that was left out may be no folder there.
+        let shared = owner(&from.join(SHARED)).or_else(|_| owner(&from))?;
+        give(&to.join(SHARED), shared, &[])?;
         let private = to.join(PRIVATE);
         give(&private, owner(&from)?, &["*"])?;
         for entry in fs::read_dir(&private).into_iter().flatten().flatten() {

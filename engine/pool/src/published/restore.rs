@@ -49,6 +49,19 @@ pub fn begin_like(shared: &Setup, root: Gid) -> Result<Setup> {
     Ok(setup)
 }
 
+/// Takes away what was begun of a version, and the version.
+pub fn undo_like(published: &Path) -> Result<()> {
+    for folder in [place(published), published.join(version_name(FIRST))] {
+        match fs::remove_dir_all(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::os(format!("removing {}", folder.display()), &e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Makes the copy's version of what the working realm holds; its values lie in `spans`.
 pub fn finish_like(work: &Setup, spans: &[PathBuf]) -> Result<()> {
     let place = work.dir.parent().expect("`work` lies in a folder of its own");

@@ -18,19 +18,27 @@
 //! without a checksum; if its record is as it was, the bytes have changed by themselves, and that
 //! is an error.
 //!
+//! **A realm that is damaged is left out**, by name (see `left_out`): one user's realm must not
+//! keep everybody's from being copied. Its pages are walked before LMDB is asked about them, for
+//! LMDB trusts them. Where damage shows in the middle of the copy, what was begun of the realm is
+//! taken away again.
+//!
 //! The process holds its realm open all the while: a fork in another thread waits for the end.
 
 use engram_realm::space;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::left_out::{LeavingOut, LeftOut, is_damage, shown};
 use super::spans::{NewSpans, lay_out};
 use super::{
-    MOVES, MovedValue, finish_catalog, id_of, rewrite_rows, rewrite_space, sync_folders, values,
+    MOVES, MovedValue, check_places, finish_catalog, id_of, rewrite_rows, rewrite_space,
+    sync_folders, values,
 };
+use crate::verify::check_pages;
 use engram_base::checksum;
 use engram_base::checksum::RunningChecksum;
-use engram_base::error::{Kind, Result};
+use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::scope::Scope;
@@ -67,6 +75,18 @@ pub struct BackupReport {
     pub bytes: u64,
     /// The namespaces and realms that this user may not read. The copy lacks them.
     pub skipped: Vec<String>,
+    /// What is damaged, and what could not be had for what its user does with it. The copy lacks
+    /// it.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// How a backup is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupOptions {
+    /// Also onto a filesystem that is not known to carry a pool.
+    pub force: bool,
+    /// Leave out also what is damaged and the caller's own, which is an error otherwise.
+    pub allow_partial: bool,
 }
 
 /// A core that a backup copies. It counts one session more until this is dropped.
@@ -81,22 +101,31 @@ impl Drop for Opened {
 /// Copies a pool to `dest`, which must not exist or be an empty folder: a whole pool on one
 /// device, with a uuid of its own, restored by opening it. Others may write meanwhile.
 ///
-/// With `force`, also onto a filesystem that is not known to carry a pool. On error nothing is
-/// left behind.
+/// With `force`, also onto a filesystem that is not known to carry a pool. A damaged realm of
+/// another user's, or any for root, is left out, and the report names it. On error nothing is left
+/// behind.
 pub fn backup(pool: &Pool, dest: &Path, force: bool) -> Result<BackupReport> {
+    backup_with(pool, dest, BackupOptions { force, ..BackupOptions::default() })
+}
+
+/// The same, as the options say.
+pub fn backup_with(pool: &Pool, dest: &Path, options: BackupOptions) -> Result<BackupReport> {
     pool.check_open()?;
+    let leaving = LeavingOut { done: "copied", allow_partial: options.allow_partial };
     Pool::make_at(dest, |dest| {
-        let mount = filesystem::admit(dest, force)?;
+        let mount = filesystem::admit(dest, options.force)?;
         let source = PoolFile::read(pool.path())?;
         let file = source.like(dest, &mount)?;
         file.begin(dest)?;
         step!("backup.begun");
         let mut report = BackupReport { path: dest.to_owned(), ..BackupReport::default() };
+        let (source, file, mount, leaving) = (&source, &file, &mount, &leaving);
+        let copy = Copy { pool, source, dest, file, mount, leaving };
         for name in namespace::names(pool.path())? {
-            let copy = Copy { pool, source: &source, dest, file: &file, mount: &mount };
             copy.namespace(&name, &mut report)?;
             step!("backup.namespace");
         }
+        leaving.refuse_nothing(report.realms, &report.left_out)?;
         if mount.durable {
             sync_folders(dest)?;
         }
@@ -114,6 +143,7 @@ struct Copy<'a> {
     dest: &'a Path,
     file: &'a PoolFile,
     mount: &'a Mount,
+    leaving: &'a LeavingOut,
 }
 
 /// A realm to be copied: its scope, the user whose it is if it is private, and its core.
@@ -123,22 +153,58 @@ struct SourceRealm {
     core: Opened,
 }
 
+impl SourceRealm {
+    fn setup(&self) -> &Setup {
+        &self.core.0.setup
+    }
+
+    /// The user, of a private realm.
+    fn owner(&self) -> Option<u32> {
+        (self.scope == Scope::Private).then_some(self.user)
+    }
+}
+
+/// What there is of a namespace to be copied.
+#[derive(Default)]
+struct FoundRealms {
+    realms: Vec<SourceRealm>,
+    /// What this user may not read.
+    skipped: Vec<String>,
+    left_out: Vec<LeftOut>,
+}
+
+/// How an attempt to copy a namespace's realms ended.
+enum Tried {
+    Copied,
+    /// Something was published just as the copy was to begin.
+    Moved,
+    /// This one of the realms is damaged, and nothing was copied.
+    Damaged(usize, Error),
+}
+
 impl Copy<'_> {
     fn namespace(&self, name: &str, report: &mut BackupReport) -> Result<()> {
-        match namespace::create_like(self.dest, self.file, self.source, name) {
-            // This user may not even know what it is like.
-            Err(error) if error.kind() == Kind::Access => {
-                report.skipped.push(name.to_owned());
-                if name == paths::DEFAULT {
-                    namespace::create_default(self.dest, self.file)?;
-                }
-                return Ok(());
-            }
-            made => made?,
-        }
+        let like = match namespace::look_like(self.source, name) {
+            Ok(like) => like,
+            Err(error) => return self.without(name, error, report),
+        };
+        namespace::create_like(self.dest, self.file, &like)?;
+        let mut damaged: Vec<(Scope, u32, LeftOut)> = Vec::new();
         for _ in 0..TRIES_MAX {
-            if self.try_realms(name, report)? {
-                return namespace::hand_over(self.pool.path(), self.dest, self.file, name);
+            let mut found = self.find(name, &damaged)?;
+            match self.try_realms(name, &mut found, report)? {
+                Tried::Copied => {
+                    report.skipped.append(&mut found.skipped);
+                    report.left_out.append(&mut found.left_out);
+                    report.left_out.extend(damaged.into_iter().map(|(_, _, left)| left));
+                    return namespace::hand_over(self.pool.path(), self.dest, self.file, name);
+                }
+                Tried::Moved => {}
+                Tried::Damaged(at, error) => {
+                    let realm = &found.realms[at];
+                    let left = self.leave(name, realm.scope, realm.owner(), error)?;
+                    damaged.push((realm.scope, realm.user, left));
+                }
             }
         }
         fail!(
@@ -148,70 +214,108 @@ impl Copy<'_> {
         )
     }
 
-    /// Copies the realms of a namespace as of one moment; `false` if something was published just
-    /// as that was to be.
-    fn try_realms(&self, name: &str, report: &mut BackupReport) -> Result<bool> {
-        let (found, skipped) = self.find(name)?;
-        let insides = enter_all(&found)?;
-        let looks = together(&found, &insides)?;
-        if !self.is_newest(name, &found, &insides, &looks)? {
-            return Ok(false);
+    /// Goes on without a namespace of which not even this can be read what it is like.
+    fn without(&self, name: &str, error: Error, report: &mut BackupReport) -> Result<()> {
+        let place = paths::place(self.pool.path(), name);
+        if error.kind() == Kind::NotFound && !place.exists() && name != paths::DEFAULT {
+            return Ok(()); // removed since it was listed
         }
-        report.skipped.extend(skipped);
-        let mut out = Vec::with_capacity(found.len());
-        for look in &looks {
-            out.push(transfer::leaves_out(look.txn(), |scope, user| {
+        if error.kind() == Kind::Access {
+            report.skipped.push(name.to_owned());
+        } else {
+            report.left_out.push(self.leaving.leave(self.pool.path(), name, None, None, error)?);
+        }
+        if name == paths::DEFAULT {
+            namespace::create_default(self.dest, self.file)?;
+        }
+        Ok(())
+    }
+
+    fn leave(&self, name: &str, scope: Scope, user: Option<u32>, error: Error) -> Result<LeftOut> {
+        self.leaving.leave(self.pool.path(), name, Some(scope), user, error)
+    }
+
+    /// Copies the realms of a namespace as of one moment.
+    fn try_realms(
+        &self,
+        name: &str,
+        found: &mut FoundRealms,
+        report: &mut BackupReport,
+    ) -> Result<Tried> {
+        let realms = &found.realms;
+        let insides = enter_all(realms)?;
+        let looks = match together(realms, &insides) {
+            Ok(looks) => looks,
+            Err((at, error)) => return Ok(Tried::Damaged(at, error)),
+        };
+        let published_left = found.left_out.iter().any(|left| left.scope == Some(Scope::Published));
+        if !published_left {
+            match self.is_newest(name, realms, &insides, &looks)? {
+                Tried::Copied => {}
+                other => return Ok(other),
+            }
+        }
+        let mut out = Vec::with_capacity(realms.len());
+        for (at, look) in looks.iter().enumerate() {
+            let left = transfer::leaves_out(look.txn(), |scope, user| {
                 let same = |found: &SourceRealm| {
                     found.scope == scope && (scope != Scope::Private || found.user == user)
                 };
-                Some(looks[found.iter().position(same)?].txn())
-            })?);
-        }
-        for (((found, inside), look), out) in found.iter().zip(&insides).zip(looks).zip(out) {
-            let setup = namespace::realm_like(
-                self.dest,
-                self.file,
-                self.mount,
-                self.source,
-                &found.core.0.setup,
-                found.user,
-            )?;
-            let spans = self.realm(&found.core.0, inside, look, &setup, &out, report)?;
-            if found.scope == Scope::Published {
-                published::finish_like(&setup, &spans)?;
+                Some(looks[realms.iter().position(same)?].txn())
+            });
+            match left {
+                Ok(left) => out.push(left),
+                Err(error) => return Ok(Tried::Damaged(at, error)),
             }
-            report.realms += 1;
         }
-        Ok(true)
+        for (((realm, inside), look), out) in realms.iter().zip(&insides).zip(looks).zip(out) {
+            let left = self.realm(realm, inside, look, &out, report)?;
+            found.left_out.extend(left);
+        }
+        Ok(Tried::Copied)
     }
 
-    /// The realms of a namespace that this user may read, and the names of the others.
-    fn find(&self, name: &str) -> Result<(Vec<SourceRealm>, Vec<String>)> {
+    /// The realms of a namespace that this user may read and that are no `damaged` ones, the names
+    /// of those that this user may not read, and those that are left out.
+    fn find(&self, name: &str, damaged: &[(Scope, u32, LeftOut)]) -> Result<FoundRealms> {
         let (path, mount) = (self.pool.path(), filesystem::admit(self.pool.path(), true)?);
+        let mut found = FoundRealms::default();
         let shared = namespace::setup(path, self.source, mount.clone(), name);
         let mut setups = vec![(Scope::Shared, 0, shared)];
-        for (user, setup) in namespace::private_setups(path, self.source, &mount, name)? {
-            setups.push((Scope::Private, user, setup));
+        match namespace::private_setups(path, self.source, &mount, name) {
+            Ok(private) => {
+                setups.extend(private.into_iter().map(|(user, one)| (Scope::Private, user, one)));
+            }
+            Err(error) => found.left_out.push(self.leave(name, Scope::Private, None, error)?),
         }
         let published = Scope::Published;
         let newest = namespace::realm_setup(path, self.source, mount, name, published);
         setups.extend(newest.transpose().map(|setup| (published, 0, setup)));
-        let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (scope, user, setup) in setups {
-            let shown = match scope {
-                Scope::Shared => name.to_owned(),
-                Scope::Private => format!("{name} (private of user {user})"),
-                Scope::Published => format!("{name} (published)"),
-            };
-            match setup.and_then(|setup| process::core_of(setup, Purpose::Look)) {
-                Ok(core) => found.push(SourceRealm { scope, user, core: Opened(core) }),
-                Err(error) if error.kind() == Kind::Access => skipped.push(shown),
-                // A version that went as soon as it was found: there is a newer one.
-                Err(error) if error.kind() == Kind::NotFound && scope == published => {}
-                Err(error) => return Err(error),
+            if damaged.iter().any(|(one, of, _)| (*one, *of) == (scope, user)) {
+                continue;
+            }
+            let dir = setup.as_ref().ok().map(|setup| setup.dir.clone());
+            let opened = setup.and_then(|setup| {
+                check_pages(&setup)?;
+                process::core_of(setup, Purpose::Look)
+            });
+            let owner = (scope == Scope::Private).then_some(user);
+            match opened {
+                Ok(core) => found.realms.push(SourceRealm { scope, user, core: Opened(core) }),
+                Err(error) if error.kind() == Kind::Access => {
+                    found.skipped.push(shown(name, Some(scope), owner));
+                }
+                // It was removed as soon as it was found; of what is published there is a newer
+                // version.
+                Err(error)
+                    if error.kind() == Kind::NotFound
+                        && scope != Scope::Shared
+                        && dir.is_some_and(|dir| !dir.exists()) => {}
+                Err(error) => found.left_out.push(self.leave(name, scope, owner, error)?),
             }
         }
-        Ok((found, skipped))
+        Ok(found)
     }
 
     /// Whether what was found of the published versions is the newest one still, after all looks
@@ -222,39 +326,84 @@ impl Copy<'_> {
         found: &[SourceRealm],
         insides: &[Inside<'_>],
         looks: &[LookUp<'_>],
-    ) -> Result<bool> {
+    ) -> Result<Tried> {
         let (path, mount) = (self.pool.path(), filesystem::admit(self.pool.path(), true)?);
         let at = found.iter().position(|found| found.scope == Scope::Published);
-        if let Some(at) = at {
-            let txn = looks[at].txn();
-            let end = Span::all(&mut txn.rows())?.last().map_or(0, |last| last.range.end());
-            match space::reach_in(&found[at].core.0, &insides[at], end, txn) {
-                Err(error) if error.kind() == Kind::NotFound => return Ok(false),
-                reached => reached?,
-            }
-        }
+        let reached = at.map(|at| reach_all(&found[at], &insides[at], &looks[at]));
         let newest = match namespace::realm_setup(path, self.source, mount, name, Scope::Published)
         {
             Err(error) if error.kind() == Kind::Access => None,
+            // The next attempt finds the damage.
+            Err(error) if is_damage(&error) => return Ok(Tried::Moved),
             newest => newest?,
         };
-        let before = at.map(|at| &found[at].core.0.setup.dir);
-        Ok(newest.as_ref().map(|setup| &setup.dir) == before)
+        let before = at.map(|at| &found[at].setup().dir);
+        if newest.as_ref().map(|setup| &setup.dir) != before {
+            return Ok(Tried::Moved);
+        }
+        match (at, reached) {
+            (Some(at), Some(Err(error))) => Ok(Tried::Damaged(at, error)),
+            _ => Ok(Tried::Copied),
+        }
     }
 
-    /// Copies a realm but for what is `out` of it; the files of its values.
+    /// Copies a realm but for what is `out` of it, or says why it is left out: then nothing of it
+    /// is in the copy.
     fn realm(
         &self,
-        core: &Arc<Core>,
+        from: &SourceRealm,
+        inside: &Inside<'_>,
+        look: LookUp<'_>,
+        out: &[Vec<Going>],
+        report: &mut BackupReport,
+    ) -> Result<Option<LeftOut>> {
+        let name = &from.setup().namespace;
+        let placed = match PlacedValues::of(from, inside, &look) {
+            Ok(placed) => placed,
+            Err(error) => return self.leave(name, from.scope, from.owner(), error).map(Some),
+        };
+        let setup = namespace::realm_like(
+            self.dest,
+            self.file,
+            self.mount,
+            self.source,
+            from.setup(),
+            from.user,
+        );
+        let copied = setup.and_then(|setup| {
+            let spans = self.rows_and_values(inside, look, &setup, placed, out, report)?;
+            match from.scope {
+                Scope::Published => published::finish_like(&setup, &spans),
+                _ => Ok(()),
+            }
+        });
+        match copied {
+            Ok(()) => {
+                report.realms += 1;
+                Ok(None)
+            }
+            // What the copy meets of its own, as a full disk, is of other kinds.
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Format) => {
+                let left = self.leave(name, from.scope, from.owner(), error)?;
+                let (file, mount) = (self.file, self.mount);
+                namespace::undo_like(self.dest, file, mount, name, from.scope, from.user)?;
+                Ok(Some(left))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies rows and values of a realm but for what is `out` of it; the files of its values.
+    fn rows_and_values(
+        &self,
         inside: &Inside<'_>,
         mut look: LookUp<'_>,
         setup: &Setup,
+        placed: PlacedValues,
         out: &[Vec<Going>],
         report: &mut BackupReport,
     ) -> Result<Vec<PathBuf>> {
-        let mut found = values(look.txn())?;
-        let limit = meta_u64(look.txn().get(Table::Meta, LIMIT)?)?;
-        let end = lay_out(&mut found, limit);
+        let PlacedValues { values: found, end } = placed;
         let mut catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
         rewrite_rows(look.txn(), &found, &MOVES, &catalog)?;
         step!("backup.rows");
@@ -262,7 +411,7 @@ impl Copy<'_> {
         let mut spans = NewSpans::default();
         if end > 0 {
             spans = NewSpans::make(setup, self.dest, self.mount, end)?;
-            let changed = copy_values(core, inside, &found, &spans)?;
+            let changed = copy_values(inside, &found, &spans)?;
             forget_checksums(&catalog, &changed)?;
             if self.mount.durable {
                 spans.sync()?;
@@ -278,10 +427,39 @@ impl Copy<'_> {
         }
         finish_catalog(&catalog, setup)?;
         let txn = catalog.read()?;
-        report.objects += txn.entries(Table::Objects)?;
-        report.bytes += meta_u64(txn.get(Table::Meta, USED)?)?;
+        let (objects, bytes) =
+            (txn.entries(Table::Objects)?, meta_u64(txn.get(Table::Meta, USED)?)?);
+        report.objects += objects;
+        report.bytes += bytes;
         Ok(spans.files.into_iter().map(|(path, _)| path).collect())
     }
+}
+
+/// The values of a realm, which are mapped, and where each goes in the copy.
+struct PlacedValues {
+    values: Vec<MovedValue>,
+    /// Where the copy's arena ends.
+    end: u64,
+}
+
+impl PlacedValues {
+    fn of(from: &SourceRealm, inside: &Inside<'_>, look: &LookUp<'_>) -> Result<PlacedValues> {
+        let mut values = values(look.txn())?;
+        let limit = meta_u64(look.txn().get(Table::Meta, LIMIT)?)?;
+        let spans = Span::all(&mut look.txn().rows())?;
+        check_places(&spans, &values)?;
+        let reached = values.iter().map(|value| value.from.end()).max().unwrap_or(0);
+        space::reach_in(&from.core.0, inside, reached, look.txn())?;
+        let end = lay_out(&mut values, limit);
+        Ok(PlacedValues { values, end })
+    }
+}
+
+/// Maps every span that a look shows.
+fn reach_all(from: &SourceRealm, inside: &Inside<'_>, look: &LookUp<'_>) -> Result<()> {
+    let txn = look.txn();
+    let end = Span::all(&mut txn.rows())?.last().map_or(0, |last| last.range.end());
+    space::reach_in(&from.core.0, inside, end, txn)
 }
 
 /// Enters several cores in the order in which a fork takes them (see `realm::together`).
@@ -296,32 +474,48 @@ fn enter_all(found: &[SourceRealm]) -> Result<Vec<Inside<'_>>> {
     Ok(insides.into_iter().map(|(_, inside)| inside).collect())
 }
 
-/// Begins a look-up in each realm, all at one moment. A published realm has no writer lock: whether
-/// anything has come there meanwhile is looked at afterwards.
-fn together<'a>(found: &[SourceRealm], insides: &'a [Inside<'a>]) -> Result<Vec<LookUp<'a>>> {
-    let changing = found.iter().zip(insides).filter(|(found, _)| !found.core.0.setup.immutable);
-    let writers = if found.len() > 1 {
-        changing
-            .map(|(_, inside)| inside.catalog().write(Headroom::Relief))
-            .collect::<Result<_>>()?
-    } else {
-        Vec::new()
-    };
-    let looks = insides.iter().map(Inside::look).collect();
+/// Begins a look-up in each realm, all at one moment; or says which of them cannot be looked at. A
+/// published realm has no writer lock: whether anything has come there meanwhile is looked at
+/// afterwards.
+fn together<'a>(
+    found: &[SourceRealm],
+    insides: &'a [Inside<'a>],
+) -> std::result::Result<Vec<LookUp<'a>>, (usize, Error)> {
+    let mut writers = Vec::new();
+    if found.len() > 1 {
+        for (at, (found, inside)) in found.iter().zip(insides).enumerate() {
+            if found.setup().immutable {
+                continue;
+            }
+            match inside.catalog().write(Headroom::Relief) {
+                Ok(writer) => writers.push(writer),
+                Err(error) => return Err((at, error)),
+            }
+        }
+    }
+    let mut looks = Vec::with_capacity(insides.len());
+    let mut refused = None;
+    for (at, inside) in insides.iter().enumerate() {
+        match inside.look() {
+            Ok(look) => looks.push(look),
+            Err(error) => {
+                refused = Some((at, error));
+                break;
+            }
+        }
+    }
     // In turn, the last first: each belongs to this thread.
     writers.into_iter().rev().for_each(drop);
-    looks
+    refused.map_or(Ok(looks), Err)
 }
 
-/// Copies every value; gives those whose bytes are no more those of their checksum.
+/// Copies every value, all of which are mapped; gives those whose bytes are no more those of their
+/// checksum.
 fn copy_values(
-    core: &Arc<Core>,
     inside: &Inside<'_>,
     values: &[MovedValue],
     to: &NewSpans,
 ) -> Result<Vec<MovedValue>> {
-    let end = values.iter().map(|value| value.from.end()).max().unwrap_or(0);
-    space::reach(core, inside, end)?;
     let mut piece = vec![0; PIECE];
     let mut changed = Vec::new();
     for value in values {

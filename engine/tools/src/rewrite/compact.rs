@@ -23,11 +23,14 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-use super::{MovedValue, finish_catalog, rewrite_rows, rewrite_space, values};
+use super::left_out::{LeavingOut, LeftOut, is_damage, shown};
+use super::{MovedValue, check_places, finish_catalog, rewrite_rows, rewrite_space, values};
+use crate::verify::check_pages;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::pool_lock::PoolLock;
+use engram_base::scope::Scope;
 use engram_base::user;
 use engram_catalog::{Catalog, ReadTxn};
 use engram_files::folder;
@@ -54,32 +57,57 @@ pub struct CompactReport {
     pub arena: [u64; 2],
     /// What this user may not open.
     pub skipped: Vec<String>,
+    /// What is damaged, and is as it was.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Gives back what the catalogs and arenas of the pool at `path` do not need any more, in every
 /// realm that this user may open, if nobody has one of them open; this process neither.
 ///
-/// On error a realm is as it was; those before it are compacted.
+/// A damaged realm of another user's, or any for root, stays as it is, and the report names it. On
+/// error a realm is as it was; those before it are compacted.
 pub fn compact(path: &Path) -> Result<CompactReport> {
+    compact_with(path, false)
+}
+
+/// The same; with `allow_partial` also what is damaged and the caller's own stays as it is, which
+/// is an error otherwise.
+pub fn compact_with(path: &Path, allow_partial: bool) -> Result<CompactReport> {
     let path = &real_path(path)?;
     let file = PoolFile::read(path)?;
     check_devices(path, &file)?;
     let mount = filesystem::admit(path, true)?;
     let _pool_lock = PoolLock::take(path)?;
+    let leaving = LeavingOut { done: "compacted", allow_partial };
     let mut report = CompactReport::default();
     for name in namespace::names(path)? {
         let shared = namespace::setup(path, &file, mount.clone(), &name);
-        let mut setups = vec![(name.clone(), shared)];
-        for (user, setup) in namespace::private_setups(path, &file, &mount, &name)? {
-            setups.push((format!("{name} (private of user {user})"), setup));
+        let mut setups = vec![(Scope::Shared, None, shared)];
+        match namespace::private_setups(path, &file, &mount, &name) {
+            Ok(private) => {
+                let each = private.into_iter();
+                setups.extend(each.map(|(user, one)| (Scope::Private, Some(user), one)));
+            }
+            Err(error) => {
+                let left = leaving.leave(path, &name, Some(Scope::Private), None, error)?;
+                report.left_out.push(left);
+            }
         }
-        for (name, setup) in setups {
+        for (scope, user, setup) in setups {
             match setup.and_then(|setup| compact_realm(&setup, &mut report)) {
-                Err(error) if error.kind() == Kind::Access => report.skipped.push(name),
-                compacted => compacted?,
+                Ok(()) => {}
+                Err(error) if error.kind() == Kind::Access => {
+                    report.skipped.push(shown(&name, Some(scope), user));
+                }
+                // Who has it open is to close it: that is no damage.
+                Err(error) if !is_damage(&error) => return Err(error),
+                Err(error) => {
+                    report.left_out.push(leaving.leave(path, &name, Some(scope), user, error)?);
+                }
             }
         }
     }
+    leaving.refuse_nothing(report.realms, &report.left_out)?;
     if report.realms == 0 && !report.skipped.is_empty() {
         fail!(
             Access,
@@ -122,6 +150,7 @@ pub(super) fn refuse_others(setup: &Setup, doing: &str) -> Result<()> {
 
 fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     refuse_others(setup, "compacting")?;
+    check_pages(setup)?;
     // Opened and closed: it is fit for use, and the reservations of the dead are taken back.
     let core = process::core_of(setup.clone(), Purpose::Use)?;
     let taken = core.enter().and_then(|inside| {
@@ -162,6 +191,7 @@ fn remake(setup: &Setup, at: &Path, report: &mut CompactReport) -> Result<HashSe
     let txn = old.read()?;
     let spans = Span::all(&mut txn.rows())?;
     let mut found = values(&txn)?;
+    check_places(&spans, &found)?;
     let kept = move_up(&spans, &mut found)?;
     make_beside(&setup.catalog(), at)?;
     Catalog::create(at, &options)?;

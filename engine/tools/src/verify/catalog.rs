@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::pages;
 use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
 use engram_catalog::Headroom;
 use engram_pool::namespace;
 use engram_realm::{Core, Inside, Setup};
@@ -59,6 +60,21 @@ pub(super) fn pages(setup: &Setup, pulse: &mut dyn FnMut()) -> Result<PagesState
         }
     }
     Ok(PagesState::Moving)
+}
+
+/// Refuses a realm of which a page is damaged, before LMDB is asked about it.
+pub(crate) fn check(setup: &Setup) -> Result<()> {
+    match pages(setup, &mut || ())? {
+        PagesState::Damaged(problems) => {
+            let more = match problems.len() {
+                0 | 1 => String::new(),
+                more => format!(" (and {} more)", more - 1),
+            };
+            let first = problems.first().map_or("a page is damaged", String::as_str);
+            fail!(Corrupt, "{first}{more}")
+        }
+        PagesState::Sound | PagesState::Moving => Ok(()),
+    }
 }
 
 /// Walks the pages of an open realm, in a snapshot that a read transaction keeps.

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use super::catalog::is_damage;
 use super::{RecordFacts, Report};
 use engram_base::error::{Kind, Result};
 use engram_base::id::{Member, id_key};
@@ -58,7 +59,14 @@ impl Report {
         }
         for ((one, other), members) in suspects {
             let (one, other) = (&all[one], &all[other]);
-            let found = in_both(&one.setup, &other.setup, newest, &members)?;
+            let found = match in_both(&one.setup, &other.setup, newest, &members) {
+                Err(error) if is_damage(&error) => {
+                    let what = format!("it cannot be compared with {}: {error}", other.name);
+                    self.tell(&one.name, vec![what]);
+                    continue;
+                }
+                found => found?,
+            };
             let (first, second) = (one.setup.scope.as_str(), other.setup.scope.as_str());
             let mut told: Vec<String> = found
                 .into_iter()

@@ -100,7 +100,8 @@ impl Earlier {
                 match setup.and_then(|setup| EarlierRealm::lock(setup, user, called.clone())) {
                     Ok(realm) => realms.push(realm),
                     Err(error) if error.kind() == Kind::Access => earlier.skipped.push(called),
-                    Err(error) => return Err(error),
+                    // An upgrade replaces the pool: of what it cannot read nothing is left out.
+                    Err(error) => return Err(error.context(format!("namespace {called:?}"))),
                 }
             }
             if !realms.is_empty() {

@@ -57,7 +57,8 @@ pub(super) fn namespace(
     from: &FoundNamespace<'_>,
     report: &mut UpgradeReport,
 ) -> Result<()> {
-    namespace::create_like(work.dest, work.new, work.file, from.name)?;
+    let like = namespace::look_like(work.file, from.name)?;
+    namespace::create_like(work.dest, work.new, &like)?;
     let mut made = Vec::with_capacity(from.realms.len());
     for found in &from.realms {
         let called = || format!("namespace {:?}", found.realm.called);
