@@ -4,10 +4,45 @@ use std::collections::{HashMap, HashSet};
 
 use super::{RecordFacts, Walk};
 use engram_base::error::Result;
-use engram_base::id::{COUNTER_BITS, Member, id_key};
+use engram_base::id::{COUNTER_BITS, Gid, Member, id_key};
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{ReadTxn, Table};
 use engram_realm::NEXT_ID;
+
+/// The groups above which there is no end; `parent` gives what a group lies in, and is asked once
+/// for each, however deep they lie.
+fn endless(groups: impl Iterator<Item = Gid>, parent: impl Fn(Gid) -> Option<Gid>) -> Vec<Gid> {
+    /// What is known of a group: on the way that is being walked, or where its way ends.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Way {
+        Walked,
+        Ends,
+        Loops,
+    }
+    let mut ways: HashMap<Gid, Way> = HashMap::new();
+    let mut looped = Vec::new();
+    for start in groups {
+        let (mut walked, mut at) = (Vec::new(), start);
+        let way = loop {
+            match ways.get(&at) {
+                Some(Way::Walked) => break Way::Loops,
+                Some(known) => break *known,
+                None => {}
+            }
+            let Some(above) = parent(at) else { break Way::Ends };
+            ways.insert(at, Way::Walked);
+            walked.push(at);
+            at = above;
+        };
+        for gid in walked {
+            ways.insert(gid, way);
+            if way == Way::Loops {
+                looped.push(gid);
+            }
+        }
+    }
+    looped
+}
 
 impl Walk<'_> {
     /// Every record has a name, and hangs from the root.
@@ -37,16 +72,8 @@ impl Walk<'_> {
                 problems.push(format!("{id:#x} {:?} lies in {parent:#x}, no group", known.name));
             }
         }
-        for (gid, known) in groups {
-            let (mut above, mut steps) = (Some(known), 0);
-            while let Some(group) = above.filter(|_| steps <= groups.len()) {
-                steps += 1;
-                above = groups.get(&group.parent);
-            }
-            if above.is_some() {
-                problems.push(format!("the groups above {gid:#x} form a loop"));
-            }
-        }
+        let looped = endless(groups.keys().copied(), |gid| Some(groups.get(&gid)?.parent));
+        problems.extend(looped.iter().map(|gid| format!("the groups above {gid:#x} form a loop")));
         for what in problems {
             self.problem(what);
         }
@@ -120,5 +147,42 @@ impl Walk<'_> {
             self.problem(format!("id {greatest:#x} is in use, and {next:#x} would be given out"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gid, endless};
+    use std::cell::Cell;
+    use std::collections::HashMap;
+
+    /// The groups of these that loop, ascending, and how often a parent was asked for.
+    fn looped(parents: &HashMap<Gid, Gid>) -> (Vec<Gid>, u64) {
+        let asked = Cell::new(0);
+        let mut found = endless(parents.keys().copied(), |gid| {
+            asked.set(asked.get() + 1);
+            parents.get(&gid).copied()
+        });
+        found.sort_unstable();
+        (found, asked.get())
+    }
+
+    #[test]
+    fn a_chain_of_groups_is_walked_once_however_deep_it_is() {
+        let depth = 20_000;
+        let chain: HashMap<Gid, Gid> = (1..=depth).map(|gid| (gid, gid - 1)).collect();
+        let (found, asked) = looped(&chain);
+        assert_eq!(found, Vec::<Gid>::new());
+        // Each group's, and the root's on each of the ways that reach it.
+        assert!(asked <= 2 * depth, "{asked} parents for {depth} groups");
+    }
+
+    #[test]
+    fn groups_in_a_loop_and_those_below_one_are_found() {
+        let chain = (1..10).map(|gid| (gid, gid - 1));
+        let ring = [(20, 21), (21, 22), (22, 20)];
+        let below = [(30, 31), (31, 21), (40, 40), (41, 40), (50, 99)];
+        let parents = chain.chain(ring).chain(below).collect();
+        assert_eq!(looped(&parents).0, [20, 21, 22, 30, 31, 40, 41]);
     }
 }
