@@ -1,7 +1,8 @@
 """Work in a child process: what a damaged pool may kill, and what may go on for ever.
 
-The child says `.` on stderr once a second while it works. One that says nothing at all for a long
-time is ended, and that is told like any other death.
+The child says `.` on stderr when it has started, and once a second while it works. One that says
+nothing at all for a long time is ended, and that is told like any other death. One that dies
+without ever having said it where stacks are small has died of that, and not of the pool.
 """
 
 import os
@@ -11,6 +12,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from typing import IO
+
+from engram import _stack
+from engram.errors import UnsupportedError
 
 QUIET_SECONDS = 300.0
 """A child that says nothing for so long does not work any more."""
@@ -45,18 +49,30 @@ class Ended:
 
 
 def run(module: str, *arguments: str) -> Ended:
-    """Run a module of this package in a child process, until it ends or is silent for long."""
-    with subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-m", f"engram.{module}", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as child:
+    """Run a module of this package in a child process, until it ends or is silent for long.
+
+    Raises
+    ------
+    UnsupportedError
+        If it died of too small a stack as it started.
+
+    """
+    with _stack.for_child():
+        process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+            [sys.executable, "-m", f"engram.{module}", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    with process as child:
         try:
             said, told, quiet = _heard(child)
         except BaseException:
             child.kill()
             raise
+    scarcity = None if told or child.returncode >= 0 else _stack.scarcity()
+    if scarcity is not None:
+        raise UnsupportedError(scarcity)
     text = told.decode(errors="replace").strip(".\n")
     return Ended(child.returncode, said.decode(errors="replace"), text, quiet)
 

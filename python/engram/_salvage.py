@@ -7,7 +7,7 @@ prints a line of JSON for each thing, so that its reader knows what killed it.
 import json
 import sys
 
-from engram import _engram
+from engram import _engram, _stack
 from engram.errors import EngramError
 
 
@@ -46,4 +46,5 @@ def main(path: str, target: str = "", namespace: str = "", start: str = "0") -> 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    _stack.begun()
+    _stack.in_thread(lambda: main(*sys.argv[1:]))

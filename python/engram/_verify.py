@@ -3,7 +3,7 @@
 import json
 import sys
 
-from engram import _engram
+from engram import _engram, _stack
 from engram.errors import EngramError
 
 
@@ -19,4 +19,5 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    _stack.begun()
+    _stack.in_thread(lambda: main(sys.argv[1]))

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engram import _stack
 from engram.arguments import file_path
 from engram.batch import Batch
 from engram.errors import ArgumentError, EngramError, NotFoundError, ReadOnlyError
@@ -202,13 +203,14 @@ class _Worker:
             os.set_inheritable(theirs.fileno(), True)
             path = os.pathsep.join(entry for entry in sys.path if entry)
             # A group of its own: what interrupts the caller at a terminal leaves it to the caller.
-            self.process = subprocess.Popen(  # noqa: S603 - this package's own
-                [sys.executable, "-m", "engram.formats.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                process_group=0,
-                env={**os.environ, "PYTHONPATH": path},
-            )
+            with _stack.for_child():
+                self.process = subprocess.Popen(  # noqa: S603 - this package's own
+                    [sys.executable, "-m", "engram.formats.worker", str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,
+                    env={**os.environ, "PYTHONPATH": path},
+                )
         self.line = Connection(ours.detach())
         self.given: deque[int] = deque()
         with contextlib.suppress(OSError):  # its end is found when it is listened to
@@ -303,9 +305,11 @@ class _Crew:
         self._waiting.extendleft(reversed(rest))
         path, where = self._tasks[number]
         ended = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        scarcity = _stack.scarcity() if code < 0 else None
+        why = scarcity or "the file is damaged, or this job's memory is used up"
         message = (
-            f"{path}: the process that imported it was ended {ended}; the file is damaged, or "
-            "this job's memory is used up. Nothing of it was imported"
+            f"{path}: the process that imported it was ended {ended}; {why}. Nothing of it was "
+            "imported"
         )
         self._settle(
             number, ImportFailure(str(path), place_of(self._group, where), EngramError(message))

@@ -23,6 +23,7 @@ import time
 from concurrent.futures import InvalidStateError
 from typing import TYPE_CHECKING, Final
 
+from engram import _stack
 from engram.active.errors import WorkerDiedError
 from engram.active.workers.call import SHORT, Answered, Call, settle
 from engram.active.workers.wire import Message, Wire, pair
@@ -111,7 +112,7 @@ class Seat(threading.Thread):
         ours, theirs = pair()
         self.wire = Wire(ours)
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        with theirs:
+        with theirs, _stack.for_child():
             self.process = subprocess.Popen(  # noqa: S603 - our own module, no shell
                 [sys.executable, "-P", "-m", "engram.active.workers.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
@@ -331,4 +332,5 @@ def _death(process: "subprocess.Popen[bytes]") -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"(pid {process.pid}) was killed by {name}"
+    scarcity = _stack.scarcity()
+    return f"(pid {process.pid}) was killed by {name}" + (f"; {scarcity}" if scarcity else "")
