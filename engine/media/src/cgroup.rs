@@ -14,6 +14,7 @@
 //! pool. `memory.high` counts as a limit, since beyond it allocations stall. The machine itself is
 //! the outermost limit: a tmpfs may be mounted larger than the memory there is.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,9 @@ use engram_base::fail;
 
 /// Limits from here on mean "no limit": v1 writes the largest page-aligned i64.
 const UNLIMITED: u64 = 1 << 60;
+
+/// The file in which the kernel says what memory the machine has.
+const MACHINE: &str = "proc/meminfo";
 
 /// A limit, what is used of it, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,22 @@ pub struct Limit {
     pub used: u64,
     /// The file that holds the limit, for messages.
     pub file: PathBuf,
+}
+
+impl fmt::Display for Limit {
+    /// Which limit it is, by its file, and what it leaves, with the numbers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of_machine = self.file.ends_with(MACHINE);
+        let what = if of_machine { "this machine's memory" } else { "the memory cgroup's limit" };
+        write!(
+            f,
+            "{what}, {}, has {} bytes left (limit {}, used {})",
+            self.file.display(),
+            self.headroom(),
+            self.bytes,
+            self.used
+        )
+    }
 }
 
 impl Limit {
@@ -63,13 +83,8 @@ fn admit_under(root: &Path, bytes: u64, what: &str) -> Result<()> {
         if needed > limit.headroom() {
             fail!(
                 PoolFull,
-                "{what} needs {bytes} bytes of memory, and {} has {} bytes left (limit {}, used \
-                 {}); beyond it the kernel would kill a process: raise the limit, free memory, or \
-                 ask for less",
-                limit.file.display(),
-                limit.headroom(),
-                limit.bytes,
-                limit.used
+                "{what} needs {bytes} bytes of memory, and {limit}; beyond it the kernel would \
+                 kill a process: raise the limit, free memory, or ask for less"
             );
         }
     }
@@ -82,14 +97,15 @@ fn with_overhead(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 128).saturating_add(256 << 10)
 }
 
-/// The bytes of memory that can be had without killing: the machine's and the cgroups' headroom.
-pub(super) fn available() -> Option<u64> {
-    limits().iter().map(Limit::headroom).min()
+/// The limit that leaves least of the memory that can be had without killing: a cgroup's, or the
+/// machine's.
+pub(super) fn least() -> Option<Limit> {
+    limits().into_iter().min_by_key(Limit::headroom)
 }
 
 /// The machine as a limit: what could be had without swapping out or killing, and free swap.
 fn machine(root: &Path) -> Option<Limit> {
-    let file = root.join("proc/meminfo");
+    let file = root.join(MACHINE);
     let text = fs::read_to_string(&file).ok()?;
     let kib = |key: &str| field(&text, key).map(|n| n.saturating_mul(1024));
     let total = kib("MemTotal:")?.saturating_add(kib("SwapTotal:").unwrap_or(0));

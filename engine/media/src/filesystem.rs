@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use super::cgroup::Limit;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 
@@ -176,9 +177,44 @@ pub fn look(path: &Path) -> Result<Standing> {
     Ok(Standing { name, verdict, durable, mounted })
 }
 
+/// What can still be allocated on a filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// So many bytes.
+    pub bytes: u64,
+    /// What keeps it from being more, where that is not the filesystem but a limit of memory.
+    pub bound: Option<Limit>,
+}
+
+impl Free {
+    /// What this has, of a filesystem that has so many bytes free.
+    fn within(filesystem: u64, limit: Option<Limit>) -> Self {
+        let bound = limit.filter(|limit| limit.headroom() < filesystem);
+        let bytes = bound.as_ref().map_or(filesystem, Limit::headroom);
+        Free { bytes, bound }
+    }
+
+    /// What to do where there is no room: about the limit that binds, which is named, or about what
+    /// lies on the filesystem.
+    pub fn remedy(&self) -> String {
+        match &self.bound {
+            Some(limit) => format!(
+                "{limit}: raise that limit, free memory, or add a device on a disk \
+                 (pool.add_device)"
+            ),
+            None => "delete files there, or add a device (pool.add_device)".to_owned(),
+        }
+    }
+}
+
 /// The bytes that this user can still allocate on the filesystem at `path`; in memory, no more than
 /// there is and than the memory cgroups allow.
 pub fn free_bytes(path: &Path) -> Result<u64> {
+    free(path).map(|free| free.bytes)
+}
+
+/// The same, with what bounds it.
+pub fn free(path: &Path) -> Result<Free> {
     let shown = path.display();
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
         Error::new(
@@ -197,11 +233,11 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
     let block = if stat.f_frsize > 0 { stat.f_frsize } else { stat.f_bsize };
     let free = stat.f_bavail.saturating_mul(block.unsigned_abs());
     if !in_memory(stat.f_type as u64) {
-        return Ok(free);
+        return Ok(Free::within(free, None));
     }
     // A tmpfs may be larger than the memory there is, and has no bound at all with size=0.
     let free = if stat.f_blocks == 0 { u64::MAX } else { free };
-    Ok(free.min(super::cgroup::available().unwrap_or(free)))
+    Ok(Free::within(free, super::cgroup::least()))
 }
 
 /// Whether a filesystem with this magic number keeps its files in memory alone.

@@ -37,7 +37,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::filesystem::{FsKind, Mount};
+use super::filesystem::{Free, FsKind, Mount};
 use super::map::{HUGE, PAGE, collapse};
 use super::{Medium, cgroup};
 use engram_base::error::{Error, Kind, Result};
@@ -354,12 +354,14 @@ fn refusal(error: &io::Error, path: &Path, len: u64) -> Error {
         ),
         Some(libc::ENOSPC | libc::EDQUOT | libc::ENOMEM) => {
             let dir = path.parent().unwrap_or(path);
-            let free = super::filesystem::free_bytes(dir).unwrap_or(0);
+            let none = Free { bytes: 0, bound: None };
+            let free = super::filesystem::free(dir).unwrap_or(none);
             Error::new(
                 Kind::PoolFull,
                 format!(
-                    "{shown} needs {len} bytes, its filesystem has {free} free ({error}): make \
-                     room there, or add a device"
+                    "{shown} needs {len} bytes, its filesystem has {} free ({error}): {}",
+                    free.bytes,
+                    free.remedy()
                 ),
             )
         }

@@ -4,6 +4,7 @@
 mod common;
 
 mod bounds;
+mod cgroup;
 mod compact;
 mod devdax;
 mod growth;

@@ -147,7 +147,8 @@ fn beyond_the_limit_is_pool_full_with_the_numbers_and_the_remedy() {
     admit_under(root.path(), 49 * MIB, "the test").unwrap();
     let error = admit_under(root.path(), 50 * MIB, "the test").unwrap_err();
     assert_eq!(error.kind(), Kind::PoolFull);
-    for part in ["the test", "52428800", "104857600", "job/memory.max", "raise the limit"] {
+    let named = "the memory cgroup's limit";
+    for part in ["the test", named, "52428800", "104857600", "job/memory.max", "raise the limit"] {
         assert!(error.message().contains(part), "{error}");
     }
     assert_eq!(admit_under(root.path(), u64::MAX, "x").unwrap_err().kind(), Kind::PoolFull);
@@ -162,7 +163,8 @@ fn the_machine_is_a_limit_too() {
     admit_under(root.path(), 1000 * MIB, "x").unwrap();
     let error = admit_under(root.path(), 1024 * MIB, "x").unwrap_err();
     assert_eq!(error.kind(), Kind::PoolFull);
-    assert!(error.message().contains("meminfo"), "{error}");
+    let named = "this machine's memory";
+    assert!(error.message().contains("meminfo") && error.message().contains(named), "{error}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use engram_files::paths::REALM_FILE;
 use engram_files::pool_file::{FORMAT, PoolFile};
 use engram_files::toml_file::write_toml;
 use engram_files::versions::{MAKING, version_name, versions};
+use engram_media::filesystem::Free;
 use engram_media::{devdax, filesystem, span};
 use engram_ops::rows_mut::{Reserved, RowsMut};
 use engram_realm::{Core, LIMIT, Purpose, Setup, USED, boot_id, open, shut};
@@ -166,11 +167,13 @@ impl Making {
         let devices = PoolFile::read(&core.setup.pool)?.devices;
         let (mut at, end) = (range.offset, range.end());
         while at < end {
-            let mut best = (0, 0);
+            let (mut best, mut bound) = ((0, 0), None);
             // A devdax node is one file with one mode: nothing of it can be open to readers alone.
             let folders = devices.iter().enumerate().filter(|(_, path)| !devdax::is_node(path));
             for (index, device) in folders {
-                let room = filesystem::free_bytes(device)?.saturating_sub(DEVICE_MARGIN);
+                let free = filesystem::free(device)?;
+                let room = free.bytes.saturating_sub(DEVICE_MARGIN);
+                bound = bound.or(Some(free).filter(|free| free.bound.is_some()));
                 best = best.max((room / PAGE * PAGE, index as u32));
             }
             let (room, device) = best;
@@ -178,9 +181,9 @@ impl Making {
             if len == 0 {
                 fail!(
                     PoolFull,
-                    "{} bytes more are needed to publish, and no device of the pool has room: \
-                     delete files there, or add a device (pool.add_device)",
-                    end - at
+                    "{} bytes more are needed to publish, and no device of the pool has room: {}",
+                    end - at,
+                    bound.unwrap_or(Free { bytes: 0, bound: None }).remedy()
                 );
             }
             let span =

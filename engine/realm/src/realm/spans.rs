@@ -27,6 +27,7 @@ use engram_files::folder;
 use engram_files::paths;
 use engram_files::pool_file::{PoolFile, missing};
 use engram_files::versions;
+use engram_media::filesystem::Free;
 use engram_media::span::FilePart;
 use engram_media::{Medium, devdax, filesystem, span};
 use engram_records::extent::{Extent, HUGE, PAGE, best_align, round_up};
@@ -139,13 +140,16 @@ fn append(
     device: Option<u32>,
 ) -> Result<u64> {
     let devices = engram_files::pool_file::PoolFile::read(&core.setup.pool)?.devices;
-    let (mut rooms, mut more) = (Vec::new(), 0);
+    let (mut rooms, mut more, mut bound) = (Vec::new(), 0, None);
     for (index, path) in devices.iter().enumerate() {
         if device.is_some_and(|wanted| wanted as usize != index) {
             continue;
         }
         let free = if !devdax::is_node(path) {
-            filesystem::free_bytes(path)?.saturating_sub(DEVICE_MARGIN)
+            let free = filesystem::free(path)?;
+            let bytes = free.bytes.saturating_sub(DEVICE_MARGIN);
+            bound = bound.or(Some(free).filter(|free| free.bound.is_some()));
+            bytes
         } else if core.setup.has_nodes() {
             let gaps = gaps_on(inside, index as u32, path)?;
             let largest = gaps.iter().map(|gap| gap.len).max().unwrap_or(0);
@@ -172,8 +176,8 @@ fn append(
     if total < needed {
         fail!(
             PoolFull,
-            "{needed} bytes more are needed, the pool's devices have {total} free: delete \
-             files there, or add a device (pool.add_device)"
+            "{needed} bytes more are needed, the pool's devices have {total} free: {}",
+            bound.unwrap_or(Free { bytes: 0, bound: None }).remedy()
         );
     }
     *lock(&core.space.devices) = devices;

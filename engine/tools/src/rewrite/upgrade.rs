@@ -204,9 +204,10 @@ impl Work<'_> {
     fn make_unsaid(&self, replaced: Option<&Path>) -> Result<UpgradeReport> {
         let gathered = self.earlier.gather(self.file).map_err(|error| self.damaged(error))?;
         let needed = gathered.room();
-        let free = filesystem::free_bytes(self.dest)?;
-        if needed > free {
-            fail!(PoolFull, "{needed} bytes are needed, and {free} are free");
+        let free = filesystem::free(self.dest)?;
+        if needed > free.bytes {
+            let bound = free.bound.map_or(String::new(), |limit| format!(", since {limit}"));
+            fail!(PoolFull, "{needed} bytes are needed, and {} are free{bound}", free.bytes);
         }
         self.new.begin(self.dest)?;
         step!("upgrade.begun");
