@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from engram import _engram, tokens
+from engram import _engram, times, tokens
 from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
 
@@ -173,6 +173,7 @@ class Array(Handle):
         the look-up of the object and the write. What copies safely as it is, is not copied here.
         """
         dtype = self._dtype[key].base if isinstance(key, str) else self._dtype
+        times.check("the value", value, dtype)
         if not isinstance(value, np.ndarray) and _is_item(key, ndim):
             item = np.empty(1, dtype)
             item[0] = value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from engram import _engram
+from engram import _engram, times
 from engram.arguments import several, whole_number
 from engram.array import Array, check_basic
 from engram.errors import ArgumentError, BusyError, EngramError, NotFoundError
@@ -333,6 +333,7 @@ def _boxed(key: Any, shape: tuple[int, ...]) -> _Box | None:
 
 def _kept_as(data: ArrayLike, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert numbers, but not complex ones to real ones, nor real ones to whole ones."""
+    times.check("the value", data, dtype)
     given = np.asarray(data)
     rank = {"b": 0, "u": 0, "i": 0, "f": 1, "c": 2}
     if rank.get(given.dtype.kind, 0) > rank.get(dtype.kind, 2):

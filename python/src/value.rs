@@ -88,6 +88,7 @@ pub fn source<'py>(
         None => array,
     };
     let descr = array.dtype();
+    check_times(what, data, &array)?;
     if descr.kind() == b'O' && !descr.has_fields() || dtype::is_text(&descr) {
         if descr.kind() == b'O' && array.ndim() == 0 {
             let item = array.call_method0("item")?;
@@ -103,6 +104,22 @@ pub fn source<'py>(
         Err(Failure::Engine(e)) => Err(e.context(what).into()),
         Err(other) => Err(other),
     }
+}
+
+/// Refuses times that lie beyond what the dtype holds which numpy has converted them to: it wraps
+/// them without a word.
+fn check_times(
+    what: &str,
+    data: &Bound<'_, PyAny>,
+    made: &Bound<'_, PyUntypedArray>,
+) -> Result<()> {
+    static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let (py, descr) = (data.py(), made.dtype());
+    let timed = matches!(descr.kind(), b'M' | b'm') || descr.has_fields();
+    if timed && !data.is(made) {
+        CHECK.import(py, "engram.times", "check")?.call1((what, data, descr))?;
+    }
+    Ok(())
 }
 
 fn as_array<'py>(

@@ -17,11 +17,12 @@
 //! | [`checksum`], [`varint`] | bytes on media that every layer has |
 //! | [`mutex`], [`threads`] | locks and threads of this process |
 //! | [`pool_lock`] | the lock of every process that makes or removes parts of a pool |
-//! | [`user`], [`random`] | what the kernel is asked for |
+//! | [`user`], [`random`], [`clock`] | what the kernel is asked for |
 
 #![deny(missing_docs)]
 
 pub mod checksum;
+pub mod clock;
 pub mod dtype;
 pub mod error;
 pub mod faults;

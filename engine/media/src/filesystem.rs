@@ -213,8 +213,20 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
     free(path).map(|free| free.bytes)
 }
 
-/// The same, with what bounds it.
+/// Whether the filesystem at `path` has less than so many bytes free, whatever memory there is: one
+/// system call.
+pub fn is_short_of(path: &Path, bytes: u64) -> Result<bool> {
+    Ok(free_of(&statfs(path)?) < bytes)
+}
+
+/// The same as [`free_bytes`], with what bounds it.
 pub fn free(path: &Path) -> Result<Free> {
+    let stat = statfs(path)?;
+    let limit = if in_memory(stat.f_type as u64) { super::cgroup::least() } else { None };
+    Ok(Free::within(free_of(&stat), limit))
+}
+
+fn statfs(path: &Path) -> Result<libc::statfs> {
     let shown = path.display();
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| {
         Error::new(
@@ -229,15 +241,16 @@ pub fn free(path: &Path) -> Result<Free> {
         return Err(Error::last_os(format_args!("cannot ask for free space at {shown} (statfs)")));
     }
     // SAFETY: the call succeeded, so it has filled `stat`.
-    let stat = unsafe { stat.assume_init() };
-    let block = if stat.f_frsize > 0 { stat.f_frsize } else { stat.f_bsize };
-    let free = stat.f_bavail.saturating_mul(block.unsigned_abs());
-    if !in_memory(stat.f_type as u64) {
-        return Ok(Free::within(free, None));
+    Ok(unsafe { stat.assume_init() })
+}
+
+fn free_of(stat: &libc::statfs) -> u64 {
+    // A tmpfs with size=0 has no bound at all.
+    if in_memory(stat.f_type as u64) && stat.f_blocks == 0 {
+        return u64::MAX;
     }
-    // A tmpfs may be larger than the memory there is, and has no bound at all with size=0.
-    let free = if stat.f_blocks == 0 { u64::MAX } else { free };
-    Ok(Free::within(free, super::cgroup::least()))
+    let block = if stat.f_frsize > 0 { stat.f_frsize } else { stat.f_bsize };
+    stat.f_bavail.saturating_mul(block.unsigned_abs())
 }
 
 /// Whether a filesystem with this magic number keeps its files in memory alone.

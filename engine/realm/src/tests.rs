@@ -139,7 +139,7 @@ fn make(setup: &Setup, namespace: &Path, spans: &Path) {
     Catalog::create(&setup.catalog(), &options).unwrap();
     let catalog = Catalog::open(&setup.catalog(), &options).unwrap();
     catalog.growth().set_boot_id(engram_media::boot_id());
-    let stamp = Stamp::now(engram_base::user::current(), true);
+    let stamp = Stamp::now(engram_base::user::current(), true).unwrap();
     let root = group_record(0, "", stamp, &[], &[]).encode();
     catalog
         .run(|txn| {

@@ -1,5 +1,10 @@
 //! Stamps: the maker of a record, and the time.
 
+use std::time::SystemTime;
+
+use engram_base::clock;
+use engram_base::error::Result;
+
 /// The maker, the time, and whether records have checksums: what new records carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
@@ -13,9 +18,8 @@ pub struct Stamp {
 
 impl Stamp {
     /// This user, now: in ns, of whole microseconds, so that what a handle gives is what is there.
-    pub fn now(owner: u32, checksums: bool) -> Self {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = since.map_or(0, |d| d.as_micros() as i64 * 1000);
-        Stamp { owner, now, checksums }
+    /// A clock that says what no record can hold is an error.
+    pub fn now(owner: u32, checksums: bool) -> Result<Self> {
+        Ok(Stamp { owner, now: clock::kept(SystemTime::now())?, checksums })
     }
 }

@@ -68,6 +68,7 @@ pub use peers::{Dead, Peers};
 pub use words::{CALLED_IN, PINS_MAX};
 use words::{Mutex, MutexGuard, Ordering, fence, pin_word};
 
+use engram_base::clock;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -112,8 +113,10 @@ impl Owner {
         let head = file.head();
         head.pid_namespace.store(self.pid_namespace, Ordering::Relaxed);
         head.start_time.store(self.start_time, Ordering::Relaxed);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        head.since.store(now.map_or(0, |now| now.as_nanos() as i64), Ordering::Relaxed);
+        // For those who look who is there: a clock that is far off keeps nobody from opening.
+        let now = clock::since_1970(std::time::SystemTime::now());
+        let shown = now.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+        head.since.store(shown, Ordering::Relaxed);
         head.pid.store(self.pid, Ordering::Release);
     }
 

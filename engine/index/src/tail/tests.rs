@@ -55,7 +55,7 @@ impl Model {
 }
 
 fn record(mode: IndexMode) -> Vec<u8> {
-    let stamp = Stamp::now(0, false);
+    let stamp = Stamp::now(0, false).unwrap();
     Record { class: Class::Blob, index: mode, ..group_record(1, "name", stamp, &[], &[]) }.encode()
 }
 

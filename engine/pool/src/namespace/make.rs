@@ -246,7 +246,7 @@ pub(crate) fn create_catalog(setup: &Setup, size: u64) -> Result<()> {
     let catalog = Catalog::open(&setup.catalog(), &options)?;
     catalog.growth().set_boot_id(engram_realm::boot_id());
     let size = engram_records::extent::round_up(size.max(HUGE), HUGE);
-    let stamp = Stamp::now(owner_of(&setup.dir)?, setup.checksums);
+    let stamp = Stamp::now(owner_of(&setup.dir)?, setup.checksums)?;
     let root = group_record(0, "", stamp, &[], &[]).encode();
     catalog.run(|txn| {
         for (key, value) in [(LIMIT, size), (USED, 0), (NEXT_ID, 2)] {

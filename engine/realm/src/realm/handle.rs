@@ -376,7 +376,7 @@ impl Realm {
     pub fn set_read_only(&self, member: Member, on: bool) -> Result<()> {
         let core = self.writable()?;
         let inside = &core.enter()?;
-        let stamp = write::stamp(core);
+        let stamp = write::stamp(core)?;
         core.write(inside, Headroom::Relief, self.precondition(), |rows| {
             protect::set(rows, member, on, stamp)
         })

@@ -54,8 +54,8 @@ pub(crate) fn after_freeing(core: &Core, inside: &Inside<'_>) {
 /// The same, whether anything was freed or not. How many bytes were given back.
 pub fn vacate_if_full(core: &Core, inside: &Inside<'_>) -> u64 {
     let full = |device: &Path| {
-        let free = filesystem::free_bytes(device);
-        !devdax::is_node(device) && free.is_ok_and(|free| free < DEVICE_MARGIN + HUGE)
+        let short = filesystem::is_short_of(device, DEVICE_MARGIN + HUGE);
+        short.is_ok_and(|short| short) && !devdax::is_node(device)
     };
     let given = devices(core).and_then(|devices| {
         let full: Vec<bool> = devices.iter().map(|device| full(device)).collect();

@@ -57,7 +57,7 @@ pub(super) fn create_group(
     let inside = &core.enter()?;
     let attrs = encode_attrs(core, inside, attrs)?;
     let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
-    let stamp = stamp(core);
+    let stamp = stamp(core)?;
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         let mut ids = ids;
         let mut new_id = || ids.take();
@@ -151,7 +151,7 @@ pub(super) fn rename(
     let to = Target { from: new_parent, root: realm.root(), path: &new_path };
     let inside = &core.enter()?;
     let ids = ids::take_ids(core, inside, new_path.parents.len() as u64)?;
-    let stamp = stamp(core);
+    let stamp = stamp(core)?;
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         let mut ids = ids;
         let mut new_id = || ids.take();
@@ -173,7 +173,7 @@ pub(super) fn set_attrs_if(
     let keys = keys::intern(core, inside, attrs.iter().map(|(key, _)| key.as_str()))?;
     let changes: Vec<_> =
         keys.into_iter().zip(attrs).map(|(key, (_, value))| (key, Some(value))).collect();
-    let stamp = stamp(core);
+    let stamp = stamp(core)?;
     core.write(inside, Headroom::Normal, realm.precondition(), |rows| {
         group::refuse_changed(rows, member, &was)?;
         group::annotate(rows, member, &changes, stamp)
@@ -188,7 +188,7 @@ pub(super) fn delete_attr(realm: &Realm, member: Member, key: &str) -> Result<()
     }
     let inside = &core.enter()?;
     let Some(id) = keys::known_key(core, inside, key)? else { return Ok(()) };
-    let stamp = stamp(core);
+    let stamp = stamp(core)?;
     core.write(inside, Headroom::Relief, realm.precondition(), |rows| {
         group::annotate(rows, member, &[(id, None)], stamp)
     })
@@ -228,7 +228,7 @@ fn check_data(new: &NewObject, nbytes: u64) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn stamp(core: &Core) -> Stamp {
+pub(super) fn stamp(core: &Core) -> Result<Stamp> {
     Stamp::now(core.user, core.setup.checksums)
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn link_object(
         );
     }
     let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
-    let record = link.record(stored, stamp(core));
+    let record = link.record(stored, stamp(core)?);
     core.write(inside, Headroom::Normal, link.precondition.as_ref(), |rows| {
         let mut ids = ids;
         let oid = ids.take();
@@ -358,7 +358,7 @@ fn swap_payload(
     precondition: Option<&Precondition>,
 ) -> Result<bool> {
     let inside = &core.enter()?;
-    let stamp = stamp(core);
+    let stamp = stamp(core)?;
     core.write(inside, Headroom::Normal, precondition, |rows| {
         protect::refuse(rows, Member::Object(oid))?;
         let swapped = group::with_record(rows, Member::Object(oid), |record| {

@@ -53,7 +53,7 @@ pub(super) fn swap_chunks(
 ) -> Result<Done> {
     let inside = &core.enter()?;
     check_lease(inside, &staged)?;
-    let stamp = write::stamp(core);
+    let stamp = write::stamp(core)?;
     let found = core.write(inside, Headroom::Normal, precondition, |rows| {
         let found = find(rows, oid, generation, &staged)?;
         let late = match &found {
@@ -89,7 +89,7 @@ pub(super) fn reshape_to(
 ) -> Result<Done> {
     let inside = &core.enter()?;
     check_lease(inside, &staged)?;
-    let stamp = write::stamp(core);
+    let stamp = write::stamp(core)?;
     let grid = &shown.grid;
     let mut section = Vec::new();
     encode_shape(&grid.shape, &mut section);
@@ -145,7 +145,7 @@ pub(super) fn link_chunked(
     let inside = &core.enter()?;
     check_lease(inside, &staged)?;
     let ids = ids::take_ids(core, inside, parsed.parents.len() as u64 + 1)?;
-    let stamp = write::stamp(core);
+    let stamp = write::stamp(core)?;
     let mut chunks = Vec::new();
     encode_shape(&shown.grid.chunks, &mut chunks);
     let nbytes = shown.grid.nbytes()?;
