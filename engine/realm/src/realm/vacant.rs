@@ -57,14 +57,12 @@ pub fn vacate_if_full(core: &Core, inside: &Inside<'_>) -> u64 {
         let short = filesystem::is_short_of(device, DEVICE_MARGIN + HUGE);
         short.is_ok_and(|short| short) && !devdax::is_node(device)
     };
-    let given = devices(core).and_then(|devices| {
-        let full: Vec<bool> = devices.iter().map(|device| full(device)).collect();
-        if !full.contains(&true) {
-            return Ok(0);
-        }
-        give_back(core, inside, |span| full.get(span.device as usize) == Some(&true))
-    });
-    given.unwrap_or(0)
+    let Ok(full) = devices(core, full) else { return 0 };
+    if !full.contains(&true) {
+        return 0;
+    }
+    let on = |span: &Span| full.get(span.device as usize) == Some(&true);
+    give_back(core, inside, on).unwrap_or(0)
 }
 
 /// Gives all free pages back to their devices. How many bytes that were.
@@ -72,12 +70,13 @@ pub(crate) fn vacate_all(core: &Core, inside: &Inside<'_>) -> Result<u64> {
     give_back(core, inside, |_| true)
 }
 
-fn devices(core: &Core) -> Result<Vec<std::path::PathBuf>> {
+/// Asks something of each device of the pool.
+fn devices(core: &Core, ask: impl Fn(&Path) -> bool) -> Result<Vec<bool>> {
     let mut devices = lock(&core.space.devices);
     if devices.is_empty() {
         *devices = PoolFile::read(&core.setup.pool)?.devices;
     }
-    Ok(devices.clone())
+    Ok(devices.iter().map(|device| ask(device)).collect())
 }
 
 fn give_back(core: &Core, inside: &Inside<'_>, on: impl Fn(&Span) -> bool) -> Result<u64> {
