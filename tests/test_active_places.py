@@ -470,7 +470,7 @@ def test_published_objects_are_read_and_refuse_every_change_until_they_are_not(
     name = next(iter(sites.here[".active/objects"]))
     token = f".active/objects/{name}"
     assert sites.here[token]._id == int(str(original.get_id()).rpartition(":")[2], 16)
-    sites.here.publish(token)
+    sites.here.publish(token, closed=True)
     assert original.mean() == 1
     for change in (lambda: setattr(original, "label", "b"), lambda: original.add_tag("b")):
         with pytest.raises(engram.ReadOnlyError, match="published"):
@@ -494,7 +494,7 @@ def test_a_published_object_is_not_collected(sites: Sites) -> None:
     original.next = block()
     original.make_persistent()
     (name, _) = sites.here[".active/objects"]
-    sites.here.publish(f".active/objects/{name}")
+    sites.here.publish(f".active/objects/{name}", closed=True)
     assert active.gc(sites.here).objects == 0
     sites.here.unpublish(f".active/objects/{name}")
     assert active.gc(sites.here).objects == 2

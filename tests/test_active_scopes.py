@@ -88,7 +88,7 @@ def test_a_method_changes_objects_of_two_scopes(pool: engram.Pool) -> None:
 def test_published_objects_are_read_and_not_changed(pool: engram.Pool) -> None:
     block = Block(np.arange(4.0), "a")
     block.make_persistent("b")
-    pool.publish(".active")
+    pool.publish(".active", closed=True)
     assert Block.get_by_alias("b").mean() == 1.5
     assert not block.data.flags.writeable
     with pytest.raises(engram.ReadOnlyError):

@@ -58,7 +58,7 @@ def test_clear_deletes_all_or_none(pool: engram.Pool) -> None:
         pool.clear()
     assert list(pool) == ["a", "b", "c", "d"]
     pool["d"].read_only = False
-    pool.publish("c")
+    pool.publish("c", closed=True)
     pool.unshare("b")
     with pytest.raises(engram.ReadOnlyError, match='"c" is published'):
         pool.clear()

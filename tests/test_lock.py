@@ -181,7 +181,7 @@ def test_what_is_locked_does_not_move(pool: engram.Pool) -> None:
     # A handle locks the object where it is by now.
     with array.lock("w"):
         assert isinstance(elsewhere(lambda: try_lock(pool["array"], "r")), engram.BusyError)
-    pool.publish("array")
+    pool.publish("array", closed=True)
     with pytest.raises(engram.ReadOnlyError):
         try_lock(array, "w")
     with array.lock("r"):

@@ -49,9 +49,9 @@ def test_members_move_to_and_fro_and_stay_themselves(pool: engram.Pool) -> None:
     assert pool.share("run") == (3, 2, DATA.nbytes + 4 + 3)
     assert (run.scope, large.scope) == ("shared", "shared")
     assert pool.share("run") == (0, 0, 0), "it is there already"
-    assert pool.publish("run/deep/large").objects == 1
+    assert pool.publish("run/deep/large", closed=True).objects == 1
     assert (large.scope, run["small"].scope) == ("published", "shared")
-    assert pool.query("orbit = 7").publish().objects == 1
+    assert pool.query("orbit = 7").publish(closed=True).objects == 1
     assert pool.query("orbit = 7").unpublish().objects == 2
     assert pool.query('orbit = 7 and @scope = "shared"').unshare().objects == 2
     assert (large.scope, run["bytes"].scope) == ("private", "shared")
@@ -63,7 +63,7 @@ def test_members_move_to_and_fro_and_stay_themselves(pool: engram.Pool) -> None:
 def test_what_is_published_is_not_changed(pool: engram.Pool) -> None:
     """Every change is refused, by name."""
     run = filled(pool, "shared")
-    pool.publish("run")
+    pool.publish("run", closed=True)
     view = run["large"].view()
     for change in (
         lambda: run["large"].attrs.update({"a": 1}),
@@ -100,7 +100,7 @@ def test_all_moves_at_once(pool: engram.Pool) -> None:
     """The root stands for all that is in it."""
     filled(pool, "shared")
     pool["beside"] = DATA
-    assert pool.publish("/").objects == 4
+    assert pool.publish("/", closed=True).objects == 4
     assert {pool[name].scope for name in pool} == {"published"}
     assert pool["run"].unpublish("/").objects == 4, "a leading slash is the namespace's root"
 
@@ -113,8 +113,10 @@ def test_the_default_namespace_is_open_to_whom_its_mode_says(home: Path) -> None
         with engram.open(path) as pool:
             pool["x"] = DATA
             assert pool.namespaces.info("default").mode == mode
-        said = shell("publish", path, "/").out
-        assert ("nobody but its owner enters it" in said) == (mode == 0o700)
+        ended = shell("publish", path, "/")
+        assert (ended.code == engram.ClosedNamespaceError.exit_code) == (mode == 0o700)
+        assert (f"ns {path} default --mode 755" in ended.err) == (mode == 0o700)
+        assert shell("publish", path, "/", "--closed").code == 0
         inside = (path / "ns" / "default").stat().st_mode & 0o777
         assert inside == mode
     refused = shell("create", home / "c", "--mode", "rwx")
@@ -127,6 +129,38 @@ def test_the_default_namespace_is_open_to_whom_its_mode_says(home: Path) -> None
         engram.create(home / "d", size="64 MiB", force=True, mode="755")  # type: ignore[arg-type]
 
 
+def test_a_mode_is_changed_and_says_who_reads_what_is_published(home: Path) -> None:
+    path = home / "p"
+    with engram.create(path, size="64 MiB", force=True) as pool:
+        pool["x"] = DATA
+        with pytest.raises(engram.ClosedNamespaceError, match=r"mode 700.*--mode 755.*closed=True"):
+            pool.publish("x")
+        with pytest.raises(engram.ClosedNamespaceError):
+            pool.query().publish()
+        assert pool["x"].scope == "shared"
+        pool.chmod(0o755)
+        assert pool.publish("x").objects == 1
+        assert pool.namespaces.info("default").mode == 0o755
+        with pytest.raises(engram.BusyError, match=r"engram\.chmod"):
+            pool.chmod(0o775)
+        with pytest.raises(engram.ArgumentError, match="0o757"):
+            pool.chmod(0o757)
+        pool.create_namespace("more", mode=0o700)
+    with engram.open(path, mode="r") as pool, pytest.raises(engram.ReadOnlyError):
+        pool.chmod(0o700)
+    engram.chmod(path, 0o775)
+    assert (path / "ns/default/shared").stat().st_mode & 0o7777 == 0o2770
+    ended = shell("ns", path, "more", "--mode", "750")
+    assert (ended.code, ended.out) == (0, "namespace more has mode 750 now\n")
+    assert "mode exclude each other" in shell("ns", path, "more", "--remove", "--mode", "755").err
+    assert "which namespace?" in shell("ns", path, "--mode", "755").err
+    assert shell("ns", path, "none", "--mode", "755").code == engram.NotFoundError.exit_code
+    assert "750" in shell("ns", path, "more").out
+    with pytest.raises(engram.PoolNotFoundError):
+        engram.chmod(home / "none", 0o755)
+    assert engram.verify(path)
+
+
 def test_the_command_line_shares(home: Path) -> None:
     """Each verb, by path and by query."""
     pool_path = home / "pool"
@@ -134,7 +168,7 @@ def test_the_command_line_shares(home: Path) -> None:
         filled(pool, "private")
     assert "3 objects in 2 groups" in shell("share", pool_path, "run").out
     assert "nothing has moved" in shell("share", pool_path, "run").out
-    assert "2 objects" in shell("publish", pool_path, "--where", "orbit = 7").out
+    assert "2 objects" in shell("publish", pool_path, "--where", "orbit = 7", "--closed").out
     with engram.open(pool_path) as pool:
         assert pool["run/deep/large"].scope == "published"
     shell("unpublish", pool_path, "run/deep/large")

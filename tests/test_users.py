@@ -91,7 +91,7 @@ def world(home: Path) -> World:
             with engram.create(path, size="64 MiB", mode=mode, force=True) as pool:
                 pool.create_array("shown/T", data=DATA, attrs={"orbit": 3}, dims=("x",))
                 pool["shown/note"] = b"published"
-                pool.publish("shown")
+                pool.publish("shown", closed=True)
                 pool.create_array("ours/T", data=DATA, attrs={"orbit": 3, "said": WORDS})
                 pool.create_array(f"ours/{WORDS}", data=DATA)
                 pool.create_array(f"{WORDS}/T", data=DATA, scope="private", attrs={"orbit": 3})
@@ -283,9 +283,9 @@ def test_a_digit_lets_in_with_1_and_share_with_2(
     with engram.create(home / "pool", size="64 MiB", mode=mode, group=BOB, force=True) as pool:
         pool["x"] = DATA
         pool["shown/y"] = DATA
-        pool.publish("shown")
-    said = run("publish", home / "pool", "x").out
-    assert ("nobody but its owner enters it" in said) == (not group and not others)
+        pool.publish("shown", closed=True)
+    closed = run("publish", home / "pool", "x").code == engram.ClosedNamespaceError.exit_code
+    assert closed == (not group and not others)
     run("unpublish", home / "pool", "x")
 
     def may() -> str:

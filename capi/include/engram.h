@@ -60,6 +60,8 @@ typedef enum {
   // The pool's files were removed under this process: what it holds goes with the last one that
   // maps it.
   ENGRAM_STATUS_POOL_GONE = 15,
+  // Nobody but its owner may enter the namespace, so nobody would read what is published there.
+  ENGRAM_STATUS_CLOSED_NAMESPACE = 16,
 } engram_status;
 
 // The types of numbers, native byte order.

@@ -47,6 +47,8 @@ pub enum Status {
     /// The pool's files were removed under this process: what it holds goes with the last one that
     /// maps it.
     PoolGone = 15,
+    /// Nobody but its owner may enter the namespace, so nobody would read what is published there.
+    ClosedNamespace = 16,
 }
 
 /// Each kind's status, in the order of their numbers: that it has the same is checked below.
@@ -66,6 +68,7 @@ const STATUSES: [Status; Kind::ALL.len()] = [
     Status::Os,
     Status::CommitUncertain,
     Status::PoolGone,
+    Status::ClosedNamespace,
 ];
 
 const _: () = {
@@ -93,6 +96,7 @@ const NAMES: [&CStr; Kind::ALL.len()] = [
     c"EngramError",
     c"CommitUncertainError",
     c"PoolGoneError",
+    c"ClosedNamespaceError",
 ];
 
 thread_local! {

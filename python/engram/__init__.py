@@ -30,6 +30,7 @@ from engram.errors import (
     AccessError,
     ArgumentError,
     BusyError,
+    ClosedNamespaceError,
     CommitUncertainError,
     CorruptError,
     EngramError,
@@ -52,7 +53,7 @@ from engram.housekeeping import Backup, Compaction, PartLeftOut, Upgrade, compac
 from engram.index import AttributeGroup, IndexMode, IndexSettings, IndexStats
 from engram.lock import Lock
 from engram.namespace import Namespace, Namespaces
-from engram.pool import Pool, adopt, create, destroy, open
+from engram.pool import Pool, adopt, chmod, create, destroy, open
 from engram.query import QueryResult
 from engram.salvage import LeftOut, SalvageReport, salvage
 from engram.sharing import Moved
@@ -90,6 +91,7 @@ __all__ = [
     "Blob",
     "BusyError",
     "ChunkedArray",
+    "ClosedNamespaceError",
     "CommitUncertainError",
     "Compaction",
     "CorruptError",
@@ -138,6 +140,7 @@ __all__ = [
     "activemethod",
     "adopt",
     "attr",
+    "chmod",
     "compact",
     "create",
     "destroy",

@@ -107,6 +107,13 @@ class PoolGoneError(EngramError, OSError):
     """
 
 
+class ClosedNamespaceError(EngramError, PermissionError):
+    """Nobody but its owner may enter the namespace: nobody would read what is published there.
+
+    Open it (`engram ns POOL NAME --mode 755`, `engram.chmod`), or publish with `closed=True`.
+    """
+
+
 class EngramWarning(UserWarning):
     """Something that goes on, and will cost: a snapshot that keeps much of a catalog from reuse."""
 
@@ -120,6 +127,7 @@ __all__ = [
     "AccessError",
     "ArgumentError",
     "BusyError",
+    "ClosedNamespaceError",
     "CommitUncertainError",
     "CorruptError",
     "EngramError",

@@ -81,6 +81,26 @@ class Namespace(Group):
         """
         self._namespace.resize(size.parse(size_))
 
+    def chmod(self, mode: int, /) -> None:
+        """Set the POSIX mode: who may enter, and read what is published, from now on.
+
+        The owner may, and root. `namespaces.info(name).mode` tells it. Whether the group writes
+        changes only while nobody has the namespace open: `engram.chmod` does that.
+
+        Raises
+        ------
+        AccessError
+            If the namespace is another user's.
+        ArgumentError
+            If no namespace can have the mode.
+        BusyError
+            If whether the group writes is to change.
+        ReadOnlyError
+            If the pool was opened with mode "r".
+
+        """
+        self._namespace.set_mode(whole_number("mode", mode))
+
     def batch(self) -> Batch:
         """Begin a with-block of operations that happen all at once, or not at all."""
         return Batch(self._namespace)

@@ -461,6 +461,33 @@ def destroy(path: str | os.PathLike[str], *, force: bool = False) -> None:
     _engram.destroy(full, force)
 
 
+def chmod(path: str | os.PathLike[str], mode: int, /, *, namespace: str = "default") -> None:
+    """Give a namespace of the pool at `path` another mode: its owner may, and root.
+
+    Who may enter, and read what is published there, changes at once for all who come from then on;
+    who has it open goes on with that. Whether the group writes there (0o020) changes only while
+    nobody has the namespace open: then the shared part, and all of its files, are the group's, or
+    the owner's alone. What is private stays its user's. A process that dies on the way leaves the
+    old mode or the new one.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool at `path`.
+    NotFoundError
+        If it has no such namespace.
+    ArgumentError
+        If no namespace can have the mode.
+    AccessError
+        If the namespace is another user's.
+    BusyError
+        If whether the group writes is to change, and a process has the namespace open, this one
+        included; its pid is named.
+
+    """
+    _engram.chmod(absolute(path), namespace, mode)
+
+
 def _key(path: Path, mode: str) -> tuple[str, str]:
     return os.path.realpath(path), mode
 

@@ -256,9 +256,9 @@ class QueryResult:
         """Make those of the objects private that are shared, all or nothing."""
         return move_all(self._namespace, self.oids(), "unshare")
 
-    def publish(self) -> Moved:
-        """Publish those of the objects that are not yet, all or nothing."""
-        return move_all(self._namespace, self.oids(), "publish")
+    def publish(self, *, closed: bool = False) -> Moved:
+        """Publish those of the objects that are not yet, all or nothing (see `Group.publish`)."""
+        return Moved(*_engram.publish_all(self._namespace, self.oids(), closed))
 
     def unpublish(self) -> Moved:
         """Withdraw those of the objects that are published: they are shared again."""

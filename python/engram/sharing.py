@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from engram import _engram
 
-Way: TypeAlias = Literal["share", "unshare", "publish", "unpublish"]
-"""The four ways in which members move between scopes."""
+Way: TypeAlias = Literal["share", "unshare", "unpublish"]
+"""The ways in which members move between scopes; to publish is one more, with a rule of its own."""
 
 _WAYS: dict[str, tuple[list[str], str]] = {
     "share": (["private"], "shared"),
     "unshare": (["shared"], "private"),
-    "publish": (["private", "shared"], "published"),
     "unpublish": (["published"], "shared"),
 }
 
@@ -67,6 +66,8 @@ class Sharing:
         that would move with it: the message names who has.
     ArgumentError
         If it is of a scope from which this does not lead.
+    ClosedNamespaceError
+        If it is to be published where nobody but the owner may enter.
 
     """
 
@@ -83,9 +84,13 @@ class Sharing:
         """Keep what is shared to yourself: it becomes private."""
         return move(self._namespace, self._id, name, "unshare")
 
-    def publish(self, name: str) -> Moved:
-        """Let all read it whom the namespace's mode admits; nobody changes it any more."""
-        return move(self._namespace, self._id, name, "publish")
+    def publish(self, name: str, *, closed: bool = False) -> Moved:
+        """Let all read it whom the namespace's mode admits; nobody changes it any more.
+
+        Where that is nobody but the owner it is refused, unless `closed` is true: open the
+        namespace (`engram.chmod`), or publish in one that is open.
+        """
+        return Moved(*_engram.publish(self._namespace, self._id, name, closed))
 
     def unpublish(self, name: str) -> Moved:
         """Withdraw what is published: it is shared again, and may be changed."""

@@ -73,13 +73,13 @@ mod _engram {
     #[pymodule_export]
     use crate::namespace::{Namespace, Space};
     #[pymodule_export]
-    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, adopt, destroy, verify};
+    use crate::pool::{DeviceInfo, NamespaceInfo, Pool, adopt, chmod, destroy, verify};
     #[pymodule_export]
     use crate::query::{Query, handles, names_of, object_infos, paths_of};
     #[pymodule_export]
     use crate::salvage::Salvage;
     #[pymodule_export]
-    use crate::sharing::{transfer, transfer_all};
+    use crate::sharing::{publish, publish_all, transfer, transfer_all};
     #[pymodule_export]
     use crate::view::View;
 }

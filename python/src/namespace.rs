@@ -133,6 +133,11 @@ impl Namespace {
         self.pool.path().to_path_buf()
     }
 
+    /// Sets the POSIX mode.
+    fn set_mode(&self, py: Python<'_>, mode: u32) -> Result<()> {
+        Ok(py.detach(|| self.engine.set_posix_mode(mode))?)
+    }
+
     /// The root group's GID.
     #[getter]
     fn root(&self) -> u64 {

@@ -301,6 +301,14 @@ pub fn destroy(py: Python<'_>, path: PathBuf, force: bool) -> Result<()> {
     gone.map_err(|e| if path.exists() { e.into() } else { of_pool(py, e) })
 }
 
+/// Gives a namespace of a pool another mode.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "paths from Python come so")]
+pub fn chmod(py: Python<'_>, path: PathBuf, name: Name<'_>, mode: u32) -> Result<()> {
+    let changed = py.detach(|| engram::Pool::set_mode(&path, name.0, mode));
+    changed.map_err(|e| if path.join("pool.toml").exists() { e.into() } else { of_pool(py, e) })
+}
+
 /// Says that this pool is the one that its devices belong to.
 #[pyfunction]
 pub fn adopt(py: Python<'_>, path: PathBuf) -> Result<()> {

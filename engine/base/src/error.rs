@@ -40,11 +40,13 @@ pub enum Kind {
     CommitUncertain = 14,
     /// The pool's files were removed under a process that has it open.
     PoolGone = 15,
+    /// Nobody but its owner may enter the namespace, so nobody would read what is published there.
+    ClosedNamespace = 16,
 }
 
 impl Kind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 16] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::PoolFull,
@@ -60,6 +62,7 @@ impl Kind {
         Kind::Os,
         Kind::CommitUncertain,
         Kind::PoolGone,
+        Kind::ClosedNamespace,
     ];
 
     /// The Python exception's name.
@@ -80,6 +83,7 @@ impl Kind {
             Kind::Os => "EngramError",
             Kind::CommitUncertain => "CommitUncertainError",
             Kind::PoolGone => "PoolGoneError",
+            Kind::ClosedNamespace => "ClosedNamespaceError",
         }
     }
 
@@ -94,7 +98,7 @@ impl Kind {
             Kind::NotFound => libc::ENOENT,
             Kind::Exists => libc::EEXIST,
             Kind::PoolFull => libc::ENOSPC,
-            Kind::Access => libc::EACCES,
+            Kind::Access | Kind::ClosedNamespace => libc::EACCES,
             Kind::ReadOnly => libc::EROFS,
             Kind::Query | Kind::InvalidName | Kind::Argument => libc::EINVAL,
             Kind::Corrupt | Kind::Os | Kind::CommitUncertain => libc::EIO,

@@ -105,6 +105,15 @@ mod enabled {
         "batch.indexed",
         "batch.adopted",
         "batch.committed",
+        // Changes of a namespace's mode.
+        "mode.intended",
+        "mode.devices",
+        "mode.given",
+        "mode.opened",
+        "mode.folder",
+        "mode.closed",
+        "mode.settled",
+        "mode.described",
         // Moves between realms (T0 to T5), and published versions.
         "transfer.marked",
         "transfer.reserved",

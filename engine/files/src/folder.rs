@@ -62,6 +62,29 @@ pub fn own(path: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// Gives what is a user's own a mode, and a group; what lies there and is another's, or has other
+/// names, is left as it is. No link is followed. Root may do so for others.
+pub fn give_mode(path: &Path, owner: u32, group: u32, mode: u32) -> Result<()> {
+    let refused = |e| Error::os(format!("setting the mode of {}", path.display()), &e);
+    let there = fs::symlink_metadata(path).map_err(refused)?;
+    if there.uid() != owner || there.is_symlink() {
+        return Ok(());
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(refused)?;
+    // Again, of what is open: something else may have been put there meanwhile.
+    let meta = file.metadata().map_err(refused)?;
+    let sole = meta.is_dir() || meta.is_file() && meta.nlink() == 1;
+    if !sole || meta.uid() != owner || !lies_at(&file, path) {
+        return Ok(());
+    }
+    if meta.gid() != group {
+        fchown(&file, None, Some(group)).map_err(refused)?;
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(refused)?;
+    file.sync_all().map_err(refused)
+}
+
 /// Whether an open file lies at this path, without any link on the way. Where there is no /proc,
 /// nothing tells.
 fn lies_at(file: &File, path: &Path) -> bool {

@@ -3,6 +3,7 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `make` | making and removing namespaces, all of them or nothing |
+//! | `mode` | changing who may enter, and whether the group writes |
 //! | `setup` | where the realm of a scope lies, and whether it can be what it should be |
 //! | `private` | a user's own realm, made at its first use |
 //! | `allocation` | space that is filled before it is an object |
@@ -37,6 +38,7 @@ mod id_prefixes;
 mod inplace;
 mod look;
 mod make;
+pub(crate) mod mode;
 mod moves;
 mod private;
 mod query;
@@ -65,6 +67,7 @@ pub use self::inplace::InPlace;
 pub(crate) use self::make::{
     NewNamespace, add_device, create, create_catalog, realm_folders, refuse_others, remove, users,
 };
+pub use self::mode::{is_half_changed, set_mode};
 pub(crate) use self::private::remove as remove_private;
 pub use self::restore::{
     NamespaceLike, create_default, create_like, hand_over, look_like, realm_like, undo_like,
@@ -96,6 +99,9 @@ struct NamespaceFile {
     root: Gid,
     /// The bound of each realm's arena, as it was made.
     size: u64,
+    /// The mode that is to be: a process is changing it, or died doing so (see `mode`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_mode: Option<u32>,
 }
 
 /// What is wrong with the shared counter of a namespace (see `scopes`), if anything.
@@ -143,7 +149,7 @@ pub fn info(pool: &Path, name: &str) -> Result<NamespaceInfo> {
     let meta = fs::metadata(&place)
         .map_err(|e| Error::os(format!("looking at namespace {name:?}"), &e))?;
     let mode = match read_toml::<NamespaceFile>(&place.join(NAMESPACE_FILE)) {
-        Ok(file) => file.mode,
+        Ok(file) => mode::in_effect(&file, meta.mode()),
         // A user who may not enter still sees the folder, which has the same mode.
         Err(error) if error.kind() == Kind::Access => meta.mode() & 0o777,
         Err(error) => return Err(error),

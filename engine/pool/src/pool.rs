@@ -429,6 +429,15 @@ impl Pool {
             .inspect_err(|_| drop(namespace::remove(&self.path, &file, name, |_| Ok(()))))
     }
 
+    /// Gives a namespace of the pool at `path` another mode: its owner may, and root. Who may enter
+    /// changes at once, for all who enter from then on; whether its group writes only while nobody
+    /// has it open, this process neither.
+    ///
+    /// On error the mode is as it was, or the owner's next opening does the rest.
+    pub fn set_mode(path: &Path, name: &str, mode: u32) -> Result<()> {
+        namespace::set_mode(path, name, mode)
+    }
+
     /// Every namespace, in byte order of the names.
     pub fn namespaces(&self) -> Result<Vec<NamespaceInfo>> {
         namespace::infos(&self.path)
@@ -445,7 +454,7 @@ impl Pool {
         });
         if removed.is_err() && place.is_dir() {
             // This session's handles go on, if something in this process still uses the realms.
-            let _ = self.namespace(name);
+            let _ = Namespace::open(self, name);
         }
         removed.map_err(|error| self.owner_alone("remove namespaces", error))
     }
@@ -478,7 +487,7 @@ impl Pool {
         Ok(())
     }
 
-    fn writable(&self) -> Result<()> {
+    pub(crate) fn writable(&self) -> Result<()> {
         self.check_open()?;
         if self.mode() == Mode::Read {
             fail!(
@@ -511,6 +520,9 @@ impl Pool {
 
     /// What this user sees of a namespace.
     pub fn namespace(&self, name: &str) -> Result<Namespace> {
+        if self.mode() == Mode::ReadWrite && self.is_open() {
+            namespace::mode::resume(&self.path, &self.file, name);
+        }
         Namespace::open(self, name)
     }
 }

@@ -7,5 +7,6 @@ mod between_users;
 mod damaged;
 mod forbidden;
 mod leave;
+mod modes;
 mod strangers;
 mod users;

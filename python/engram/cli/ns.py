@@ -1,4 +1,4 @@
-"""`engram ns`: the namespaces of a pool, listed, made, bounded and removed."""
+"""`engram ns`: the namespaces of a pool, listed, made, bounded, opened to others and removed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import engram
 from engram import owners
 from engram import size as sizes
 from engram.cli import completion, terminal
@@ -29,6 +30,7 @@ _HEADINGS = ("name", "owner", "group", "mode", "size", "used", "members")
         "engram ns /dev/shm/run",
         "engram ns /dev/shm/run icesat --create --mode 770 --group science --size 8GiB",
         "engram ns /dev/shm/run icesat --size 16GiB    # set its bound anew",
+        "engram ns /dev/shm/run icesat --mode 755     # all may read what is published there",
         "engram ns /dev/shm/run icesat --remove",
         "engram ns /dev/shm/run default --remove-private",
     )
@@ -49,7 +51,10 @@ def ns(
     ] = False,
     mode: Annotated[
         str | None,
-        typer.Option(metavar="OCTAL", help="Who may: 770, its group writes too; 700, its owner."),
+        typer.Option(
+            metavar="OCTAL",
+            help="Who may: 755, all read what is published; 770, its group writes; 700, its owner.",
+        ),
     ] = None,
     group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="Its Unix group, by name or number.")
@@ -61,10 +66,16 @@ def ns(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without asking.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """List the namespaces of a pool; make, bound or remove one."""
+    """List the namespaces of a pool; make, bound or remove one; say who may enter it."""
     verbs = {"--create": create, "--remove": remove, "--remove-private": remove_private}
     given = [word for word, given in verbs.items() if given]
-    _check(name, given, sized=size is not None, only_made=mode or group)
+    _check(name, given, sized=size is not None, mode=mode, group=group)
+    if name is not None and mode is not None and not create:
+        # With the pool closed: whether its group writes changes while nobody has it open.
+        engram.chmod(pool, bits_of(mode), namespace=name)
+        terminal.say(f"namespace {name} has mode {bits_of(mode):o} now")
+        if size is None:
+            return
     changes = any(verbs.values()) or size is not None
     with open_pool(pool, mode="r+" if changes else "r") as handle:
         if name is not None and not create:
@@ -85,21 +96,24 @@ def ns(
             _list(handle, name, json=json)
 
 
-def _check(name: str | None, verbs: list[str], *, sized: bool, only_made: str | None) -> None:
+def _check(
+    name: str | None, verbs: list[str], *, sized: bool, mode: str | None, group: str | None
+) -> None:
     """Refuse options that do not go together."""
     if len(verbs) > 1:
         message = f"{' and '.join(verbs)} exclude each other: give one of them"
         raise ArgumentError(message)
-    if name is None and (verbs or sized):
+    if name is None and (verbs or sized or mode):
         message = "which namespace? Name it after the pool, such as `engram ns POOL icesat`"
         raise ArgumentError(message)
     if sized and verbs not in ([], ["--create"]):
         message = f"{verbs[0]} and --size exclude each other: give one of them"
         raise ArgumentError(message)
-    if only_made and verbs != ["--create"]:
-        message = (
-            "--mode and --group are for --create: a namespace keeps those that it was made with"
-        )
+    if mode and verbs not in ([], ["--create"]):
+        message = f"{verbs[0]} and --mode exclude each other: give one of them"
+        raise ArgumentError(message)
+    if group and verbs != ["--create"]:
+        message = "--group is for --create: a namespace keeps the group that it was made with"
         raise ArgumentError(message)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -31,9 +31,6 @@ _DONE = {
     "unpublish": "shared, and no longer published",
 }
 
-_OTHERS = 0o031
-"""What lets others than its owner enter a namespace: x of either, w of its group."""
-
 PathArgument = Annotated[
     str | None,
     typer.Argument(
@@ -48,26 +45,29 @@ WhereOption = Annotated[
 ]
 
 
-def _move(pool: Path, path: str | None, where: str | None, namespace: str, way: Way) -> None:
+def _move(
+    pool: Path,
+    path: str | None,
+    where: str | None,
+    namespace: str,
+    way: Way | Literal["publish"],
+    **asked: bool,
+) -> None:
     if (path is None) == (where is None):
         raise ArgumentError(f"engram {way} takes a PATH, or --where QUERY, and one of them")
-    with opened(pool, namespace, "r+") as (handle, root):
-        mode = handle.namespaces.info(namespace).mode
+    with opened(pool, namespace, "r+") as (_, root):
         if where is not None:
-            moved: Moved = getattr(root.query(where), way)()
+            moved: Moved = getattr(root.query(where), way)(**asked)
             what = f"what {where!r} finds"
         else:
             what = clean(path or "") or "/"
-            moved = getattr(root, way)(what)
+            moved = getattr(root, way)(what, **asked)
     if moved.objects + moved.groups == 0:
         terminal.say(f"{what} is where it is to be: nothing has moved")
         return
     objects = counted(moved.objects, "object")
     groups = f" in {counted(moved.groups, 'group')}" if moved.groups else ""
     terminal.say(f"{objects}{groups} ({human(moved.nbytes)}): {_DONE[way]}")
-    if way == "publish" and not mode & _OTHERS:
-        remark = f"namespace {namespace} has mode {mode:o}: nobody but its owner enters it"
-        terminal.say(f"{remark}; one of mode 755 or 750 is for others (engram ns --create)")
 
 
 @app.command(
@@ -110,10 +110,13 @@ def publish(
     path: PathArgument = None,
     *,
     where: WhereOption = None,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="Also where nobody but the owner may enter.")
+    ] = False,
     namespace: NamespaceOption = "default",
 ) -> None:
     """Let all read it whom the namespace's mode admits; nobody changes it any more."""
-    _move(pool, path, where, namespace, "publish")
+    _move(pool, path, where, namespace, "publish", closed=closed)
 
 
 @app.command(epilog=examples("engram unpublish /dev/shm/run run-17"))

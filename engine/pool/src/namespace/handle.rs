@@ -14,7 +14,7 @@ use super::slab::Flush;
 use super::tree::Tree;
 use super::view::{RealmsBeside, VisibleRealms};
 use super::write::Aim;
-use super::{change, look, moves, query, retry, slab, snapshot, view, write};
+use super::{change, look, mode, moves, query, retry, slab, snapshot, view, write};
 use crate::namespace::retry::{Doing, Retry};
 use crate::namespace::scopes;
 use crate::pool::Pool;
@@ -47,6 +47,9 @@ use engram_space::lease::LockMode;
 pub struct Namespace {
     pub(super) inner: Arc<Inner>,
 }
+
+/// From where members are published.
+const UNPUBLISHED: [Scope; 2] = [Scope::Private, Scope::Shared];
 
 pub(super) struct Inner {
     pub(super) pool: Pool,
@@ -538,6 +541,38 @@ impl Namespace {
         moves::check_move(self, from, to)?;
         let members: Vec<Member> = oids.iter().copied().map(Member::Object).collect();
         self.retry(Retry::IfMoved, || moves::transfer_members(self, &members, from, to))
+    }
+
+    /// Publishes a member, a group with all that is below it: all read it whom the namespace's mode
+    /// admits. Where that is nobody but the owner it is [`Kind::ClosedNamespace`], unless `closed`
+    /// is asked for.
+    pub fn publish(&self, parent: Gid, path: &str, closed: bool) -> Result<Moved> {
+        self.refuse_closed(closed)?;
+        self.transfer(parent, path, &UNPUBLISHED, Scope::Published)
+    }
+
+    /// The same of objects, the hits of a query.
+    pub fn publish_all(&self, oids: &[Oid], closed: bool) -> Result<Moved> {
+        self.refuse_closed(closed)?;
+        self.transfer_all(oids, &UNPUBLISHED, Scope::Published)
+    }
+
+    /// The POSIX mode: who may enter, and whether the group writes.
+    pub fn posix_mode(&self) -> Result<u32> {
+        self.inner.pool.check_open()?;
+        Ok(crate::namespace::info(self.inner.pool.path(), &self.inner.name)?.mode)
+    }
+
+    /// Sets the mode, as [`Pool::set_mode`]; whether the group writes changes only while nobody has
+    /// the namespace open, this handle neither.
+    pub fn set_posix_mode(&self, mode: u32) -> Result<()> {
+        self.inner.pool.writable()?;
+        Pool::set_mode(self.inner.pool.path(), &self.inner.name, mode)
+    }
+
+    fn refuse_closed(&self, closed: bool) -> Result<()> {
+        moves::check_move(self, &UNPUBLISHED, Scope::Published)?;
+        if closed { Ok(()) } else { mode::refuse_closed(self.inner.pool.path(), &self.inner.name) }
     }
 
     /// The receipts in what is published; for tests.

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::id_prefixes::{self, ID_PREFIXES};
+use super::mode::{check as check_mode, of_folder as mode_of_folder};
 use super::private::leavings as private_leavings;
 use super::setup::{RealmFolder, private_users, setup_at};
 use crate::namespace::{NamespaceFile, names, scopes};
@@ -85,22 +86,7 @@ pub(super) struct NewRealm<'a> {
 /// Makes the namespace, whole or not at all. The caller has the pool lock.
 pub(crate) fn create(pool: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Result<()> {
     check_namespace(new.name)?;
-    if new.mode & !0o777 != 0 || new.mode & 0o700 != 0o700 {
-        fail!(
-            Argument,
-            "mode {:#o} must be within 0o777 and let the owner read, write and enter (0o700)",
-            new.mode
-        );
-    }
-    if new.mode & 0o002 != 0 {
-        fail!(
-            Argument,
-            "mode {:#o} lets all others write, and nobody writes but the owner and the group: give \
-             {:#o}, and the namespace to a group of those who are to write",
-            new.mode,
-            new.mode & !0o002
-        );
-    }
+    check_mode(new.mode)?;
     let place = place(pool, new.name);
     if place.exists() {
         fail!(
@@ -158,9 +144,7 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
         give_to_group(at, gid)
             .map_err(|error| error.context(format!("giving {:?} to group {gid}", new.name)))?;
         if new.mode & 0o020 != 0 {
-            // Sticky: members of the group do not take away, or put something in the place of, what
-            // is the owner's and everybody's here: the description, the private realms.
-            set_mode(at, 0o3770 | (new.mode & 0o055))?;
+            set_mode(at, mode_of_folder(new.mode))?;
         }
     }
     for inner in [PRIVATE, ID_PREFIXES] {
@@ -187,7 +171,8 @@ fn build(pool: &Path, at: &Path, file: &PoolFile, new: &NewNamespace<'_>) -> Res
         mount: pool_mount(pool)?,
     };
     let root = build_realm(file, &realm)?;
-    let description = NamespaceFile { format: FORMAT, mode: new.mode, root, size: new.size };
+    let description =
+        NamespaceFile { format: FORMAT, mode: new.mode, root, size: new.size, next_mode: None };
     write_toml(&at.join(NAMESPACE_FILE), &description, 0o644)
 }
 

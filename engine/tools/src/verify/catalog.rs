@@ -36,6 +36,9 @@ pub(super) fn file_problem(pool: &Path, setup: &Setup) -> Option<String> {
         Ok(info) => info.mode,
         Err(error) => return Some(format!("namespace {name:?}: {error}")),
     };
+    if namespace::is_half_changed(pool, name) {
+        return None; // the owner's next opening does the rest
+    }
     let mode = fs::metadata(&setup.dir).ok()?.permissions().mode();
     (says & 0o020 != mode & 0o020).then(|| {
         format!("namespace {name:?}: its file says mode {says:#o}, its realm is {mode:#o}")
