@@ -31,6 +31,8 @@ BASES: dict[str, tuple[type[BaseException], ...]] = {
     "UnsupportedError": (OSError,),
     "CommitUncertainError": (OSError,),
     "PoolGoneError": (OSError,),
+    "ClosedNamespaceError": (PermissionError,),
+    "UnverifiedError": (engram.CorruptError,),
 }
 
 

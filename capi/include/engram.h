@@ -62,6 +62,8 @@ typedef enum {
   ENGRAM_STATUS_POOL_GONE = 15,
   // Nobody but its owner may enter the namespace, so nobody would read what is published there.
   ENGRAM_STATUS_CLOSED_NAMESPACE = 16,
+  // A loss of power may have damaged the pool, and nobody has verified it since.
+  ENGRAM_STATUS_UNVERIFIED = 17,
 } engram_status;
 
 // The types of numbers, native byte order.

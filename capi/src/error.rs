@@ -49,6 +49,8 @@ pub enum Status {
     PoolGone = 15,
     /// Nobody but its owner may enter the namespace, so nobody would read what is published there.
     ClosedNamespace = 16,
+    /// A loss of power may have damaged the pool, and nobody has verified it since.
+    Unverified = 17,
 }
 
 /// Each kind's status, in the order of their numbers: that it has the same is checked below.
@@ -69,6 +71,7 @@ const STATUSES: [Status; Kind::ALL.len()] = [
     Status::CommitUncertain,
     Status::PoolGone,
     Status::ClosedNamespace,
+    Status::Unverified,
 ];
 
 const _: () = {
@@ -97,6 +100,7 @@ const NAMES: [&CStr; Kind::ALL.len()] = [
     c"CommitUncertainError",
     c"PoolGoneError",
     c"ClosedNamespaceError",
+    c"UnverifiedError",
 ];
 
 thread_local! {

@@ -45,6 +45,7 @@ from engram.errors import (
     QueryError,
     ReadOnlyError,
     UnsupportedError,
+    UnverifiedError,
 )
 from engram.explanation import Explanation
 from engram.expression import Expression, Field, attr, field, group_attr, under
@@ -135,6 +136,7 @@ __all__ = [
     "Space",
     "Tree",
     "UnsupportedError",
+    "UnverifiedError",
     "Upgrade",
     "active",
     "activemethod",

@@ -114,6 +114,14 @@ class ClosedNamespaceError(EngramError, PermissionError):
     """
 
 
+class UnverifiedError(CorruptError):
+    """A loss of power may have damaged the pool, and nobody has verified it since.
+
+    `engram verify POOL` looks; the pool opens again if it is sound. Of one that is not, `engram
+    salvage` brings out what can be read.
+    """
+
+
 class EngramWarning(UserWarning):
     """Something that goes on, and will cost: a snapshot that keeps much of a catalog from reuse."""
 
@@ -142,4 +150,5 @@ __all__ = [
     "QueryError",
     "ReadOnlyError",
     "UnsupportedError",
+    "UnverifiedError",
 ]

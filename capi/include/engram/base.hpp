@@ -51,6 +51,7 @@ using CommitUncertainError = ErrorOf<ENGRAM_STATUS_COMMIT_UNCERTAIN>;
 // The pool's files were removed: copy what views show, and make it anew.
 using PoolGoneError = ErrorOf<ENGRAM_STATUS_POOL_GONE>;
 using ClosedNamespaceError = ErrorOf<ENGRAM_STATUS_CLOSED_NAMESPACE>;
+using UnverifiedError = ErrorOf<ENGRAM_STATUS_UNVERIFIED>;
 
 // Throws the error of a kind.
 template <int... Kinds>
@@ -60,7 +61,7 @@ template <int... Kinds>
     throw Error(status, message);
 }
 [[noreturn]] inline void raise(engram_status status, const std::string &message) {
-    using Kinds = std::make_integer_sequence<int, ENGRAM_STATUS_CLOSED_NAMESPACE + 1>;
+    using Kinds = std::make_integer_sequence<int, ENGRAM_STATUS_UNVERIFIED + 1>;
     raise_one(status, message, Kinds());
 }
 

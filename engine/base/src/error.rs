@@ -42,11 +42,13 @@ pub enum Kind {
     PoolGone = 15,
     /// Nobody but its owner may enter the namespace, so nobody would read what is published there.
     ClosedNamespace = 16,
+    /// A loss of power may have damaged the pool, and nobody has verified it since.
+    Unverified = 17,
 }
 
 impl Kind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Kind; 16] = [
+    pub const ALL: [Kind; 17] = [
         Kind::NotFound,
         Kind::Exists,
         Kind::PoolFull,
@@ -63,6 +65,7 @@ impl Kind {
         Kind::CommitUncertain,
         Kind::PoolGone,
         Kind::ClosedNamespace,
+        Kind::Unverified,
     ];
 
     /// The Python exception's name.
@@ -84,6 +87,7 @@ impl Kind {
             Kind::CommitUncertain => "CommitUncertainError",
             Kind::PoolGone => "PoolGoneError",
             Kind::ClosedNamespace => "ClosedNamespaceError",
+            Kind::Unverified => "UnverifiedError",
         }
     }
 
@@ -101,7 +105,7 @@ impl Kind {
             Kind::Access | Kind::ClosedNamespace => libc::EACCES,
             Kind::ReadOnly => libc::EROFS,
             Kind::Query | Kind::InvalidName | Kind::Argument => libc::EINVAL,
-            Kind::Corrupt | Kind::Os | Kind::CommitUncertain => libc::EIO,
+            Kind::Corrupt | Kind::Os | Kind::CommitUncertain | Kind::Unverified => libc::EIO,
             Kind::Busy => libc::EBUSY,
             Kind::Format => libc::ENOEXEC,
             Kind::Unsupported => libc::EOPNOTSUPP,

@@ -157,6 +157,15 @@ fn the_catalog_grows_while_others_read_and_write() {
 }
 
 /// Everything that takes room is refused by name, and everything that makes room goes on.
+/// Leaves nothing free in the arena that could go back to the mount.
+fn use_up_the_arena(realm: &engram::Realm) {
+    let mut rest = 0;
+    while realm.space().unwrap().largest_free >= 64 << 10 {
+        put(realm, &format!("rest/{rest}"), &filled(rest, 5, 8 << 10));
+        rest += 1;
+    }
+}
+
 #[test]
 fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
     let test = "a_full_mount_refuses_by_name_and_deleting_makes_room";
@@ -164,18 +173,12 @@ fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
         let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
         let mount = dir.path().to_owned();
         let fixture = Fixture::within(dir, 1 << 30);
-        let realm = fixture.realm();
-        let root = realm.root();
+        let (realm, root) = (fixture.realm(), fixture.realm().root());
         for index in 0..3 {
             put(&realm, &format!("large/{index}"), &filled(1, index, MIB / 2));
         }
         put(&realm, "small", &filled(2, 2, 16));
-        // Nothing is free in the arena that could go back to the mount.
-        let mut rest = 0;
-        while realm.space().unwrap().largest_free >= 64 << 10 {
-            put(&realm, &format!("rest/{rest}"), &filled(rest, 5, 8 << 10));
-            rest += 1;
-        }
+        use_up_the_arena(&realm);
         fill_up(&mount);
         let full = |what: &str, error: engram::Error| {
             assert_eq!(error.kind(), Kind::PoolFull, "{what}: {error}");

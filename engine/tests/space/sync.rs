@@ -255,7 +255,7 @@ fn stays_refused(path: &Path) {
     let refused = || {
         for mode in [Mode::Read, Mode::ReadWrite] {
             let error = Pool::open(path, mode, false).err().expect("a refusal");
-            assert_eq!(error.kind(), Kind::Corrupt);
+            assert_eq!(error.kind(), Kind::Unverified);
             assert!(error.message().contains("verify"), "{error}");
         }
     };

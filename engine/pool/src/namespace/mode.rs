@@ -119,7 +119,7 @@ pub fn set_mode(pool: &Path, name: &str, mode: u32) -> Result<()> {
     let pool = &real_path(pool)?;
     let file = PoolFile::read(pool)?;
     let _pool_lock = PoolLock::take(pool)?;
-    Change::of(pool, &file, name, mode)?.run()
+    ModeChange::of(pool, &file, name, mode)?.run()
 }
 
 /// Does the rest of a change whose process has died, if this user may; somebody who has the realm
@@ -129,11 +129,11 @@ pub(crate) fn resume(pool: &Path, file: &PoolFile, name: &str) {
         return;
     };
     let Ok(_pool_lock) = PoolLock::take(pool) else { return };
-    let _ = Change::of(pool, file, name, mode).and_then(|change| change.run());
+    let _ = ModeChange::of(pool, file, name, mode).and_then(|change| change.run());
 }
 
 /// A change of a mode.
-struct Change<'a> {
+struct ModeChange<'a> {
     pool: &'a Path,
     file: &'a PoolFile,
     name: &'a str,
@@ -146,7 +146,7 @@ struct Change<'a> {
     folder: u32,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ModeChange<'a> {
     fn of(pool: &'a Path, file: &'a PoolFile, name: &'a str, mode: u32) -> Result<Self> {
         let description = namespace_file(pool, file.format, name)?;
         let namespace = place(pool, name);
@@ -163,7 +163,7 @@ impl<'a> Change<'a> {
             );
         }
         let folder = meta.mode() & 0o7777;
-        Ok(Change { pool, file, name, mode, namespace, description, owner, group, folder })
+        Ok(ModeChange { pool, file, name, mode, namespace, description, owner, group, folder })
     }
 
     fn run(&self) -> Result<()> {

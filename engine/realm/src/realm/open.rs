@@ -200,7 +200,7 @@ pub(crate) fn admit(setup: &Setup, catalog: &Catalog, purpose: Purpose) -> Resul
     }
     if !growth.clean() && purpose != Purpose::Verify {
         fail!(
-            Corrupt,
+            Unverified,
             "{} has durability \"process\" on a disk, and the machine was restarted without a \
              close: what was not written back is lost; run `engram verify {}` to check the rest",
             setup.dir.display(),

@@ -51,7 +51,10 @@ pub(super) fn shown(namespace: &str, scope: Option<Scope>, user: Option<u32>) ->
 
 /// Whether an error of opening or reading a realm is the realm's own fault.
 pub(super) fn is_damage(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Corrupt | Kind::Format | Kind::NotFound | Kind::Os)
+    matches!(
+        error.kind(),
+        Kind::Corrupt | Kind::Unverified | Kind::Format | Kind::NotFound | Kind::Os
+    )
 }
 
 /// Whether a realm cannot be had now, for what its user does with it: it stands still in the middle
