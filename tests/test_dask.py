@@ -66,7 +66,7 @@ def test_dask_knows_what_is_published_again(pool: engram.Pool) -> None:
     da = pytest.importorskip("dask.array")
     tokenize = pytest.importorskip("dask.base").tokenize
     pool["T"] = np.ones((64, 64))
-    pool.publish("T")
+    pool.publish("T", closed=True)
     found: Any = pool["T"]
     assert da.from_array(found).name == da.from_array(found).name
     assert float(da.from_array(found).sum().compute()) == COUNT
@@ -86,7 +86,7 @@ def test_groups_results_and_objects_have_tokens_of_their_own_each_time(
     filled: engram.Pool,
 ) -> None:
     group = filled.create_group("g", attrs={"a": 1})
-    filled.publish("g")
+    filled.publish("g", closed=True)
     engram.active.use(filled)
     block = Block(data=np.arange(3))
     things: list[Any] = [filled, group, filled["g"], filled.query("a = 1"), block]
@@ -107,7 +107,7 @@ for one in sys.argv[1:]:
 
 def test_what_is_published_has_one_token_in_every_process(filled: engram.Pool) -> None:
     for name in CHANGEABLE:
-        filled.publish(name)
+        filled.publish(name, closed=True)
     found = [filled[name] for name in CHANGEABLE]
     tokens = [token(thing) for thing in found]
     assert tokens == [token(filled[name]) for name in CHANGEABLE]
@@ -122,11 +122,11 @@ def test_what_is_published_has_one_token_in_every_process(filled: engram.Pool) -
 def test_what_was_withdrawn_and_changed_is_another_once_it_is_published(
     filled: engram.Pool, name: str
 ) -> None:
-    filled.publish(name)
+    filled.publish(name, closed=True)
     before, found = token(filled[name]), filled[name]
     filled.unpublish(name)
     assert token(found) not in {before, token(found)}
-    filled.publish(name)
+    filled.publish(name, closed=True)
     assert token(filled[name]) == token(found) != before
 
 

@@ -58,7 +58,7 @@ def test_exit_codes_are_the_engines() -> None:
     assert codes["NotFoundError"] == codes["PoolNotFoundError"] == 10
     del codes["PoolNotFoundError"]
     codes["EngramError"] = engram.EngramError.exit_code
-    assert sorted(codes.values()) == list(range(10, 25))
+    assert sorted(codes.values()) == list(range(10, 27))
 
 
 def test_os_errors_have_an_errno() -> None:
