@@ -28,6 +28,7 @@ use crate::realm::gate::Inside;
 use crate::realm::space;
 use crate::realm::spans::{self, DEVICE_MARGIN, ranges_of};
 use engram_base::error::{Error, Kind, Result};
+use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::scope::Scope;
@@ -88,9 +89,9 @@ fn give_back(core: &Core, inside: &Inside<'_>, on: impl Fn(&Span) -> bool) -> Re
     let spans = Span::all(&mut inside.read()?.rows())?;
     let mut files = Vec::new();
     for span in spans.into_iter().filter(|span| span.has_file() && span.place == 0 && on(span)) {
-        let file = spans::open_span(core, span, None)?;
+        let file = opened_as_it_is(core, span)?;
         if Medium::of(&file)? != Medium::Dax {
-            files.push((span, reopened(core, span)?));
+            files.push((span, file));
         }
     }
     if files.is_empty() {
@@ -113,13 +114,8 @@ fn give_back(core: &Core, inside: &Inside<'_>, on: impl Fn(&Span) -> bool) -> Re
 }
 
 /// The span's file for writing, as it is: what it lacks is not allocated.
-fn reopened(core: &Core, span: Span) -> Result<File> {
-    let path = spans::span_path(core, span)?;
-    File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(|e| Error::os(format!("opening {}", path.display()), &e))
+fn opened_as_it_is(core: &Core, span: Span) -> Result<File> {
+    spans::open_span(core, span, Some(&[FilePart { offset: 0, len: span.range.len }]))
 }
 
 /// Calls free pages vacant, in as large a commit as there is room for.
@@ -164,7 +160,16 @@ pub(super) fn occupy_run(
 pub(super) fn occupy_all(core: &Core, inside: &Inside<'_>) -> Result<()> {
     let vacant = vacant_rows(&inside.read()?)?;
     let parts: Vec<VacantPart> = vacant.into_iter().map(|of| VacantPart { of, part: of }).collect();
-    occupy_parts(core, inside, &parts).map(drop)
+    if !parts.is_empty() && !occupy_parts(core, inside, &parts)? {
+        let bytes: u64 = parts.iter().map(|part| part.part.len).sum();
+        fail!(
+            PoolFull,
+            "{bytes} bytes of {} went back to the filesystem when it was full, and it has no room \
+             for them now: make room there",
+            core.setup.dir.display()
+        );
+    }
+    Ok(())
 }
 
 fn occupy_parts(core: &Core, inside: &Inside<'_>, parts: &[VacantPart]) -> Result<bool> {
@@ -174,7 +179,7 @@ fn occupy_parts(core: &Core, inside: &Inside<'_>, parts: &[VacantPart]) -> Resul
             return Ok(false);
         };
         let path = spans::span_path(core, *span)?;
-        let file = reopened(core, *span)?;
+        let file = opened_as_it_is(core, *span)?;
         let range = FilePart { offset: part.offset - span.range.offset, len: part.len };
         match allocate_range(&file, &path, range) {
             Err(error) if error.kind() == Kind::PoolFull => return Ok(false),
