@@ -279,6 +279,25 @@ impl Pool {
         self.session.is_open()
     }
 
+    /// What `pool.toml` says now, if it is still this pool's: another may lie at its path.
+    pub fn file_now(&self) -> Result<PoolFile> {
+        let now = PoolFile::read(&self.path);
+        let gone = match &now {
+            Ok(file) => file.uuid != self.file.uuid,
+            Err(error) => error.kind() == Kind::NotFound,
+        };
+        if gone {
+            fail!(
+                PoolGone,
+                "{} is not the pool {} any more: it was removed, moved or replaced while this \
+                 process had it open; nothing was done",
+                self.path.display(),
+                self.file.uuid
+            );
+        }
+        now
+    }
+
     /// The pool's folder.
     pub fn path(&self) -> &Path {
         &self.path
@@ -316,7 +335,7 @@ impl Pool {
 
     /// The devices, as they are now.
     pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        let file = PoolFile::read(&self.path)?;
+        let file = self.file_now()?;
         file.devices
             .into_iter()
             .enumerate()
@@ -353,7 +372,7 @@ impl Pool {
 
     fn add(&self, path: &Path, force: bool) -> Result<()> {
         let _pool_lock = PoolLock::take(&self.path)?;
-        let mut file = PoolFile::read(&self.path)?;
+        let mut file = self.file_now()?;
         let (device, mount) = admit_device(path, &file.devices, force)?;
         if self.durability() == Durability::System && !mount.durable {
             fail!(
@@ -421,7 +440,7 @@ impl Pool {
         let size = size.unwrap_or(self.file.size);
         check_size(size)?;
         let _pool_lock = PoolLock::take(&self.path)?;
-        let file = PoolFile::read(&self.path)?;
+        let file = self.file_now()?;
         let new = NewNamespace { name, mode, group, root: None, size };
         namespace::create(&self.path, &file, &new)
             .map_err(|error| self.owner_alone("make namespaces in it", error))?;
@@ -447,7 +466,7 @@ impl Pool {
     pub fn remove_namespace(&self, name: &str) -> Result<()> {
         self.writable()?;
         let _pool_lock = PoolLock::take(&self.path)?;
-        let file = PoolFile::read(&self.path)?;
+        let file = self.file_now()?;
         let place = paths::place(&self.path, name);
         let removed = namespace::remove(&self.path, &file, name, |realms| {
             realms.iter().try_for_each(|realm| self.session.forget(realm))
@@ -466,7 +485,7 @@ impl Pool {
         // The moves that the dead have left half done between it and the others are ended first.
         let namespace = self.namespace(name)?;
         let _pool_lock = PoolLock::take(&self.path)?;
-        let file = PoolFile::read(&self.path)?;
+        let file = self.file_now()?;
         let removed =
             namespace::remove_private(&self.path, &file, name, |realm| self.session.forget(realm));
         // Every handle looks anew, whatever came of it.
@@ -488,6 +507,7 @@ impl Pool {
     }
 
     pub(crate) fn writable(&self) -> Result<()> {
+        self.file_now()?;
         self.check_open()?;
         if self.mode() == Mode::Read {
             fail!(

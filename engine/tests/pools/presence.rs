@@ -30,6 +30,21 @@ fn remove_files(folder: &Path) {
     }
 }
 
+/// Removes the files of spans alone, as a cleaner does that goes by age.
+fn remove_spans(folder: &Path) {
+    let mut removed = 0;
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            remove_spans(&path);
+        } else if entry.file_name().to_string_lossy().starts_with("span-") {
+            std::fs::remove_file(path).unwrap();
+            removed += 1;
+        }
+    }
+    assert!(removed <= 1, "one look finds it");
+}
+
 fn kind<T>(done: engram::Result<T>) -> Option<Kind> {
     done.err().map(|error| error.kind())
 }
@@ -50,7 +65,9 @@ fn refused(pool: &Pool, realm: &Realm) {
 fn a_commit_to_files_that_were_removed_is_refused_and_so_is_all_that_follows() {
     // A fork of another test's would make a lease anew.
     let test = "a_commit_to_files_that_were_removed_is_refused_and_so_is_all_that_follows";
-    alone(test, || ["the folder", "the files", "the leases"].into_iter().for_each(removed));
+    alone(test, || {
+        ["the folder", "the files", "the leases", "the spans"].into_iter().for_each(removed)
+    });
 }
 
 fn removed(what: &str) {
@@ -61,6 +78,7 @@ fn removed(what: &str) {
     match what {
         "the folder" => std::fs::remove_dir_all(path).unwrap(),
         "the files" => remove_files(path),
+        "the spans" => remove_spans(path),
         _ => remove_files(&path.join("ns/default/shared/leases")),
     }
     std::thread::sleep(A_WHILE);
@@ -72,6 +90,28 @@ fn removed(what: &str) {
     refused(&pool, &realm);
     // What a view shows is there as long as the view.
     assert_eq!(check(&view), (1, 1), "{what}");
+}
+
+/// What is done by the pool's path is done to no other pool that lies there now.
+#[test]
+fn nothing_is_done_to_a_pool_that_has_taken_the_place_of_this_one() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = &dir.path().join("pool");
+    let (pool, _realm) = create(path);
+    let own = pool.namespace("default").unwrap();
+    for replaced in [false, true] {
+        if replaced {
+            drop(create(path));
+        } else {
+            std::fs::rename(path, dir.path().join("elsewhere")).unwrap();
+        }
+        let gone = Some(Kind::PoolGone);
+        assert_eq!(kind(engram::backup(&pool, &dir.path().join("copy"), false)), gone);
+        assert_eq!(kind(pool.add_device(dir.path(), false)), gone);
+        assert_eq!(kind(pool.create_namespace("new", 0o700, None, None)), gone);
+        assert_eq!(kind(own.set_posix_mode(0o755)), gone);
+        assert!(!dir.path().join("copy").exists());
+    }
 }
 
 #[test]

@@ -336,11 +336,10 @@ def object_path(path: str) -> str:
 
 def bits_of(octal: str) -> int:
     """Return the POSIX mode that octal digits name."""
-    try:
-        return int(octal.removeprefix("0o"), 8)
-    except ValueError:
-        message = f"mode {octal!r} is not octal: give three digits such as 770 or 700"
-        raise ArgumentError(message) from None
+    digits = octal.removeprefix("0o")
+    if not digits or set(digits) - set("01234567"):
+        raise ArgumentError(f"mode {octal!r} is not octal: give three digits such as 770 or 700")
+    return int(digits, 8)
 
 
 def group_of(group: str | None) -> str | int | None:

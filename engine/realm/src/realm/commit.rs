@@ -151,7 +151,7 @@ impl Core {
             let mut rows = Changes::new(catalog.write(headroom)?, &self.recent);
             step!("commit.begun");
             // presence: what is committed to files without names is nobody's.
-            self.presence.check(&self.setup, inside)?;
+            self.presence.check(self, inside)?;
             // precondition: what a look has seen is so still, now that nobody else can change it.
             Precondition::check(precondition, &mut rows)?;
             // moves: from here on, what is on its way to another realm is refused to this change.

@@ -151,7 +151,7 @@ impl Core {
     /// Looks whether the realm's files still have their names.
     pub(crate) fn check_present(&self) -> Result<()> {
         let inside = self.enter()?;
-        self.presence.check_at_end(&self.setup, &inside)
+        self.presence.check_at_end(self, &inside)
     }
 
     /// Whether the last user has left.

@@ -183,6 +183,17 @@ impl Arena {
         Ok(())
     }
 
+    /// The spans that are attached.
+    pub fn attached(&self) -> Vec<Span> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One of them: the nth, as far as they go around.
+    pub fn attached_in_turn(&self, nth: usize) -> Option<Span> {
+        let attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        attached.get(nth % attached.len().max(1)).copied()
+    }
+
     /// The extent's memory. It must have been reached, and the caller must hold the extent.
     pub fn memory(&self, extent: Extent) -> Memory {
         Memory::new(&self.range, extent.offset, extent.len)

@@ -111,10 +111,11 @@ pub fn backup(pool: &Pool, dest: &Path, force: bool) -> Result<BackupReport> {
 /// The same, as the options say.
 pub fn backup_with(pool: &Pool, dest: &Path, options: BackupOptions) -> Result<BackupReport> {
     pool.check_open()?;
+    pool.file_now()?;
     let leaving = LeavingOut { done: "copied", allow_partial: options.allow_partial };
     Pool::make_at(dest, |dest| {
         let mount = filesystem::admit(dest, options.force)?;
-        let source = PoolFile::read(pool.path())?;
+        let source = pool.file_now()?;
         let file = source.like(dest, &mount)?;
         file.begin(dest)?;
         step!("backup.begun");

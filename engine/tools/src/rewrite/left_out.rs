@@ -51,10 +51,7 @@ pub(super) fn shown(namespace: &str, scope: Option<Scope>, user: Option<u32>) ->
 
 /// Whether an error of opening or reading a realm is the realm's own fault.
 pub(super) fn is_damage(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        Kind::Corrupt | Kind::Unverified | Kind::Format | Kind::NotFound | Kind::Os
-    )
+    matches!(error.kind(), Kind::Corrupt | Kind::Format | Kind::NotFound | Kind::Os)
 }
 
 /// Whether a realm cannot be had now, for what its user does with it: it stands still in the middle
@@ -86,6 +83,8 @@ impl LeavingOut {
         let (caller, others) = (user::current(), scope == Some(Scope::Private));
         let own = caller != ROOT && owner == Some(caller);
         let kept = is_kept(&error) && others && owner != Some(caller);
+        // Nobody knows whether it is damaged: its user is to verify it.
+        let kept = kept || error.kind() == Kind::Unverified && others && owner != Some(caller);
         if !is_damage(&error) && !kept {
             return Err(error);
         }
