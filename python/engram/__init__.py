@@ -166,6 +166,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'engram' has no attribute {name!r}")
 
 
+later.meet_xarray()
+
+
 def __dir__() -> list[str]:
     """List the public names, those too that are not imported yet; modules are no part of them."""
     return sorted(__all__)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from engram import _engram
+from engram import _engram, later
 from engram.arguments import several, truth, whole_number
 from engram.array import Allocation, Array
 from engram.batch import Batch
@@ -405,7 +405,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             raise ArgumentError(
                 f"{path!r} cannot be a second name of a group: move it with move(old, new)"
             )
-        else:
+        elif type(value) is np.ndarray or not later.put_labelled(self, path, value):
             _engram.put_array(self._namespace, self._id, path, value, REPLACING)
 
     def setdefault(self, path: str, default: Any = None) -> Any:

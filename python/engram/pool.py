@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 from weakref import WeakValueDictionary
 
-from engram import _engram, lifetime, size
+from engram import _engram, later, lifetime, size
 from engram._engram import DeviceInfo
 from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
@@ -49,6 +49,7 @@ class Pool(Namespace):
         with contextlib.suppress(AccessError):  # a pool whose default namespace is another's
             super().__init__(pool.namespace("default"))
         _open_here[_key(pool.path, self.mode)] = pool
+        later.meet_xarray()
 
     def __getattr__(self, name: str) -> Any:
         """Tell why there is no default namespace, wherever one is asked for."""

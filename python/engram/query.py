@@ -23,6 +23,7 @@ from engram.sharing import Moved, move_all
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    import xarray as xr
 
     from engram.array import Array
     from engram.blob import Blob
@@ -247,6 +248,26 @@ class QueryResult:
         from engram.table import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
 
         return arrow_of(self._namespace, self.oids(), columns)
+
+    def to_xarray(self, chunks: Any = None) -> "xr.Dataset":
+        """Make a dataset of the objects' values: a variable for each name.
+
+        Objects of one group are the variables of a dataset, with the coordinates that are beside
+        them. Objects of several groups are put together along a new dimension `group`, whose
+        coordinate is the groups' paths, in the order of the result. With `chunks`, as
+        `xarray.open_dataset` has it, dask reads them when they are needed; without, those of
+        several groups are read now.
+
+        Raises
+        ------
+        ArgumentError
+            If nothing was found, a group lacks a name that others have, or shapes disagree.
+        UnsupportedError
+            If xarray is not installed.
+
+        """
+        found: xr.Dataset = later.hits(self, chunks)
+        return found
 
     def share(self) -> Moved:
         """Share those of the objects that are private, all or nothing (see `Group.share`)."""

@@ -1,0 +1,230 @@
+"""Where a dataset is: a group, given as it is or by a path, in a pool that stays open with it.
+
+A path is that of a pool's folder, followed by that of a group: `/dev/shm/pool/run-17/co2`. The pool
+is opened for reading, stays open with the dataset, and ends with `Dataset.close()`. As with files,
+what is read after that opens it once more. A dataset that is unpickled opens the pool of that path,
+which must have the uuid that it had.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xarray.backends import CachingFileManager
+
+from engram.errors import ArgumentError, NotFoundError, PoolNotFoundError
+from engram.group import Group
+from engram.namespace import Namespace
+from engram.paths import absolute
+from engram.pool import Pool
+from engram.pool import open as open_pool
+
+if TYPE_CHECKING:
+    from engram import _engram
+
+_POOL_FILE = "pool.toml"
+"""The file that makes a folder a pool."""
+
+
+def split(path: str | os.PathLike[str]) -> tuple[Path, str] | None:
+    """Split a path into that of a pool's folder and that of a group in it; None if none is there.
+
+    Raises
+    ------
+    PermissionError
+        If it leads through a folder that this user may not enter.
+
+    """
+    whole = absolute(os.fspath(path))
+    for folder in (whole, *whole.parents):
+        try:
+            (folder / _POOL_FILE).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        inner = whole.relative_to(folder).as_posix()
+        return folder, "" if inner == "." else inner
+    return None
+
+
+def _opened(path: str, uuid: str | None = None, *, mode: str = "r") -> Pool:
+    """Open the pool of a path and uuid, for xarray's cache of files."""
+    pool = open_pool(path, mode)
+    if uuid is not None and pool.uuid != uuid:
+        found = pool.uuid
+        pool.close()
+        raise NotFoundError(
+            f"the pool at {path!r} is {found} now, and the dataset is of the pool {uuid}: put that "
+            "one there again, or open the dataset anew"
+        )
+    return pool
+
+
+class Given:
+    """A group that was handed over: whoever opened its pool closes it."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    @property
+    def source(self) -> str:
+        """The path of the pool and the group."""
+        namespace = self._group._namespace
+        return str(Path(namespace.pool_path) / self._group.path)
+
+    def namespace(self) -> _engram.Namespace:
+        """Give the namespace, for natives."""
+        return self._group._namespace
+
+    def group(self) -> Group:
+        """Give the group."""
+        return self._group
+
+    def child(self, name: str) -> Given:
+        """Give the place of a group below."""
+        return Given(_group_in(self._group, name))
+
+    def close(self) -> None:
+        """Leave the pool as it is."""
+
+
+class ByPath:
+    """A group of a pool that is opened for it."""
+
+    def __init__(self, manager: CachingFileManager[Pool], namespace: str, gid: int | None) -> None:
+        self._manager = manager
+        self._name = namespace
+        self._gid = gid
+
+    @property
+    def source(self) -> str:
+        """The path of the pool and the group."""
+        return str(Path(self._manager.acquire().path) / self.group().path)
+
+    def namespace(self) -> _engram.Namespace:
+        """Give the namespace, for natives; the pool is opened if it is not open."""
+        return self._manager.acquire()._pool.namespace(self._name)
+
+    def group(self) -> Group:
+        """Give the group."""
+        namespace = self.namespace()
+        return Group(namespace, namespace.root if self._gid is None else self._gid)
+
+    def child(self, name: str) -> ByPath:
+        """Give the place of a group below: it is of the same opening."""
+        return ByPath(self._manager, self._name, _group_in(self.group(), name)._id)
+
+    def close(self) -> None:
+        """Close the pool."""
+        self._manager.close()
+
+
+Place = Given | ByPath
+
+
+def place_of(target: Any, group: str | None, namespace: str | None) -> Place:
+    """Find the group that a user names.
+
+    Parameters
+    ----------
+    target
+        A path, or a group, namespace or pool.
+    group
+        The path of a group below it.
+    namespace
+        The namespace, where `target` is a path; else its default one.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool on the way of a path.
+    NotFoundError
+        If there is no such group in it.
+    ArgumentError
+        If what is there is no group, or `target` is something else.
+
+    """
+    place: Place
+    if isinstance(target, Group):
+        if namespace is not None:
+            raise ArgumentError(
+                f"namespace={namespace!r} goes with a path: {target!r} is in one already"
+            )
+        place = Given(target)
+    elif isinstance(target, str | os.PathLike):
+        place = _by_path(target, namespace)
+    else:
+        raise ArgumentError(
+            f"{target!r} is no group: give a path such as '/dev/shm/pool/co2', or a group of a pool"
+        )
+    inner = (group or "").strip("/")
+    if not inner:
+        return place
+    try:
+        return place.child(inner)
+    except BaseException:
+        place.close()
+        raise
+
+
+def _by_path(target: str | os.PathLike[str], namespace: str | None) -> Place:
+    found = split(target)
+    if found is None:
+        raise PoolNotFoundError(
+            f"no pool is at {os.fspath(target)!r}, nor above it: give the path of a pool's folder, "
+            "followed by that of a group in it"
+        )
+    folder, inner = found
+    first = open_pool(folder, "r")
+    uuid = first.uuid
+    first.close()
+    manager = CachingFileManager(_opened, str(folder), uuid, mode="r")
+    root = ByPath(manager, namespace or "default", None)
+    try:
+        return root.child(inner) if inner else root
+    except BaseException:
+        manager.close()
+        raise
+
+
+def _group_in(above: Group, name: str) -> Group:
+    found = above[name] if name else above
+    if not isinstance(found, Group):
+        raise ArgumentError(
+            f"{name!r} is {found!r}, and no group: open the group that it is in, and take "
+            f"[{found.name!r}] of the dataset"
+        )
+    return found
+
+
+def written(target: Any) -> tuple[Pool | None, Group, str]:
+    """Find where to write: a pool to close afterwards, a group, and a path below it.
+
+    Raises
+    ------
+    PoolNotFoundError
+        If there is no pool on the way of a path.
+    ArgumentError
+        If `target` is no group and no path.
+
+    """
+    if isinstance(target, Group):
+        return None, target, ""
+    if not isinstance(target, str | os.PathLike):
+        raise ArgumentError(
+            f"{target!r} is no group: give a path such as '/dev/shm/pool/co2', or a group of a pool"
+        )
+    found = split(target)
+    if found is None:
+        raise PoolNotFoundError(
+            f"no pool is at {os.fspath(target)!r}, nor above it: make one with engram.create(...), "
+            "and give its path, followed by that of a group"
+        )
+    pool = open_pool(found[0], "r+")
+    return pool, pool, found[1]
+
+
+def is_root(group: Group) -> bool:
+    """Whether a group is a namespace's root."""
+    return isinstance(group, Namespace) or group._id == group._namespace.root
