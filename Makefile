@@ -1,6 +1,6 @@
-# The only verbs: demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate
-# hot versus crash power corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
-# help. Each sets up what it needs.
+# The only verbs: demo test test-engine test-package upstream-suites test-pmem bench bench-mpi
+# bench-active evaluate hot versus crash power corrupt model miri fuzz install lint layers supply
+# msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -20,8 +20,9 @@ COMMA := ,
 step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
-.PHONY: help demo test test-engine test-package test-pmem bench bench-mpi bench-active evaluate \
-	hot versus crash power corrupt model miri fuzz install lint layers supply msrv aarch64 fmt clean
+.PHONY: help demo test test-engine test-package upstream-suites test-pmem bench bench-mpi \
+	bench-active evaluate hot versus crash power corrupt model miri fuzz install lint layers \
+	supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -41,6 +42,9 @@ test-package: $(TESTED) ## Those of the package (ARGS=tests/test_lock.py: which)
 	$(call step,Testing the package,env -u PYTHONDONTWRITEBYTECODE \
 		PYTHONPYCACHEPREFIX=$(CURDIR)/$(BIN)/pycache $(BIN)/python -m pytest -q -n auto \
 		--dist worksteal $(or $(ARGS),tests))
+
+upstream-suites: $(BIN)/.built ## Other projects' own tests of such as this, alone (a minute)
+	$(call step,Running suites of other projects,$(BIN)/python -m pytest -q -n auto tests/upstream)
 
 bench: $(BIN)/.built $(BIN)/.peers ## Engram beside its peers (under 15 minutes; ARGS=--quick: 2)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench $(ARGS))

@@ -35,6 +35,12 @@ settings.register_profile(
 settings.load_profile("engram")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let be what suites of other projects, in `upstream`, have for marks on their tests."""
+    for mark in ("asyncio", "flaky", "network", "skip_if_param", "skip_with_dask_array"):
+        config.addinivalue_line("markers", f"{mark}: of another project's tests")
+
+
 def _is_roomy_tmpfs(path: Path) -> bool:
     with Path("/proc/self/mounts").open(encoding="utf-8") as mounts:
         on_tmpfs = any(line.split()[1:3] == [str(path), "tmpfs"] for line in mounts)
