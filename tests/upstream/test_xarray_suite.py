@@ -52,7 +52,7 @@ class Pools:
         monkeypatch.setattr(tempfile, "tempdir", str(home))
         monkeypatch.setattr(xr.Dataset, "to_netcdf", to_netcdf)
         monkeypatch.setattr(xr.DataTree, "to_netcdf", tree_to_netcdf)
-        monkeypatch.setattr(xr, "open_zarr", lambda path: xr.open_dataset(place(path), chunks={}))
+        monkeypatch.setattr(xr, "open_zarr", lambda path: xr.load_dataset(place(path)))
 
     def save(self, dataset: Any, path: Any, **options: Any) -> None:
         save(dataset, path, **options)

@@ -119,7 +119,8 @@ def _open_all(place: Place, path: str, decoding: dict[str, Any], found: dict[str
 def _store(place: Place, decoding: dict[str, Any]) -> PoolStore:
     dropped = decoding.get("drop_variables")
     names = [dropped] if isinstance(dropped, str) else dropped or ()
-    return PoolStore(place, frozenset(map(str, names)))
+    masks = decoding.get("mask_and_scale", True) is True
+    return PoolStore(place, frozenset(map(str, names)), masks=masks)
 
 
 def _decoded(place: Place, decoding: dict[str, Any]) -> Dataset:

@@ -29,15 +29,33 @@ if TYPE_CHECKING:
     from engram.xarray.place import Place
 
 
+_FILL = "_FillValue"
+_PACKED = {"scale_factor", "add_offset", "missing_value", "_Unsigned"}
+
+
 class PoolStore(WritableCFDataStore):
     """A group of a pool, for xarray."""
 
-    __slots__ = ("_found", "_leave_out", "place")
+    __slots__ = ("_found", "_leave_out", "_masks", "place")
 
-    def __init__(self, place: Place, leave_out: frozenset[str] = frozenset()) -> None:
-        """Take a group; what is in `leave_out` need not fit its dimensions."""
+    def __init__(
+        self, place: Place, leave_out: frozenset[str] = frozenset(), *, masks: bool = False
+    ) -> None:
+        """Take a group.
+
+        Parameters
+        ----------
+        place
+            The group.
+        leave_out
+            Variables that need not fit the dimensions.
+        masks
+            Whether xarray replaces fill values by NaN: where they are NaN, that is spared.
+
+        """
         self.place = place
         self._leave_out = leave_out
+        self._masks = masks
         self._found: Contents | None = None
 
     @property
@@ -48,15 +66,16 @@ class PoolStore(WritableCFDataStore):
         return self._found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PoolStore, (self.place, self._leave_out)
+        return _again, (self.place, self._leave_out, self._masks)
 
     def get_child_store(self, group: str) -> PoolStore:
         """Give the store of a group below."""
-        return PoolStore(self.place.child(group), self._leave_out)
+        return PoolStore(self.place.child(group), self._leave_out, masks=self._masks)
 
     def get_variables(self) -> dict[str, Variable]:
         """Give the variables, in the order in which their file had them."""
-        return dict(self.contents.variables)
+        found = dict(self.contents.variables)
+        return {name: _unmasked(one) for name, one in found.items()} if self._masks else found
 
     def get_attrs(self) -> dict[str, Any]:
         """Give the group's attributes."""
@@ -163,6 +182,22 @@ def _moment(place: Place) -> Iterator[Group]:
 def _dims(name: str, info: ObjectInfo, lazy: PoolArray) -> tuple[str, ...]:
     named = dimensions.names_of(name, info.dims, len(lazy.stored_shape))
     return (*named, "string1") if lazy.as_characters else named
+
+
+def _again(place: Place, leave_out: frozenset[str], masks: bool) -> PoolStore:
+    return PoolStore(place, leave_out, masks=masks)
+
+
+def _unmasked(variable: Variable) -> Variable:
+    """Return a variable that xarray need not copy for the sake of a fill value that is NaN."""
+    fill = variable.attrs.get(_FILL)
+    if variable.dtype.kind != "f" or not isinstance(fill, np.floating) or not np.isnan(fill):
+        return variable
+    if _PACKED & set(variable.attrs):
+        return variable
+    found = variable.copy(deep=False)
+    found.encoding[_FILL] = found.attrs.pop(_FILL)
+    return found
 
 
 def _attributes(owner: Any) -> dict[str, Any]:
