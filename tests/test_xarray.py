@@ -275,6 +275,44 @@ def test_half_an_append_is_neither_seen_nor_kept(pool: engram.Pool) -> None:
         xr.testing.assert_identical(opened, whole)
 
 
+def test_an_append_that_fails_is_undone(pool: engram.Pool) -> None:
+    whole = weather(4)
+    how: Any = {name: {"chunks": True} for name in ("T", "time")}
+    how["T"] |= {"dtype": "f8"}
+    whole.drop_vars("station").isel(time=slice(0, 2)).engram.to_pool(pool, encoding=how)
+    before = snapshot(pool)
+    bad = whole.drop_vars("station").isel(time=slice(2, 4)).assign_attrs(bad=object())
+    with pytest.raises(engram.ArgumentError, match="attribute"):
+        bad.engram.to_pool(pool, append_dim="time")
+    assert snapshot(pool) == before
+    lazy = xr.Dataset({"T": bad["T"]}).drop_vars("time").chunk(time=1)
+    with pytest.raises(engram.ArgumentError, match="'time'"):
+        lazy.engram.to_pool(pool, append_dim="time")
+    xr.Dataset({"T": (("time", "x"), np.ones((2, 3)))}).engram.to_pool(
+        pool.create_group("g"), encoding={"T": {"chunks": (1, 2)}}
+    )
+    lazy.drop_vars(["x", "lat", "run"]).engram.to_pool(pool["g"], append_dim="time")
+    assert pool["g/T"][2:].tolist() == bad["T"].to_numpy().tolist()
+
+
+def test_a_batch_that_fails_gives_back_what_dask_has_filled(pool: engram.Pool) -> None:
+    lazy = xr.Dataset({"a": ("x", np.arange(9000.0))}).chunk(x=1000)
+    bad = lazy.assign(b=("y", [1, 2], {"bad": object()}))
+    used = pool.used
+    with pytest.raises(engram.ArgumentError):
+        bad.engram.to_pool(pool)
+    assert list(pool) == []
+    with pytest.raises(ZeroDivisionError), pool.batch():
+        lazy.engram.to_pool(pool)
+        raise ZeroDivisionError
+    assert list(pool) == []
+    with pool.batch():
+        lazy.engram.to_pool(pool)
+    assert list(pool) == ["a"]
+    del pool["a"]
+    assert pool.used <= used + (1 << 16)
+
+
 @pytest.mark.parametrize("chunks", [None, (3, 2)])
 def test_regions_are_written_side_by_side(pool: engram.Pool, chunks: Any) -> None:
     whole = weather(8)
@@ -472,3 +510,39 @@ def test_engram_alone_does_not_import_xarray() -> None:
     code = "import engram, sys; print('xarray' in sys.modules, 'engram.xarray' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert ran.stdout == b"False False\n"
+
+
+WRITER = """
+import sys, numpy as np, xarray as xr, engram
+while True:
+    with xr.open_dataset(sys.argv[1]) as there:
+        n = there.sizes["time"]
+    values = np.repeat(np.arange(n, n + 2.0), 300).reshape(2, 300)
+    more = xr.Dataset({"T": (("time", "x"), values)}, {"time": np.arange(n, n + 2.0)})
+    more.engram.to_pool(sys.argv[1], append_dim="time")
+"""
+"""Appends two steps again and again, whatever is there."""
+
+
+def test_readers_see_all_of_an_append_or_nothing_though_writers_are_killed(
+    pool: engram.Pool,
+) -> None:
+    first = xr.Dataset({"T": (("time", "x"), np.zeros((0, 300)))}, {"time": np.zeros(0)})
+    how = {"T": {"chunks": (8, 100)}, "time": {"chunks": (64,)}}
+    first.engram.to_pool(pool.create_group("g"), encoding=how, unlimited_dims="time")
+    path, length = f"{pool.path}/g", 0
+    for more in (2, 8, 20):
+        writer = subprocess.Popen([sys.executable, "-W", "ignore", "-c", WRITER, path])
+        ends = length + more
+        while length < ends:
+            assert writer.poll() is None
+            with xr.open_dataset(path) as opened:
+                found = opened.load()
+            assert found.sizes["time"] % 2 == 0
+            assert found.sizes["time"] >= length
+            length = found.sizes["time"]
+            steps = np.arange(float(length))
+            assert (found["time"].to_numpy() == steps).all()
+            assert (found["T"].to_numpy() == steps[:, np.newaxis]).all()
+        writer.kill()
+        writer.wait()

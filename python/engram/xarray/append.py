@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engram.xarray.target import Target
 
     Behind = tuple[PoolArray, int, Any]
+    Grown = tuple[ChunkedArray, int, Any]
 
 
 def plan_append(
@@ -63,7 +64,7 @@ def plan_append(
     target.put_group(attrs, list(made), sizes, there.grows | {dim})
     for name, stored in made.items():
         target.plan.put(target.path(name), stored.value, **stored.said())
-    grown = []
+    grown: list[Grown] = []
     for name, one in encoded.items():
         lazy: PoolArray = there.variables[name]._data.array  # type: ignore[union-attr]  # ours
         axis = list(there.variables[name].dims).index(dim)
@@ -74,7 +75,9 @@ def plan_append(
             _put_longer(target, name, there.infos[name], (lazy, axis, value))
     if grown:
         _mark(target, there, dim)
-        target.plan.before(lambda: _grow(grown, there.sizes[dim]))
+        length = there.sizes[dim]
+        ordered = _ordered(grown, is_alone=len(grown) == len(encoded))
+        target.plan.before(lambda: _grow(ordered, length), lambda: _cut_all(ordered, length))
 
 
 def _length(encoded: Mapping[Any, Variable], dim: str) -> int:
@@ -140,30 +143,39 @@ def _mark(target: Target, there: Contents, dim: str) -> None:
     target.plan.before(lambda: group._set_origin(facts))
 
 
-def _grow(grown: list[tuple[ChunkedArray, int, Any]], length: int) -> None:
-    """Have chunked arrays grow; back to what they were if one cannot."""
-    try:
-        for array, axis, value in grown:
-            _cut(array, axis, length)
-            if not is_lazy(value):
-                array.append(value, axis)
-                continue
-            shape = list(array.shape)
-            shape[axis] += value.shape[axis]
-            array.resize(shape)
-            for place, part in parts(value):
-                at = list(place)
-                at[axis] = slice(place[axis].start + length, place[axis].stop + length)
-                array[tuple(at)] = part
-    except BaseException:
-        for array, axis, _ in grown:
-            _cut(array, axis, length)
-        raise
+def _ordered(grown: list[Grown], *, is_alone: bool) -> list[Grown]:
+    """Return arrays in the order in which they grow: the last at once, as it makes all be seen.
+
+    What dask computes comes part by part, and so comes first. If there is nothing else, neither
+    here nor in the batch, the smallest is computed before.
+    """
+    found = sorted(grown, key=lambda one: (is_lazy(one[2]), one[2].nbytes), reverse=True)
+    array, axis, value = found[-1]
+    if is_alone and is_lazy(value):
+        found[-1] = (array, axis, value.compute())
+    return found
 
 
-def _cut(array: ChunkedArray, axis: int, length: int) -> None:
-    """Cut off what an append has left that was not ended."""
-    shape = list(array.shape)
-    if shape[axis] > length:
-        shape[axis] = length
+def _grow(grown: list[Grown], length: int) -> None:
+    """Have chunked arrays grow, from the length that readers see."""
+    _cut_all(grown, length)
+    for array, axis, value in grown:
+        if not is_lazy(value):
+            array.append(value, axis)
+            continue
+        shape = list(array.shape)
+        shape[axis] += value.shape[axis]
         array.resize(shape)
+        for place, part in parts(value):
+            at = list(place)
+            at[axis] = slice(place[axis].start + length, place[axis].stop + length)
+            array[tuple(at)] = part
+
+
+def _cut_all(grown: list[Grown], length: int) -> None:
+    """Cut off what an append has left that was not ended."""
+    for array, axis, _ in grown:
+        shape = list(array.shape)
+        if shape[axis] > length:
+            shape[axis] = length
+            array.resize(shape)

@@ -62,6 +62,4 @@ def dataset_of(result: QueryResult, chunks: Any) -> xr.Dataset:
 def _opened(group: Group, names: list[str], chunks: Any) -> xr.Dataset:
     """Open of a group the variables of these names, with their coordinates."""
     dataset = xr.open_dataset(group, engine="engram", chunks=chunks)  # type: ignore[arg-type]
-    return dataset.set_coords([]).reset_coords(
-        set(names) & set(dataset.coords) - set(dataset.dims)
-    )[names]
+    return dataset.reset_coords(set(names) & set(dataset.coords) - set(dataset.dims))[names]

@@ -37,6 +37,7 @@ class Plan:
         self._first: list[Callable[[], object]] = []
         self._steps: list[Callable[[], object]] = []
         self._last: list[Callable[[], object]] = []
+        self._undo: list[Callable[[], object]] = []
         self._spaces: list[_engram.Allocation] = []
         self.writer = ArrayWriter()
 
@@ -44,9 +45,11 @@ class Plan:
         """Add a step of the batch."""
         self._steps.append(step)
 
-    def before(self, step: Callable[[], object]) -> None:
-        """Add a step that cannot be part of a batch, and goes before it."""
+    def before(self, step: Callable[[], object], undo: Callable[[], object] | None = None) -> None:
+        """Add a step that cannot be part of a batch, and goes before it, and what undoes it."""
         self._first.append(step)
+        if undo is not None:
+            self._undo.append(undo)
 
     def after(self, step: Callable[[], object]) -> None:
         """Add a step that cannot be part of a batch, and goes after it."""
@@ -80,18 +83,27 @@ class Plan:
         """Do all of it."""
         try:
             self.writer.sync()
+            self._commit()
+        except BaseException:
+            self.give_up()
+            raise
+        self._spaces.clear()
+        for step in self._last:
+            step()
+
+    def _commit(self) -> None:
+        """Do what goes before the batch, and the batch; undo the former if that fails."""
+        try:
             for step in self._first:
                 step()
             if self._steps:
                 with Batch(self.root._namespace):
                     for step in self._steps:
                         step()
-            for step in self._last:
-                step()
         except BaseException:
-            self.give_up()
+            for undo in self._undo:
+                undo()
             raise
-        self._spaces.clear()
 
     def give_up(self) -> None:
         """Give back the space that was taken."""
