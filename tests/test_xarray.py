@@ -375,6 +375,15 @@ def test_a_dataarray_keeps_dims_coords_and_attributes(pool: engram.Pool) -> None
     for whole in (weather(), xr.DataTree()):
         with pytest.raises(engram.ArgumentError, match="to_pool"):
             pool["g/V"] = whole
+    pool["g/T"] = array + 1
+    with xr.open_dataset(pool["g"]) as opened:
+        xr.testing.assert_identical(opened["T"].load(), array + 1)
+        assert "lat" in opened.coords
+    pool["g/T"] = array
+    for length in (3, 4):  # without coordinates it stands for itself
+        pool[f"h/{length}"] = xr.DataArray(np.arange(length), dims="x")
+    pool["h/3"] = xr.DataArray(np.arange(5), dims="x")
+    assert pool["h/3"].dims == pool["h/4"].dims == ("x",)
     pool["g/W"] = array.variable
     assert pool["g/W"].dims == ("time", "x")
 

@@ -150,14 +150,6 @@ class TreeAccessor:
             plan.run()
 
 
-def write_beside(root: Group, inner: str, dataset: xr.Dataset) -> None:
-    """Add variables to a group, whatever else is in it."""
-    encode.check_names(dataset)
-    plan = Plan(root)
-    _add(plan, inner, dataset, "a")
-    plan.run()
-
-
 def _add(
     plan: Plan,
     inner: str,

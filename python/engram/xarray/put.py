@@ -1,20 +1,24 @@
 """`group["T"] = dataarray`: an array with dimensions and attributes, and its coordinates beside.
 
 A group is a dataset, so this is what `dataset["T"] = dataarray` is: coordinates become members of
-the same group. Where one is there already, it must be equal, as nothing is aligned here.
+the same group. Where one is there already, it must be equal, as nothing is aligned here. All else
+that the group has is not looked at.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xarray as xr
+from xarray.conventions import decode_cf_variables, encode_dataset_coordinates
 
 from engram.errors import ArgumentError
-from engram.xarray.accessor import write_beside
-
-if TYPE_CHECKING:
-    from engram.group import Group
+from engram.group import Group
+from engram.xarray import encode
+from engram.xarray.place import Given
+from engram.xarray.plan import Plan
+from engram.xarray.store import read_some
+from engram.xarray.target import Target
 
 
 def put(group: Group, path: str, value: Any) -> bool:
@@ -40,9 +44,19 @@ def put(group: Group, path: str, value: Any) -> bool:
     root = group["/"] if path.startswith("/") else group
     dataset = value.to_dataset(name=name) if name not in value.coords else _only(value, name)
     there = root.get(inner) if inner else root
-    if there is not None:
-        dataset = dataset.drop_vars(_equal(there, dataset, name))
-    write_beside(root, inner, dataset)
+    equal = _equal(there, dataset, name) if isinstance(there, Group) else set()
+    encode.check_names(dataset)
+    plan = Plan(root)
+    target = Target(plan, inner, "a")
+    made, _ = target.encoded(encode_dataset_coordinates(dataset)[0], {})
+    try:
+        for one, stored in made.items():
+            if one not in equal:
+                plan.put(target.path(one), stored.value, **stored.said())
+    except BaseException:
+        plan.give_up()
+        raise
+    plan.run()
     return True
 
 
@@ -55,22 +69,14 @@ def _only(value: xr.DataArray, name: str) -> xr.Dataset:
     return value.coords.to_dataset()
 
 
-def _equal(there: Group, dataset: xr.Dataset, name: str) -> list[str]:
+def _equal(there: Group, dataset: xr.Dataset, name: str) -> set[str]:
     """Return the coordinates that a group has already, equal to those of a dataset."""
-    found = []
     beside = [str(one) for one in dataset.coords if str(one) != name and str(one) in there]
-    if not beside:
-        return []
-    with xr.open_dataset(
-        there,  # type: ignore[arg-type]  # the engine takes it
-        engine="engram",
-        drop_variables=[one for one in there if one not in beside],
-    ) as old:
-        for one in beside:
-            if not old[one].variable.equals(dataset[one].variable):
-                raise ArgumentError(
-                    f"the coordinate {one!r} of {name!r} differs from that in the group "
-                    f"{there.path or '/'!r}: put it in a group of its own, or align it first"
-                )
-            found.append(one)
-    return found
+    known, _, _ = decode_cf_variables(read_some(Given(there), beside), {})
+    for one in beside:
+        if one not in known or not known[one].equals(dataset[one].variable):
+            raise ArgumentError(
+                f"the coordinate {one!r} of {name!r} differs from that in the group "
+                f"{there.path or '/'!r}: put it in a group of its own, or align it first"
+            )
+    return set(beside)

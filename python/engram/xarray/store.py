@@ -160,6 +160,19 @@ class Contents:
         )
 
 
+def read_some(place: Place, names: list[str]) -> dict[str, Variable]:
+    """Read some variables of a group, as xarray is to decode them; not those that are groups."""
+    found = {}
+    for name in names:
+        member = place.group()[name]
+        if not isinstance(member, Group):
+            info = member._info()
+            lazy = PoolArray(place, name, member.oid, info)
+            data, dims = LazilyIndexedArray(lazy), _dims(name, info, lazy)
+            found[name] = Variable(dims, data, _attributes(member))
+    return found
+
+
 @contextlib.contextmanager
 def _moment(place: Place) -> Iterator[Group]:
     """Give the group as it is at one moment."""
