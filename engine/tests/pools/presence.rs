@@ -66,7 +66,7 @@ fn a_commit_to_files_that_were_removed_is_refused_and_so_is_all_that_follows() {
     // A fork of another test's would make a lease anew.
     let test = "a_commit_to_files_that_were_removed_is_refused_and_so_is_all_that_follows";
     alone(test, || {
-        ["the folder", "the files", "the leases", "the spans"].into_iter().for_each(removed)
+        ["the folder", "the files", "the leases", "the spans"].into_iter().for_each(removed);
     });
 }
 

@@ -6,7 +6,7 @@
 //! memory that goes with the last process that maps it.
 //!
 //! So a commit looks, before it changes anything: whether catalog and lease still have a name,
-//! whether the catalog's is still its own, and whether one of the spans is there, another each time.
+//! whether the catalog's is still its own, and whether one span is there, another each time.
 //! A look takes a few system calls, which a small put would feel, so it is taken once in
 //! [`LOOK_NS`]. Whenever a session is closed that could write, all spans are looked for.
 //! What the first look finds is final: from then on nobody enters the realm in this process. A
