@@ -153,13 +153,14 @@ pub fn open(path: &Path, len: u64, writable: bool, vacant: &[FilePart]) -> Resul
             meta.len()
         );
     }
-    let without: u64 = vacant.iter().map(|range| range.len).sum();
-    let missing = len.saturating_sub(meta.blocks().saturating_mul(512)).saturating_sub(without);
+    // What is vacant may have blocks: how many the rest lacks is not known by their number.
+    let missing = len.saturating_sub(meta.blocks().saturating_mul(512));
     if writable && missing > 0 {
         let mut at = 0;
         for range in vacant.iter().chain([&FilePart { offset: len, len: 0 }]) {
             if range.offset > at {
-                allocate_range(&file, path, FilePart { offset: at, len: range.offset - at })?;
+                let gap = FilePart { offset: at, len: range.offset - at };
+                allocate_missing(&file, path, gap, missing)?;
             }
             at = range.offset + range.len;
         }
@@ -179,8 +180,16 @@ pub struct FilePart {
 /// Gives blocks to a range of a span's file that lacks some; what has blocks stays as it is. On
 /// error a part of it may have some.
 pub fn allocate_range(file: &File, path: &Path, range: FilePart) -> Result<()> {
+    allocate_missing(file, path, range, range.len)
+}
+
+/// The same for a range that lacks no more than so many bytes.
+fn allocate_missing(file: &File, path: &Path, range: FilePart, missing: u64) -> Result<()> {
     if Medium::of(file)? == Medium::Memory {
-        cgroup::admit(range.len, &format!("allocating what {} lacks", path.display()))?;
+        cgroup::admit(
+            range.len.min(missing),
+            &format!("allocating what {} lacks", path.display()),
+        )?;
     }
     let end = range.offset + range.len;
     check_file_limit(end).map_err(|e| e.context(path.display()))?;

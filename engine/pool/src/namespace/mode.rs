@@ -182,7 +182,8 @@ impl<'a> ModeChange<'a> {
         }
         self.give(&self.namespace, of_folder(self.mode))?;
         step!("mode.folder");
-        if !group_writes && before {
+        // A process that died on the way to either mode may have left a part open.
+        if !group_writes && (before || self.description.next_mode.is_some()) {
             self.close_to_group()?;
         }
         self.devices(of_folder(self.mode))?;

@@ -74,6 +74,8 @@ enum CommitPurpose {
     Change,
     /// It prepares a change, which a commit of its own follows.
     Preparation,
+    /// Nobody asked for it: it ends no snapshot of anybody's for its rows.
+    Aside,
 }
 
 impl Core {
@@ -135,6 +137,15 @@ impl Core {
         self.transact(inside, headroom, None, CommitPurpose::Preparation, change)
     }
 
+    /// The same for a commit that nobody asked for, and that is left where the catalog has no room.
+    pub(crate) fn aside<T>(
+        &self,
+        inside: &Inside<'_>,
+        change: impl FnMut(&mut Changes<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact(inside, Headroom::Relief, None, CommitPurpose::Aside, change)
+    }
+
     /// The commit itself.
     fn transact<T>(
         &self,
@@ -162,7 +173,8 @@ impl Core {
                 (_, Some(pages)) => {
                     drop(rows);
                     step!("commit.short");
-                    make_room(self, inside, headroom, pages, &mut called_in)?;
+                    let how = (headroom, purpose);
+                    make_room(self, inside, how, pages, &mut called_in)?;
                 }
                 (Err(error), None) => return Err(error),
                 (Ok(value), None) => {
@@ -194,7 +206,7 @@ impl Core {
 fn make_room(
     core: &Core,
     inside: &Inside<'_>,
-    headroom: Headroom,
+    how: (Headroom, CommitPurpose),
     pages: u64,
     called_in: &mut bool,
 ) -> Result<()> {
@@ -202,13 +214,15 @@ fn make_room(
     let Err(error) = inside.catalog().extend(pages) else { return Ok(()) };
     // What gives space back may not need this itself: it is a commit of the other kind.
     if error.kind() == Kind::PoolFull
-        && headroom == Headroom::Normal
+        && how.0 == Headroom::Normal
         && vacant::vacate_all(core, inside).is_ok_and(|bytes| bytes > 0)
     {
         return Ok(());
     }
     // A change that gives space back goes before a snapshot that somebody only looks at.
-    let relief = error.kind() == Kind::PoolFull && headroom == Headroom::Relief;
+    let relief = error.kind() == Kind::PoolFull
+        && how.0 == Headroom::Relief
+        && how.1 != CommitPurpose::Aside;
     if relief && !std::mem::replace(called_in, true) {
         return snapshot::call_in_snapshots(core, inside);
     }
@@ -225,7 +239,7 @@ fn after_failure(error: Error, purpose: CommitPurpose) -> Error {
             "the change may be durable or not: close the pool, run `engram verify`, look whether \
              the change is there, and repeat it if it is not",
         ),
-        CommitPurpose::Preparation => (
+        CommitPurpose::Preparation | CommitPurpose::Aside => (
             Kind::Os,
             "it was to prepare the change, which is not there: close the pool, run `engram \
              verify`, and repeat the change",

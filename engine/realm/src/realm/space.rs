@@ -242,7 +242,8 @@ pub fn reach_in(core: &Core, inside: &Inside<'_>, end: u64, txn: &ReadTxn<'_>) -
         if !writable {
             return Ok((spans::open_span(core, *span, None)?, false));
         }
-        let vacant = vacant::vacant_ranges(txn, *span)?;
+        // As it is now, whatever the snapshot is of.
+        let vacant = vacant::vacant_ranges(&inside.read()?, *span)?;
         let opened = match spans::open_span(core, *span, Some(&vacant)) {
             // More may have been vacated since this snapshot.
             Err(error) if error.kind() == Kind::PoolFull => {

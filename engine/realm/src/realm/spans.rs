@@ -271,10 +271,8 @@ pub(crate) fn prefault(core: &Arc<Core>) -> Result<()> {
         let limit = read_limit(&txn)?;
         drop(txn);
         if end >= limit {
-            {
-                let _growing = Growing::begin(&core.setup.dir)?;
-                vacant::occupy_all(core, &inside)?;
-            }
+            let _growing = Growing::begin(&core.setup.dir)?;
+            vacant::occupy_all(core, &inside)?;
             make_huge(core, &inside)?;
             return inside.arena().prefault(Extent { offset: 0, len: end });
         }

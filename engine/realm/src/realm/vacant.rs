@@ -41,34 +41,49 @@ use engram_space::extent::{
     Growing, Span, VacantPart, free_rows, occupy, reclaim, vacant_parts, vacant_rows, vacate,
 };
 
-/// How many extents one commit calls vacant; fewer where the catalog has no room for that.
+/// At least so many bytes get blocks again at once, where there is room.
+const OCCUPY_LEAST: u64 = 1 << 20;
+/// How many extents one commit reclaims and calls vacant; fewer where the catalog has no room for that.
 const EXTENTS_MAX: [usize; 3] = [1024, 32, 1];
 
 /// Gives free pages back to the devices that are full. The caller has just freed something; what
 /// hinders it leaves things as they are.
 pub(crate) fn after_freeing(core: &Core, inside: &Inside<'_>) {
-    if core.space.freed.swap(false, Ordering::Relaxed) {
-        vacate_if_full(core, inside);
+    if core.space.freed.swap(false, Ordering::Relaxed) && try_vacate(core, inside).is_none() {
+        // Somebody else grows the arena, or looks for room as this does.
+        core.space.freed.store(true, Ordering::Relaxed);
     }
 }
 
-/// The same, whether anything was freed or not. How many bytes were given back.
-pub fn vacate_if_full(core: &Core, inside: &Inside<'_>) -> u64 {
+/// The same, whether anything was freed or not. It waits for nobody; `None`: it was not to be done
+/// now.
+fn try_vacate(core: &Core, inside: &Inside<'_>) -> Option<u64> {
+    let full = full_devices(core);
+    if !full.contains(&true) {
+        return Some(0);
+    }
+    let growing = Growing::try_begin(&core.setup.dir).ok()??;
+    give_back(core, inside, &growing, |span| full.get(span.device as usize) == Some(&true)).ok()
+}
+
+/// Gives free pages back to the devices that are full, as far as it can be done.
+pub fn vacate_if_full(core: &Core, inside: &Inside<'_>) {
+    let _ = try_vacate(core, inside);
+}
+
+/// Of each device whether no span could be made on it.
+fn full_devices(core: &Core) -> Vec<bool> {
     let full = |device: &Path| {
         let short = filesystem::is_short_of(device, DEVICE_MARGIN + HUGE);
         short.is_ok_and(|short| short) && !devdax::is_node(device)
     };
-    let Ok(full) = devices(core, full) else { return 0 };
-    if !full.contains(&true) {
-        return 0;
-    }
-    let on = |span: &Span| full.get(span.device as usize) == Some(&true);
-    give_back(core, inside, on).unwrap_or(0)
+    devices(core, full).unwrap_or_default()
 }
 
 /// Gives all free pages back to their devices. How many bytes that were.
 pub(crate) fn vacate_all(core: &Core, inside: &Inside<'_>) -> Result<u64> {
-    give_back(core, inside, |_| true)
+    let growing = Growing::begin(&core.setup.dir)?;
+    give_back(core, inside, &growing, |_| true)
 }
 
 /// Asks something of each device of the pool.
@@ -80,12 +95,16 @@ fn devices(core: &Core, ask: impl Fn(&Path) -> bool) -> Result<Vec<bool>> {
     Ok(devices.iter().map(|device| ask(device)).collect())
 }
 
-fn give_back(core: &Core, inside: &Inside<'_>, on: impl Fn(&Span) -> bool) -> Result<u64> {
+fn give_back(
+    core: &Core,
+    inside: &Inside<'_>,
+    _growing: &Growing,
+    on: impl Fn(&Span) -> bool,
+) -> Result<u64> {
     // Readers of what is published have no leases.
     if core.setup.scope == Scope::Published {
         return Ok(0);
     }
-    let _growing = Growing::begin(&core.setup.dir)?;
     let spans = Span::all(&mut inside.read()?.rows())?;
     let mut files = Vec::new();
     for span in spans.into_iter().filter(|span| span.has_file() && span.place == 0 && on(span)) {
@@ -98,19 +117,35 @@ fn give_back(core: &Core, inside: &Inside<'_>, on: impl Fn(&Span) -> bool) -> Re
         return Ok(0);
     }
     let on: Vec<Span> = files.iter().map(|(span, _)| *span).collect();
-    let vacated = vacate_some(core, inside, &on)?;
-    step!("vacate.committed");
-    let mut bytes = 0;
-    for extent in vacated {
-        let span = files.iter().find(|(span, _)| extent.offset < span.range.end());
-        if let Some((span, file)) = span {
-            let range = FilePart { offset: extent.offset - span.range.offset, len: extent.len };
-            punch(file, range).map_err(|e| Error::os("giving blocks back", &e))?;
-            step!("vacate.punched");
-            bytes += extent.len;
+    let (mut bytes, mut resume) = (0, None);
+    loop {
+        let part = vacate_some(core, inside, &on, resume)?;
+        step!("vacate.committed");
+        for extent in &part.vacated {
+            let span = files.iter().find(|(span, _)| extent.offset < span.range.end());
+            if let Some((span, file)) = span {
+                punch(file, part_of(*span, *extent))
+                    .map_err(|e| Error::os("giving blocks back", &e))?;
+                step!("vacate.punched");
+                bytes += extent.len;
+            }
+        }
+        resume = part.resume;
+        if resume.is_none() && part.vacated.len() < EXTENTS_MAX[0] {
+            return Ok(bytes);
         }
     }
-    Ok(bytes)
+}
+
+fn part_of(span: Span, extent: Extent) -> FilePart {
+    FilePart { offset: extent.offset - span.range.offset, len: extent.len }
+}
+
+/// What one commit has called vacant.
+struct Vacated {
+    vacated: Vec<Extent>,
+    /// From where on there is more to reclaim.
+    resume: Option<[u8; 17]>,
 }
 
 /// The span's file for writing, as it is: what it lacks is not allocated.
@@ -118,14 +153,20 @@ fn opened_as_it_is(core: &Core, span: Span) -> Result<File> {
     spans::open_span(core, span, Some(&[FilePart { offset: 0, len: span.range.len }]))
 }
 
-/// Calls free pages vacant, in as large a commit as there is room for.
-fn vacate_some(core: &Core, inside: &Inside<'_>, on: &[Span]) -> Result<Vec<Extent>> {
+/// Reclaims some, and calls free pages vacant, in as large a commit as there is room for.
+fn vacate_some(
+    core: &Core,
+    inside: &Inside<'_>,
+    on: &[Span],
+    resume: Option<[u8; 17]>,
+) -> Result<Vacated> {
     let mut refused = None;
     for most in EXTENTS_MAX {
-        let vacated = core.prepare(inside, Headroom::Relief, |rows| {
+        let vacated = core.aside(inside, |rows| {
             let floor = space::floor(core, inside)?;
-            reclaim(rows.txn(), &floor, None, usize::MAX)?;
-            vacate(rows.txn(), on, most)
+            let reclaimed = reclaim(rows.txn(), &floor, resume, most)?;
+            let vacated = vacate(rows.txn(), on, most)?;
+            Ok(Vacated { vacated, resume: reclaimed.resume })
         });
         match vacated {
             Err(error) if error.kind() == Kind::PoolFull => refused = Some(error),
@@ -153,7 +194,14 @@ pub(super) fn occupy_run(
         let (free, vacant) = (free_rows(&txn)?, vacant_rows(&txn)?);
         vacant_parts(&free, &vacant, extent_len(len), within.as_deref())
     };
-    occupy_parts(core, inside, &parts)
+    // More than is asked for, if there is room: small requests would come here one by one.
+    let more = |part: &VacantPart| {
+        let len = part.part.len.max(OCCUPY_LEAST).min(part.of.end() - part.part.offset);
+        VacantPart { part: Extent { len, ..part.part }, ..*part }
+    };
+    let larger: Vec<VacantPart> = parts.iter().map(more).collect();
+    Ok((larger != parts && occupy_parts(core, inside, &larger)?)
+        || occupy_parts(core, inside, &parts)?)
 }
 
 /// Gives blocks to all vacant pages.
@@ -172,21 +220,19 @@ pub(super) fn occupy_all(core: &Core, inside: &Inside<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Gives blocks to these parts; `false`, and none has any, where there is no room for all. The
+/// caller has the growth lock.
 fn occupy_parts(core: &Core, inside: &Inside<'_>, parts: &[VacantPart]) -> Result<bool> {
     let spans = Span::all(&mut inside.read()?.rows())?;
+    let mut given: Vec<(File, FilePart)> = Vec::new();
     for VacantPart { part, .. } in parts {
-        let Some(span) = spans.iter().find(|span| part.offset < span.range.end()) else {
-            return Ok(false);
-        };
-        let path = spans::span_path(core, *span)?;
-        let file = opened_as_it_is(core, *span)?;
-        let range = FilePart { offset: part.offset - span.range.offset, len: part.len };
-        match allocate_range(&file, &path, range) {
-            Err(error) if error.kind() == Kind::PoolFull => return Ok(false),
-            done => done?,
-        }
-        if core.setup.mount.durable {
-            file.sync_all().map_err(|e| Error::os(format!("syncing {}", path.display()), &e))?;
+        let allocated = allocate_part(core, &spans, *part, &mut given);
+        if let Err(error) = allocated {
+            // The rows call them vacant still.
+            for (file, part) in &given {
+                let _ = punch(file, *part);
+            }
+            return if error.kind() == Kind::PoolFull { Ok(false) } else { Err(error) };
         }
         step!("occupy.allocated");
     }
@@ -200,12 +246,30 @@ fn occupy_parts(core: &Core, inside: &Inside<'_>, parts: &[VacantPart]) -> Resul
     Ok(true)
 }
 
+/// Allocates one part, and notes it before, since it may get some blocks and not all.
+fn allocate_part(
+    core: &Core,
+    spans: &[Span],
+    part: Extent,
+    given: &mut Vec<(File, FilePart)>,
+) -> Result<()> {
+    let Some(span) = spans.iter().find(|span| part.offset < span.range.end()) else {
+        fail!(Corrupt, "{part:?} is vacant, and in no span: run verify");
+    };
+    let path = spans::span_path(core, *span)?;
+    given.push((opened_as_it_is(core, *span)?, part_of(*span, part)));
+    let (file, range) = given.last().expect("just put");
+    allocate_range(file, &path, *range)?;
+    if core.setup.mount.durable {
+        file.sync_all().map_err(|e| Error::os(format!("syncing {}", path.display()), &e))?;
+    }
+    Ok(())
+}
+
 /// What is vacant of a span, as ranges of its file.
 pub(super) fn vacant_ranges(txn: &ReadTxn<'_>, span: Span) -> Result<Vec<FilePart>> {
     let vacant = vacant_rows(txn)?.into_iter();
     let of_it = vacant
         .filter(|extent| span.range.offset <= extent.offset && extent.end() <= span.range.end());
-    let range =
-        |extent: Extent| FilePart { offset: extent.offset - span.range.offset, len: extent.len };
-    Ok(of_it.map(range).collect())
+    Ok(of_it.map(|extent| part_of(span, extent)).collect())
 }

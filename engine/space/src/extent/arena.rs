@@ -235,17 +235,33 @@ impl Growing {
         engram_files::folder::hand_over(&made, &path)
     }
 
+    /// Takes the growth lock if nobody has it; `dir` is the realm's.
+    pub fn try_begin(dir: &Path) -> Result<Option<Self>> {
+        let lock = Self::open(&dir.join("growing"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Growing { _lock: lock })),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(e)) => {
+                Err(Error::os(format!("locking the growth of {}", dir.display()), &e))
+            }
+        }
+    }
+
     /// Waits for the growth lock, unless its holder stands still; `dir` is the realm's.
     pub fn begin(dir: &Path) -> Result<Self> {
         let path = dir.join("growing");
-        let lock = File::options()
+        let lock = Self::open(&path)?;
+        wait_for(&lock, &path, Duration::MAX)?;
+        Ok(Growing { _lock: lock })
+    }
+
+    fn open(path: &Path) -> Result<File> {
+        File::options()
             .read(true)
             .write(true)
             .custom_flags(libc::O_NOFOLLOW)
-            .open(&path)
-            .map_err(|e| Error::os(format!("opening {}", path.display()), &e))?;
-        wait_for(&lock, &path, Duration::MAX)?;
-        Ok(Growing { _lock: lock })
+            .open(path)
+            .map_err(|e| Error::os(format!("opening {}", path.display()), &e))
     }
 }
 
