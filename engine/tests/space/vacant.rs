@@ -282,3 +282,130 @@ fn who_dies_vacating_or_occupying_leaves_what_is_sound() {
         sound(&fixture.path);
     });
 }
+
+/// A process that comes to a span with an old snapshot takes no block back that has gone since.
+#[test]
+fn who_reads_a_snapshot_takes_nothing_back_from_the_mount() {
+    let test = "who_reads_a_snapshot_takes_nothing_back_from_the_mount";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        put(&realm, "large", &filled(1, 1, 22 * MIB / 8));
+        put(&realm, "other", &filled(2, 2, MIB));
+        put(&realm, "bit", &filled(2, 2, MIB / 8));
+        realm.delete(realm.root(), "large").unwrap();
+        let child = fork(|line| {
+            fixture.pool.close();
+            let (_pool, realm) = attach(&fixture.path, Mode::ReadWrite);
+            let snapshot = realm.snapshot(None).unwrap();
+            line.say(1);
+            line.expect(2);
+            assert_eq!(read(&snapshot, "other"), filled(2, 2, MIB));
+            line.say(3);
+        });
+        child.line.expect(1);
+        fill_up(&mount);
+        realm.delete(realm.root(), "bit").unwrap();
+        let before = free(&mount);
+        assert!(before >= 20 << 20, "{before} bytes are free");
+        child.line.say(2);
+        child.line.expect(3);
+        assert!(free(&mount) + (1 << 20) >= before, "{} of {before} are free", free(&mount));
+        child.finish();
+    });
+}
+
+/// A put that finds too few blocks leaves those that it got to the mount.
+#[test]
+fn a_refused_put_takes_no_blocks() {
+    let test = "a_refused_put_takes_no_blocks";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 320 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        let large = filled(1, 1, 144 * MIB / 8);
+        put(&realm, "large", &large);
+        fill_up(&mount);
+        realm.delete(realm.root(), "large").unwrap();
+        let others = vec![0xff; (free(&mount) - (80 << 20)) as usize];
+        std::fs::write(mount.join("others"), others).unwrap();
+        let before = free(&mount);
+        let refused = put_new(&realm, "again", &large).unwrap_err();
+        assert_eq!(refused.kind(), Kind::PoolFull, "{refused}");
+        assert!(free(&mount) + (2 << 20) >= before, "{} of {before} are free", free(&mount));
+        put(&realm, "half", &filled(1, 1, 72 * MIB / 8));
+        sound(&fixture.path);
+    });
+}
+
+/// The files of all spans in a folder.
+fn span_files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(span_files(&path));
+        } else if entry.file_name().to_string_lossy().starts_with("span-") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A link in the place of a span's file is not followed to what it leads to.
+#[test]
+fn no_blocks_go_to_what_lies_in_a_spans_place() {
+    let test = "no_blocks_go_to_what_lies_in_a_spans_place";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        put(&realm, "large", &filled(1, 1, 22 * MIB / 8));
+        let filler = fill_up(&mount);
+        realm.delete(realm.root(), "large").unwrap();
+        std::fs::remove_file(filler).unwrap();
+        let victim = mount.join("victim");
+        std::fs::write(&victim, "secret").unwrap();
+        let spans = span_files(&fixture.path);
+        assert!(!spans.is_empty());
+        for span in spans {
+            std::fs::rename(&span, span.with_extension("moved")).unwrap();
+            std::os::unix::fs::symlink(&victim, &span).unwrap();
+        }
+        assert!(put_new(&realm, "again", &filled(4, 4, 18 * MIB / 8)).is_err());
+        assert_eq!(std::fs::read(&victim).unwrap(), b"secret");
+    });
+}
+
+/// Thousands of extents go back in commits of which each has room, and no snapshot is ended for it.
+#[test]
+fn many_small_extents_go_back_and_end_no_snapshot() {
+    let test = "many_small_extents_go_back_and_end_no_snapshot";
+    alone(test, || {
+        let Some(dir) = small_tmpfs(test, 200 << 20) else { return };
+        let mount = dir.path().to_owned();
+        let fixture = Fixture::within(dir, 1 << 30);
+        let realm = fixture.realm();
+        for at in 0..20_000 {
+            put(&realm, &format!("p{at}"), &filled(at, 1, 512));
+        }
+        for at in (0..20_000).step_by(2) {
+            realm.delete(realm.root(), &format!("p{at}")).unwrap();
+        }
+        let snapshot = realm.snapshot(Some(1 << 40)).unwrap();
+        fill_up(&mount);
+        small_ones(&realm, "small");
+        assert!(lookup(&snapshot, "p1").is_some(), "the snapshot is there");
+        drop(snapshot);
+        realm.delete(realm.root(), "p1").unwrap();
+        realm.delete(realm.root(), "p3").unwrap();
+        let space = realm.space().unwrap();
+        assert!(space.vacant >= 30 << 20, "{space:?}");
+        assert!(small_ones(&realm, "more") > 10_000);
+        sound(&fixture.path);
+    });
+}

@@ -337,3 +337,27 @@ fn nothing_is_published_where_nobody_would_read_it_unless_that_is_asked_for() {
         }
     });
 }
+
+/// Who dies closing a namespace to its group leaves nothing of it open, once it is opened again.
+#[test]
+fn what_a_death_left_open_to_the_group_is_closed() {
+    let test = "what_a_death_left_open_to_the_group_is_closed";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        for step in ["mode.folder", "mode.closed"] {
+            let dir = folder_of(ALICE);
+            let path = dir.path().join("pool");
+            begin(&path, 0o775);
+            assert!(change(&path, 0o755, Some(step)));
+            assert_eq!(may(&path, ALICE), [true; 4]);
+            for at in ["published", "shared", ""] {
+                for folder in on_devices(&path).iter().chain([&path.join("ns/team")]) {
+                    let mode = folder.join(at).metadata().map_or(0, |meta| meta.mode());
+                    assert_eq!(mode & 0o022, 0, "{step}: {}", folder.join(at).display());
+                }
+            }
+        }
+    });
+}

@@ -267,3 +267,15 @@ fn what_was_punched_gets_blocks_again_when_they_are_asked_for_and_not_by_opening
     drop(open(&path, 4 * HUGE, true, &[]).unwrap());
     assert_eq!(blocks(), 4 * HUGE);
 }
+
+/// Vacant pages that have their blocks still hide no others that lack theirs.
+#[test]
+fn what_is_not_vacant_gets_its_blocks_whatever_is_vacant_has() {
+    let test = "what_is_not_vacant_gets_its_blocks_whatever_is_vacant_has";
+    let Some(dir) = shm(test) else { return };
+    let path = dir.path().join("span-0");
+    let file = create(&path, 4 * HUGE, 0o600, &tmpfs()).unwrap();
+    punch(&file, FilePart { offset: 2 * HUGE, len: HUGE }).unwrap();
+    drop(open(&path, 4 * HUGE, true, &[FilePart { offset: HUGE, len: HUGE }]).unwrap());
+    assert_eq!(file.metadata().unwrap().blocks() * 512, 4 * HUGE);
+}
