@@ -75,3 +75,32 @@ def test_the_limit_is_what_it_was(begun: Path) -> None:
     text = _BEGIN + "engram.verify(home / 'p'); print(resource.getrlimit(resource.RLIMIT_STACK)[0])"
     words = [sys.executable, "-c", text, str(begun), "soft"]
     assert subprocess.check_output(words, text=True) == "65536\n"
+
+
+def test_a_fork_beside_a_child_that_begins_keeps_neither_lock_nor_limit(home: Path) -> None:
+    program = """
+import os, resource, signal, sys, threading
+from engram import _stack
+hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, hard))
+inside, done = threading.Event(), threading.Event()
+def begin():
+    with _stack.for_child():
+        inside.set()
+        done.wait()
+beside = threading.Thread(target=begin)
+beside.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    own = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    with _stack.for_child():
+        pass
+    os._exit(0 if own == 1 << 20 else 3)
+ended = os.waitpid(child, 0)[1]
+done.set()
+beside.join()
+sys.exit(os.waitstatus_to_exitcode(ended))
+"""
+    assert subprocess.run([sys.executable, "-c", program], cwd=home, check=False).returncode == 0

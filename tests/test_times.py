@@ -111,6 +111,14 @@ def test_what_numpy_would_unite_by_wrapping_is_refused(pool: engram.Pool) -> Non
         pool["table"][:] = coarse
     with pytest.raises(engram.ArgumentError, match="2500-01-01"):
         pool["table"]["t"] = coarse["t"]
+    # numpy goes by place: names, tuples and single records make no difference.
+    renamed = coarse.view([("when", "M8[D]"), ("y", "f8")])
+    far = np.datetime64("2500-01-01", "D")
+    for record in (renamed, [(far, 1.0), (far, 2.0)], coarse[0], (far, 1.0)):
+        with pytest.raises(engram.ArgumentError, match=r"field 't'.*2500-01-01"):
+            pool["table"][0:1] = record
+    pool["table"][0] = (np.datetime64("2000-01-01", "D"), 3.0)
+    assert pool["table"][0]["t"] == np.datetime64("2000-01-01")
 
 
 def test_what_fits_after_conversion_is_stored(pool: engram.Pool) -> None:

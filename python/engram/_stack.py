@@ -19,6 +19,19 @@ SCARCE = 1 << 20
 """With fewer, the stack may be what a child has died of as it started."""
 
 _one_at_a_time = threading.Lock()
+_before: list[tuple[int, int]] = []
+"""The limits that hold again once a child has begun, while one begins."""
+
+
+def _in_forked_child() -> None:
+    """Put right what another thread of the parent was at: it is not here."""
+    global _one_at_a_time  # noqa: PLW0603
+    _one_at_a_time = threading.Lock()
+    while _before:
+        resource.setrlimit(resource.RLIMIT_STACK, _before.pop())
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
 
 
 @contextlib.contextmanager
@@ -33,11 +46,13 @@ def for_child() -> Iterator[None]:
         if soft == resource.RLIM_INFINITY or soft >= most:
             yield
             return
-        resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
+        _before.append((soft, hard))
         try:
+            resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+            _before.clear()
 
 
 def begun() -> None:

@@ -44,9 +44,27 @@ def check(what: str, data: Any, dtype: np.dtype[Any]) -> None:
     if dtype.kind in "mM":
         if np.datetime_data(dtype)[0] != "generic":
             _check(what, data, dtype)
-    elif dtype.names and isinstance(data, np.ndarray) and data.dtype.names == dtype.names:
-        for name in dtype.names:
-            check(f"{what}, field {name!r},", data[name], dtype[name].base)
+    elif dtype.names:
+        for place, name in enumerate(dtype.names):
+            base = dtype[name].base
+            if base.names or base.kind in "mM":
+                for part in _parts(data, place, len(dtype.names)):
+                    check(f"{what}, field {name!r},", part, base)
+
+
+def _parts(data: Any, place: int, count: int) -> Iterator[Any]:
+    """Yield what numpy puts into one of `count` fields: it goes by place, not by name."""
+    if isinstance(data, np.ndarray | np.void):
+        if data.dtype.names and len(data.dtype.names) == count:
+            yield data[data.dtype.names[place]]
+        elif data.dtype == object:
+            yield from _parts(data.tolist(), place, count)
+    elif isinstance(data, tuple):
+        if len(data) == count:
+            yield data[place]
+    elif isinstance(data, list):
+        for item in data:
+            yield from _parts(item, place, count)
 
 
 def _check(what: str, data: Any, dtype: np.dtype[Any]) -> None:

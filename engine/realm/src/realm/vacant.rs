@@ -43,7 +43,8 @@ use engram_space::extent::{
 
 /// At least so many bytes get blocks again at once, where there is room.
 const OCCUPY_LEAST: u64 = 1 << 20;
-/// How many extents one commit reclaims and calls vacant; fewer where the catalog has no room for that.
+/// How many extents one commit reclaims and calls vacant; fewer where the catalog has no room for
+/// that.
 const EXTENTS_MAX: [usize; 3] = [1024, 32, 1];
 
 /// Gives free pages back to the devices that are full. The caller has just freed something; what
