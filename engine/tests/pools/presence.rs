@@ -187,3 +187,19 @@ fn a_pool_whose_folder_was_renamed_is_written_to_still() {
     let (_pool, realm) = attach(&elsewhere, Mode::Read);
     assert_eq!(read(&realm, "small"), filled(3, 3, 8));
 }
+
+/// Nothing is lost of a pool that goes by another name, whatever lies at its path now.
+#[test]
+fn closing_a_pool_that_was_renamed_and_replaced_loses_nothing_and_says_nothing() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, elsewhere) = (dir.path().join("pool"), dir.path().join("elsewhere"));
+    let (pool, realm) = create(&path);
+    std::fs::rename(&path, &elsewhere).unwrap();
+    // It has no spans.
+    let options = CreateOptions { size: 8 << 20, ..CreateOptions::default() };
+    Pool::create(&path, &options).unwrap().close();
+    drop(realm);
+    pool.try_close().unwrap();
+    let (_pool, realm) = attach(&elsewhere, Mode::Read);
+    assert_eq!(read(&realm, "before"), filled(1, 1, WORDS));
+}
