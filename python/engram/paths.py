@@ -5,6 +5,9 @@ from pathlib import Path
 
 from engram.errors import ArgumentError, InvalidNameError, NotFoundError
 
+POOL_FILE = "pool.toml"
+"""The file that makes a folder a pool."""
+
 
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Give the absolute path of what can be one; the working directory only where it is named."""

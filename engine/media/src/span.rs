@@ -197,7 +197,7 @@ fn allocate_missing(file: &File, path: &Path, range: FilePart, missing: u64) -> 
         .map_err(|e| refusal(&e, path, range.len))
 }
 
-/// Gives the blocks of whole pages of a span's file back to the filesystem, which reads zeros there
+/// Gives the blocks of whole pages of a file back to the filesystem, which reads zeros there
 /// from then on. Nobody may look at them, nor come to before they have blocks again.
 pub fn punch(file: &File, range: FilePart) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

@@ -49,7 +49,6 @@ mod deletion;
 mod plan;
 pub(crate) mod recover;
 
-use engram_realm::index;
 use engram_realm::keys;
 use engram_realm::locks;
 use engram_realm::space;
@@ -73,7 +72,7 @@ use engram_catalog::rows::Rows;
 use engram_catalog::{Headroom, Table};
 use engram_ops::marks::{Going, Receipt, Stage, Transfer, members_of, pass, unmark};
 use engram_ops::rows_mut::{Reserved, RowsMut};
-use engram_realm::Core;
+use engram_realm::{Core, after_commit};
 
 /// What a move has taken along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +151,7 @@ pub(crate) fn to_realm(source: &MoveSource, target: &Arc<Core>) -> Result<Moved>
                 copy_in(rows, to, &leg.plan, &keys, &places)
             });
             copied_in.inspect_err(|_| give_back(target, &places))?;
-            index::after_commit(target, &inside);
+            after_commit(target, &inside);
             Ok(())
         })
         .inspect_err(|_| stay(&leg));
@@ -237,7 +236,7 @@ pub(crate) fn unpublish(source: &MoveSource, target: &Arc<Core>, making: Making)
         leg.going.iter().try_for_each(|going| going.mark(rows, leg.running.0))
     });
     copied_in.inspect_err(|_| give_back(target, &places))?;
-    index::after_commit(target, &inside);
+    after_commit(target, &inside);
     drop(inside);
     step!("unpublish.arrived");
     let withdrawn = withdraw(making, target, leg.running.0, &leg.going);
@@ -411,7 +410,7 @@ fn finish(core: &Core, number: u64) -> Result<()> {
         unmark(rows, &members)?;
         Transfer { stage: Stage::Gone, ..transfer }.put(rows)
     })?;
-    index::after_commit(core, &inside);
+    after_commit(core, &inside);
     Ok(())
 }
 

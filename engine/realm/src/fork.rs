@@ -20,6 +20,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, RwLockWriteGuard};
 
+use crate::caretaker;
 use crate::process;
 use crate::process::Registry;
 use crate::realm::{Core, State};
@@ -157,6 +158,7 @@ extern "C" fn child() {
                 catalog.abandon();
             }
             held.core.forget();
+            caretaker::forget();
             step!("fork.adopted");
         });
     });

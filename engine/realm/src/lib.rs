@@ -15,10 +15,12 @@
 //! | [`process`], [`session`] | the registry of open realms; one open of a pool |
 //! | [`compaction_lock`] | a realm locked while it is compacted |
 //! | `fork` | what happens around a fork (P4) |
+//! | `caretaker` | a thread that looks for what other processes have left |
 
 #![deny(missing_docs)]
 
 pub mod batch;
+mod caretaker;
 pub mod compaction_lock;
 mod fork;
 pub mod process;
@@ -29,8 +31,9 @@ pub mod view;
 pub use realm::{
     CatalogUse, Changes, Core, Found, HasCore, Holders, Inside, LIMIT, LeaseInfo, Lock, LookUp,
     MaintenanceFailure, MaintenanceTask, Mode, NEXT_ID, Payload, Precondition, Purpose, ReaderInfo,
-    Realm, Setup, Space, USED, Wait, boot_id, gone_is_busy, look_to_change, look_together, open,
-    peek_together, prepare_locks, read_limit, shut, snapshot_together, sweep_spans,
+    Realm, Setup, Space, USED, Wait, after_commit, boot_id, gone_is_busy, look_to_change,
+    look_together, open, peek_together, prepare_locks, read_limit, shut, snapshot_together,
+    sweep_spans,
 };
 pub use realm::{
     chunks, dead, holders, index, keys, locks, look, snapshot, space, spans, vacant, write,

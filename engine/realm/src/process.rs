@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
+use crate::caretaker;
 use crate::fork;
 use crate::realm::{Core, Purpose, Setup, open, shut};
 use engram_base::error::{Error, Result};
@@ -89,8 +90,10 @@ pub fn core_of(setup: Setup, purpose: Purpose) -> Result<Arc<Core>> {
 /// A process that opens a realm to work with it sees to what is queued there.
 fn begin_work(core: &Core, purpose: Purpose) {
     if purpose == Purpose::Use && !core.setup.immutable {
-        core.index.used.store(true, Ordering::Relaxed);
-        index::keep_draining(core);
+        core.index.used.store(true, Ordering::Release);
+        caretaker::ensure();
+        // Nothing is lost if it cannot be looked at now.
+        let _ = index::ring_if_queued(core);
     }
 }
 

@@ -62,7 +62,7 @@ mod together;
 pub mod vacant;
 pub mod write;
 
-pub use self::commit::Changes;
+pub use self::commit::{Changes, after_commit};
 pub use self::core::Core;
 pub use self::failure::{MaintenanceFailure, MaintenanceTask};
 pub use self::gate::{Inside, LookUp, State};

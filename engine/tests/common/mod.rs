@@ -9,10 +9,11 @@ mod pool;
 mod users;
 
 pub use data::{Random, check, filled, seed, words_of};
-pub use peer::{Line, Peer, alone, alone_with, deadline, fork, spawn, wait_for};
+pub use peer::{Line, Peer, alone, alone_with, deadline, die_at_step, fork, spawn, wait_for};
 pub use pool::{
     Fixture, KEEP, OVER, attach, blob, bytes_of, catalog_of, catalog_of_path, churn, contents,
-    fill_up, floats, lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, view,
+    fill_up, floats, lookup, map_of, put, put_new, read, report_of, small_tmpfs, sound, span_files,
+    view,
 };
 pub use users::{ALICE, BOB, CAROL, DAVE, ERIN, TEAM, become_user, folder_of};
 

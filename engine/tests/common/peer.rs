@@ -273,3 +273,16 @@ pub fn alone_with(test: &str, work: impl FnOnce(), spawned: impl FnOnce(&Line)) 
         println!("{line}");
     }
 }
+
+/// Ends this process where it reaches a step, as SIGKILL does.
+pub fn die_at_step(step: &'static str) {
+    #[cfg(not(feature = "faults"))]
+    panic!("a build without faults has no step {step}");
+    #[cfg(feature = "faults")]
+    engram::faults::on_step(move |at| {
+        if at == step {
+            // SAFETY: ends this process, and never returns.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+    });
+}

@@ -36,6 +36,13 @@ impl Fixture {
         Fixture { dir, path, pool }
     }
 
+    /// On a tmpfs of so many bytes, which is the whole mount; and that.
+    pub fn on_small_mount(test: &str, bytes: u64) -> Option<(Self, PathBuf)> {
+        let dir = small_tmpfs(test, bytes)?;
+        let mount = dir.path().to_owned();
+        Some((Self::within(dir, 1 << 30), mount))
+    }
+
     pub fn realm(&self) -> Realm {
         self.pool.realm("default").expect("the default namespace")
     }
@@ -50,6 +57,20 @@ impl Fixture {
         let entries = std::fs::read_dir(self.realm_dir().join("leases")).expect("leases");
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
+}
+
+/// The files of all spans in a folder, whatever realm they are of.
+pub fn span_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(span_files(&path));
+        } else if entry.file_name().to_string_lossy().starts_with("span-") {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// Opens the pool at `path` as another program would, and its default namespace.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::common::{
-    Fixture, KEEP, OVER, Random, alone, attach, check, filled, floats, fork, lookup, map_of, put,
-    read, report_of, seed, sound, view,
+    Fixture, KEEP, OVER, Random, alone, attach, check, die_at_step, filled, floats, fork, lookup,
+    map_of, put, read, report_of, seed, sound, view,
 };
 use engram::query::parse;
 use engram::{
@@ -253,12 +253,7 @@ fn a_backup_that_is_killed_is_no_pool() {
             let mut dying = fork(|_| {
                 fixture.pool.close();
                 let (pool, _realm) = attach(&fixture.path, Mode::Read);
-                // SAFETY: sends this process a signal.
-                faults::on_step(move |at| {
-                    if at == step {
-                        unsafe { libc::raise(libc::SIGKILL) };
-                    }
-                });
+                die_at_step(step);
                 let _ = engram::backup(&pool, &dest, true);
             });
             assert!(libc::WIFSIGNALED(dying.wait()), "{step} is not reached");

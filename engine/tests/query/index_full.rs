@@ -42,9 +42,7 @@ fn count(realm: &Realm, text: &str) -> u64 {
 fn sealed_objects_can_be_deleted_from_a_full_pool() {
     let test = "sealed_objects_can_be_deleted_from_a_full_pool";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 48 << 20) else { return };
         let realm = fixture.realm();
         let root = realm.root();
         // Small segments: each has a row of dead positions of its own.
@@ -200,9 +198,7 @@ fn a_batch_of_many_times_a_segment_leaves_no_tail() {
 fn maintenance_that_fails_on_a_full_mount_is_told_until_it_is_done() {
     let test = "maintenance_that_fails_on_a_full_mount_is_told_until_it_is_done";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 24 << 20) else { return };
         let realm = fixture.realm();
         let settings = IndexSettings { tail_rows: Some(16), ..IndexSettings::default() };
         realm.set_index_settings(realm.root(), &settings).unwrap();

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::common::{
-    Fixture, Random, alone, attach, check, filled, fork, lookup, map_of, put, read, seed, sound,
-    view,
+    Fixture, Random, alone, attach, check, die_at_step, filled, fork, lookup, map_of, put, read,
+    seed, sound, view,
 };
 use engram::{CreateOptions, Kind, Mode, Pool, faults};
 
@@ -148,12 +148,7 @@ fn who_dies_compacting_leaves_the_old_realm_or_the_new_one() {
                 drop(realm);
                 pool.close();
                 let mut dying = fork(|_| {
-                    // SAFETY: sends this process a signal.
-                    faults::on_step(move |at| {
-                        if at == step {
-                            unsafe { libc::raise(libc::SIGKILL) };
-                        }
-                    });
+                    die_at_step(step);
                     let _ = engram::compact(&path);
                 });
                 assert!(libc::WIFSIGNALED(dying.wait()), "{step} is not reached");

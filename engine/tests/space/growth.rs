@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::common::{
     Fixture, KEEP, Peer, Random, alone, attach, check, fill_up, filled, floats, fork, lookup, put,
-    put_new, read, small_tmpfs, sound, view,
+    put_new, read, sound, view,
 };
 use engram::{CreateOptions, Kind, Mode, Pool, Realm};
 
@@ -170,9 +170,7 @@ fn use_up_the_arena(realm: &engram::Realm) {
 fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
     let test = "a_full_mount_refuses_by_name_and_deleting_makes_room";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 48 << 20) else { return };
         let (realm, root) = (fixture.realm(), fixture.realm().root());
         for index in 0..3 {
             put(&realm, &format!("large/{index}"), &filled(1, index, MIB / 2));
@@ -243,9 +241,7 @@ fn a_full_mount_refuses_by_name_and_deleting_makes_room() {
 fn a_full_mount_can_be_opened_closed_and_emptied() {
     let test = "a_full_mount_can_be_opened_closed_and_emptied";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 24 << 20) else { return };
         put(&fixture.realm(), "x", &filled(1, 1, MIB / 2));
         put(&fixture.realm(), "y", &filled(1, 1, MIB / 8));
         fixture.pool.close();
@@ -289,9 +285,7 @@ fn refill(filler: &Path) {
 fn children_open_a_pool_on_a_full_mount_again_and_again() {
     let test = "children_open_a_pool_on_a_full_mount_again_and_again";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 24 << 20) else { return };
         let realm = fixture.realm();
         put(&realm, "x", &filled(1, 1, MIB / 2));
         let seen = view(&realm, "x");
@@ -320,9 +314,7 @@ fn children_open_a_pool_on_a_full_mount_again_and_again() {
 fn children_on_a_full_mount_do_not_take_the_pool_from_their_parent() {
     let test = "children_on_a_full_mount_do_not_take_the_pool_from_their_parent";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 24 << 20) else { return };
         let realm = fixture.realm();
         put(&realm, "x", &filled(1, 1, MIB / 2));
         put(&realm, "small", &filled(1, 1, 16));

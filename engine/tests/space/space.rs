@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{
     Fixture, KEEP, OVER, Random, alone, attach, check, filled, floats, fork, lookup, map_of, put,
-    seed, small_tmpfs, sound, view,
+    seed, sound, view,
 };
 use engram::{DType, Error, IndexSettings, Kind, Member, Mode, NewObject, Realm, Result, Value};
 
@@ -256,9 +256,7 @@ fn a_full_mount_refuses_and_recovers_at_every_level() {
     alone(test, || {
         let mut random = Random(seed());
         let levels = levels(12);
-        let Some(dir) = small_tmpfs(test, 96 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 96 << 20) else { return };
         let realm = fixture.realm();
         settings(&realm);
         let mut there = There::new();
@@ -343,8 +341,7 @@ fn who_dies_in_a_full_pool_leaves_nothing_behind() {
 fn a_large_group_is_deleted_from_a_full_mount() {
     let test = "a_large_group_is_deleted_from_a_full_mount";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, _)) = Fixture::on_small_mount(test, 24 << 20) else { return };
         let realm = fixture.realm();
         let root = realm.root();
         put(&realm, "big", &filled(1, 1, 280_000));
@@ -387,8 +384,7 @@ fn a_large_group_is_deleted_from_a_full_mount() {
 fn deleting_from_a_full_mount_works_beside_idle_snapshots() {
     let test = "deleting_from_a_full_mount_works_beside_idle_snapshots";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 24 << 20) else { return };
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, _)) = Fixture::on_small_mount(test, 24 << 20) else { return };
         let realm = fixture.realm();
         let root = realm.root();
         let large = filled(1, 1, 8000);

@@ -1,11 +1,11 @@
-//! On a full filesystem, what is deleted goes back to it, and nothing is ever stored where no block
-//! is: free pages are vacant, and get blocks again before they are free.
+//! Deleting gives space back to a full filesystem, and no store ever meets a page without a block:
+//! pages whose blocks went back are vacant, and get blocks again before they are free.
 
 use std::path::Path;
 
 use crate::common::{
-    Fixture, OVER, Random, alone, attach, fill_up, filled, floats, fork, lookup, put, put_new,
-    read, seed, small_tmpfs, sound,
+    Fixture, OVER, Random, alone, attach, die_at_step, fill_up, filled, floats, fork, lookup, put,
+    put_new, read, seed, sound, span_files,
 };
 use engram::{Kind, Mode, Realm};
 
@@ -28,9 +28,7 @@ fn small_ones(realm: &Realm, prefix: &str) -> u64 {
 fn what_is_deleted_on_a_full_mount_goes_back_to_it() {
     let test = "what_is_deleted_on_a_full_mount_goes_back_to_it";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 64 << 20) else { return };
         let realm = fixture.realm();
         let root = realm.root();
         let large = filled(1, 1, 22 * MIB / 8);
@@ -80,8 +78,7 @@ fn what_is_deleted_on_a_full_mount_goes_back_to_it() {
 fn pieces_make_room_for_what_is_larger_than_each() {
     let test = "pieces_make_room_for_what_is_larger_than_each";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, _)) = Fixture::on_small_mount(test, 64 << 20) else { return };
         let realm = fixture.realm();
         let mut pieces = 0;
         while put_new(&realm, &format!("p{pieces}"), &filled(pieces, 1, MIB / 2)).is_ok() {
@@ -104,9 +101,7 @@ fn pieces_make_room_for_what_is_larger_than_each() {
 fn a_full_mount_can_be_compacted() {
     let test = "a_full_mount_can_be_compacted";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 48 << 20) else { return };
         let realm = fixture.realm();
         put(&realm, "before", &filled(1, 1, MIB / 8));
         put(&realm, "large", &filled(1, 1, 22 * MIB / 8));
@@ -137,12 +132,10 @@ fn a_full_mount_can_be_compacted() {
 /// killed: nothing is lost, nothing is stored where no block is (that would be a SIGBUS), and what
 /// is told is sound.
 #[test]
-fn whoever_takes_the_room_of_a_full_mount_no_store_meets_a_hole() {
-    let test = "whoever_takes_the_room_of_a_full_mount_no_store_meets_a_hole";
+fn no_store_meets_a_hole_whoever_takes_the_room_of_a_full_mount() {
+    let test = "no_store_meets_a_hole_whoever_takes_the_room_of_a_full_mount";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 48 << 20) else { return };
         let path = fixture.path.clone();
         drop(fixture.realm());
         fixture.pool.close();
@@ -246,27 +239,21 @@ fn check_all(realm: &Realm, tag: u64, round: u32) {
     }
 }
 
-/// Who dies while pages go back or come again leaves nothing that anybody has to repair.
+/// A process that dies while pages go back, or come again, leaves nothing to repair.
 #[test]
 #[cfg(feature = "faults")]
-fn who_dies_vacating_or_occupying_leaves_what_is_sound() {
-    let test = "who_dies_vacating_or_occupying_leaves_what_is_sound";
+fn a_process_that_dies_vacating_or_occupying_leaves_a_sound_pool() {
+    let test = "a_process_that_dies_vacating_or_occupying_leaves_a_sound_pool";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 48 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 48 << 20) else { return };
         let realm = fixture.realm();
         put(&realm, "large", &filled(1, 1, 20 * MIB / 8));
         put(&realm, "other", &filled(2, 2, MIB / 8));
         let filler = fill_up(&mount);
-        for step in ["vacate.committed", "vacate.punched", "occupy.allocated", "occupy.committed"] {
+        let ours = |step: &&&str| step.starts_with("vacate.") || step.starts_with("occupy.");
+        for &step in engram::faults::ALL.iter().filter(ours) {
             let mut dying = fork(|_| {
-                engram::faults::on_step(move |at| {
-                    if at == step {
-                        // SAFETY: ends this process, and never returns.
-                        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-                    }
-                });
+                die_at_step(step);
                 realm.delete(realm.root(), "large").unwrap();
                 put(&realm, "large", &filled(3, 3, 20 * MIB / 8));
             });
@@ -285,12 +272,10 @@ fn who_dies_vacating_or_occupying_leaves_what_is_sound() {
 
 /// A process that comes to a span with an old snapshot takes no block back that has gone since.
 #[test]
-fn who_reads_a_snapshot_takes_nothing_back_from_the_mount() {
-    let test = "who_reads_a_snapshot_takes_nothing_back_from_the_mount";
+fn a_reader_of_a_snapshot_takes_no_block_from_the_mount() {
+    let test = "a_reader_of_a_snapshot_takes_no_block_from_the_mount";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 64 << 20) else { return };
         let realm = fixture.realm();
         put(&realm, "large", &filled(1, 1, 22 * MIB / 8));
         put(&realm, "other", &filled(2, 2, MIB));
@@ -322,9 +307,7 @@ fn who_reads_a_snapshot_takes_nothing_back_from_the_mount() {
 fn a_refused_put_takes_no_blocks() {
     let test = "a_refused_put_takes_no_blocks";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 320 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 320 << 20) else { return };
         let realm = fixture.realm();
         let large = filled(1, 1, 144 * MIB / 8);
         put(&realm, "large", &large);
@@ -341,28 +324,12 @@ fn a_refused_put_takes_no_blocks() {
     });
 }
 
-/// The files of all spans in a folder.
-fn span_files(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(span_files(&path));
-        } else if entry.file_name().to_string_lossy().starts_with("span-") {
-            found.push(path);
-        }
-    }
-    found
-}
-
 /// A link in the place of a span's file is not followed to what it leads to.
 #[test]
 fn no_blocks_go_to_what_lies_in_a_spans_place() {
     let test = "no_blocks_go_to_what_lies_in_a_spans_place";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 64 << 20) else { return };
         let realm = fixture.realm();
         put(&realm, "large", &filled(1, 1, 22 * MIB / 8));
         let filler = fill_up(&mount);
@@ -386,9 +353,7 @@ fn no_blocks_go_to_what_lies_in_a_spans_place() {
 fn many_small_extents_go_back_and_end_no_snapshot() {
     let test = "many_small_extents_go_back_and_end_no_snapshot";
     alone(test, || {
-        let Some(dir) = small_tmpfs(test, 200 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 200 << 20) else { return };
         let realm = fixture.realm();
         for at in 0..20_000 {
             put(&realm, &format!("p{at}"), &filled(at, 1, 512));

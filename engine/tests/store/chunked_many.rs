@@ -4,8 +4,8 @@
 use crate::common::grids::{CODECS, Naive, chunked, grid, part, store, whole};
 use crate::common::moves::names;
 use crate::common::{
-    Fixture, KEEP, Random, alone, attach, catalog_of_path, fill_up, filled, fork, lookup, put,
-    report_of, seed, small_tmpfs, sound,
+    Fixture, KEEP, Random, alone, attach, catalog_of_path, die_at_step, fill_up, filled, fork,
+    lookup, put, report_of, seed, sound, span_files,
 };
 use engram::catalog::{Headroom, Table, WriteTxn};
 use engram::{
@@ -165,12 +165,7 @@ fn die_at(step: &'static str, of: &Work) -> bool {
     let mut dying = fork(|_| {
         let (pool, _) = attach(path, Mode::ReadWrite);
         let namespace = names(&pool);
-        engram::faults::on_step(move |at| {
-            if at == step {
-                // SAFETY: ends this process, and never returns.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            }
-        });
+        die_at_step(step);
         act(&namespace, oid);
     });
     let died = libc::WIFSIGNALED(dying.wait());
@@ -316,9 +311,7 @@ fn an_array_of_many_chunks_is_deleted_from_a_mount_that_is_full() {
     let test = "an_array_of_many_chunks_is_deleted_from_a_mount_that_is_full";
     alone(test, || {
         const CHUNKS: u64 = 12_000;
-        let Some(dir) = small_tmpfs(test, 64 << 20) else { return };
-        let mount = dir.path().to_owned();
-        let fixture = Fixture::within(dir, 1 << 30);
+        let Some((fixture, mount)) = Fixture::on_small_mount(test, 64 << 20) else { return };
         let namespace = names(&fixture.pool);
         let root = namespace.root();
         for path in ["a", "g/deep/b"] {
@@ -363,7 +356,7 @@ fn of_a_damaged_chunk_verify_tells_and_salvage_loses_that_one_alone() {
     pool.close();
     sound(&path);
     // One chunk's bytes, in the file of the span: of the first array, which is not encoded.
-    let spans = spans_below(&path);
+    let spans = span_files(&path);
     let chunk: Vec<u8> = arrays[0].1[..16 * 8].to_vec();
     let mut damaged = 0;
     for span in spans {
@@ -398,19 +391,6 @@ fn of_a_damaged_chunk_verify_tells_and_salvage_loses_that_one_alone() {
         assert_eq!(namespace.object(oid).unwrap().layout, chunked(&[], &[32, 16], codec).layout);
     }
     sound(&target);
-}
-
-fn spans_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.append(&mut spans_below(&path));
-        } else if path.file_name().unwrap().to_str().unwrap().starts_with("span-") {
-            found.push(path);
-        }
-    }
-    found
 }
 
 type Damage = fn(&mut WriteTxn<'_>, u64);
@@ -562,7 +542,7 @@ fn one_bit_of_an_encoded_chunk_is_found_out_without_checksums() {
         drop(namespace);
         fixture.pool.close();
         sound(&fixture.path);
-        let [span] = &spans_below(&fixture.path)[..] else { panic!("one span") };
+        let [span] = &span_files(&fixture.path)[..] else { panic!("one span") };
         let mut bytes = std::fs::read(span).unwrap();
         let first = bytes.iter().position(|byte| *byte != 0).unwrap();
         let last = bytes.iter().rposition(|byte| *byte != 0).unwrap();

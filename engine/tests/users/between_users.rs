@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::common::moves::{homes, value_of};
 use crate::common::{
-    ALICE, BOB, CAROL, KEEP, TEAM, alone, become_user, filled, floats, folder_of, fork, is_root,
-    put, sound,
+    ALICE, BOB, CAROL, KEEP, TEAM, alone, become_user, die_at_step, filled, floats, folder_of,
+    fork, is_root, put, sound,
 };
-use engram::{CreateOptions, Kind, Mode, Namespace, Placement, Pool, Result, Scope, Value, faults};
+use engram::{CreateOptions, Kind, Mode, Namespace, Placement, Pool, Result, Scope, Value};
 
 const WORDS: usize = 20_000;
 
@@ -141,12 +141,7 @@ fn die_moving(path: &Path, name: &str, from: Scope, to: Scope, step: &'static st
     let mut alice = fork(|_| {
         become_user(ALICE, TEAM);
         let (_pool, team) = open(path, Mode::ReadWrite);
-        faults::on_step(move |at| {
-            if at == step {
-                // SAFETY: ends this process, and never returns.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            }
-        });
+        die_at_step(step);
         let _ = team.transfer(team.root(), name, &[from], to);
     });
     assert!(libc::WIFSIGNALED(alice.wait()), "{step} is not reached");

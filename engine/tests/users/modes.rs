@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::common::moves::value_of;
 use crate::common::{
-    ALICE, BOB, CAROL, OVER, TEAM, alone, become_user, filled, floats, folder_of, fork, is_root,
-    put, sound,
+    ALICE, BOB, CAROL, OVER, TEAM, alone, become_user, die_at_step, filled, floats, folder_of,
+    fork, is_root, put, sound,
 };
 use engram::{CreateOptions, Kind, Mode, Namespace, Placement, Pool, Scope, faults};
 
@@ -103,12 +103,9 @@ fn mode_of(path: &Path) -> u32 {
 fn change(path: &Path, mode: u32, dies_at: Option<&'static str>) -> bool {
     let mut changing = fork(|_| {
         become_user(ALICE, TEAM);
-        faults::on_step(move |at| {
-            if Some(at) == dies_at {
-                // SAFETY: ends this process, and never returns.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-            }
-        });
+        if let Some(step) = dies_at {
+            die_at_step(step);
+        }
         Pool::set_mode(path, "team", mode).unwrap();
     });
     let status = changing.wait();

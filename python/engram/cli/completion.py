@@ -22,6 +22,7 @@ import typer  # noqa: TC002 - read by Typer
 
 import engram
 from engram.expression import BUILTINS
+from engram.paths import POOL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,6 @@ PATIENCE_S = 2.0
 MOST = 200
 _SEEN = 2000
 _SAFE = re.compile(r"[\w.+,@%=:/-]+")
-_POOL_FILE = "pool.toml"
 
 
 def pools(incomplete: str) -> list[str]:
@@ -99,7 +99,7 @@ def _pools(incomplete: str) -> Iterator[str]:
             if entry.name.startswith(".") and not incomplete.startswith(f"{above}."):
                 continue
             if _fits(word, incomplete) and entry.is_dir():
-                is_pool = Path(entry.path, _POOL_FILE).exists()
+                is_pool = Path(entry.path, POOL_FILE).exists()
                 found.append(word if is_pool else f"{word}/")
     if len(found) > 1 or is_pool:
         yield from sorted(found)[:MOST]

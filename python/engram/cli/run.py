@@ -15,6 +15,7 @@ from engram.cli import output
 from engram.cli.app import VERBS, app, arrange
 from engram.cli.terminal import AS_JSON, fail, fail_below, kind_of
 from engram.errors import EngramError, PoolNotFoundError, QueryError
+from engram.paths import POOL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,5 +85,5 @@ def _shows(words: list[str]) -> bool:
 
 def _pool_first(words: list[str]) -> str:
     """Return a hint for a user who named the pool after the path in it."""
-    found = [word for word in words[2:] if Path(word, "pool.toml").is_file()]
+    found = [word for word in words[2:] if Path(word, POOL_FILE).is_file()]
     return f"; the pool comes first: `engram {words[0]} {found[0]} ...`" if found else ""

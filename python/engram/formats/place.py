@@ -16,6 +16,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from engram.errors import ArgumentError, ExistsError, NotFoundError
+from engram.paths import POOL_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from engram.formats.target import WritableFormat
 
 _NAME_BYTES = 255
-_POOL_FILE = "pool.toml"
 
 
 def check(target: Path, written_in: WritableFormat, *, overwrite: bool) -> None:
@@ -47,7 +47,7 @@ def check(target: Path, written_in: WritableFormat, *, overwrite: bool) -> None:
     if not real.parent.is_dir():
         message = f"{real.parent}: no such folder to write {target.name} into; make it first"
         raise NotFoundError(message)
-    pool = next((above for above in real.parents if (above / _POOL_FILE).exists()), None)
+    pool = next((above for above in real.parents if (above / POOL_FILE).exists()), None)
     if pool is not None:
         message = f"{target}: is in the pool {pool}, which has its own files; choose another folder"
         raise ArgumentError(message)

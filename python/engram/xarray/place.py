@@ -17,15 +17,12 @@ from xarray.backends import CachingFileManager
 from engram.errors import ArgumentError, NotFoundError, PoolNotFoundError
 from engram.group import Group
 from engram.namespace import Namespace
-from engram.paths import absolute
+from engram.paths import POOL_FILE, absolute
 from engram.pool import Pool
 from engram.pool import open as open_pool
 
 if TYPE_CHECKING:
     from engram import _engram
-
-_POOL_FILE = "pool.toml"
-"""The file that makes a folder a pool."""
 
 
 def split(path: str | os.PathLike[str]) -> tuple[Path, str] | None:
@@ -40,7 +37,7 @@ def split(path: str | os.PathLike[str]) -> tuple[Path, str] | None:
     whole = absolute(os.fspath(path))
     for folder in (whole, *whole.parents):
         try:
-            (folder / _POOL_FILE).lstat()
+            (folder / POOL_FILE).lstat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         inner = whole.relative_to(folder).as_posix()

@@ -63,6 +63,7 @@ use super::empty::EmptyTables;
 use engram_base::error::{Error, Result};
 use engram_base::fail;
 use engram_media::persist;
+use engram_media::span::{FilePart, punch};
 
 const MAGIC: [u8; 8] = *b"ENGRGROW";
 const VERSION: u32 = 1;
@@ -519,10 +520,7 @@ pub(super) fn allocate(file: &File, range: FileRange, path: &Path) -> Result<()>
 
 /// Takes the blocks of a range away, as far as the filesystem can.
 pub(super) fn release(file: &File, range: FileRange) {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let bytes = range.to - range.from;
-    // SAFETY: the descriptor is open; the caller knows that nobody uses the range.
-    unsafe { libc::fallocate(file.as_raw_fd(), mode, range.from as i64, bytes as i64) };
+    let _ = punch(file, FilePart { offset: range.from, len: range.to - range.from });
 }
 
 /// Gives a new growth file its one block.

@@ -20,7 +20,6 @@
 //!
 //! Where there is no room for marks, which is on a full mount, the realms go one after the other.
 
-use engram_realm::index;
 use std::collections::HashMap;
 
 use super::plan::gather;
@@ -34,7 +33,7 @@ use engram_ops::group::{DEPTH_MAX, parent_of_group};
 use engram_ops::marks::{Going, Receipt, Stage, Transfer};
 use engram_ops::mirror;
 use engram_ops::protect;
-use engram_realm::{HasCore, Realm};
+use engram_realm::{HasCore, Realm, after_commit};
 
 /// What a realm has of a group that is deleted: the group, and mirrors below it without a name.
 pub(crate) struct DeletedPart<'r> {
@@ -79,7 +78,7 @@ fn decide(first: &DeletedPart<'_>, second: &DeletedPart<'_>, number: u64) -> Res
         }
         Ok(())
     })?;
-    index::after_commit(target, &inside);
+    after_commit(target, &inside);
     Ok(())
 }
 

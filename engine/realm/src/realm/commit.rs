@@ -97,7 +97,7 @@ impl Core {
         let change = |rows: &mut Changes<'_>| operation(rows);
         let done = self.transact(inside, headroom, precondition, CommitPurpose::Change, change)?;
         step!("write.committed");
-        index::after_commit(self, inside);
+        after_commit(self, inside);
         Ok(done)
     }
 
@@ -199,6 +199,13 @@ impl Core {
             }
         }
     }
+}
+
+/// What follows a commit of a user's, and is nobody's errand: what it has freed goes back to a
+/// filesystem that is full, and the index is kept.
+pub fn after_commit(core: &Core, inside: &Inside<'_>) {
+    vacant::after_freeing(core, inside);
+    index::after_commit(core, inside);
 }
 
 /// Has the catalog grow by so many pages; once, what snapshots keep is asked back instead.

@@ -20,12 +20,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use crate::caretaker;
 use crate::process;
 use crate::realm::dead;
 use crate::realm::gate::{Gate, Inside, State};
 use crate::realm::holdings::Holdings;
 use crate::realm::ids::IdBlock;
-use crate::realm::index;
 use crate::realm::index_runtime::IndexRuntime;
 use crate::realm::keys::KeyCache;
 use crate::realm::open;
@@ -103,23 +103,23 @@ impl Core {
                 return Ok(Inside { state, arena: &self.space.arena });
             }
             drop(state);
-            open::bring_up(self).map_err(|error| match error.kind() {
+            let some_dead = open::bring_up(self).map_err(|error| match error.kind() {
                 Kind::NotFound if !self.setup.dir.is_dir() => presence::gone(&self.setup),
                 _ => error,
             })?;
-            self.begin_after_fork();
+            self.begin_after_fork(some_dead);
         }
     }
 
-    /// What a forked child does at its first use: the leases of dead siblings go, and it has a
-    /// thread of its own for what is queued.
-    fn begin_after_fork(&self) {
+    /// What a forked child does at its first use: the leases of dead siblings go, if there are
+    /// any, and it has a caretaker of its own.
+    fn begin_after_fork(&self, some_dead: bool) {
         let state = self.gate.read();
-        if state.catalog.is_some() && state.lease.is_some() {
+        if some_dead && state.catalog.is_some() && state.lease.is_some() {
             let _ = dead::reap_dead(self, &Inside { state, arena: &self.space.arena });
         }
         if self.index.used.load(Ordering::Relaxed) {
-            index::keep_draining(self);
+            caretaker::ensure();
         }
     }
 

@@ -15,7 +15,7 @@
 //! A user's batch is one commit, and stays that: in it there is no such way out.
 
 use crate::batch;
-use crate::realm::{Realm, index};
+use crate::realm::{Realm, after_commit};
 use engram_base::error::{Kind, Result};
 use engram_base::id::{Gid, Member};
 use engram_base::name::Path;
@@ -91,6 +91,6 @@ fn delete_batch(realm: &Realm, member: Member, most: usize) -> Result<usize> {
             Member::Object(oid) => chunk_rows::remove_all(rows, oid, most),
         }
     })?;
-    index::after_commit(&realm.core, inside);
+    after_commit(&realm.core, inside);
     Ok(gone)
 }

@@ -32,6 +32,20 @@ pub struct State {
     pub shut: bool,
 }
 
+impl State {
+    /// What an opening begins with.
+    pub(super) fn opened(catalog: Catalog, lease: Option<Lease>, spare: Option<Spare>) -> Self {
+        State {
+            catalog: Some(catalog),
+            lease,
+            inherited: Vec::new(),
+            spare,
+            children: Children::default(),
+            shut: false,
+        }
+    }
+}
+
 /// The state behind its lock.
 pub(crate) struct Gate(RwLock<State>);
 
@@ -54,6 +68,11 @@ impl Gate {
     /// Whether the last user has left.
     pub(crate) fn is_shut(&self) -> bool {
         self.read().shut
+    }
+
+    /// Whether this process has its catalog open.
+    pub(crate) fn is_up(&self) -> bool {
+        self.read().catalog.is_some()
     }
 
     /// The ids of this process's leases.

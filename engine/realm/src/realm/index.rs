@@ -9,7 +9,6 @@ use crate::realm::Realm;
 use crate::realm::core::Core;
 use crate::realm::failure::{self, MaintenanceTask};
 use crate::realm::gate::Inside;
-use crate::realm::vacant;
 use engram_base::error::Result;
 use engram_base::fail;
 use engram_base::faults::step;
@@ -166,9 +165,8 @@ pub(crate) fn quietly<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// After a commit of a user's: does a part of what is due, if this thread may.
-pub fn after_commit(core: &Core, inside: &Inside<'_>) {
-    vacant::after_freeing(core, inside);
+/// After a commit: does a part of what is due, if this thread may.
+pub(super) fn after_commit(core: &Core, inside: &Inside<'_>) {
     if core.index.state.queued() > 0 {
         if core.index.state.is_queue_full() {
             let _ = drain_quietly(core, inside);
@@ -202,11 +200,13 @@ pub(crate) fn ring(core: &Core) {
     }
 }
 
-/// Starts that thread, in a process that has the realm open to work with it.
-pub(crate) fn keep_draining(core: &Core) {
-    if let Some(me) = core.me.get() {
-        core.index.drainer.start(me);
+/// Wakes it if anything is queued: for a process that opens the realm to work with it.
+pub(crate) fn ring_if_queued(core: &Core) -> Result<()> {
+    let inside = core.enter()?;
+    if inside.read()?.entries(Table::Queue)? > 0 {
+        ring(core);
     }
+    Ok(())
 }
 
 /// The object that is first in the queue, if any is queued.

@@ -1,7 +1,9 @@
 //! The index of a realm, as this process remembers it between commits and between queries.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use crate::caretaker::LastLook;
 use crate::realm::drainer::Drainer;
 use crate::realm::failure::KnownFailure;
 use engram_index::IndexState;
@@ -21,6 +23,8 @@ pub struct IndexRuntime {
     pub(crate) drainer: Drainer,
     /// Whether this process has opened the realm to work with it.
     pub(crate) used: AtomicBool,
+    /// What the caretaker saw of the queue.
+    pub(crate) last_look: Mutex<LastLook>,
     /// How maintenance failed last in this process.
     pub(crate) failure: KnownFailure,
 }

@@ -18,6 +18,7 @@
 use crate::realm::dead;
 use crate::realm::space;
 use crate::realm::spans;
+use crate::realm::vacant;
 use std::sync::Arc;
 
 use crate::compaction_lock;
@@ -32,7 +33,7 @@ use engram_files::realm_file::check_same;
 use engram_media::boot_id;
 use engram_records::extent::SIZE_MAX;
 use engram_space::extent::{Arena, Span, has_reserved, take_back};
-use engram_space::lease::{Children, Lease, Owner, Peers, Spare};
+use engram_space::lease::{Lease, Owner, Peers, Spare};
 
 /// The least address space of an arena, and how many times the pool's size it is. A process has
 /// 128 TiB, and may have some hundred namespaces open.
@@ -56,7 +57,8 @@ pub fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
     if setup.immutable {
         return open_published(setup);
     }
-    let (lease, catalog, died) = bring_up_lease_and_catalog(&setup)?;
+    let BroughtUp { lease, catalog, compacter_died, some_dead } =
+        bring_up_lease_and_catalog(&setup)?;
     let opened = admit(&setup, &catalog, purpose).and_then(|()| reserve_arena(&setup, &catalog));
     let arena = match opened {
         Ok(arena) => arena,
@@ -67,16 +69,9 @@ pub fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
         }
     };
     let spare = Spare::create(&setup.leases(), setup.file_mode).ok();
-    let state = State {
-        catalog: Some(catalog),
-        lease: Some(lease),
-        inherited: Vec::new(),
-        spare,
-        children: Children::default(),
-        shut: false,
-    };
+    let state = State::opened(catalog, Some(lease), spare);
     let core = Core::new(setup, state, arena);
-    if died {
+    if compacter_died {
         spans::sweep_left(&core)?;
     }
     step!("open.made");
@@ -89,7 +84,7 @@ pub fn open(setup: Setup, purpose: Purpose) -> Result<Core> {
             dead::reap_dead(&core, &inside)
         })?;
         step!("open.ready");
-    } else if purpose == Purpose::Look {
+    } else if purpose == Purpose::Look && some_dead {
         // A process that only reads sweeps up as well; what hinders it there hinders no reading.
         let _ = core.enter().and_then(|inside| dead::reap_dead(&core, &inside));
     }
@@ -104,19 +99,21 @@ fn open_published(setup: Setup) -> Result<Core> {
         fail!(Corrupt, "{} says that its arena has {end} bytes", setup.dir.display());
     }
     let arena = Arena::reserve(end, end, false)?.emulating(setup.device_to_emulate()?);
-    let state = State {
-        catalog: Some(catalog),
-        lease: None,
-        inherited: Vec::new(),
-        spare: None,
-        children: Children::default(),
-        shut: false,
-    };
-    Ok(Core::new(setup, state, arena))
+    Ok(Core::new(setup, State::opened(catalog, None, None), arena))
+}
+
+/// A lease and the catalog, and what was seen on the way to them.
+struct BroughtUp {
+    lease: Lease,
+    catalog: Catalog,
+    /// Whether a process died compacting the realm.
+    compacter_died: bool,
+    /// Whether there are leases of the dead.
+    some_dead: bool,
 }
 
 /// Makes a lease and opens the catalog, in the order that the essay above explains.
-fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
+fn bring_up_lease_and_catalog(setup: &Setup) -> Result<BroughtUp> {
     let leases = setup.leases();
     let lease = Lease::create(&leases, setup.file_mode).map_err(|error| match error.kind() {
         Kind::ReadOnly => Error::new(
@@ -132,19 +129,19 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
     })?;
     let open = || {
         check_same(&setup.identity())?;
-        refuse_strangers(setup, &[lease.id()])?;
-        let died = compaction_lock::wait_for_it(&setup.dir)?;
+        let some_dead = refuse_strangers(setup, &[lease.id()])?;
+        let compacter_died = compaction_lock::wait_for_it(&setup.dir)?;
         let catalog = Catalog::open(&setup.catalog(), &setup.catalog_options())?;
         check_same(&setup.identity())?;
-        Ok((catalog, died))
+        Ok((catalog, compacter_died, some_dead))
     };
     let opened = open();
     match opened {
-        Ok((catalog, died)) => {
+        Ok((catalog, compacter_died, some_dead)) => {
             step!("open.catalog");
             catalog.growth().raise_lease_epoch();
             step!("open.announced");
-            Ok((lease, catalog, died))
+            Ok(BroughtUp { lease, catalog, compacter_died, some_dead })
         }
         Err(error) => {
             lease.end();
@@ -154,12 +151,13 @@ fn bring_up_lease_and_catalog(setup: &Setup) -> Result<(Lease, Catalog, bool)> {
 }
 
 /// Refuses where a live lease, other than those in `ours`, is of another PID namespace or of
-/// another copy of the engine in this process.
-fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
+/// another copy of the engine in this process. Says whether there are leases of the dead.
+fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<bool> {
     let mut peers = Peers::default();
     peers.refresh(&setup.leases(), 0, 0)?;
-    let own = Owner::current();
-    for (id, owner) in peers.alive() {
+    let (own, alive) = (Owner::current(), peers.alive());
+    let some_dead = alive.len() < peers.count();
+    for (id, owner) in alive {
         if ours.contains(&id) {
             continue;
         }
@@ -184,7 +182,7 @@ fn refuse_strangers(setup: &Setup, ours: &[u64]) -> Result<()> {
             );
         }
     }
-    Ok(())
+    Ok(some_dead)
 }
 
 /// Refuses a `process` pool on a disk after a reboot without a synced close: it may be anything
@@ -224,17 +222,15 @@ fn reserve_arena(setup: &Setup, catalog: &Catalog) -> Result<Arena> {
 }
 
 /// In a forked child, on first use: a catalog of its own, and a lease if the fork could not make
-/// one.
-pub(crate) fn bring_up(core: &Core) -> Result<()> {
+/// one. Says whether there are leases of the dead.
+pub(crate) fn bring_up(core: &Core) -> Result<bool> {
     let mut state = core.gate.write();
-    if state.shut {
-        return Ok(());
-    }
     let setup = &core.setup;
-    if setup.immutable {
-        // A forked child goes on with what it has inherited.
-        return Ok(());
+    if state.shut || setup.immutable {
+        // A published realm goes on with what was inherited.
+        return Ok(false);
     }
+    let mut some_dead = false;
     if state.catalog.as_ref().is_some_and(Catalog::is_spent) {
         // Closed before it is opened again: one environment at a time.
         drop(state.catalog.take());
@@ -242,7 +238,7 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
     if state.catalog.is_none() {
         // A child may have been born into another PID namespace.
         let ours: Vec<u64> = state.lease.iter().chain(&state.inherited).map(Lease::id).collect();
-        refuse_strangers(setup, &ours)?;
+        some_dead = refuse_strangers(setup, &ours)?;
         state.catalog = Some(Catalog::open(&setup.catalog(), &setup.catalog_options())?);
         step!("fork.opened");
     }
@@ -254,7 +250,7 @@ pub(crate) fn bring_up(core: &Core) -> Result<()> {
     if state.spare.is_none() {
         state.spare = Spare::create(&setup.leases(), setup.file_mode).ok();
     }
-    Ok(())
+    Ok(some_dead)
 }
 
 /// The lease of a child that got none when it was forked.
@@ -277,6 +273,7 @@ pub fn shut(core: &Arc<Core>) {
     if !core.setup.immutable
         && let Ok(inside) = core.enter()
     {
+        vacant::at_end(core, &inside);
         returned = give_all_back(core, &inside).is_ok();
         step!("close.given-back");
         let _ = mark_synced_close(core, &inside);

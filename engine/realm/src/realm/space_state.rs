@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use engram_base::mutex::lock;
 use engram_records::extent::{Extent, PAGE};
@@ -29,6 +29,8 @@ pub struct SpaceState {
     pub(crate) dead_left: AtomicBool,
     /// Whether a commit of this process has freed something since anybody looked.
     pub(crate) freed: AtomicBool,
+    /// When it is looked next whether a device is full, by the coarse clock.
+    pub(crate) full_look_ns: AtomicI64,
 }
 
 impl SpaceState {
@@ -42,6 +44,7 @@ impl SpaceState {
             warm: Mutex::default(),
             dead_left: AtomicBool::new(false),
             freed: AtomicBool::new(false),
+            full_look_ns: AtomicI64::new(0),
         }
     }
 

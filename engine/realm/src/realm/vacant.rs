@@ -1,22 +1,22 @@
 //! Vacating: free pages of the arena go back to a filesystem that is full, and get blocks again
 //! before they are used.
 //!
-//! **Invariant.** What is free has blocks, so that a store into what was reserved is never a
-//! SIGBUS. What is vacant may have none, and nobody reserves it.
+//! **Invariant.** Free pages have blocks, so that a store into reserved space is never a SIGBUS.
+//! Vacant pages may have none. Nobody reserves them.
 //!
-//! **Vacating.** (1) Take the growth lock. (2) One commit reclaims what nobody looks at any more,
-//! as a reservation does, and calls whole free pages vacant: from then on nobody reserves them, and
-//! nobody looks at them. (3) Their blocks are punched out. A death between leaves vacant pages with
-//! blocks, which harms nobody. A commit of which it is not certain that it took place is followed
-//! by no punch.
+//! **Vacating.** (1) The process takes the growth lock. (2) One commit reclaims extents, as a
+//! reservation does, and calls whole free pages vacant: from then on nobody reserves them, and
+//! nobody looks at them. (3) Their blocks are punched out. A death before (3) leaves vacant pages
+//! with blocks, which harms nobody. An uncertain commit is followed by no punch.
 //!
-//! **Occupying.** (1) Take the growth lock. (2) Allocate blocks for the fewest vacant pages that
-//! make a run of the length that is asked for; sync the file where the realm promises that. (3) One
-//! commit calls them free. The growth lock keeps a punch that is late from what is occupied again.
+//! **Occupying.** (1) The process takes the growth lock. (2) It allocates blocks for the fewest
+//! vacant pages that make a run of the wanted length, and some more if there is room. Where the
+//! realm promises `"system"`, the file is synced. (3) One commit calls the pages free. The growth
+//! lock keeps a late punch from pages that are occupied again.
 //!
-//! It is done when a commit has freed space and no span could be made on the device, when the
-//! catalog cannot grow, when an array has no room though free pieces would give it, and by
-//! compaction. A disk and memory can take blocks back; persistent memory and devdax nodes keep
+//! Four things lead to vacating: a commit that has freed space on a device where no span could be
+//! made; a catalog that cannot grow; an array for which the free pieces would give room together;
+//! and compaction. Disks and memory take blocks back. Persistent memory and devdax nodes keep
 //! theirs.
 
 use std::fs::File;
@@ -35,7 +35,7 @@ use engram_base::scope::Scope;
 use engram_catalog::{Headroom, ReadTxn};
 use engram_files::pool_file::PoolFile;
 use engram_media::span::{FilePart, allocate_range, punch};
-use engram_media::{Medium, devdax, filesystem};
+use engram_media::{Medium, clock, devdax, filesystem};
 use engram_records::extent::{Extent, HUGE, extent_len};
 use engram_space::extent::{
     Growing, Span, VacantPart, free_rows, occupy, reclaim, vacant_parts, vacant_rows, vacate,
@@ -43,16 +43,37 @@ use engram_space::extent::{
 
 /// At least so many bytes get blocks again at once, where there is room.
 const OCCUPY_LEAST: u64 = 1 << 20;
+/// How often is looked at most whether a device is full.
+const LOOK_NS: i64 = 10_000_000;
 /// How many extents one commit reclaims and calls vacant; fewer where the catalog has no room for
 /// that.
 const EXTENTS_MAX: [usize; 3] = [1024, 32, 1];
 
-/// Gives free pages back to the devices that are full. The caller has just freed something; what
-/// hinders it leaves things as they are.
+/// Gives free pages back to the devices that are full, if this process has freed something since it
+/// last did. What hinders it leaves things as they are.
+///
+/// It looks once in [`LOOK_NS`] at most: a value that is replaced again and again would feel it.
+/// The caretaker looks after the last one.
 pub(crate) fn after_freeing(core: &Core, inside: &Inside<'_>) {
-    if core.space.freed.swap(false, Ordering::Relaxed) && try_vacate(core, inside).is_none() {
+    if !core.space.freed.load(Ordering::Relaxed) {
+        return;
+    }
+    let now_ns = clock::coarse_ns();
+    if now_ns < core.space.full_look_ns.load(Ordering::Relaxed) {
+        return;
+    }
+    core.space.full_look_ns.store(now_ns + LOOK_NS, Ordering::Relaxed);
+    core.space.freed.store(false, Ordering::Relaxed);
+    if try_vacate(core, inside).is_none() {
         // Somebody else grows the arena, or looks for room as this does.
         core.space.freed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The same at the end, without waiting for its time.
+pub(super) fn at_end(core: &Core, inside: &Inside<'_>) {
+    if core.space.freed.swap(false, Ordering::Relaxed) {
+        vacate_if_full(core, inside);
     }
 }
 

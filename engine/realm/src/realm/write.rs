@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::realm::{checked, chunks, ids, index, keys, space};
+use crate::realm::{after_commit, checked, chunks, ids, keys, space};
 use engram_ops::group::GroupInfo;
 use engram_ops::mirror;
 use engram_ops::mirror::Original;
@@ -410,7 +410,7 @@ pub(crate) fn apply(core: &Core, overlay: &Overlay) -> Result<()> {
     step!("batch.closed");
     core.commit(inside, headroom, |rows| rows.apply(overlay))?;
     step!("batch.committed");
-    index::after_commit(core, inside);
+    after_commit(core, inside);
     Ok(())
 }
 

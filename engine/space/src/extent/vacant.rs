@@ -1,9 +1,9 @@
 //! Vacant extents: bytes of an arena whose blocks were given back to the filesystem.
 //!
 //! A row (0, 0, offset) of `extents_pending` says that nothing may be put there before the span's
-//! file has blocks there again. It is written before the blocks go, and taken away after they have
-//! come back: so blocks may be there that the row denies, never the other way. A vacant extent lies
-//! within one span and begins and ends at a page.
+//! file has blocks there again. The row is written before the blocks go, and removed after they
+//! have come back. So a vacant page may have its blocks; a free page always has them. A vacant
+//! extent lies within one span, and begins and ends at a page.
 
 use super::allocator::{checked, insert_free, largest_free, parse_len, take_free};
 use super::arena::Span;

@@ -102,6 +102,11 @@ impl Peers {
         self.list.leases.iter().map(move |peer| (seen(peer), &peer.file))
     }
 
+    /// How many leases there are, the dead ones' too.
+    pub fn count(&self) -> usize {
+        self.list.leases.len()
+    }
+
     /// Whether a lease was in the folder, whole, when it was last read.
     pub fn knows(&self, id: u64) -> bool {
         self.list.leases.iter().any(|peer| peer.id == id)

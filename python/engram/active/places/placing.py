@@ -25,6 +25,7 @@ from engram.active.stored.layout import ALIASES_OF, CLASS, OUTSIDE
 from engram.active.stored.meanwhile import again
 from engram.active.transaction import field_view
 from engram.errors import ArgumentError, NotFoundError, ReadOnlyError
+from engram.paths import POOL_FILE
 
 if TYPE_CHECKING:
     from engram.active.fields import Field
@@ -76,7 +77,7 @@ def backend_of(named: Any, current: Home | None = None) -> Backend:
 
 def _backend_at(text: str, current: Home | None) -> Backend:
     """Read a backend's name: a pool's path with `?namespace` and `#device`, or a device's path."""
-    if (Path(text) / "pool.toml").exists() or "?" in text or "#" in text:
+    if (Path(text) / POOL_FILE).exists() or "?" in text or "#" in text:
         where, _, device = text.partition("#")
         path, _, namespace = where.partition("?")
         home = using.at_path(path, namespace or "default")

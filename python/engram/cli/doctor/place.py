@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import engram
 from engram import machine
 from engram.errors import EngramError, NotFoundError
-from engram.paths import absolute
+from engram.paths import POOL_FILE, absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engram._engram import Standing
 
-_POOL_FILE = "pool.toml"
 _PREFIX = ".engram-doctor-"
 
 
@@ -42,7 +41,7 @@ class Place:
         """Where something may be tried: beside a pool rather than in its folder."""
         parent = self.folder.parent
         if (
-            os.access(self.folder / _POOL_FILE, os.F_OK)
+            os.access(self.folder / POOL_FILE, os.F_OK)
             and parent.stat().st_dev == self.folder.stat().st_dev
         ):
             return parent
@@ -111,7 +110,7 @@ def places(path: Path) -> list[Place]:
     there = _nearest(absolute(path))
     if there != absolute(path):
         return [_place(there, f"{there} (there is no {path} yet)", None)]
-    if not os.access(there / _POOL_FILE, os.F_OK):
+    if not os.access(there / POOL_FILE, os.F_OK):
         return [_place(there, str(there), None)]
     try:
         with engram.open(there, mode="r", force=True) as pool:
