@@ -1,6 +1,6 @@
 # The only verbs: demo test test-engine test-package upstream-suites test-pmem bench bench-mpi
-# bench-active evaluate hot versus crash power corrupt model miri fuzz install lint layers supply
-# msrv aarch64 fmt clean help. Each sets up what it needs.
+# bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint
+# layers supply msrv aarch64 fmt clean help. Each sets up what it needs.
 # Needed beforehand: make, a C compiler, cargo and Python >= 3.11 (choose it with PYTHON=...).
 
 PYTHON ?= python3
@@ -21,7 +21,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites test-pmem bench bench-mpi \
-	bench-active evaluate hot versus crash power corrupt model miri fuzz install lint layers \
+	bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint layers \
 	supply msrv aarch64 fmt clean
 
 help: ## What can be made
@@ -56,6 +56,10 @@ ACTIVE := bench/results/active.json docs/evaluation-active.md docs/images/evalua
 bench-active: $(BIN)/.built $(BIN)/.peers-active ## Active objects beside Redis and dataClay (10; 1)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.active $(ARGS))
 	@case "$(ARGS)" in "") $(BIN)/python -m bench.active.pages $(ACTIVE);; esac
+
+bench-doors: $(BIN)/.built $(BIN)/.peers ## xarray, Dask, Zarr and others, beside files (5 minutes; 1)
+	$(call step,Measuring; results in bench/results/,$(BIN)/python -W ignore::UserWarning \
+		-m bench.doors $(ARGS))
 
 PARTS := queries million policies index-bytes index-time search-space end-to-end
 evaluate: $(BIN)/.built $(BIN)/.peers ## Finding objects, as the papers measure it (5 minutes)

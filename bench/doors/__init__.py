@@ -1,0 +1,1 @@
+"""The doors: how other programs' interfaces do on a pool, beside what they are used with today."""
