@@ -21,8 +21,8 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 	printf '    done in %s s\n' $$(( $$(date +%s) - start ))
 
 .PHONY: help demo test test-engine test-package upstream-suites test-pmem bench bench-mpi \
-	bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint layers \
-	supply msrv aarch64 fmt clean
+	bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint \
+	layers 	supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -57,7 +57,7 @@ bench-active: $(BIN)/.built $(BIN)/.peers-active ## Active objects beside Redis 
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -m bench.active $(ARGS))
 	@case "$(ARGS)" in "") $(BIN)/python -m bench.active.pages $(ACTIVE);; esac
 
-bench-doors: $(BIN)/.built $(BIN)/.peers ## xarray, Dask, Zarr and others, beside files (5 minutes; 1)
+bench-doors: $(BIN)/.built $(BIN)/.peers ## Doors, beside what others use (5; 1)
 	$(call step,Measuring; results in bench/results/,$(BIN)/python -W ignore::UserWarning \
 		-m bench.doors $(ARGS))
 

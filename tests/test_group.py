@@ -469,3 +469,13 @@ def test_what_an_import_keeps_is_kept(pool: engram.Pool) -> None:
     assert array._origin == b"{}"
     assert pool._origin == b""
     assert dict(group.attrs) == {}
+
+
+def test_the_tab_key_is_told_the_names(pool: engram.Pool) -> None:
+    pool["b/c"] = 1
+    pool["a"] = 2
+    pool["a"].attrs["units"] = "K"
+    assert pool._ipython_key_completions_() == ["a", "b"]
+    assert pool["b"]._ipython_key_completions_() == ["c"]
+    assert pool["a"].attrs._ipython_key_completions_() == ["units"]
+    assert pool.namespaces._ipython_key_completions_() == ["default"]

@@ -20,7 +20,7 @@ from support import DTYPES, TEXT, filled
 if TYPE_CHECKING:
     from pathlib import Path
 
-VOID = {"img", "br", "path"}
+VOID = {"wbr", "img", "br", "path"}
 ALLOWED = {
     *("div", "style", "b", "code", "span", "details", "summary", "table", "thead", "tbody", "tr"),
     *("th", "td", "ul", "li", "pre", "svg", *VOID),
@@ -44,6 +44,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.words: list[str] = []
         self.counts: dict[str, int] = {}
+        self.broken = False
         self.feed(shown)
         self.close()
         assert not self.open
@@ -53,6 +54,7 @@ class Page(HTMLParser):
         assert not [name for name, _ in attrs if name.startswith("on") or name == "href"]
         assert not [v for name, v in attrs if name == "src" and not str(v).startswith("data:")]
         self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.broken = tag == "wbr"
         if tag not in VOID:
             self.open.append(tag)
 
@@ -67,8 +69,11 @@ class Page(HTMLParser):
         raise AssertionError(data)
 
     def handle_data(self, data: str) -> None:
-        if not self.open or self.open[-1] != "style":
+        if self.broken:  # the rest of a name
+            self.words[-1] += data
+        elif not self.open or self.open[-1] != "style":
             self.words.append(data)
+        self.broken = False
 
     @property
     def text(self) -> str:
@@ -293,15 +298,32 @@ def test_each_group_of_a_level_has_its_share_of_the_lines(pool: engram.Pool) -> 
     assert "..." not in str(pool.tree())
 
 
-def test_packed_values_are_called_raw(pool: engram.Pool) -> None:
+def test_packed_values_are_shown_as_they_are_meant(pool: engram.Pool) -> None:
     values = np.arange(-50, 50, dtype="i2")
-    packing = {"scale_factor": 0.01, "add_offset": np.float32(380), "units": "ppm"}
-    packed = pool.create_array("packed", data=values, attrs=packing)
-    assert "raw values, as stored: scale_factor 0.01 and add_offset 380.0" in page(packed).text
+    packing = {"scale_factor": 0.01, "add_offset": np.float32(380), "_FillValue": np.int16(-49)}
+    packed = pool.create_array("packed", data=values, attrs={**packing, "units": "ppm"})
+    shown = page(packed).text
+    assert "379.5, nan, 379.52" in shown
+    assert "380.49]" in shown
+    assert "stored as int16 with _FillValue -49, add_offset 380.0, scale_factor 0.01" in shown
+    since = {"units": "hours since 2003-01-01", "calendar": "standard"}
+    times = pool.create_array("times", data=np.array([0, 6, 2**62]), attrs=since)
+    assert "4611686018427387904]" in page(times).text  # beyond all times: as they are stored
+    times[2] = 12
+    assert "2003-01-01, 2003-01-01T06:00:00, 2003-01-01T12:00:00]" in page(times).text
     for attrs in ({"units": "ppm"}, {"scale_factor": "none"}, {"add_offset": [1.0, 2.0]}):
         plain = pool.create_array("plain", data=values, attrs=attrs, overwrite=True)
         assert "-50 to 48" in page(plain).text
-        assert "raw" not in page(plain).text
+        assert "meant" not in page(plain).text
+
+
+def test_names_break_at_their_joints_alone(pool: engram.Pool) -> None:
+    name = "total_column/carbon-dioxide.v2_<b>_"
+    pool[f"{name}x"] = 1
+    shown = pool["total_column"]._repr_html_()
+    assert "carbon-<wbr>dioxide.<wbr>v2_&lt;b&gt;_x" in shown
+    assert "carbon-dioxide.v2_<b>_x" in page(pool["total_column"]).text
+    assert "anywhere" not in shown.replace("pre-wrap; overflow-wrap: anywhere", "")
 
 
 def test_many_attributes_and_long_ones_are_cut(pool: engram.Pool) -> None:

@@ -118,6 +118,7 @@ impl Model {
             | O::Fork
             | O::Snap
             | O::Lock { .. }
+            | O::Mode { .. }
             | O::Reopen { .. } => Outcome::Done,
         }
     }

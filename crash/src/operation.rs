@@ -93,6 +93,8 @@ pub enum Operation {
     Snap,
     /// Locks something that everybody locks.
     Lock { seed: u64 },
+    /// Gives the namespace another mode, in which all who come still may.
+    Mode { which: u8 },
 }
 
 /// How an operation ended.
@@ -236,7 +238,7 @@ impl Choice {
             return self.urged(urge);
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
-        match self.random.below(130) {
+        match self.random.below(131) {
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },
@@ -261,6 +263,7 @@ impl Choice {
             110..114 => Operation::Lock { seed: self.random.any() },
             114..122 => Operation::Roam { seed: self.random.any(), version },
             122..130 => Operation::Grid { seed: self.random.any(), version },
+            130 => Operation::Mode { which: self.random.below(2) as u8 },
             _ => self.put(),
         }
     }
@@ -397,6 +400,7 @@ impl Operation {
             O::Lock { seed } => [28, 0, 0, *seed],
             O::Roam { seed, version } => [29, 0, *version, *seed],
             O::Grid { seed, version } => [30, 0, *version, *seed],
+            O::Mode { which } => [31, (*which).into(), 0, 0],
         }
     }
 
@@ -436,6 +440,7 @@ impl Operation {
             28 => O::Lock { seed },
             29 => O::Roam { seed, version },
             30 => O::Grid { seed, version },
+            31 => O::Mode { which: first as u8 },
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

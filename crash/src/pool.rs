@@ -16,6 +16,8 @@ use crate::{grids, locks, roam, travel};
 pub const SIZE: u64 = 256 << 20;
 /// The namespace: what is published in it is everybody's to read.
 const NAMESPACE: &str = "open";
+/// The modes that it has by turns: its owner and strangers are let in by both.
+const MODES: [u32; 2] = [0o755, 0o715];
 /// Two objects that are always written in one batch, with one shape.
 pub const PAIR: &str = "common/pair";
 /// Objects that are always written in one batch, with one shape.
@@ -33,7 +35,7 @@ pub const LOOSE: &str = "common/loose";
 pub fn make(path: &Path, checksums: bool) {
     let options = CreateOptions { size: SIZE, force: true, checksums, ..CreateOptions::default() };
     let pool = Pool::create(path, &options).expect("a new pool");
-    let realm = pool.create_namespace(NAMESPACE, 0o755, None, None).expect("a new namespace");
+    let realm = pool.create_namespace(NAMESPACE, MODES[0], None, None).expect("a new namespace");
     let settings = IndexSettings {
         tail_rows: Some(8),
         segment_rows: Some(16),
@@ -59,6 +61,11 @@ pub fn make(path: &Path, checksums: bool) {
     roam::make(&realm);
     grids::make(&realm);
     pool.close();
+}
+
+/// Gives the pool's namespace one of its modes.
+pub(crate) fn change_mode(path: &Path, which: u8) -> Result<()> {
+    Pool::set_mode(path, NAMESPACE, MODES[usize::from(which) % MODES.len()])
 }
 
 /// What this user sees of the pool's namespace; what the dead were moving is settled.

@@ -18,7 +18,7 @@ use crate::data::{Random, Words, filled, word_of};
 use crate::locks::Locked;
 use crate::machine::{die, fork, leave, me, rest, set_word};
 use crate::operation::{Choice, Name, Operation, Outcome, Urge, batch, index_mode};
-use crate::pool::{array, ask, group, member, number, object, open, over, view};
+use crate::pool::{array, ask, change_mode, group, member, number, object, open, over, view};
 use crate::snapshot::Snapshot;
 use crate::{grids, roam, travel};
 
@@ -254,6 +254,7 @@ impl Worker {
                 self.lock(*seed);
                 Ok(())
             }
+            O::Mode { which } => change_mode(&self.place.path, *which),
             _ => self.write(operation),
         }
     }

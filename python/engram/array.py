@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from engram import _engram, times, tokens
+from engram.decoded import Decoded
 from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
 
@@ -211,6 +212,21 @@ class Array(Handle):
         if mode not in {"r", "r+"}:
             raise ArgumentError(f'mode {mode!r} is unknown: use "r" or "r+"')
         return _engram.view(self._namespace, self._id, self._dtype, self._shape, mode == "r+")
+
+    def decoded(self) -> Decoded:
+        """Give the values as they are meant, by what the attributes say; nothing is read yet.
+
+        That is, by the CF conventions: `scale_factor` and `add_offset` applied, missing values NaN
+        (`_FillValue`, `missing_value`, outside `valid_range`), numbers of "days since" some day as
+        times. Without such attributes they are the values that are stored.
+
+        Raises
+        ------
+        ArgumentError
+            If the values are times whose units or calendar cannot be told.
+
+        """
+        return Decoded(self)
 
     def resize(self, shape: int | Sequence[int]) -> None:
         """Refuse: an array in one piece keeps its shape; a chunked one (`chunks=`) need not.

@@ -69,6 +69,10 @@ class Attributes(MutableMapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return iter(_engram.attr_names(self._namespace, self._is_group, self._id))
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """Give the names, for the tab key behind `attrs["`."""
+        return list(self)
+
     def __len__(self) -> int:
         return len(_engram.attr_names(self._namespace, self._is_group, self._id))
 

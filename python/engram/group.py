@@ -97,6 +97,10 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         except InvalidNameError:  # so nothing is called that
             return False
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """Name the first members, for the tab key behind `group["`."""
+        return _engram.names(self._namespace, self._id, None, _PAGE)
+
     def __iter__(self) -> Iterator[str]:
         after = None
         while names := _engram.names(self._namespace, self._id, after, _PAGE):

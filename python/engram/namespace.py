@@ -194,6 +194,10 @@ class Namespaces(Mapping[str, Namespace]):
         self._pool.namespace(name)  # raises, and tells why
         raise KeyError(name)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """Give the names, for the tab key behind `pool.namespaces["`."""
+        return list(self)
+
     def _repr_html_(self) -> str:
         return later.card(self)
 

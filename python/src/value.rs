@@ -13,7 +13,9 @@ use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyMapping, PyString, PyTuple, PyType};
+use pyo3::types::{
+    PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple, PyType,
+};
 use pyo3::{Borrowed, intern};
 
 use crate::error::{Failure, Result, argument, refused};
@@ -83,12 +85,15 @@ pub fn source<'py>(
         Ok(array) if dtype.is_none_or(|d| array.dtype().is(d)) => array.clone(),
         _ => as_array(what, data, dtype)?,
     };
-    let array = match of_times(&array, dtype)? {
+    let array = match of_times(what, &array, dtype)? {
         Some(times) => as_array(what, array.as_any(), Some(&times))?,
         None => array,
     };
     let descr = array.dtype();
     check_times(what, data, &array)?;
+    if dtype.is_none() {
+        check_kept(what, data, &array)?;
+    }
     if descr.kind() == b'O' && !descr.has_fields() || dtype::is_text(&descr) {
         if descr.kind() == b'O' && array.ndim() == 0 {
             let item = array.call_method0("item")?;
@@ -122,6 +127,29 @@ fn check_times(
     Ok(())
 }
 
+/// Refuses what numpy has changed without a word of what it was given.
+fn check_kept(what: &str, data: &Bound<'_, PyAny>, made: &Bound<'_, PyUntypedArray>) -> Result<()> {
+    static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = data.py();
+    let sequence = data.is_instance_of::<PyList>() || data.is_instance_of::<PyTuple>();
+    if sequence || is_labelled(data)? {
+        CHECK.import(py, "engram.kept", "check")?.call1((what, data, made))?;
+    }
+    Ok(())
+}
+
+/// Whether something is of a library whose arrays have more than values.
+fn is_labelled(data: &Bound<'_, PyAny>) -> Result<bool> {
+    let py = data.py();
+    if data.is_instance_of::<PyUntypedArray>() {
+        return Ok(false);
+    }
+    let module = data.get_type().getattr(intern!(py, "__module__"))?;
+    let Ok(module) = module.cast::<PyString>() else { return Ok(false) };
+    let root = module.to_str()?.split('.').next().unwrap_or_default();
+    Ok(matches!(root, "pandas" | "polars" | "pyarrow" | "xarray"))
+}
+
 fn as_array<'py>(
     what: &str,
     data: &Bound<'py, PyAny>,
@@ -150,10 +178,17 @@ fn unfit(what: &str, item: &Bound<'_, PyAny>) -> Result<Failure> {
     if let Some(large) = too_large(what, item) {
         return Ok(large);
     }
-    let kind = item.get_type().name()?;
+    let kind = item.get_type().name()?.to_string();
+    let instead = match kind.as_str() {
+        "dict" | "OrderedDict" => "give each value a name of its own, or json.dumps(...) of it",
+        "NoneType" => "leave it out, or give a value that means none",
+        "set" | "frozenset" => "give sorted(...) of it",
+        "Timestamp" | "Timedelta" | "NaTType" => "give x.to_numpy(), without a zone",
+        "Decimal" | "Fraction" => "give float(...) or str(...) of it",
+        _ => "give a number, bytes, str, a date or time, a numpy array or a sequence of them",
+    };
     Ok(argument(format!(
-        "{what} is of type {kind}, which numpy has no fixed-size dtype for: give a number, bytes, \
-         str, a date or time, a numpy array or a sequence of them"
+        "{what} is of type {kind}, which numpy has no fixed-size dtype for: {instead}"
     )))
 }
 
@@ -172,6 +207,7 @@ pub fn too_large(what: &str, item: &Bound<'_, PyAny>) -> Option<Failure> {
 /// The dtype that numpy has for an object array of nothing but dates and times of `datetime`, or
 /// of nothing but its durations.
 fn of_times<'py>(
+    what: &str,
     array: &Bound<'py, PyUntypedArray>,
     asked: Option<&Bound<'py, PyArrayDescr>>,
 ) -> Result<Option<Bound<'py, PyArrayDescr>>> {
@@ -187,6 +223,12 @@ fn of_times<'py>(
     let name = |item: &Bound<'_, PyAny>| -> Result<Option<&'static str>> {
         for (class, name) in [("datetime", "M8"), ("date", "M8"), ("timedelta", "m8")] {
             if item.get_type().is(&datetime.getattr(class)?) {
+                if class == "datetime" && !item.getattr(intern!(py, "tzinfo"))?.is_none() {
+                    return Err(argument(format!(
+                        "{what} has {item}, and numpy's times have no zone: give \
+                         t.astimezone(datetime.UTC).replace(tzinfo=None), and the zone beside it"
+                    )));
+                }
                 return Ok(Some(name));
             }
         }

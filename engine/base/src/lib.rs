@@ -32,6 +32,7 @@ pub mod name;
 pub mod pool_lock;
 pub mod random;
 pub mod scope;
+pub mod size;
 pub mod slab;
 pub mod threads;
 pub mod user;

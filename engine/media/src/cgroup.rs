@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use engram_base::error::Result;
 use engram_base::fail;
+use engram_base::size::ByteSize;
 
 /// Limits from here on mean "no limit": v1 writes the largest page-aligned i64.
 const UNLIMITED: u64 = 1 << 60;
@@ -45,11 +46,11 @@ impl fmt::Display for Limit {
         let what = if of_machine { "this machine's memory" } else { "the memory cgroup's limit" };
         write!(
             f,
-            "{what}, {}, has {} bytes left (limit {}, used {})",
+            "{what}, {}, has {} left (limit {}, used {})",
             self.file.display(),
-            self.headroom(),
-            self.bytes,
-            self.used
+            ByteSize(self.headroom()),
+            ByteSize(self.bytes),
+            ByteSize(self.used)
         )
     }
 }
@@ -83,8 +84,9 @@ fn admit_under(root: &Path, bytes: u64, what: &str) -> Result<()> {
         if needed > limit.headroom() {
             fail!(
                 PoolFull,
-                "{what} needs {bytes} bytes of memory, and {limit}; beyond it the kernel would \
-                 kill a process: raise the limit, free memory, or ask for less"
+                "{what} needs {} of memory, and {limit}; beyond it the kernel would kill a \
+                 process: raise the limit, free memory, or ask for less",
+                ByteSize(bytes)
             );
         }
     }

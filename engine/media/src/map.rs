@@ -23,6 +23,7 @@ use super::emulated::Emulated;
 use super::{Medium, devdax, persist};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::size::ByteSize;
 
 /// A range starts at a multiple of this, as spans do, so that huge pages can map them.
 pub(super) const HUGE: u64 = 2 << 20;
@@ -75,11 +76,12 @@ impl AddressRange {
                 Err(_) if want > least => want = round_up(want / 2, HUGE).max(least),
                 Err(error) => fail!(
                     PoolFull,
-                    "cannot reserve {want} bytes of addresses for an arena ({error}): either this \
+                    "cannot reserve {} of addresses for an arena ({error}): either this \
                      process has used up its 128 TiB (each namespace that it has open takes \
                      512 GiB or more, and as much again for what is private there: close pools \
                      that it does not need), or `ulimit -v` limits it, or it takes a pool of \
-                     smaller size"
+                     smaller size",
+                    ByteSize(want)
                 ),
             }
         }
@@ -163,9 +165,10 @@ impl AddressRange {
         if end > self.reserved {
             fail!(
                 PoolFull,
-                "the arena would grow to {end} bytes and this process reserved {} bytes of \
-                 addresses for it: close the pool and open it again",
-                self.reserved
+                "the arena would grow to {}, and this process reserved {} of addresses for it: \
+                 close the pool and open it again",
+                ByteSize(end),
+                ByteSize(self.reserved)
             );
         }
         let meta = file.metadata().map_err(|e| Error::os("cannot look at a span (fstat)", &e))?;

@@ -42,6 +42,7 @@ use super::map::{HUGE, PAGE, collapse};
 use super::{Medium, cgroup};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::size::ByteSize;
 
 /// What is made of huge pages in the first call, and at most in one, which no signal interrupts.
 const HUGE_STEPS: (u64, u64) = (4 << 20, 256 << 20);
@@ -368,8 +369,9 @@ fn refusal(error: &io::Error, path: &Path, len: u64) -> Error {
             Error::new(
                 Kind::PoolFull,
                 format!(
-                    "{shown} needs {len} bytes, its filesystem has {} free ({error}): {}",
-                    free.bytes,
+                    "{shown} needs {}, its filesystem has {} free ({error}): {}",
+                    ByteSize(len),
+                    ByteSize(free.bytes),
                     free.remedy()
                 ),
             )
@@ -386,9 +388,10 @@ fn check_file_limit(len: u64) -> Result<()> {
     if limit.rlim_cur != libc::RLIM_INFINITY && len > limit.rlim_cur {
         fail!(
             PoolFull,
-            "a file of {len} bytes is needed and this process may write files of {} bytes at most \
+            "a file of {} is needed, and this process may write files of {} at most \
              (RLIMIT_FSIZE): raise it with `ulimit -f`",
-            limit.rlim_cur
+            ByteSize(len),
+            ByteSize(limit.rlim_cur)
         );
     }
     Ok(())

@@ -7,16 +7,13 @@ any type; one that makes no sense is as if it were not there.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import enum
-import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import engram
-from engram.extras import library
+from engram.decoded import encoding_for_show, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,10 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NUMBERS = "biufc"
-_FIRST_FEW = 1000
-_CALENDARS = {"standard", "gregorian", "proleptic_gregorian"}
-_REFORM = 1582
-"""Days are counted alike in these calendars after this year."""
 _DEGREES_EAST = {"degrees_east", "degree_east", "degree_e", "degrees_e", "degreee", "degreese"}
 _DEGREES_NORTH = {"degrees_north", "degree_north", "degree_n", "degrees_n", "degreen", "degreesn"}
 _PRESSURE = {"pa", "hpa", "mbar", "millibar", "millibars", "bar", "dbar", "decibar"}
@@ -141,53 +134,17 @@ def is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def decoded(array: engram.Array, raw: NDArray[Any]) -> NDArray[Any]:
-    """Return values of an array as they are meant: missing ones NaN, packed ones unpacked.
+    """Return values of an array as numbers that are meant: missing ones NaN, packed ones unpacked.
 
     `raw` are some of its values, of any shape. What comes is float64, complex as complex128.
     """
-    attrs = dict(array.attrs.items())
-    if raw.dtype.kind == "i" and str(attrs.get("_Unsigned", "")).lower() == "true":
-        raw = raw.astype(raw.dtype.newbyteorder("=")).view(f"u{raw.dtype.itemsize}")
-    values = raw.astype("c16" if raw.dtype.kind == "c" else "f8")
-    missing = np.zeros(raw.shape, dtype=bool)
-    for name in ("_FillValue", "missing_value"):
-        for fill in _numbers(attrs.get(name)):
-            missing |= raw == fill
-    low, high = _valid(attrs)
-    if raw.dtype.kind != "c":
-        missing |= (values < low) | (values > high)
-    scale, offset = (_numbers(attrs.get(name)) for name in ("scale_factor", "add_offset"))
-    if len(scale) == 1:
-        values *= scale[0]
-    if len(offset) == 1:
-        values += offset[0]
-    values[missing] = np.nan
-    return values
+    encoding = encoding_for_show(array)
+    return encoding.numbers(raw, np.dtype("c16" if raw.dtype.kind == "c" else "f8"))
 
 
 def is_packed(attrs: Mapping[str, Any]) -> bool:
     """Whether values are stored otherwise than they are meant."""
-    return any(len(_numbers(attrs.get(name))) == 1 for name in ("scale_factor", "add_offset"))
-
-
-def _valid(attrs: dict[str, Any]) -> tuple[float, float]:
-    """Return the range outside which values are missing."""
-    both = _numbers(attrs.get("valid_range"))
-    if len(both) == 2:  # noqa: PLR2004 - a pair
-        return both[0], both[1]
-    low, high = (_numbers(attrs.get(name)) for name in ("valid_min", "valid_max"))
-    return (
-        low[0] if len(low) == 1 else -math.inf,
-        high[0] if len(high) == 1 else math.inf,
-    )
-
-
-def _numbers(value: object) -> list[Any]:
-    """Return the numbers in an attribute; none if it is something else."""
-    if value is None:
-        return []
-    array = np.atleast_1d(np.asarray(value))
-    return array.ravel().tolist() if array.dtype.kind in "iuf" else []
+    return any(len(numbers(attrs.get(name))) == 1 for name in ("scale_factor", "add_offset"))
 
 
 def days(array: engram.Array) -> tuple[float, float] | None:
@@ -195,24 +152,8 @@ def days(array: engram.Array) -> tuple[float, float] | None:
 
     None if they are no times, or their calendar is not the one of matplotlib and of `datetime`.
     """
-    if " since " not in text(array, "units") or array.dtype.kind not in "iuf" or not array.size:
-        return None
-    cftime = library("cftime", "cli", "telling times of CF calendars")
-
-    units, calendar = text(array, "units"), text(array, "calendar") or "standard"
-    known = decoded(array, np.asarray(array).reshape(-1)[:_FIRST_FEW])
-    known = known[np.isfinite(known)]
-    if not known.size:
-        return None
-    with warnings.catch_warnings(), contextlib.suppress(ValueError, OverflowError, TypeError):
-        warnings.simplefilter("ignore")
-        one, other = cftime.num2date([known[0], known[0] + 1], units, calendar)
-        if calendar.lower() in _CALENDARS and one.year > _REFORM:
-            one, other = (dt.datetime.fromisoformat(when.isoformat()) for when in (one, other))
-            factor = (other - one) / dt.timedelta(days=1)
-            offset = (one - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1)  # noqa: DTZ001 - as CF
-            return offset - factor * float(known[0]), factor
-    return None
+    units = encoding_for_show(array).times
+    return None if units is None else units.days
 
 
 def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:
@@ -220,20 +161,19 @@ def times(array: engram.Array, raw: NDArray[Any]) -> list[Any] | None:
 
     None if they are no times, or the times of its calendar cannot be told.
     """
-    if raw.dtype.kind == "M":
-        return list(raw.astype("M8[us]").ravel().tolist())
-    units = text(array, "units")
-    if " since " not in units or raw.dtype.kind not in "iuf":
-        return None
-    cftime = library("cftime", "cli", "telling times of CF calendars")
-
-    calendar = text(array, "calendar") or "standard"
-    values = np.ma.masked_invalid(decoded(array, raw).ravel())
-    with warnings.catch_warnings(), contextlib.suppress(ValueError, OverflowError, TypeError):
-        warnings.simplefilter("ignore")
-        found = cftime.num2date(values, units, calendar, only_use_cftime_datetimes=False)
-        return [None if np.ma.is_masked(when) else when for when in np.ma.asarray(found)]
-    return None
+    found = raw
+    if raw.dtype.kind != "M":
+        encoding = encoding_for_show(array)
+        if encoding.times is None:
+            return None
+        try:
+            found = encoding.decode(raw)
+        except engram.ArgumentError:
+            return None
+    told = found.astype("M8[us]") if found.dtype.kind == "M" else found
+    whens: list[Any] = told.ravel().tolist()
+    # Of years that Python does not have, it makes numbers.
+    return None if any(isinstance(when, int) for when in whens) else whens
 
 
 def iso(whens: list[Any]) -> list[str]:

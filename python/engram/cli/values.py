@@ -94,6 +94,7 @@ def put(
         "engram get /dev/shm/run run-17/T",
         "engram get /dev/shm/run run-17/T field.npy",
         "engram get /dev/shm/run run-17/T - | python3 analyse.py",
+        "engram get /dev/shm/run co2/xco2 --decoded",
     )
 )
 def get(
@@ -107,6 +108,13 @@ def get(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a file of this name.")
     ] = False,
+    decoded: Annotated[
+        bool,
+        typer.Option(
+            "--decoded",
+            help="The values that are meant: unpacked, missing ones NaN, times as times.",
+        ),
+    ] = False,
     namespace: NamespaceOption = "default",
 ) -> None:
     """Write an array as a NumPy file, or a blob's bytes."""
@@ -118,18 +126,25 @@ def get(
                 f"{plain(name)}: is a group; name one of its arrays (`engram ls {pool} {name}`)"
             )
             raise ArgumentError(message)
+        if decoded and isinstance(member, engram.Blob):
+            message = (
+                f"{plain(name)}: is a blob, and its bytes are what is meant: leave --decoded out"
+            )
+            raise ArgumentError(message)
+        values = None if isinstance(member, engram.Blob) else _values(member, decoded=decoded)
+        nbytes = member.nbytes if values is None else values.nbytes
         target = file or member.name + ("" if isinstance(member, engram.Blob) else ".npy")
         with (
             output.writing(target, overwrite=overwrite) as stream,
-            terminal.Bar(target, member.nbytes) as bar,
+            terminal.Bar(target, nbytes) as bar,
         ):
-            if isinstance(member, engram.Blob):
+            if values is None:
                 stream.write(member[...])
             else:
                 counted: Any = _Counted(stream, bar)
-                np.lib.format.write_array(counted, _values(member), allow_pickle=False)
+                np.lib.format.write_array(counted, values, allow_pickle=False)
         if output.standard(target) is None:
-            terminal.say(f"{target}: {human(member.nbytes)}")
+            terminal.say(f"{target}: {human(nbytes)}")
 
 
 @contextlib.contextmanager
@@ -202,9 +217,15 @@ def _require_magic(stream: BinaryIO, file: str) -> None:
         raise FormatError(message)
 
 
-def _values(member: engram.Array) -> np.ndarray[Any, Any]:
+def _values(member: engram.Array, *, decoded: bool) -> np.ndarray[Any, Any]:
     """Return an array's values: the pool's own memory, or strings of the longest's width."""
-    value = np.asarray(member)
+    value = np.asarray(member.decoded() if decoded else member)
+    if value.dtype.hasobject and value.dtype.kind == "O":
+        message = (
+            f"{plain(member.path)}: its calendar ({member.attrs.get('calendar')}) has days that a "
+            "NumPy file cannot hold: leave --decoded out, and take the numbers"
+        )
+        raise ArgumentError(message)
     if value.dtype.kind == "T":
         width = max((len(v) for v in value.flat), default=1) or 1
         return value.astype(f"U{width}")

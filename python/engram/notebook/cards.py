@@ -74,7 +74,7 @@ def _array(array: Array) -> str:
 
 def _values(array: Array) -> str:
     plain, part = values.shown(array)
-    said = "".join(parts.note(line) for line in (values.packing(array), part) if line)
+    said = "".join(parts.note(line) for line in (values.encoded(array), part) if line)
     picture = ""
     if array.dtype.itemsize <= values.ITEM:
         picture = preview(array)
@@ -192,7 +192,7 @@ def _rows(nodes: Iterable[Node], *, is_open: bool = False) -> str:
 
 
 def _row(node: Node, *, is_open: bool) -> str:
-    name = parts.text(node.name)
+    name = parts.name(node.name)
     if not node.below:
         cells = " ".join(parts.soft(column) for column in node.columns)
         return f"<li><div class='engram-row'><span>{name}</span> {cells}</div></li>"
@@ -219,7 +219,7 @@ def _attributes(attributes: Attributes) -> str:
     for name, value in found[:_ATTRIBUTES]:
         plain, kind = values.of_attribute(value)
         rows.append(
-            f"<tr><th>{parts.text(name)}</th><td>{parts.lines(plain)}</td>"
+            f"<tr><th>{parts.name(name)}</th><td>{parts.lines(plain)}</td>"
             f"<td class='engram-soft'>{parts.text(kind)}</td></tr>"
         )
     made = f"<table><tbody>{''.join(rows)}</tbody></table>"

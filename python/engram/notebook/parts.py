@@ -3,6 +3,7 @@
 A string that leaves this module is HTML; what goes in is text, unless a parameter is called `html`.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from html import escape
 
@@ -12,6 +13,8 @@ from engram.plain import printable
 
 LONGEST = 400
 """As many characters of a name or a value are shown."""
+
+_JOINTS = re.compile(r"(?<=\w)[_/.-]+(?=\w)")
 
 MOST_LINES = 40
 """As many lines of a value are shown."""
@@ -24,6 +27,11 @@ def text(shown: object, longest: int = LONGEST) -> str:
     return escape(printable(cut))
 
 
+def name(shown: object) -> str:
+    """Escape a name or a path, which a narrow page breaks behind a mark that joins words."""
+    return _JOINTS.sub(r"\g<0><wbr>", text(shown))
+
+
 def lines(shown: str, longest: int = LONGEST) -> str:
     """Escape a text of several lines."""
     rows = shown[: longest * MOST_LINES].split("\n")
@@ -33,15 +41,16 @@ def lines(shown: str, longest: int = LONGEST) -> str:
 
 def facts(rows: Iterable[tuple[str, str]]) -> str:
     """Make a table of names and values; the values are HTML."""
-    body = "".join(f"<tr><th>{text(name)}</th><td>{html}</td></tr>" for name, html in rows)
+    body = "".join(f"<tr><th>{name(fact)}</th><td>{html}</td></tr>" for fact, html in rows)
     return f"<table><tbody>{body}</tbody></table>"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Make a table with heads; all of it is text."""
     top = "".join(f"<th>{text(head)}</th>" for head in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(f"<tr>{''.join(f'<td>{name(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    made = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='engram-wide'>{made}</div>"
 
 
 def fold(title: str, html: str, *, count: str = "", is_open: bool = False) -> str:
@@ -83,10 +92,10 @@ def bar(part: int, whole: int) -> str:
     return f"<div class='engram-bar'><div style='width:{percent:.1f}%'></div></div>"
 
 
-def head(kind: str, name: str, *others: str) -> str:
+def head(kind: str, called: str, *others: str) -> str:
     """Make the line at the top: what it is, its name, and what matters most."""
     rest = "".join(f" {soft(part)}" for part in others if part)
-    return f"<div class='engram-head'><b>{text(kind)}</b> <code>{text(name)}</code>{rest}</div>"
+    return f"<div class='engram-head'><b>{text(kind)}</b> <code>{name(called)}</code>{rest}</div>"
 
 
 def whole(html: str) -> str:

@@ -2,8 +2,8 @@
 
 Values are taken at even steps, at most 96 of a line and 32 x 64 of a plane, so a picture of a large
 array touches that many pages of memory and no more; its caption tells the step. More dimensions are
-drawn at index 0 of all but the last two that are longer than 1. What `_FillValue` or
-`missing_value` marks, and what is not finite, stays blank. The first row is at the top, as stored.
+drawn at index 0 of all but the last two that are longer than 1. Values are drawn as they are meant;
+what is missing, or not finite, stays blank. The first row is at the top, as stored.
 """
 
 import base64
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.array import Array
+from engram.decoded import encoding_for_show
 from engram.notebook.parts import note
 
 _LINE = 96
@@ -24,7 +25,6 @@ _WIDTH, _HEIGHT = 320, 48
 _TALLEST = 240
 _FEWEST = 4
 _PLANE = 2
-_MARKS = ("_FillValue", "missing_value")
 _STOPS = (0, 84, 169, 254)
 _RED, _GREEN, _BLUE = (38, 32, 74, 250), (24, 104, 180, 232), (74, 142, 122, 90)
 """Colours from low to high: each lighter than the one before, so that grey print shows it too."""
@@ -47,7 +47,8 @@ def preview(array: Array) -> str:
     index: list[Any] = [0] * array.ndim
     for axis, step in zip(long, steps, strict=True):
         index[axis] = slice(None, None, step)
-    sample = _numbers(array, read(array)[tuple(index)])
+    raw = np.asarray(read(array)[tuple(index)])
+    sample: _Sample = encoding_for_show(array).numbers(raw, np.dtype("f8"))
     there = sample[np.isfinite(sample)]
     if not there.size:
         return note("no picture: all that was looked at is missing")
@@ -66,17 +67,6 @@ def preview(array: Array) -> str:
     caption = f"{low:.6g} to {high:.6g}" + (f", {taken}" if taken else "")
     caption += which if array.ndim > len(long) else ""
     return picture + note(caption)
-
-
-def _numbers(array: Array, part: NDArray[Any]) -> _Sample:
-    """Give the sample as float64, with NaN where the file's conventions say that there is none."""
-    numbers = part.astype(np.float64)
-    attrs = array.attrs
-    for name in _MARKS:
-        mark = np.asarray(attrs.get(name, np.nan))
-        if mark.dtype.kind in "biuf":
-            numbers[np.isin(part, mark)] = np.nan
-    return numbers
 
 
 def _line(scaled: _Sample) -> str:

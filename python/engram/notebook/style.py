@@ -26,7 +26,7 @@ _RULES = """
 @ .engram-head {
   display: flex; flex-wrap: wrap; gap: 2px 10px; align-items: baseline; padding: 3px 8px;
   background: var(--engram-fill); border-left: 3px solid var(--engram-mark);
-  overflow-wrap: anywhere;
+  overflow-wrap: break-word; min-width: 0;
 }
 @ .engram-head b { color: var(--engram-mark); }
 @ details { margin: 2px 0 2px 8px; }
@@ -38,18 +38,20 @@ _RULES = """
 @ tr, @ tr:nth-child(even), @ tr:hover { background: none; text-align: left; }
 @ thead { border: 0; }
 @ th, @ td { text-align: left; vertical-align: top; padding: 1px 14px 1px 0;
-  border: 0; max-width: 460px; white-space: normal; overflow-wrap: anywhere; color: inherit; }
-@ th { font-weight: normal; opacity: .68; white-space: nowrap; }
+  border: 0; max-width: 460px; white-space: normal; overflow-wrap: break-word; color: inherit; }
+@ th { font-weight: normal; opacity: .68; }
 @ td.engram-text { white-space: pre-wrap; }
 @ ul, @ ul ul { list-style: none; margin: 0; padding: 0; }
 @ ul ul { margin-left: 6px; padding-left: 11px; border-left: 1px solid
   var(--engram-line); }
 @ li { margin: 0; }
 @ li > details { margin: 0; }
-@ .engram-row { display: grid; gap: 0 12px; padding: 1px 0 1px 14px;
-  grid-template-columns: minmax(7em, 15em) minmax(6em, 1fr) 7.5em 5.5em; }
-@ .engram-row > span { overflow-wrap: anywhere; }
-@ .engram-row > :last-child { text-align: right; white-space: nowrap; }
+@ .engram-row { display: flex; flex-wrap: wrap; gap: 0 12px; padding: 1px 0 1px 14px; }
+@ .engram-row > span { flex: 1 1 7em; min-width: 0; overflow-wrap: break-word; }
+@ .engram-row > :first-child { flex: 2 1 13em; }
+@ .engram-row > :nth-child(2) { flex: 2 1 9em; }
+@ .engram-row > :last-child { flex: 0 1 5.5em; text-align: right; white-space: nowrap; }
+@ .engram-wide { overflow-x: auto; }
 @ .engram-bar { height: 6px; width: 320px; max-width: 100%; margin: 4px 0;
   background: var(--engram-fill); border: 1px solid var(--engram-line); }
 @ .engram-bar > div { height: 100%; background: var(--engram-mark); }

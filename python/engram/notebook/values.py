@@ -4,6 +4,8 @@ At most a few dozen items are looked at. Strings of variable length can be read 
 they are shown where the whole is small.
 """
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from numpy.typing import NDArray
 
 from engram import _engram
 from engram.array import Array
-from engram.attrs import Attributes
+from engram.decoded import encoding_for_show
+from engram.errors import EngramError
 from engram.size import human
 
 _STRINGS = 1 << 20
@@ -20,8 +23,8 @@ _STRINGS = 1 << 20
 ITEM = 4096
 """Bytes of one item that is shown; a record can be of any size."""
 
-_PACKED = ("scale_factor", "add_offset")
-"""With these attributes the numbers stored are not those meant, by netCDF's conventions."""
+_THRESHOLD = 60
+"""Of more values only the outer ones are written."""
 
 _CHUNKED = 1 << 20
 """Of a chunked array with more bytes only the first items are read."""
@@ -46,31 +49,62 @@ def shown(array: Array) -> tuple[str, str]:
     if array.chunks is not None and array.nbytes > _CHUNKED:
         first = tuple(slice(0, _FIRST) for _ in range(array.ndim - before))
         part = f"values at [{'0, ' * before}{', '.join([f':{_FIRST}'] * len(first))}]"
-        return summary(np.asarray(array[(*key[:-1], *first)]), threshold=60), part
+        return _meant(array, np.asarray(array[(*key[:-1], *first)])), part
     values = array[...] if array.dtype.kind == "T" or array.chunks is not None else array.view()
-    return summary(values[key], threshold=60), part
+    return _meant(array, values[key]), part
 
 
-def packing(array: Array) -> str:
-    """Tell that the values of a packed array are shown as they are stored; "" if it is not."""
+def _meant(array: Array, raw: NDArray[Any]) -> str:
+    """Write stored values as they are meant, decoding those alone that are written."""
+    encoding = encoding_for_show(array)
+    if encoding.is_plain:
+        return summary(raw, threshold=_THRESHOLD)
+    told: list[str] = []
+
+    def write(item: Any) -> str:
+        found = encoding.decode(np.asarray(item, array.dtype))[()]
+        told.append(f"{found:.6g}" if isinstance(found, float | np.floating) else _plain(found))
+        return told[-1]
+
+    try:
+        summary(raw, threshold=_THRESHOLD, write=write)
+    except EngramError:  # times beyond those that there are
+        return summary(raw, threshold=_THRESHOLD)
+    width = max(map(len, told), default=0)
+    return summary(raw, threshold=_THRESHOLD, write=lambda item: write(item).rjust(width))
+
+
+def _plain(item: Any) -> str:
+    """Write an item; a time no longer than it must be."""
+    if not isinstance(item, np.datetime64):
+        return str(item)
+    return re.sub(r"(T00:00:00)?([.]0+)?$", "", str(item))
+
+
+def encoded(array: Array) -> str:
+    """Tell how the values that are shown are stored; "" if they are stored as they are meant."""
+    encoding = encoding_for_show(array)
+    if encoding.is_plain:
+        return ""
     attrs = array.attrs
-    found = [f"{name} {np.asarray(attrs[name])}" for name in _PACKED if _is_number(attrs, name)]
-    return f"raw values, as stored: {' and '.join(found)} not applied" if found else ""
+    said = ", ".join(f"{name} {attrs[name]}" for name in sorted(encoding.used) if name in attrs)
+    return f"values as they are meant; stored as {array.dtype} with {said}"
 
 
-def _is_number(attrs: Attributes, name: str) -> bool:
-    found = np.asarray(attrs.get(name, ""))
-    return found.size == 1 and found.dtype.kind in "iuf"
+def summary(
+    values: NDArray[Any], *, threshold: int = 20, write: Callable[[Any], str] | None = None
+) -> str:
+    """Write an array's values, only the outer ones if they are more than `threshold`.
 
-
-def summary(values: NDArray[Any], *, threshold: int = 20) -> str:
-    """Write an array's values, only the outer ones if they are more than `threshold`."""
+    `write` writes an item, if numpy is not to.
+    """
     edge = 4 if values.ndim < _PLANE else 3
     if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "generic":
         values = values.view(values.dtype.str[0] + "i8")  # numpy writes no times without a unit
-    return np.array2string(
-        values, threshold=threshold, edgeitems=edge, precision=6, max_line_width=88, separator=", "
-    )
+    how: Any = {"threshold": threshold, "edgeitems": edge, "precision": 6, "max_line_width": 88}
+    if write is not None:
+        how["formatter"] = {"all": write}
+    return np.array2string(values, separator=", ", **how)
 
 
 def of_attribute(value: Any) -> tuple[str, str]:

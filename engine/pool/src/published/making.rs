@@ -17,6 +17,7 @@ use engram_base::faults::step;
 use engram_base::pool_lock::wait_for;
 use engram_base::random;
 use engram_base::scope::Scope;
+use engram_base::size::ByteSize;
 use engram_catalog::meta::meta_u64;
 use engram_catalog::{Catalog, Headroom, Table};
 use engram_files::folder;
@@ -110,10 +111,12 @@ impl Making {
         if used.saturating_add(wanted) > self.limit {
             fail!(
                 PoolFull,
-                "namespace {:?} has no room for {wanted} bytes more to be published: its size is \
-                 {} bytes, {used} are published; unpublish some, or resize it (pool.resize)",
+                "namespace {:?} has no room for {} more to be published: its size is {}, {} are \
+                 published; unpublish some, or resize it (pool.resize)",
                 core.setup.namespace,
-                self.limit
+                ByteSize(wanted),
+                ByteSize(self.limit),
+                ByteSize(used)
             );
         }
         let Some(longest) = lens.iter().max() else { return Ok(Vec::new()) };
@@ -181,8 +184,8 @@ impl Making {
             if len == 0 {
                 fail!(
                     PoolFull,
-                    "{} bytes more are needed to publish, and no device of the pool has room: {}",
-                    end - at,
+                    "{} more are needed to publish, and no device of the pool has room: {}",
+                    ByteSize(end - at),
                     bound.unwrap_or(Free { bytes: 0, bound: None }).remedy()
                 );
             }

@@ -18,6 +18,7 @@ use crate::realm::space::USED;
 use engram_base::error::{Error, Kind, Result};
 use engram_base::mutex::lock;
 use engram_base::scope::Scope;
+use engram_base::size::ByteSize;
 use engram_catalog::Table;
 use engram_catalog::meta::meta_u64;
 use engram_records::extent::{Extent, PAGE};
@@ -218,10 +219,12 @@ pub(super) fn full(core: &Core, inside: &Inside<'_>, len: u64, limit: u64) -> Er
     Error::new(
         Kind::PoolFull,
         format!(
-            "{what}namespace {:?} of {} has no room for {len} bytes: its size is {limit} \
-             bytes, {held}; {advice}",
+            "{what}namespace {:?} of {} has no room for {}: its size is {}, {held}; \
+             {advice}",
             core.setup.namespace,
-            core.setup.pool.display()
+            core.setup.pool.display(),
+            ByteSize(len),
+            ByteSize(limit)
         ),
     )
 }
@@ -249,7 +252,8 @@ pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
             .take(NAMED_MAX)
             .map(|lease| {
                 let state = if lease.alive { "pid" } else { "dead, pid" };
-                format!("{} by lease {:016x} ({state} {})", bytes(lease), lease.id, lease.pid)
+                let size = ByteSize(bytes(lease));
+                format!("{size} by lease {:016x} ({state} {})", lease.id, lease.pid)
             })
             .collect();
         if some.len() > NAMED_MAX {
@@ -262,12 +266,13 @@ pub(super) fn who_holds(core: &Core, inside: &Inside<'_>) -> Result<String> {
         }
     };
     Ok(format!(
-        "{used} in objects, {} reserved{}, {} deleted but still viewed{}, the largest free \
-         piece {largest}",
-        holders.reserved,
+        "{} in objects, {} reserved{}, {} deleted but still viewed{}, the largest free piece {}",
+        ByteSize(used),
+        ByteSize(holders.reserved),
         named(|lease| lease.reserved, holders.reserved),
-        holders.held,
+        ByteSize(holders.held),
         named(|lease| lease.held, holders.held),
+        ByteSize(largest),
     ))
 }
 
@@ -285,8 +290,9 @@ pub(crate) fn who_keeps_pages(inside: &Inside<'_>) -> Result<Option<String>> {
     let behind = catalog.last_id()?.saturating_sub(age);
     Ok((bytes > 0).then(|| {
         format!(
-            "{what} keeps {bytes} bytes of it from reuse: it has looked at it since {behind} \
-             commits ago (a snapshot, or it was stopped)"
+            "{what} keeps {} of it from reuse: it has looked at it since {behind} commits ago (a \
+             snapshot, or it was stopped)",
+            ByteSize(bytes)
         )
     }))
 }

@@ -22,6 +22,7 @@ use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::scope::Scope;
+use engram_base::size::ByteSize;
 use engram_catalog::{Headroom, ReadTxn, Table};
 use engram_files::folder;
 use engram_files::paths;
@@ -176,7 +177,9 @@ fn append(
     if total < needed {
         fail!(
             PoolFull,
-            "{needed} bytes more are needed, the pool's devices have {total} free: {}",
+            "{} more are needed, and the pool's devices have {} free: {}",
+            ByteSize(needed),
+            ByteSize(total),
             bound.unwrap_or(Free { bytes: 0, bound: None }).remedy()
         );
     }
@@ -210,7 +213,7 @@ fn make_span(core: &Core, inside: &Inside<'_>, number: u32, device: u32, len: u6
     if devdax::is_node(&path) {
         let gap = gaps_on(inside, device, &path)?.into_iter().max_by_key(|gap| gap.len);
         let Some(gap) = gap.filter(|gap| gap.len >= len) else {
-            fail!(PoolFull, "{} has no {len} bytes in one piece", path.display())
+            fail!(PoolFull, "{} has no {} in one piece", path.display(), ByteSize(len))
         };
         span.place = gap.offset;
         // Nobody else takes ranges of this node: it carries this realm's label, and a process that

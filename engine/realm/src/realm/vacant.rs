@@ -32,6 +32,7 @@ use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::mutex::lock;
 use engram_base::scope::Scope;
+use engram_base::size::ByteSize;
 use engram_catalog::{Headroom, ReadTxn};
 use engram_files::pool_file::PoolFile;
 use engram_media::span::{FilePart, allocate_range, punch};
@@ -234,8 +235,9 @@ pub(super) fn occupy_all(core: &Core, inside: &Inside<'_>) -> Result<()> {
         let bytes: u64 = parts.iter().map(|part| part.part.len).sum();
         fail!(
             PoolFull,
-            "{bytes} bytes of {} went back to the filesystem when it was full, and it has no room \
+            "{} of {} went back to the filesystem when it was full, and it has no room \
              for them now: make room there",
+            ByteSize(bytes),
             core.setup.dir.display()
         );
     }

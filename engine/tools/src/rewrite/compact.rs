@@ -169,19 +169,29 @@ fn compact_realm(setup: &Setup, report: &mut CompactReport) -> Result<()> {
     let made = remake(setup, &after, report).and_then(|kept| {
         step!("compact.filled");
         exchange(&before, &after)?;
-        step!("compact.exchanged");
-        sync_folder(setup)?;
         Ok(kept)
     });
-    let cleared = fs::remove_dir_all(&after);
-    step!("compact.cleared");
-    let kept = made?;
-    cleared.map_err(|e| Error::os(format!("removing {}", after.display()), &e))?;
-    sweep_spans(setup, &devices, &kept)?;
-    step!("compact.swept");
+    if let Ok(kept) = &made {
+        step!("compact.exchanged");
+        sync_folder(setup)?;
+        clear(&after);
+        // What cannot be removed now, the next process to open the realm removes.
+        let _ = sweep_spans(setup, &devices, kept);
+        step!("compact.swept");
+    } else {
+        clear(&after);
+    }
+    made?;
     drop(compaction_lock);
     report.realms += 1;
     Ok(())
+}
+
+/// Removes the catalog that has no place any more. What cannot be removed is no harm to the realm,
+/// and the next process to open it tries again.
+fn clear(catalog: &Path) {
+    let _ = fs::remove_dir_all(catalog);
+    step!("compact.cleared");
 }
 
 /// Makes the new catalog; the numbers of the span files that it names.
@@ -289,13 +299,22 @@ fn give(made: &File, there: &Metadata) -> std::io::Result<()> {
     }
 }
 
+/// Syncs the folder in which the catalogs have changed places. If that fails, the realm is
+/// compacted, and after a loss of power it may be the old one: both are sound, and both catalogs
+/// stay.
 fn sync_folder(setup: &Setup) -> Result<()> {
     if !setup.mount.durable {
         return Ok(());
     }
-    File::open(&setup.dir)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|e| Error::os(format!("syncing {}", setup.dir.display()), &e))
+    let synced = File::open(&setup.dir).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| {
+        let at = setup.dir.display();
+        let message = format!(
+            "{at} is compacted, and syncing it failed ({e}): a loss of power may undo the \
+             compaction, and loses nothing of what is stored"
+        );
+        Error::new(Kind::CommitUncertain, message)
+    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
 use engram_base::pool_lock::PoolLock;
+use engram_base::size::ByteSize;
 use engram_base::user;
 use engram_files::folder;
 use engram_files::paths;
@@ -207,7 +208,8 @@ impl Work<'_> {
         let free = filesystem::free(self.dest)?;
         if needed > free.bytes {
             let bound = free.bound.map_or(String::new(), |limit| format!(", since {limit}"));
-            fail!(PoolFull, "{needed} bytes are needed, and {} are free{bound}", free.bytes);
+            let (needed, free) = (ByteSize(needed), ByteSize(free.bytes));
+            fail!(PoolFull, "{needed} are needed, and {free} are free{bound}");
         }
         self.new.begin(self.dest)?;
         step!("upgrade.begun");

@@ -1,0 +1,122 @@
+"""What is put comes back equal, or is refused with what to do: values, and attributes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import engram
+from support import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ZONED = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a number among strings": ([1, "a"], r"strings beside 1, of type int"),
+    "a string among truths": ([True, "a"], r"strings beside True"),
+    "a number among bytes": ([b"a", 1], r"strings beside 1"),
+    "bytes among strings": (["a", b"b"], r"strings beside b'b'"),
+    "a number in a nested list": ([["a"], [2.5]], r"strings beside 2\.5"),
+    "a number of an array among strings": ([np.array(["a"]), np.array([1])], "strings beside"),
+    "zeros at a string's end": (["a\0"], "numpy drops zeros"),
+    "zeros at the end of bytes": ([b"ab", b"a\0"], "numpy drops zeros"),
+    "a whole number that no float is": ([0.5, 2**53 + 1], r"9007199254740993 among numbers"),
+    "whole numbers of both signs": ([-1, 2**63 + 1], "among numbers"),
+    "a dict": ({"a": 1}, r"type dict.*json\.dumps"),
+    "dicts": ([{"a": 1}], "item 0 of it is of type dict"),
+    "a set": ({1, 2}, r"sorted\(\.\.\.\)"),
+    "a decimal": (decimal.Decimal("0.1"), r"float\(\.\.\.\) or str"),
+    "a time of a zone": (ZONED, "have no zone"),
+    "times of a zone": ([ZONED], "have no zone"),
+    "masked values": (np.ma.masked_array([1, 2], mask=[False, True]), "filled"),
+    "a series": (pd.Series([1, 2]), r"Series of pandas.*to_frame"),
+    "an index": (pd.Index([1, 2]), "Index of pandas"),
+    "a categorical": (pd.Categorical(["a"]), "Categorical of pandas"),
+    "an extension array": (pd.array([1, None]), "IntegerArray of pandas"),
+    "a timestamp": (pd.Timestamp(2020, 1, 1), "Timestamp of pandas"),
+}
+KEPT: dict[str, Any] = {
+    "truths and numbers": [True, 2],
+    "numbers": [1, 2.5, 2**53],
+    "a large number among floats": [0.5, 2**60],
+    "unsigned": [2**64 - 1],
+    "strings": ["a", "bc", ""],
+    "nested strings": [["a", "b"], ("c", "d")],
+    "bytes": [b"a", b"bc"],
+    "complex": [1, 2j],
+    "nothing": [],
+    "a range": range(3),
+    "no mask": np.ma.masked_array([1, 2]),
+    "zeros within": ["a\0b"],
+    "variable strings with zeros": np.array(["a\0"], TEXT),
+    "times": [dt.datetime.fromisoformat("2020-01-01"), dt.datetime.fromisoformat("2021-01-01")],
+    "scalars of numpy": [np.float32(1), np.int8(2)],
+}
+
+
+def ways(pool: engram.Pool) -> dict[str, Callable[[Any], Any]]:
+    """Return each way in: it puts a value, and gives what comes back."""
+
+    def attribute(value: Any) -> Any:
+        pool.attrs["x"] = value
+        return pool.attrs["x"]
+
+    def created(value: Any) -> Any:
+        return pool.create_array("x", data=value, overwrite=True)[...]
+
+    def among(value: Any) -> Any:
+        pool.create_array("x", data=[1], attrs={"y": value}, overwrite=True)
+        return pool["x"].attrs["y"]
+
+    def put(value: Any) -> Any:
+        pool["x"] = value
+        return pool["x"][...]
+
+    def batched(value: Any) -> Any:
+        with pool.batch():
+            pool["x"] = value
+        return pool["x"][...]
+
+    return {"attribute": attribute, "put": put, "created": created, "among": among, "b": batched}
+
+
+@pytest.mark.parametrize("way", ["attribute", "put", "created", "among", "b"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_change_is_refused(pool: engram.Pool, name: str, way: str) -> None:
+    value, said = REFUSED[name]
+    with pytest.raises(engram.ArgumentError, match=said):
+        ways(pool)[way](value)
+    assert "x" not in pool
+    assert not pool.attrs
+
+
+@pytest.mark.parametrize("way", ["attribute", "put", "created", "among", "b"])
+@pytest.mark.parametrize("name", KEPT)
+def test_all_else_comes_back_equal(pool: engram.Pool, name: str, way: str) -> None:
+    value = KEPT[name]
+    np.testing.assert_array_equal(ways(pool)[way](value), np.asarray(value))
+
+
+def test_a_dtype_that_is_asked_for_is_what_comes(pool: engram.Pool) -> None:
+    mixed: Any = [1, "a"]
+    assert pool.create_array("x", data=mixed, dtype="U2")[...].tolist() == ["1", "a"]
+    assert pool.create_array("y", data=pd.Series([1, 2]), dtype="f4")[...].tolist() == [1, 2]
+
+
+def test_labelled_arrays_are_no_attributes(pool: engram.Pool) -> None:
+    with pytest.raises(engram.ArgumentError, match="DataArray of xarray"):
+        pool.attrs["x"] = xr.DataArray([1, 2], dims="x")
+    with pytest.raises(engram.ArgumentError, match=r"group\[name\] = data keeps it all"):
+        pool.create_array("x", data=xr.DataArray([1, 2], dims="x"))
+
+
+def test_bytes_keep_their_zeros(pool: engram.Pool) -> None:
+    pool.attrs["x"] = b"a\0\0"
+    assert bytes(pool.attrs["x"]) == b"a\0\0"
