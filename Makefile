@@ -22,7 +22,7 @@ step = @printf '==> %s\n' "$(1)"; start=$$(date +%s); { $(2); } && \
 
 .PHONY: help demo test test-engine test-package upstream-suites test-pmem bench bench-mpi \
 	bench-active bench-doors evaluate hot versus crash power corrupt model miri fuzz install lint \
-	layers 	supply msrv aarch64 fmt clean
+	layers supply msrv aarch64 fmt clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22

@@ -173,16 +173,15 @@ def _by_path(target: str | os.PathLike[str], namespace: str | None) -> Place:
             "followed by that of a group in it"
         )
     folder, inner = found
-    first = open_pool(folder, "r")
-    uuid = first.uuid
-    first.close()
-    manager = CachingFileManager(_opened, str(folder), uuid, mode="r")
-    root = ByPath(manager, namespace or "default", None)
-    try:
-        return root.child(inner) if inner else root
-    except BaseException:
-        manager.close()
-        raise
+    with open_pool(folder, "r") as first:
+        manager = CachingFileManager(_opened, str(folder), first.uuid, mode="r")
+        root = ByPath(manager, namespace or "default", None)
+        try:
+            # While the first is open, one more opening is of what the process has already.
+            return root.child(inner)
+        except BaseException:
+            manager.close()
+            raise
 
 
 def _group_in(above: Group, name: str) -> Group:
