@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Fixture, alone, filled, fork, is_root, put_new, sound};
 use engram::{Error, Kind, Result, Scope};
 
-const LIMIT: u64 = 192 << 20;
+const LIMIT: u64 = 192 << 20; // messages say "192 MiB"
 /// One array of 8 MiB.
 const WORDS: usize = 1 << 20;
 
@@ -76,7 +76,7 @@ fn a_full_memory_cgroup_is_named() {
             let named = |what: &str, refused: &Error| {
                 let told = refused.message();
                 let file = cgroup.file().display().to_string();
-                for part in [&*file, "memory cgroup's limit", &LIMIT.to_string(), "raise"] {
+                for part in [&*file, "memory cgroup's limit", "192 MiB", "raise"] {
                     assert!(told.contains(part), "{what}: {part} is not in: {told}");
                 }
             };
