@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from engram.formats.source import Attributes
 
 FILL = "_FillValue"
+FILLED = {"b": "biuf", "i": "iuf", "u": "iuf", "f": "iuf", "c": "iufc"}
+"""The kinds of arrays that xarray opens with a fill value as an attribute, and of which kinds."""
+
 _KINDS = {bool: np.dtype(bool), float: np.dtype("f8"), str: string_dtype()}
 _MAX_DEPTH = 16
 _FLOAT_BYTES = 8  # JSON's numbers are no longer
@@ -154,6 +157,21 @@ def fill_value(found: Any, dtype: np.dtype[Any]) -> Any:
     except (ValueError, TypeError, struct.error, OverflowError):  # no such bytes, or no base64
         pass
     return None
+
+
+def is_read(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether xarray opens an array of a dtype that has this fill value as an attribute.
+
+    A number that the dtype lacks, such as NaN among integers, is no value of the array: it masks
+    nothing, and xarray fails of it or takes another number for it.
+    """
+    said = np.asarray(value)
+    if said.size != 1 or said.dtype.kind not in FILLED.get(dtype.kind, ""):
+        return False
+    if dtype.kind not in "iu":
+        return True
+    limits, number = np.iinfo(dtype), said.item()
+    return bool(number == number // 1 and limits.min <= number <= limits.max)
 
 
 def _written(name: str, value: Any, dtype: np.dtype[Any] | None) -> Any:

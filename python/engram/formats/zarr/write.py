@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engram.formats.blocks import Region
+    from engram.formats.source import Attributes, Origin
     from engram.formats.target import Item, Tell, Tree
     from engram.formats.zarr.documents import Document
 
@@ -48,7 +49,6 @@ CHUNK_BYTES = 4 << 20
 _SMALL_CHUNK_BYTES = 64 << 10  # chunks of other files that are smaller would be too many files
 _GROUP: Document = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 _DOCUMENT = "zarr.json"
-_FILLED = "biufc"  # the kinds of arrays that xarray opens with a fill value as an attribute
 _CONSOLIDATED = "consolidated_metadata"
 
 
@@ -154,14 +154,23 @@ def _write_array(tree: Tree, item: ArrayItem, place: Path, tell: Tell) -> Docume
     document = _kept_document(item)
     if document is None:
         document = _new_document(tree, item)
-        if attributes.FILL in item.attrs and item.dtype.kind not in _FILLED:
-            del item.attrs[attributes.FILL]
-            why = "written as the array's fill_value: xarray opens no such array that has it"
-            tree.note(item.path, f"attribute {attributes.FILL}", why)
+        _leave_fill_out(tree, item)
     document = documents.with_attributes(document, _attributes(tree, item, item.dtype))
     _put(place, document)
     _write_values(item, document, Folder(place), tell)
     return document
+
+
+def _leave_fill_out(tree: Tree, item: ArrayItem) -> None:
+    """Leave the fill value out of the attributes where xarray would open no array that has it."""
+    name = attributes.FILL
+    if name not in item.attrs or attributes.is_read(item.attrs[name], item.dtype):
+        return
+    value = item.attrs.pop(name)
+    why = f"left out: {value} is no value of {item.dtype}, and xarray opens no array that has it"
+    if item.dtype.kind not in attributes.FILLED:
+        why = "written as the array's fill_value: xarray opens no such array that has it"
+    tree.note(item.path, f"attribute {name}", why)
 
 
 def _write_values(item: ArrayItem, document: Document, folder: Folder, tell: Tell) -> None:
@@ -264,7 +273,7 @@ def _new_document(tree: Tree, item: ArrayItem) -> Document:
             dtype=dtype if dtype.kind != "T" else "string",
             chunks=_chunks(item),
             dimension_names=item.dims,
-            fill_value=_fill(item, dtype),
+            fill_value=fill_of(item.attrs, item.origin, item.dtype, dtype),
             serializer=BytesCodec(endian="big") if is_big else "auto",
         )
         document = made.metadata.to_buffer_dict(default_buffer_prototype())
@@ -281,7 +290,8 @@ def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
         tree.note(item.path, f"dtype {dtype}", why)
     if dtype.names is not None and dtype != item.dtype:
         tree.note(item.path, f"dtype {item.dtype}", f"written as {dtype}")
-    if second.FILL in item.origin and _fill(item, dtype) is None:
+    has_fill = fill_of(item.attrs, item.origin, item.dtype, dtype) is not None
+    if second.FILL in item.origin and not has_fill:
         why = "none, where Zarr v3 has to have one: the dtype's zero"
         tree.note(item.path, "fill value", why)
     kind = item.origin.get("type")
@@ -291,14 +301,25 @@ def _note(tree: Tree, item: ArrayItem, dtype: np.dtype[Any]) -> None:
         tree.note(item.path, "enumeration", "written as its numbers: Zarr has no enumerations")
 
 
-def _fill(item: ArrayItem, dtype: np.dtype[Any]) -> Any:
-    """Return the fill value that the attribute says, if it is one of the dtype; else None."""
-    said = np.asarray(item.attrs.get(attributes.FILL, []))
+def fill_of(attrs: Attributes, origin: Origin, kept_as: np.dtype[Any], dtype: np.dtype[Any]) -> Any:
+    """Return the fill value that the attribute says, if it is one of the dtype; else None.
+
+    Parameters
+    ----------
+    attrs, origin
+        The array's attributes, and what its import kept.
+    kept_as
+        The array's dtype.
+    dtype
+        The dtype as which Zarr has its values.
+
+    """
+    said = np.asarray(attrs.get(attributes.FILL, []))
     if said.size != 1:
-        kept = second.fill_of(item.origin, item.dtype)
+        kept = second.fill_of(origin, kept_as)
         if kept is None or dtype.kind == "T":
             return kept
-        return np.asarray(kept, item.dtype).astype(dtype)[()]
+        return np.asarray(kept, kept_as).astype(dtype)[()]
     if dtype.kind in "SUT" and said.dtype.kind in "SUT":
         text = said.item()
         raw = text if isinstance(text, bytes) else text.encode()
