@@ -73,16 +73,7 @@ def check(key: Any) -> str:
 
 
 def member(place: Place, path: str) -> Any:
-    """Return what natives find at a path below a group, or None.
-
-    Raises
-    ------
-    NotFoundError
-        If the group is gone.
-    ArgumentError
-        If its pool is closed.
-
-    """
+    """Return what natives find at a path below a group; None also where the group is gone."""
     if path[:1] == "/":  # which would begin at the namespace's root
         return None
     try:
@@ -92,15 +83,28 @@ def member(place: Place, path: str) -> Any:
 
 
 def find(place: Place, key: str) -> Found | None:
-    """Return where a key's value is; None if it has none."""
-    if VALUE in key and VALUE in key.split("/"):
-        return None
-    found = member(place, key)
+    """Return where a key's value is; None if it has none.
+
+    Raises
+    ------
+    NotFoundError
+        If the group is gone.
+
+    """
+    found = None
+    if VALUE not in key or VALUE not in key.split("/"):
+        found = member(place, key)
     if found is not None and found[0] == GROUP:
         found = member(Place(place.namespace, found[1]), VALUE)
-    if found is None or found[0] != BLOB:
-        return None
-    return Found(found[1], found[3][0])
+    if found is not None and found[0] == BLOB:
+        return Found(found[1], found[3][0])
+    check_there(place)
+    return None
+
+
+def check_there(place: Place) -> None:
+    """Raise `NotFoundError` if a group is gone: there nothing is missing, all is."""
+    _engram.group_info(*place)
 
 
 def value(place: Place, key: str) -> np.ndarray[Any, Any] | None:

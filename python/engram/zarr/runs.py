@@ -29,7 +29,7 @@ def chunk_shape(shape: tuple[int, ...], itemsize: int, limit: int | None) -> tup
 
     """
     lengths = tuple(max(1, length) for length in shape)
-    if limit is None or itemsize * math.prod(lengths) <= limit:
+    if not lengths or limit is None or itemsize * math.prod(lengths) <= limit:
         return lengths
     axis, inner = 0, itemsize * math.prod(lengths[1:])
     while inner > limit and axis + 1 < len(lengths):

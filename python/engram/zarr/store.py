@@ -115,7 +115,7 @@ class Store(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
         return made
 
     async def _open(self) -> None:
-        self._slot.do(_engram.group_info, *self._place)  # an error, if it is not there
+        self._slot.do(keys.check_there, self._place)
         await super()._open()
 
     # Reading
@@ -371,12 +371,13 @@ def _delete(place: Place, key: str) -> None:
     try:
         _engram.delete(*place, path)
     except NotFoundError:  # somebody else was faster
-        keys.member(place, key)  # which tells if the group is gone
+        keys.check_there(place)
 
 
 def _delete_below(group: Group, prefix: str) -> None:
     """Delete the keys below a prefix."""
     place = Place(group._namespace, group._id)
+    keys.check_there(place)
     inner = keys.group(place, prefix)
     if inner is None:
         return
@@ -388,7 +389,7 @@ def _delete_below(group: Group, prefix: str) -> None:
         try:
             _engram.delete(*place, prefix)
         except NotFoundError:  # somebody else was faster
-            keys.member(place, prefix)
+            keys.check_there(place)
     else:
         delete_all(group)
 
@@ -404,19 +405,23 @@ def _delete_each(place: Place, found: list[str]) -> None:
 
 
 def _listed(place: Place, prefix: str) -> list[str]:
+    keys.check_there(place)
     return [key for key, _ in keys.below(place, prefix)]
 
 
 def _named(place: Place, prefix: str) -> list[str]:
+    keys.check_there(place)
     return list(keys.names(place, prefix))
 
 
 def _has_below(place: Place, prefix: str) -> bool:
+    keys.check_there(place)
     inner = keys.group(place, prefix)
     return inner is not None and any(where is not None for _, where in keys.walk(inner))
 
 
 def _nbytes(place: Place, prefix: str) -> int:
+    keys.check_there(place)
     inner = keys.group(place, prefix)
     total = 0 if inner is None else sum(w.nbytes for _, w in keys.walk(inner) if w is not None)
     found = keys.find(place, prefix) if prefix and inner is None else None

@@ -10,6 +10,7 @@ What Zarr has no like of is left out, and named.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from typing import TYPE_CHECKING, Any, Self
@@ -29,6 +30,7 @@ from engram.errors import (
 )
 from engram.group import Group
 from engram.zarr import runs
+from engram.zarr.keys import Place, check_there
 from engram.zarr.shown import DOCUMENT, Shown, of_array, of_group, refusal
 from engram.zarr.store import buffer_of, url_of
 
@@ -263,10 +265,13 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
     def _member(self, path: str) -> Any:
         if not path:
             return self._group
-        try:
-            return None if path[0] == "/" else self._group.get(path)
-        except InvalidNameError:  # so nothing is called that
-            return None
+        found = None
+        if path[0] != "/":  # which would begin at the namespace's root
+            with contextlib.suppress(InvalidNameError):  # so nothing is called that
+                found = self._group.get(path)
+        if found is None:
+            check_there(Place(self._group._namespace, self._group._id))
+        return found
 
     def _walk(self, left_out: dict[str, str]) -> Iterator[tuple[str, Any]]:
         """Yield all that is below the group, and the group itself; note what has no node's name."""
