@@ -19,7 +19,7 @@ from zarr.core.buffer import cpu
 from zarr.core.sync import sync
 
 import engram
-from engram.zarr import View, view
+from engram.zarr import Store, View, view
 from engram.zarr.runs import begin, chunk_shape
 from support import DTYPES, TEXT, filled, in_child
 
@@ -303,17 +303,20 @@ def test_fill_values_of_another_dtype_that_say_the_same_count(
 def test_names_and_attributes_without_a_like_are_left_out_by_name(pool: engram.Pool) -> None:
     pool["zarr.json"] = b"{}"
     pool["a\\b"] = VALUES
+    zarr.create_array(Store(pool.create_group("store")), name="T", data=VALUES)
     pool.create_array("T", data=VALUES, attrs={"wide": np.longdouble(1), "units": "K"})
     shown = view(pool)
-    assert sorted(shown.left_out) == ["T@wide", "a\\b", "zarr.json"]
+    assert sorted(shown.left_out) == ["T@wide", "a\\b", "store", "zarr.json"]
     root = zarr.open_group(shown, mode="r")
     with pytest.warns(engram.EngramWarning) as told:
         assert [*root] == ["T"]
-    assert len(told) == 3
+    assert len(told) == 4
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [*root] == ["T"]  # told once
         assert dict(root["T"].attrs) == {"units": "K"}
+    with pytest.raises(engram.FormatError, match=r"'store' is not shown: it is a store of Zarr's"):
+        shown.get_sync("store/zarr.json")
     with pytest.raises(engram.FormatError, match="no nodes named"):
         shown.get_sync("zarr.json/zarr.json")
 

@@ -220,8 +220,10 @@ def _spelled(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode("ascii")
 
 
-def refusal(name: str) -> str | None:
-    """Say why Zarr has no nodes of a name; None if it has."""
+def refusal(name: str, member: Any) -> str | None:
+    """Say why a member can be no node of Zarr's; None if it can."""
     if name == DOCUMENT or "\\" in name:
         return f"Zarr has no nodes named {name!r}"
+    if member._is_group and _engram.contains(member._namespace, member._id, DOCUMENT):
+        return "it is a store of Zarr's itself: open it with engram.zarr.Store(group)"
     return None

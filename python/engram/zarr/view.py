@@ -211,7 +211,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
             member = self._member(path)
             if member is None:
                 return None
-            why = refusal(path.rpartition("/")[2])
+            why = refusal(path.rpartition("/")[2], member) if path else None
             if why is not None:
                 raise FormatError(f"{path!r} is not shown: {why}")
             try:
@@ -284,7 +284,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
             inner = member._members() if member is self._group else member._members_if_there()
             for name, each in inner:
                 at = f"{path}/{name}" if path else name
-                why = refusal(name)
+                why = refusal(name, each)
                 if why is None:
                     waiting.append((at, each))
                 else:
@@ -324,7 +324,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
             yield DOCUMENT
             for name, each in member._members():
                 at = f"{prefix}/{name}" if prefix else name
-                why = refusal(name)
+                why = refusal(name, each)
                 if why is not None:
                     self._warn(at, why)
                 elif self._is_shown(at, each):
