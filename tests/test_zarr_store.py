@@ -158,6 +158,15 @@ def test_members_that_are_no_blobs_are_no_keys_and_stay(store: Store) -> None:
         store.set_sync("T/c/0", buffer(b"0"))
 
 
+def test_keys_of_many_names_are_listed(store: Store) -> None:
+    key = "/".join(["a"] * 1500)
+    store.set_sync(key, buffer(b"1"))
+    assert listed(store) == [key]
+    assert names(store) == ["a"]
+    sync(store.clear())
+    assert sync(store.is_empty(""))
+
+
 def test_many_keys_are_listed_and_counted_without_reading_them(store: Store) -> None:
     keys = [f"T/c/{n}" for n in range(2500)]
     sync(store._set_many((key, buffer(b"123")) for key in keys))
@@ -492,6 +501,12 @@ def test_a_child_has_no_part_in_a_batch(store: Store) -> None:
     assert value(store, "a") == b"1"
 
 
+def test_a_store_that_runs_a_batch_is_not_given_to_another_process(store: Store) -> None:
+    with store.batch(), pytest.raises(engram.BusyError, match="no other process can take part"):
+        pickle.dumps(store)
+    assert pickle.loads(pickle.dumps(store)) == store
+
+
 def test_a_batch_leaves_no_thread(store: Store) -> None:
     before = threading.active_count()
     for _ in range(3):
@@ -504,7 +519,9 @@ def test_a_batch_leaves_no_thread(store: Store) -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("key", ["", "/a", "a//b", "a/../b", "a/", "x" * 300, "a/__value__"])
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a//b", "a/../b", "a/", "x" * 300, "a/__value__", "a\0b", "\ud800"]
+)
 def test_what_cannot_be_a_name_is_no_key(store: Store, pool: engram.Pool, key: str) -> None:
     pool["a"] = b"of the root"
     with pytest.raises(engram.InvalidNameError, match="cannot be a key"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -35,7 +36,8 @@ T = TypeVar("T")
 class Running:
     """A batch that is running, and the thread that does its work."""
 
-    def __init__(self, above: Running | None) -> None:
+    def __init__(self, slot: Slot, above: Running | None) -> None:
+        self.slot = slot
         self.begun_by = threading.get_ident()
         self.pid = os.getpid()
         self.depth = 0
@@ -64,11 +66,10 @@ _INSIDE: ContextVar[Running | None] = ContextVar("engram_zarr_batch", default=No
 class Slot:
     """The batch that a store runs, if it runs one; shared by the stores that are made of it."""
 
-    __slots__ = ("_lock", "known", "running")
+    __slots__ = ("_lock", "running")
 
     def __init__(self) -> None:
         self.running: Running | None = None
-        self.known: set[Running] = set()
         self._lock = threading.Lock()
 
     def do(self, work: Callable[..., T], *given: Any) -> T:
@@ -82,30 +83,31 @@ class Slot:
         """
         inside = _INSIDE.get()
         while inside is not None:
-            if inside.has_ended and inside in self.known and inside.pid == os.getpid():
+            if inside.has_ended and inside.slot is self and inside.pid == os.getpid():
                 raise _ended()
             inside = inside.above
+        running = self.here()
+        return work(*given) if running is None else running.call(work, *given)
+
+    def here(self) -> Running | None:
+        """Return the batch that runs; a child has no part in its parent's."""
         running = self.running
-        if running is None or running.pid != os.getpid():  # a child has no part in it
-            return work(*given)
-        return running.call(work, *given)
+        return running if running is not None and running.pid == os.getpid() else None
 
     def enter(self) -> Running:
         """Begin a batch, or join the one that this thread has begun."""
         with self._lock:
-            running = self.running
-            if running is not None and running.pid == os.getpid():
-                if running.begun_by != threading.get_ident():
-                    message = (
-                        "another thread runs a batch of this store: wait for it to end, or make a "
-                        "store of your own, engram.zarr.Store(group)"
-                    )
-                    raise BusyError(message)
-            else:
-                running = Running(_INSIDE.get())
+            running = self.here()
+            if running is None:
+                running = Running(self, _INSIDE.get())
+            elif running.begun_by != threading.get_ident():
+                message = (
+                    "another thread runs a batch of this store: wait for it to end, or make a "
+                    "store of your own, engram.zarr.Store(group)"
+                )
+                raise BusyError(message)
             running.depth += 1
             self.running = running
-            self.known.add(running)
             return running
 
     def leave(self, running: Running) -> None:
@@ -134,10 +136,10 @@ class StoreBatch:
         running = self._slot.enter()
         try:
             running.call(self._batch.__enter__)
+            self._begun.append((running, _INSIDE.set(running)))
         except BaseException:
             self._slot.leave(running)
             raise
-        self._begun.append((running, _INSIDE.set(running)))
         return self
 
     def __exit__(
@@ -153,7 +155,8 @@ class StoreBatch:
         try:
             running.call(self._batch.__exit__, kind, None, None)
         finally:
-            _INSIDE.reset(token)
+            with suppress(ValueError):  # where the block is left in another context
+                _INSIDE.reset(token)
             self._slot.leave(running)
 
 

@@ -31,6 +31,7 @@ VALUE = "__value__"
 BYTE = np.dtype(np.uint8)
 _DOCUMENT = "zarr.json"
 _PAGE = 1024
+_END: tuple[str, Any] = ("", None)
 _TRIES = 1000
 """So often is a key looked up that is replaced each time before it has been read."""
 
@@ -151,17 +152,28 @@ def walk(place: Place, above: str = "") -> Iterator[tuple[str, Found | None]]:
         Its own key, or `""`, with which all others begin.
 
     """
-    for name, found in members(place):
+    stack = [(above, members(place))]
+    while stack:
+        above, left = stack[-1]
+        name, found = next(left, _END) if len(stack) == 1 else _next(left)
+        if found is None:
+            stack.pop()
+            continue
         key = f"{above}/{name}" if above else name
         if found[0] == GROUP:
-            try:
-                yield from walk(Place(place.namespace, found[1]), key)
-            except NotFoundError:  # deleted meanwhile
-                continue
+            stack.append((key, members(Place(place.namespace, found[1]))))
         elif found[0] == BLOB and (name != VALUE or above):
             yield above if name == VALUE else key, Found(found[1], found[3][0])
         else:
             yield key, None
+
+
+def _next(left: Iterator[tuple[str, Any]]) -> tuple[str, Any]:
+    """Return the next member of a group below; none if it was deleted meanwhile."""
+    try:
+        return next(left, _END)
+    except NotFoundError:
+        return _END
 
 
 def below(place: Place, prefix: str = "") -> Iterator[tuple[str, Found]]:

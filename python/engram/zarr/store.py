@@ -239,6 +239,11 @@ class Store(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
         return hash(self._group)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._slot.here() is not None:
+            raise BusyError(
+                f"{self} runs a batch, which no other process can take part in: end it before the "
+                "store is pickled, or write with threads"
+            )
         return _again, (type(self), self._group, self.read_only)
 
     def __dask_tokenize__(self) -> object:
