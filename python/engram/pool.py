@@ -33,7 +33,7 @@ _open_here: WeakValueDictionary[tuple[str, str], _engram.Pool] = WeakValueDictio
 """Openings of this process by path and mode, for unpickled handles to share."""
 
 _kept_here: dict[tuple[str, str], _engram.Pool] = {}
-"""Openings that unpickled handles made, kept for the next ones."""
+"""Openings that unpickled handles and paths made, kept for the next ones."""
 
 
 class Pool(Namespace):
@@ -515,6 +515,22 @@ def _shared_opening(path: str, mode: str, uuid: str | None = None) -> _engram.Po
             )
         _open_here[key] = _kept_here[key] = found
     return found
+
+
+def open_for_paths(path: Path, mode: str) -> _engram.Pool:
+    """Open a pool for paths that lead into it: kept until `let_go`, or `destroy` in this process.
+
+    The opening is nobody's but theirs, so that no with-block of a user ends it.
+    """
+    opening = _engram.Pool.open(path, _MODES[mode], False)
+    _kept_here[_key(path, f"{mode} for paths")] = opening
+    return opening
+
+
+def let_go(opening: _engram.Pool) -> None:
+    """Keep an opening no longer; it is closed when nothing uses it any more."""
+    for key in [key for key, kept in list(_kept_here.items()) if kept is opening]:
+        _kept_here.pop(key, None)
 
 
 def _reopen_pool(path: str, mode: str, uuid: str | None = None) -> Pool:

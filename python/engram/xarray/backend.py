@@ -17,7 +17,8 @@ from xarray.backends.common import datatree_from_dict_with_io_cleanup
 from xarray.backends.store import StoreBackendEntrypoint
 
 from engram.group import Group
-from engram.xarray.place import place_of, split
+from engram.paths import pool_above
+from engram.xarray.place import place_of
 from engram.xarray.store import PoolStore
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class EngramBackend(BackendEntrypoint):
             return False
         path = os.fspath(filename_or_obj)
         is_local = isinstance(path, str) and bool(path) and "://" not in path and "\0" not in path
-        return is_local and split(path) is not None
+        return is_local and pool_above(path) is not None
 
     def open_dataset(
         self,

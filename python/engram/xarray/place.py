@@ -17,32 +17,12 @@ from xarray.backends import CachingFileManager
 from engram.errors import ArgumentError, NotFoundError, PoolNotFoundError
 from engram.group import Group
 from engram.namespace import Namespace
-from engram.paths import POOL_FILE, absolute
+from engram.paths import pool_above
 from engram.pool import Pool
 from engram.pool import open as open_pool
 
 if TYPE_CHECKING:
     from engram import _engram
-
-
-def split(path: str | os.PathLike[str]) -> tuple[Path, str] | None:
-    """Split a path into that of a pool's folder and that of a group in it; None if none is there.
-
-    Raises
-    ------
-    PermissionError
-        If it leads through a folder that this user may not enter.
-
-    """
-    whole = absolute(os.fspath(path))
-    for folder in (whole, *whole.parents):
-        try:
-            (folder / POOL_FILE).lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        inner = whole.relative_to(folder).as_posix()
-        return folder, "" if inner == "." else inner
-    return None
 
 
 def _opened(path: str, uuid: str | None = None, *, mode: str = "r") -> Pool:
@@ -166,7 +146,7 @@ def place_of(target: Any, group: str | None, namespace: str | None) -> Place:
 
 
 def _by_path(target: str | os.PathLike[str], namespace: str | None) -> Place:
-    found = split(target)
+    found = pool_above(target)
     if found is None:
         raise PoolNotFoundError(
             f"no pool is at {os.fspath(target)!r}, nor above it: give the path of a pool's folder, "
@@ -211,7 +191,7 @@ def written(target: Any) -> tuple[Pool | None, Group, str]:
         raise ArgumentError(
             f"{target!r} is no group: give a path such as '/dev/shm/pool/co2', or a group of a pool"
         )
-    found = split(target)
+    found = pool_above(target)
     if found is None:
         raise PoolNotFoundError(
             f"no pool is at {os.fspath(target)!r}, nor above it: make one with engram.create(...), "
