@@ -82,6 +82,15 @@ class ReadFile(io.BufferedReader):
         self._found = found
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed: caches of fsspec set it, after the close."""
+        return super().closed
+
+    @closed.setter
+    def closed(self, is_closed: bool) -> None:
+        pass
+
+    @property
     def size(self) -> int:
         """The bytes of the file."""
         return len(self._memory.content)

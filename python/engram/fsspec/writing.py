@@ -38,6 +38,7 @@ from engram.fsspec.errors import (
     IsArrayError,
     IsGroupError,
     NoGroupError,
+    NotEmptyError,
     Told,
 )
 from engram.member import new_member
@@ -153,7 +154,7 @@ def again(act: Callable[[], None]) -> None:
         try:
             return act()
         except BusyError as error:
-            if _engram.in_batch() or isinstance(error, FileReplacedError):
+            if _engram.in_batch() or isinstance(error, FileReplacedError | NotEmptyError):
                 raise
             time.sleep(_WAIT)
     return act()
