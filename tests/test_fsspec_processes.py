@@ -1,4 +1,4 @@
-"""Many processes write, read and die over the files of one pool: each file is seen whole, always."""
+"""Many processes write, read and die over the files of one pool: each file is seen whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = 20240229
-TURNS = 6
+STEPS = 6
 
 WRITER = """
 import random, sys, fsspec
@@ -115,8 +115,8 @@ def test_files_are_whole_whoever_writes_reads_and_dies(pool: engram.Pool) -> Non
     readers = [begin(READER, top, mode) for mode in ("r", "r+")]
     rng = random.Random(SEED)  # noqa: S311 - when to kill
     done: dict[str, int] = {}
-    for turn in range(TURNS):
-        writers = {name: begin(WRITER, top, name, turn) for name in (f"{turn}", chr(97 + turn))}
+    for step in range(STEPS):
+        writers = {name: begin(WRITER, top, name, step) for name in (f"{step}", chr(97 + step))}
         for name, writer in writers.items():
             done[name] = killed_after(writer, rng.randrange(3, 25))
     for reader in readers:

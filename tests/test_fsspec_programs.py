@@ -1,4 +1,4 @@
-"""pandas, pyarrow, kerchunk, h5py, dask, zarr and fsspec's own chains read and write pools by URL."""
+"""pandas, pyarrow, kerchunk, h5py, dask, zarr and fsspec's chains use files of a pool by URL."""
 
 from __future__ import annotations
 
