@@ -5,7 +5,7 @@
 //! for another process; reading does not, as readers wait for no one (protocol P6), unless it
 //! copies much.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engram::dtype::DType;
 use engram::{Class, Error, InPlace, Kind, Layout, NewObject, Oid, Payload, Placement};
@@ -17,7 +17,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::error::{Result, argument, corrupt};
 use crate::group::{Found, kind_of};
 use crate::member::NewMember;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Place};
 use crate::value::{self, Name, Source};
 use crate::view::{self, View};
 use crate::{chunks, dtype, index, strings};
@@ -217,6 +217,7 @@ fn zeros<'py>(
 #[pyclass(frozen, module = "engram._engram")]
 pub struct Allocation {
     reserved: Mutex<Option<engram::Allocation>>,
+    place: Arc<Place>,
     view: Py<View>,
     /// The array to fill.
     #[pyo3(get)]
@@ -229,7 +230,11 @@ impl Allocation {
     fn publish(&self, py: Python<'_>) -> Result<Oid> {
         self.seal(py)?;
         match self.take() {
-            Some(reserved) => Ok(py.detach(|| reserved.publish())?),
+            Some(reserved) => {
+                let oid = py.detach(|| reserved.publish())?;
+                self.view.get().of(Arc::clone(&self.place), oid);
+                Ok(oid)
+            }
             None => Err(argument("this allocation is over: allocate again")),
         }
     }
@@ -279,7 +284,8 @@ pub fn allocate(
     let reserved = reserve(py, &request, &object, nbytes)?;
     let view = Py::new(py, View::claimed(reserved.view()))?;
     let array = view::array_over(py, &view, &descr, &shape)?.unbind();
-    Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
+    let place = namespace.place();
+    Ok(Allocation { reserved: Mutex::new(Some(reserved)), place, view, array })
 }
 
 /// Reserves space for an array of strings whose payload, as `strings` has it, has so many bytes: to
@@ -299,7 +305,8 @@ pub fn allocate_text(
     let reserved = reserve(py, &request, &object, nbytes)?;
     let view = Py::new(py, View::claimed(reserved.view()))?;
     let array = view::array_over(py, &view, &numpy::dtype::<u8>(py), &[nbytes])?.unbind();
-    Ok(Allocation { reserved: Mutex::new(Some(reserved)), view, array })
+    let place = namespace.place();
+    Ok(Allocation { reserved: Mutex::new(Some(reserved)), place, view, array })
 }
 
 /// The shape of what is to be filled in place, which nothing else can tell.
@@ -473,12 +480,13 @@ pub fn view_of<'py>(
     } else {
         engine.view(oid, false)?
     };
-    over(py, payload, dtype, &shape)
+    over(py, (namespace, oid), payload, dtype, &shape)
 }
 
-/// An array over a payload.
+/// An array over the payload of an object.
 pub fn over<'py>(
     py: Python<'py>,
+    object: (&Namespace, Oid),
     payload: Payload,
     dtype: &Bound<'py, PyArrayDescr>,
     shape: &[u64],
@@ -487,6 +495,7 @@ pub fn over<'py>(
         Payload::Extent(claim) => View::claimed(claim),
         Payload::Inline(bytes) => View::copied(bytes),
     };
+    view.of(object.0.place(), object.1);
     Ok(view::array_over(py, &Py::new(py, view)?, dtype, shape)?.into_any())
 }
 
@@ -510,7 +519,7 @@ pub fn open_for_write<'py>(
     drop(payload);
     let (payload, place) = py.detach(|| engine.view_in_place(oid)).map_err(gone)?;
     let written = Written { engine: engine.clone(), oid, of: Of::Place(place) };
-    Ok((over(py, payload, dtype, &shape)?, written))
+    Ok((over(py, (namespace, oid), payload, dtype, &shape)?, written))
 }
 
 /// What an array is of that was opened to be written.

@@ -51,10 +51,10 @@ pub fn array_field<'py>(
         if payload.as_ref().is_err_and(|error| error.kind() == Kind::NotFound) {
             continue;
         }
-        let (payload, descr, shape) =
-            (payload?, dtype::decode(py, &info.dtype)?, info.shape.clone());
+        let (payload, descr, shape, oid) =
+            (payload?, dtype::decode(py, &info.dtype)?, info.shape.clone(), info.oid);
         let found = facts(py, engram::Found::Object(info))?;
-        return Ok(Some((found, array::over(py, payload, &descr, &shape)?)));
+        return Ok(Some((found, array::over(py, (namespace, oid), payload, &descr, &shape)?)));
     }
     Err(Error::new(Kind::Busy, format!("{:?} is replaced again and again", name.0)).into())
 }

@@ -1,11 +1,22 @@
 //! A namespace: what every handle holds, and all natives take.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use engram::{Mode, Scope};
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument};
+
+/// Where a namespace is, as another process can be told.
+pub struct Place {
+    /// The pool's path.
+    pub path: PathBuf,
+    /// The pool's uuid.
+    pub uuid: String,
+    /// The namespace's name.
+    pub namespace: String,
+}
 
 /// A namespace, as its user sees it, through one opening of its pool.
 #[pyclass(frozen, module = "engram._engram")]
@@ -15,13 +26,27 @@ pub struct Namespace {
     root: u64,
     /// What tells a snapshot from every other, in any process.
     snapshot: Option<String>,
+    /// Made when a view first asks for it, and shared by all views.
+    place: OnceLock<Arc<Place>>,
 }
 
 impl Namespace {
     /// The namespace of this opening.
     pub fn new(pool: engram::Pool, engine: engram::Namespace) -> Self {
         let root = engine.root();
-        Namespace { pool, engine, root, snapshot: None }
+        Namespace { pool, engine, root, snapshot: None, place: OnceLock::new() }
+    }
+
+    /// Where it is. Whoever keeps this keeps no pool open.
+    pub fn place(&self) -> Arc<Place> {
+        let place = self.place.get_or_init(|| {
+            Arc::new(Place {
+                path: self.pool.path().to_path_buf(),
+                uuid: self.engine.uuid().to_owned(),
+                namespace: self.engine.namespace().to_owned(),
+            })
+        });
+        Arc::clone(place)
     }
 
     /// The engine's view of it. What the program should be told is told first, as warnings.

@@ -16,10 +16,12 @@
 //! exactly what dtype and shape ask for, and the dtype must hold no references.
 
 use std::ffi::c_int;
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use engram::View as Claim;
+use engram::{Oid, View as Claim};
 use numpy::npyffi::flags::{NPY_ARRAY_CARRAY, NPY_ARRAY_CARRAY_RO};
 use numpy::npyffi::{NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::prelude::*;
@@ -29,6 +31,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::error::{Result, argument, corrupt};
+use crate::namespace::Place;
 
 /// Copies of at least this many bytes let go of the interpreter: about 5 us of copying, 50 times
 /// what letting go and coming back costs.
@@ -55,18 +58,29 @@ enum Memory {
 pub struct View {
     memory: Memory,
     writable: AtomicBool,
+    /// The object whose value this was when it was looked up or published.
+    object: OnceLock<(Arc<Place>, Oid)>,
 }
+
+/// Where an object is: the pool's path and uuid, the namespace's name, and the OID.
+type Whereabouts<'a> = (&'a Path, &'a str, &'a str, Oid);
 
 impl View {
     /// A claim on an extent, writable if the engine says so.
     pub fn claimed(claim: Claim) -> Self {
         let writable = AtomicBool::new(claim.is_writable());
-        View { memory: Memory::Claimed(claim), writable }
+        View { memory: Memory::Claimed(claim), writable, object: OnceLock::new() }
     }
 
     /// Bytes of our own, read-only.
     pub fn copied(bytes: Vec<u8>) -> Self {
-        View { memory: Memory::Copied(bytes), writable: AtomicBool::new(false) }
+        let writable = AtomicBool::new(false);
+        View { memory: Memory::Copied(bytes), writable, object: OnceLock::new() }
+    }
+
+    /// Notes whose value it is; the first to do so is believed.
+    pub fn of(&self, place: Arc<Place>, oid: Oid) {
+        let _ = self.object.set((place, oid));
     }
 
     /// From now on no array on this memory can be made writable.
@@ -102,6 +116,17 @@ impl View {
     #[getter]
     fn writable(&self) -> bool {
         self.writable.load(Ordering::Acquire)
+    }
+
+    /// The object whose value this was when the view was made: (the pool's path, its uuid, the
+    /// namespace, the OID). None for scratch memory, for a copy, and before it is published.
+    #[getter]
+    fn object(&self) -> Option<Whereabouts<'_>> {
+        if matches!(self.memory, Memory::Copied(_)) {
+            return None;
+        }
+        let (place, oid) = self.object.get()?;
+        Some((&place.path, &place.uuid, &place.namespace, *oid))
     }
 
     /// The buffer protocol: numpy asks it before it lets anyone raise an array's writeable flag.
