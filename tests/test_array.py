@@ -308,10 +308,10 @@ def test_a_field_is_written_by_its_name(pool: engram.Pool) -> None:
     assert array["b"].tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("index", [[0, 1], np.array([0]), np.array([True, False]), True, ["a"]])
-def test_fancy_writes_are_refused(pool: engram.Pool, index: Any) -> None:
+@pytest.mark.parametrize("index", [["a"], [0.5], "a", [2], [True] * 3])
+def test_an_index_that_is_none_writes_nothing(pool: engram.Pool, index: Any) -> None:
     array = pool.create_array("x", data=[1, 2])
-    with pytest.raises(engram.ArgumentError, match=r"view\(\"r\+\"\)"):
+    with pytest.raises(IndexError):
         array[index] = 0
     assert array[...].tolist() == [1, 2]
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from engram import (
     _starting,  # noqa: F401 - first: it looks after Ctrl-C
     later,
+    reflexes,
 )
 from engram._engram import DeviceInfo, NamespaceInfo, Space
 from engram.array import Allocation, Array
@@ -163,7 +164,7 @@ def __getattr__(name: str) -> Any:
     """Import what is not always used only where it is: libraries for files take a second."""
     if name in later.PUBLIC:
         return later.load(name)
-    raise AttributeError(f"module 'engram' has no attribute {name!r}")
+    raise reflexes.of_package(name)
 
 
 later.meet_xarray()

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from types import EllipsisType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from engram import _engram, times, tokens
 from engram.decoded import Decoded
 from engram.errors import ArgumentError, BusyError
 from engram.handle import Handle, makers
+from engram.selection import field_names
 
 if TYPE_CHECKING:
     from engram._engram import _New
@@ -25,8 +26,8 @@ PATIENCE = 1000
 class Array(Handle):
     """An array in a pool, of any fixed-size numpy dtype, or of variable-length strings.
 
-    `a[...]`, `a[2:5, ::2]`, `a[mask]` copy out; `a[2:5] = y` writes in place; `a.view()` is a numpy
-    array on the pool's own memory, and so is `numpy.asarray(a)`, read-only.
+    `a[...]`, `a[2:5, ::2]`, `a[mask]` copy out; `a[2:5] = y`, `a[mask] = y` write in place;
+    `a.view()` is a numpy array on the pool's own memory, and so is `numpy.asarray(a)`, read-only.
 
     In-place writes are neither atomic nor isolated: another process may see half of one. `create`,
     replacing, `allocate` and batches are.
@@ -126,7 +127,10 @@ class Array(Handle):
         return part
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write in place what `key` selects: integers, slices with steps, `...`, a field's name.
+        """Write in place what `key` selects: any index that numpy takes, names of fields as well.
+
+        The rules are numpy's: `value` is broadcast, and of a place that a list names twice the last
+        value stays.
 
         Raises
         ------
@@ -134,12 +138,13 @@ class Array(Handle):
             If the array was deleted or replaced meanwhile, and nothing is written; or if it is on
             its way to another scope, and what was written may not be kept.
         ArgumentError
-            If `key` is a list, an array or a mask, or if `value` does not fit.
+            If `value` does not fit.
+        IndexError
+            If the index is out of bounds.
         ReadOnlyError
             If the pool was opened with mode "r".
 
         """
-        check_basic(key, self._dtype)
         try:
             value = self._converted(key, value, len(self._shape))
         except (ValueError, TypeError, OverflowError) as error:
@@ -173,7 +178,9 @@ class Array(Handle):
         So a value that is refused has written nothing, and no code of the value's own runs between
         the look-up of the object and the write. What copies safely as it is, is not copied here.
         """
-        dtype = self._dtype[key].base if isinstance(key, str) else self._dtype
+        dtype = self._dtype
+        if dtype.names and field_names(key):
+            dtype = dtype[key].base
         times.check("the value", value, dtype)
         if not isinstance(value, np.ndarray) and _is_item(key, ndim):
             item = np.empty(1, dtype)
@@ -303,21 +310,6 @@ class Array(Handle):
 
 
 makers[1] = Array
-
-
-def check_basic(key: Any, dtype: np.dtype[Any], otherwise: str = 'write to view("r+")') -> None:
-    """Refuse what numpy would write to by way of a list of places."""
-    if isinstance(key, str) and dtype.names:
-        return
-    for part in key if isinstance(key, tuple) else (key,):
-        if isinstance(part, slice | EllipsisType | None):
-            continue
-        if isinstance(part, int | np.integer) and not isinstance(part, bool):
-            continue
-        raise ArgumentError(
-            f"an array in a pool cannot be written at {part!r}: use integers, slices and ..., or "
-            f"{otherwise}"
-        )
 
 
 def _is_item(key: Any, ndim: int) -> bool:

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from engram import _engram, times
 from engram.arguments import several, whole_number
-from engram.array import Array, check_basic
+from engram.array import Array
 from engram.errors import ArgumentError, BusyError, EngramError, NotFoundError
 from engram.handle import makers
+from engram.selection import Block, Selection, field_names, is_basic
 
 # How often what met another shape than it began with is tried again.
 TRIES = 1000
@@ -112,8 +112,8 @@ class ChunkedArray(Array):
     def __getitem__(self, key: Any) -> Any:
         """Copy out what `key` selects: any index that numpy takes.
 
-        Integers, slices and `...` read the chunks that they touch; lists, masks and names of fields
-        read all of the array first.
+        All read the chunks that they touch; names of fields read all of the array first. What lists
+        and masks select is read chunk by chunk.
 
         Raises
         ------
@@ -138,9 +138,11 @@ class ChunkedArray(Array):
         if key is Ellipsis:
             return self._load((0,) * len(shape), shape)
         box = _boxed(key, shape)
-        if box is None:
+        if box is None and field_names(key):
             part = self._load((0,) * len(shape), shape)[key]
             return part.copy() if isinstance(part, np.void | np.ndarray) else part
+        if box is None:
+            return self._read(Selection(key, shape), chunks)
         pieces = list(_pieces(box.ranges, chunks))
         if len(pieces) == 1:
             part = self._load(*_span(pieces[0]))
@@ -156,20 +158,34 @@ class ChunkedArray(Array):
             found = found.copy()
         return found
 
+    def _read(self, selection: Selection, chunks: tuple[int, ...]) -> Any:
+        """Read what lists and masks select."""
+        excerpt, wanted = np.zeros(selection.shape, self._dtype), selection.wanted()
+        for block in selection.blocks(chunks):
+            if wanted is None or wanted[block.place].any():
+                found = self._load(block.offsets, block.counts)
+                excerpt[block.place] = found if block.is_dense else found[np.ix_(*block.within)]
+        part = excerpt[selection.key]
+        return part.copy() if isinstance(part, np.void) else part
+
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write what `key` selects: integers, slices with steps, `...`, a field's name.
+        """Write what `key` selects: any index that numpy takes, names of fields as well.
+
+        The rules are numpy's: `value` is broadcast, and of a place that a list names twice the last
+        value stays. Chunks of which nothing is selected are left alone.
 
         Raises
         ------
         BusyError
             If the array was deleted or replaced meanwhile.
         ArgumentError
-            If `key` is a list, an array or a mask, or if `value` does not fit.
+            If `value` does not fit.
+        IndexError
+            If the index is out of bounds.
         ReadOnlyError
             If the pool was opened with mode "r".
 
         """
-        check_basic(key, self._dtype, "write a[...] whole")
         try:
             self._of_its_shape(lambda shape, chunks: self._set(key, value, shape, chunks))
         except NotFoundError as error:  # as in-place writes have it
@@ -180,12 +196,14 @@ class ChunkedArray(Array):
             value = self._converted(key, value, len(shape))
         except (ValueError, TypeError, OverflowError) as error:
             raise self._unfit(key, error) from error
-        if isinstance(key, str):
-            self._store_field(key, value, shape)
+        names = field_names(key)
+        if names:
+            self._store_fields(key, names, value, shape)
             return
         box = _boxed(key, shape)
-        if box is None:  # an index that numpy refuses, too
-            raise ArgumentError(f"[{key!r}] is no place in an array of shape {shape}")
+        if box is None:
+            self._write(Selection(key, shape), key, value, chunks)
+            return
         lengths = [len(r) for r in box.ranges]
         try:
             whole = np.zeros(lengths, self._dtype)
@@ -211,17 +229,45 @@ class ChunkedArray(Array):
         data[steps], chosen[steps] = values, True
         self._store(offsets, counts, data, np.repeat(chosen.reshape(-1), self._dtype.itemsize))
 
-    def _store_field(self, name: str, value: NDArray[Any], shape: tuple[int, ...]) -> None:
-        """Write one field of each item."""
+    def _write(
+        self, selection: Selection, key: Any, value: NDArray[Any], chunks: tuple[int, ...]
+    ) -> None:
+        """Write what lists and masks select."""
+        excerpt = np.zeros(selection.shape, self._dtype)
+        chosen = np.zeros(selection.shape, np.bool_)
+        try:
+            excerpt[selection.key] = value
+        except (ValueError, TypeError) as error:
+            raise self._unfit(key, error) from error
+        chosen[selection.key] = True
+        for block in selection.blocks(chunks):
+            if chosen[block.place].any():
+                self._store_block(block, excerpt[block.place], chosen[block.place])
+
+    def _store_block(self, block: Block, values: NDArray[Any], chosen: NDArray[np.bool_]) -> None:
+        """Write those items of a box that are chosen."""
+        if block.is_dense and chosen.all():
+            self._store(block.offsets, block.counts, np.ascontiguousarray(values))
+            return
+        data, mask = np.zeros(block.counts, self._dtype), np.zeros(block.counts, np.bool_)
+        data[np.ix_(*block.within)], mask[np.ix_(*block.within)] = values, chosen
+        each = np.repeat(mask.reshape(-1), self._dtype.itemsize)
+        self._store(block.offsets, block.counts, data, each)
+
+    def _store_fields(
+        self, key: Any, names: list[str], value: NDArray[Any], shape: tuple[int, ...]
+    ) -> None:
+        """Write fields of each item."""
         data = np.zeros(shape, self._dtype)
         try:
-            data[name] = value
+            data[key] = value
         except (ValueError, TypeError) as error:
-            raise self._unfit(name, error) from error
+            raise self._unfit(key, error) from error
         fields: Any = self._dtype.fields
-        kept, offset = fields[name][:2]
         mask = np.zeros((data.size, self._dtype.itemsize), np.uint8)
-        mask[:, offset : offset + kept.itemsize] = 1
+        for name in names:
+            kept, offset = fields[name][:2]
+            mask[:, offset : offset + kept.itemsize] = 1
         self._store((0,) * len(shape), shape, data, mask.reshape(-1))
 
     def _sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -304,11 +350,8 @@ class _Box:
 def _boxed(key: Any, shape: tuple[int, ...]) -> _Box | None:
     """Make a box of a basic index; None for any other."""
     parts = key if isinstance(key, tuple) else (key,)
-    for part in parts:
-        if isinstance(part, bool | np.bool_) or not (
-            part is None or isinstance(part, int | np.integer | slice | EllipsisType)
-        ):
-            return None
+    if not is_basic(key):
+        return None
     np.broadcast_to(np.False_, shape)[key]  # numpy's own words for what is out of bounds
     taken = sum(part is not None and part is not Ellipsis for part in parts)
     ranges: list[range] = []

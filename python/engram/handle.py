@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from engram import _engram, later, owners, tokens
+from engram import _engram, later, owners, reflexes, tokens
 from engram.arguments import truth
 from engram.attrs import Attributes
 from engram.errors import ArgumentError, EngramError
@@ -161,6 +161,12 @@ class Handle:
         if self._is_group:
             return _engram.group_info(self._namespace, self._id)
         return _engram.object_info(self._namespace, self._id)
+
+    if not TYPE_CHECKING:  # checkers are to know what there is not
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is called otherwise in h5py."""
+            raise reflexes.of_handle(self, name, is_group=self._is_group)
 
     def __bool__(self) -> bool:
         return self._namespace.is_open

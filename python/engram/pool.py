@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, SupportsIndex, Unpack
 from weakref import WeakValueDictionary
 
-from engram import _engram, later, lifetime, size
+from engram import _engram, later, lifetime, reflexes, size
 from engram._engram import DeviceInfo
 from engram.arguments import several
 from engram.errors import AccessError, ArgumentError, EngramError, NotFoundError
@@ -55,7 +55,7 @@ class Pool(Namespace):
         """Tell why there is no default namespace, wherever one is asked for."""
         if name in {"_namespace", "_id"}:
             self._pool.namespace("default")
-        raise AttributeError(name)
+        raise reflexes.of_handle(self, name, is_group=True)
 
     @property
     def path(self) -> str:

@@ -220,6 +220,8 @@ def _in_order(found: dict[str, Any], order: object) -> dict[str, Any]:
 def _item(path: str, member: Any, selection: Selection, *, asked: bool) -> Item:
     """Return a member as it is now."""
     facts = origin.decode(member._origin)
+    if not isinstance(member, Group):
+        facts = _with_later(member, facts)
     kept = {name: _without_gaps(value) for name, value in member.attrs.items()}
     attrs = _in_order(kept, facts.get("attribute_order"))
     if isinstance(member, Group):
@@ -243,6 +245,14 @@ def _item(path: str, member: Any, selection: Selection, *, asked: bool) -> Item:
         values = np.asarray(member)[index(region)]
         load = functools.partial(np.ndarray.view, values)
     return ArrayItem(path, shape, dtype, dims, attrs, facts, load, is_blob, text_nbytes)
+
+
+def _with_later(member: Array | Blob, facts: Origin) -> Origin:
+    """Return an object's origin with what its group has of it."""
+    above = member.parent._origin
+    if f'"{origin.MEMBERS}"'.encode() not in above:
+        return facts
+    return origin.with_later(facts, origin.decode(above), member.oid)
 
 
 def _as_stored(member: Array, facts: Origin) -> Origin:

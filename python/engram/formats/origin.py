@@ -13,6 +13,7 @@ words mean the same in every format:
     dimension_groups  of an array: the groups of its dimensions, where they are not the nearest ones
     types, links, order, source      of a group
     split       of a group: how the array was stored whose parts are in it, with its type and shape
+    members     of a group: id of an object in it -> words that were said of it later, and count more
     object, tracked, comment, ...    of HDF5 alone: see `engram.formats.hdf5.facts`
 """
 
@@ -31,6 +32,27 @@ VERSION = 1
 
 SPLIT = "split"
 """The word of a group for how the array was stored whose parts it has."""
+
+
+MEMBERS = "members"
+"""The word of a group for what was said later of objects in it, by their ids in hexadecimal."""
+
+
+def with_later(words: Origin, of_group: Origin, oid: int) -> Origin:
+    """Return an object's words with those that its group has of it; None takes one back."""
+    members = of_group.get(MEMBERS)
+    said = members.get(f"{oid:x}") if isinstance(members, dict) else None
+    if not isinstance(said, dict):
+        return words
+    found = {"format": "HDF5", **words}
+    nested = found.get("hdf5")  # what an HDF5 file is that was read as netCDF
+    target = dict(nested) if isinstance(nested, dict) else found
+    for name, fact in said.items():
+        if fact is None:
+            target.pop(name, None)
+        else:
+            target[name] = fact
+    return {**found, "hdf5": target} if target is not found else found
 
 
 def encode(origin: Origin) -> bytes:
