@@ -115,10 +115,10 @@ def test_asarray_copies_only_when_it_must(pool: engram.Pool, array: engram.Array
     assert copied.flags.writeable
     assert not np.shares_memory(copied, array.view())
     assert np.asarray(array, dtype="f4").dtype == np.float32
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(ValueError, match="copy"):
         np.asarray(array, dtype="f4", copy=False)
     small = pool.create_array("small", data=[1, 2])
-    with pytest.raises(ValueError, match="without a copy"):
+    with pytest.raises(ValueError, match="copy"):
         np.asarray(small, copy=False)
     assert np.asarray(small).tolist() == [1, 2]
     assert np.sum(small) == 3

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         import_file,
         import_files,
     )
+    from engram.table import Table
 
 __version__ = "0.1.0"
 
@@ -135,6 +136,7 @@ __all__ = [
     "SalvageReport",
     "Snapshot",
     "Space",
+    "Table",
     "Tree",
     "UnsupportedError",
     "UnverifiedError",

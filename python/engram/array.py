@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from engram import _engram, times, tokens
@@ -19,15 +20,23 @@ if TYPE_CHECKING:
     from engram._engram import _New
     from engram.index import IndexMode
 
+_BYTE = np.dtype(np.uint8)
+
+_SURELY_APART = 64 << 10
+"""An array of so many bytes lies in memory of its own, whatever the pool."""
+
 # How often a write in place that has begun is tried again, every millisecond, while it is busy.
 PATIENCE = 1000
 
 
-class Array(Handle):
+class Array(Handle, NDArrayOperatorsMixin):
     """An array in a pool, of any fixed-size numpy dtype, or of variable-length strings.
 
     `a[...]`, `a[2:5, ::2]`, `a[mask]` copy out; `a[2:5] = y`, `a[mask] = y` write in place;
     `a.view()` is a numpy array on the pool's own memory, and so is `numpy.asarray(a)`, read-only.
+    `a + 1`, `a < b` and numpy's functions of elements compute on that, and give arrays of numpy;
+    `a += 1` writes in place. `a == b` asks whether both are the same array in the pool:
+    numpy.equal compares values.
 
     In-place writes are neither atomic nor isolated: another process may see half of one. `create`,
     replacing, `allocate` and batches are.
@@ -290,6 +299,62 @@ class Array(Handle):
             raise ArgumentError(f"dtype {self._dtype} cannot be had as {dtype} without a copy")
         return array.astype(dtype)
 
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The memory, for libraries that know numpy's interface: read-only, pinned while it is used.
+
+        Raises
+        ------
+        AttributeError
+            Where there is no memory to share: of small arrays, strings, records and chunks.
+
+        """
+        dtype = self._dtype
+        nbytes = dtype.itemsize * math.prod(self._shape)
+        if dtype.kind not in "biufcmMSU" or not nbytes:
+            raise AttributeError(f"an array of {dtype} and {nbytes} bytes has none")
+        if nbytes < _SURELY_APART and _engram.object_info(self._namespace, self._id).inline:
+            raise AttributeError("an array that lies in the catalog has no __array_interface__")
+        # The memory itself, not its address: whoever uses it holds the claim on it.
+        memory = _engram.view(self._namespace, self._id, _BYTE, (nbytes,), False)
+        return {"version": 3, "typestr": dtype.str, "shape": self._shape, "data": memory}
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Give the values to a library that knows DLPack: the pool's own memory, read-only.
+
+        Raises
+        ------
+        BufferError
+            If the dtype is none of DLPack's, or the library cannot take memory that is read-only.
+
+        """
+        return self.__array__().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Tell DLPack where the values are: in memory of the CPU."""
+        return (1, 0)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Compute on the values, with `out` written in place."""
+        out = options.get("out", ())
+        if not any(isinstance(one, Array) for one in out):
+            return _computed(ufunc, method, inputs, options)
+        if len(out) > 1 or method not in {"__call__", "accumulate", "reduce"}:
+            raise ArgumentError(
+                f"{ufunc.__name__} cannot write into an array in a pool by {method!r} with "
+                f"{len(out)} outputs: write into its view('r+')"
+            )
+        (target,) = out
+        found = _computed(ufunc, method, inputs, {**options, "out": (np.array(target),)})
+        target[...] = found
+        return target
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __eq__ = Handle.__eq__
+    __hash__ = Handle.__hash__
+
     def __dask_tokenize__(self) -> object:
         """By what name dask knows the values: the same one for as long as they cannot change."""
         # Strings that are written are put anew, all of them.
@@ -310,6 +375,15 @@ class Array(Handle):
 
 
 makers[1] = Array
+
+
+def _computed(ufunc: np.ufunc, method: str, inputs: Any, options: dict[str, Any]) -> Any:
+    """Have numpy compute on the values of arrays; other libraries' own rules hold for theirs."""
+    plain = [np.asarray(one) if isinstance(one, Array) else one for one in inputs]
+    where = options.get("where")
+    if isinstance(where, Array):
+        options = {**options, "where": np.asarray(where)}
+    return getattr(ufunc, method)(*plain, **options)
 
 
 def _is_item(key: Any, ndim: int) -> bool:

@@ -66,6 +66,11 @@ class ChunkedArray(Array):
         """How each chunk is encoded, such as "none", "lz4", "zstd:9" or "shuffle+lz4"."""
         return _engram.object_info(self._namespace, self._id).codec or "none"
 
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """There is none: chunks lie in no one piece of memory."""
+        raise AttributeError("an array in chunks has no __array_interface__")
+
     def resize(self, shape: int | Sequence[int]) -> None:
         """Give the array another shape of as many dimensions, at once for all.
 

@@ -9,6 +9,7 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
+from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
@@ -41,10 +42,14 @@ if TYPE_CHECKING:
     from engram.expression import Expression, Field
     from engram.index import IndexMode
     from engram.scope import Scope
+    from engram.table import Table
 
     ShapeLike = int | Sequence[int]
 
 T = TypeVar("T")
+
+TABLE_MARK = ".table"
+"""A group with a member of this name is a table's; it holds the schema."""
 
 _PAGE = 1024
 """Names are listed this many at a time, each page as it is at one moment."""
@@ -72,6 +77,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
     _kind = 0
     _is_group = True
+    _has_members = True
 
     def __init__(
         self, namespace: _engram.Namespace, gid: int, dtype: object = None, shape: object = None
@@ -257,6 +263,8 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If there is no room; nothing is changed, and deleting makes room.
 
         """
+        if type(data) is not np.ndarray:
+            later.refuse_table(name, data)
         new = new_member(
             shape=shape,
             dtype=dtype,
@@ -392,6 +400,79 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         oid, nbytes = _engram.put_blob(self._namespace, self._id, name, data, new)
         return Blob(self._namespace, oid, None, (nbytes,))
 
+    def create_table(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        schema: Any = None,
+        attrs: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        read_only: bool = False,
+        scope: "Scope | None" = None,
+    ) -> "Table":
+        """Create a table of `data`: columns of one length, each of a type of its own.
+
+        ::
+
+            t = pool.create_table("events", schema={"time": "timestamp[us]", "energy": "float64"})
+            t.append(frame)
+
+        `g[name] = frame` does the same for whatever is a table already, and replaces what is there.
+
+        Parameters
+        ----------
+        name
+            The name, or path.
+        data
+            A DataFrame of pandas or polars, a table, record batch or reader of pyarrow, a dict of
+            columns, or anything that has `__arrow_c_stream__` and tells of columns in it. None
+            makes a table without rows.
+        schema
+            The columns' names and types, as `pyarrow.schema` takes them: data must fit. That of
+            `data`, if it is not given.
+        attrs, overwrite, read_only, scope
+            As for `create_array`.
+
+        Raises
+        ------
+        ExistsError
+            If the name is taken; with `overwrite`, by a group.
+        ArgumentError
+            If it is no table, or has what a table cannot keep: which column, and why.
+        PoolFullError
+            If there is no room; nothing is changed.
+        UnsupportedError
+            If pyarrow is not installed.
+
+        """
+        made: Table = later.create_table(
+            self,
+            name,
+            data,
+            schema=schema,
+            attrs=attrs,
+            overwrite=truth("overwrite", overwrite),
+            read_only=truth("read_only", read_only),
+            scope=scope,
+        )
+        return made
+
+    def require_table(self, name: str, schema: Any, **more: Any) -> "Table":
+        """Give the table at `name`, created without rows if it is not there.
+
+        One that is there must have the columns of `schema`, in their order and types. `more` is as
+        for `create_table`, for a table that is made.
+
+        Raises
+        ------
+        ArgumentError
+            If what is there is no table, or has other columns.
+
+        """
+        found: Table = later.require_table(self, name, schema, more)
+        return found
+
     def __setitem__(self, path: str, value: Any) -> None:
         if isinstance(value, bytes | bytearray) and not isinstance(value, np.generic):
             _put_blob(self, path, value)
@@ -399,7 +480,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             _put_blob(self, path, value.view(), _said_of(value))
         elif isinstance(value, Array):
             new = _said_of(value, dims=value.dims, chunks=value.chunks, codec=value.codec)
-            _engram.put_array(self._namespace, self._id, path, value, new)
+            _put_array(self, path, value, new)
         elif value is None:
             raise ArgumentError(
                 f"None cannot be stored as {path!r}: numpy has no value for it; an empty array "
@@ -410,7 +491,7 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
                 f"{path!r} cannot be a second name of a group: move it with move(old, new)"
             )
         elif type(value) is np.ndarray or not later.put_labelled(self, path, value):
-            _engram.put_array(self._namespace, self._id, path, value, REPLACING)
+            _put_array(self, path, value, REPLACING)
 
     def setdefault(self, path: str, default: Any = None) -> Any:
         """Give the member at `path`; if there is none, put `default` there first."""
@@ -602,7 +683,32 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
 def _put_blob(group: Group, path: str, data: Any, new: "_New" = REPLACING) -> None:
     """Put a blob, replacing what was there."""
-    _engram.put_blob(group._namespace, group._id, path, data, new)
+    try:
+        _engram.put_blob(group._namespace, group._id, path, data, new)
+    except ExistsError:
+        with Batch(group._namespace):
+            if not later.delete_table(group, path):
+                raise
+            _engram.put_blob(group._namespace, group._id, path, data, new)
+
+
+def _put_array(group: Group, path: str, data: Any, new: "_New") -> None:
+    """Put an array, replacing what was there."""
+    try:
+        _engram.put_array(group._namespace, group._id, path, data, new)
+    except ExistsError:
+        with Batch(group._namespace):
+            if not later.delete_table(group, path):
+                raise
+            _engram.put_array(group._namespace, group._id, path, data, new)
+
+
+def _made(namespace: _engram.Namespace, gid: int, dtype: Any = None, shape: Any = None) -> Any:
+    """Make the handle of a group: of the table that it is, or of itself."""
+    with suppress(NotFoundError):  # it went meanwhile, which whoever uses it is told
+        if _engram.contains(namespace, gid, TABLE_MARK):
+            return later.table(namespace, gid)
+    return Group(namespace, gid, dtype, shape)
 
 
 def _said_of(member: Array | Blob, **layout: Any) -> "_New":
@@ -610,4 +716,4 @@ def _said_of(member: Array | Blob, **layout: Any) -> "_New":
     return new_member(attrs=dict(member.attrs), overwrite=True, **layout)
 
 
-makers[0] = Group
+makers[0] = _made

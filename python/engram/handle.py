@@ -59,6 +59,9 @@ class Handle:
 
     _kind: ClassVar[int]
     _is_group: ClassVar[bool] = False
+    """Whether its id is a group's: of a group, or of a table."""
+    _has_members: ClassVar[bool] = False
+    """Whether others see members in it."""
 
     _id: int
     _namespace: _engram.Namespace

@@ -21,11 +21,16 @@ PUBLIC = {
     **dict.fromkeys(_FILES, "engram.formats"),
     **dict.fromkeys(_ACTIVE, "engram.active"),
     "active": "engram.active",
+    "Table": "engram.table",
 }
 """Names of the package, and the module that each is in; or, as `engram.active`, that it is."""
 
 _CARDS = "engram.notebook"
 _XARRAY = "engram.xarray"
+_TABLE = "engram.table"
+
+_FRAMES = {"pandas", "polars", "pyarrow"}
+"""Libraries of which a group takes tables, and refuses single columns."""
 
 
 def load(name: str) -> Any:
@@ -47,11 +52,56 @@ def meet_xarray() -> None:
 
 
 def put_labelled(group: Any, path: str, value: Any) -> bool:
-    """Put what xarray has made into a group; give whether it is such."""
-    if not type(value).__module__.startswith("xarray."):
+    """Put what has names for its parts into a group: of xarray, or a table; give whether it is such.
+
+    All else is put as numpy takes it.
+    """
+    kind = type(value)
+    top = kind.__module__.partition(".")[0]
+    if top == "xarray":
+        put: bool = importlib.import_module(f"{_XARRAY}.put").put(group, path, value)
+        return put
+    if not _is_table(value):
         return False
-    put: bool = importlib.import_module(f"{_XARRAY}.put").put(group, path, value)
-    return put
+    importlib.import_module(f"{_TABLE}.making").put(group, path, value)
+    return True
+
+
+def _is_table(value: object) -> bool:
+    """Whether something is a table of another library, or one column of such."""
+    kind = type(value)
+    if hasattr(kind, "__arrow_c_stream__"):
+        return True
+    return kind.__module__.partition(".")[0] in _FRAMES and (
+        hasattr(kind, "__array__") or hasattr(kind, "collect") or hasattr(kind, "scanner")
+    )
+
+
+def refuse_table(path: str, value: object) -> None:
+    """Refuse a table where an array's values are asked for."""
+    if _is_table(value):
+        importlib.import_module(f"{_TABLE}.making").refuse(path, value)
+
+
+def create_table(group: Any, *args: Any, **given: Any) -> Any:
+    """Make a table in a group."""
+    return importlib.import_module(f"{_TABLE}.making").create(group, *args, **given)
+
+
+def require_table(group: Any, path: str, schema: Any, more: Any) -> Any:
+    """Give the table of a path, made if there is none."""
+    return importlib.import_module(f"{_TABLE}.making").require(group, path, schema, more)
+
+
+def delete_table(group: Any, path: str) -> bool:
+    """Delete a table that stands where something else is put; whether there was one."""
+    deleted: bool = importlib.import_module(f"{_TABLE}.making").replace(group, path)
+    return deleted
+
+
+def table(namespace: Any, gid: int) -> Any:
+    """Make the handle of a table."""
+    return importlib.import_module(_TABLE).Table(namespace, gid)
 
 
 def hits(result: Any, chunks: Any) -> Any:

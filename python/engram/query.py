@@ -227,7 +227,7 @@ class QueryResult:
             If pandas is not installed.
 
         """
-        from engram.table import pandas_of  # noqa: PLC0415 - only those who have pandas need it
+        from engram.results import pandas_of  # noqa: PLC0415 - only those who have pandas need it
 
         return pandas_of(self._namespace, self.oids(), columns)
 
@@ -245,9 +245,23 @@ class QueryResult:
             If pyarrow is not installed.
 
         """
-        from engram.table import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
+        from engram.results import arrow_of  # noqa: PLC0415 - only those who have pyarrow need it
 
         return arrow_of(self._namespace, self.oids(), columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Give what `to_arrow` does to any library that knows Arrow's interface.
+
+        ::
+
+            hits = pool.query("temperature < -15")
+            duckdb.sql('select "@owner", count(*) from hits group by all')
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """Give the schema of what `to_arrow` gives."""
+        return self.to_arrow().schema.__arrow_c_schema__()
 
     def to_xarray(self, chunks: Any = None) -> "xr.Dataset":
         """Make a dataset of the objects' values: a variable for each name.

@@ -99,7 +99,7 @@ class Tree:
         for name, member in islice(group._members_if_there(), most):
             last, seen = name, seen + 1
             self._left -= 1
-            if isinstance(member, Array | Blob):
+            if not member._has_members:  # an array, a blob or a table
                 node.below += _object(name, member)
                 self.counts[1] += 1
                 continue
@@ -158,9 +158,13 @@ def dtype_of(array: Array) -> str:
 
 
 def _object(name: str, member: Any) -> Iterator[Node]:
-    """Give the line of an array or a blob; none, if it was deleted meanwhile."""
+    """Give the line of an array, a blob or a table; none, if it was deleted meanwhile."""
     try:
         size = human(member.nbytes)
+        if member._is_group:
+            rows = f"{len(member):,} row{'' if len(member) == 1 else 's'}"
+            yield Node(name, f"table of {rows}", (rows, "table", size))
+            return
         if isinstance(member, Blob):
             yield Node(name, size, ("", "bytes", size))
             return

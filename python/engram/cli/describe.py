@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from engram.group import Group
 
-    Member = Group | engram.Array | engram.Blob
+    Member = Group | engram.Array | engram.Blob | engram.Table
 
 _SHOWN_ATTRIBUTE = 200
 _FEW = 12
@@ -33,6 +33,8 @@ def kind(member: Member) -> str:
     """Return the word for what a member is."""
     if isinstance(member, engram.Group):
         return "group"
+    if isinstance(member, engram.Table):
+        return "table"
     return "blob" if isinstance(member, engram.Blob) else "array"
 
 
@@ -42,6 +44,12 @@ def facts(name: str, member: Member) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": name, "path": member.path, "kind": kind(member)}
     if isinstance(member, engram.Group):
         shown["members"] = len(member)
+    elif isinstance(member, engram.Table):
+        schema = member.schema
+        shown["rows"] = len(member)
+        shown["columns"] = [f"{field.name}: {field.type}" for field in schema]
+        shown["parts"] = member.num_parts
+        shown["nbytes"] = member.nbytes
     else:
         if isinstance(member, engram.Array):
             shown["dtype"] = dtype_text(member.dtype)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engram.cli.describe import Member
     from engram.pool import Pool
 
+_FIRST_ROWS = 5
 _FIRST_VALUES = 12
 
 
@@ -66,7 +67,9 @@ def info(
         attributes = dict(member.attrs.items())
         facts |= _origin(member) | (_values(member) if isinstance(member, engram.Array) else {})
         if json:
-            told = {} if isinstance(member, engram.Group) else {"first_values": _first(member)[0]}
+            told = {}
+            if isinstance(member, engram.Array | engram.Blob):
+                told = {"first_values": _first(member)[0]}
             terminal.print_json({**facts, **told, "attributes": attributes})
             return
         first = None if isinstance(member, engram.Group) else first_values(member)
@@ -83,8 +86,12 @@ def info(
         terminal.show(line)
 
 
-def first_values(member: engram.Array | engram.Blob) -> str:
-    """Return the first values of an array, or bytes of a blob, as text."""
+def first_values(member: engram.Array | engram.Blob | engram.Table) -> str:
+    """Return the first values of an array, bytes of a blob, or rows of a table, as text."""
+    if isinstance(member, engram.Table):
+        rows = member.read(rows=slice(0, _FIRST_ROWS)).to_pylist()
+        lines = [*map(_row, rows), *(["…"] if len(member) > len(rows) else [])]
+        return "\n".join(lines) or "no rows"
     values, more = _first(member)
     if isinstance(values, bytes):
         return f"{values!r}" + (" …" if more else "")
@@ -94,6 +101,10 @@ def first_values(member: engram.Array | engram.Blob) -> str:
         return plain(values[()])
     text = np.array2string(values, max_line_width=terminal.text_width(), separator=" ")
     return text + (" …" if more else "")
+
+
+def _row(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in row.items())
 
 
 def _first(member: engram.Array | engram.Blob) -> tuple[Any, bool]:

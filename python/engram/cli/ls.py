@@ -117,6 +117,8 @@ def _print_long(found: Iterable[tuple[str, Member]]) -> None:
 
 def _shape(member: Member) -> str:
     """Return an array's shape; of a chunked one also its chunks and codec."""
+    if isinstance(member, engram.Table):
+        return terminal.counted(len(member), "row")
     if not isinstance(member, engram.Array):
         return "-"
     return describe.shape_text(member.shape) + describe.layout_text(member)

@@ -135,6 +135,8 @@ def _exported(
     losses = [loss for loss in found.left_out if loss.namespace in {"", wanted.namespace}]
     with opened(stage, wanted.namespace) as (_, root):
         source = _source(root, wanted.where, losses)
+        if isinstance(source, engram.Table):
+            source = source.as_group()
         select = wanted.select
         if isinstance(source, engram.Group):
             losses, select = _of_group(source, losses, wanted)

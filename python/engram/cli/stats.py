@@ -117,9 +117,10 @@ def _walk(start: Member, where: str) -> Iterator[tuple[str, Member]]:
         with contextlib.suppress(NotFoundError):
             for name, member in group.items():
                 path = f"{above}/{name}" if above else name
-                yield path, member
-                if isinstance(member, engram.Group):
-                    waiting.append((path, member))
+                inner = member.as_group() if isinstance(member, engram.Table) else member
+                yield path, inner
+                if isinstance(inner, engram.Group):
+                    waiting.append((path, inner))
 
 
 def _count(counts: _Counts, path: str, member: Member, top: int) -> None:

@@ -96,6 +96,8 @@ def _facts(member: Member) -> dict[str, Any]:
         told["members"] = len(member)
     else:
         told["nbytes"] = member.nbytes
+    if isinstance(member, engram.Table):
+        told["rows"] = len(member)
     return told
 
 
@@ -145,6 +147,9 @@ def _line(node: _Node) -> Text:
         line.append(plain(f"  ({shape})" if facts["shape"] else ""), style=terminal.SHAPE)
         if "chunks" in facts:
             line.append(f"  in chunks of {describe.shape_text(facts['chunks'])}, {facts['codec']}")
+    elif facts["kind"] == "table":
+        line.append("  table", style=terminal.KIND)
+        line.append(f"  ({counted(facts['rows'], 'row')})", style=terminal.SHAPE)
     else:
         line.append("  blob", style=terminal.KIND)
     return line.append(f"  {human(facts['nbytes'])}", style=terminal.FAINT)

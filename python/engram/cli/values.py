@@ -121,6 +121,11 @@ def get(
     name = object_path(path)
     with opened(pool, namespace) as (_, root):
         member = root[name]
+        if isinstance(member, engram.Table):
+            message = (
+                f"{plain(name)}: is a table, which a NumPy file cannot hold; read it in Python"
+            )
+            raise ArgumentError(message)
         if isinstance(member, engram.Group):
             message = (
                 f"{plain(name)}: is a group; name one of its arrays (`engram ls {pool} {name}`)"

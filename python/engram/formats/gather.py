@@ -69,7 +69,7 @@ def gather(source: Exported, selection: Selection) -> Tree:
         A name is replaced faster than it can be read, or an array by a group.
 
     """
-    name, members, asked = _members(source)
+    name, members, asked = _members(_plain(source))
     wanted = selection.chosen([path for path, _ in members])
     items: list[Item] = []
     for path, listed in members:
@@ -92,7 +92,7 @@ def _taken(path: str, listed: _Listed, selection: Selection, *, asked: bool) -> 
         try:
             return _item(path, member, selection, asked=asked)
         except NotFoundError:
-            found = None if listed.again is None else listed.again()
+            found = None if listed.again is None else _plain(listed.again())
             if found is None:
                 raise
         if isinstance(found, Group) and not isinstance(member, Group):
@@ -118,7 +118,7 @@ def _members(source: Exported) -> tuple[str, list[tuple[str, _Listed]], set[str]
         raise ArgumentError(message)
     found: dict[str, _Listed] = {}
     asked: set[str] = set()
-    for member in source:
+    for member in map(_plain, source):
         if not isinstance(member, Handle):
             message = f"{member!r} cannot be exported: give objects of a pool"
             raise ArgumentError(message)
@@ -169,6 +169,13 @@ def _add_with_groups(found: dict[str, _Listed], member: Handle) -> set[str]:
     return set(asked)
 
 
+def _plain(member: Any) -> Any:
+    """Return a member as files have it: of a table the group that it lies in."""
+    if isinstance(member, Handle) and member._is_group and not isinstance(member, Group):
+        return Group(member._namespace, member._id)
+    return member
+
+
 def _path_of(member: Handle) -> str:
     """Return a member's path in its namespace; a pool is the root of one."""
     return "" if isinstance(member, Pool) else member.path
@@ -199,11 +206,12 @@ def _listed(group: Group, at: str, inner: Any) -> dict[str, Any]:
     """Return the members of a group below another, or of that which has its name by now."""
     for _ in range(_TRIES):
         try:
-            return _in_order(dict(inner._members()), origin.decode(inner._origin).get("order"))
+            members = {name: _plain(member) for name, member in inner._members()}
+            return _in_order(members, origin.decode(inner._origin).get("order"))
         except NotFoundError:  # deleted meanwhile, after its members or before
             if inner is group:
                 raise
-            inner = group.get(at[:-1])
+            inner = _plain(group.get(at[:-1]))
         if not isinstance(inner, Group):
             break
     return {}

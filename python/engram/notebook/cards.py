@@ -24,12 +24,16 @@ from engram.notebook.preview import preview
 from engram.pool import Pool
 from engram.query import QueryResult
 from engram.size import human
+from engram.table import Table
 from engram.tree import Node, Tree, dtype_of, members, shape_of
 
 _ATTRIBUTES = 100
 _FIELDS = 50
 _NAMESPACES = 100
 _BYTES = 64
+_ROWS, _COLUMNS, _CELL = 10, 20, 40
+"""Rows and columns of a table that its card shows, and characters of each value."""
+
 _LIMITS = {"depth": 3, "limit": 50, "most": 300}
 """Levels, members of a group and lines in all of what a group's card lists."""
 
@@ -101,6 +105,33 @@ def _blob(blob: Blob) -> str:
         + _attributes_of(blob)
         + parts.section("Stored", lambda: parts.facts(stored.facts(blob)))
     )
+
+
+def _table(table: Table) -> str:
+    rows = len(table)
+    return (
+        parts.head(
+            "Table", table.path, f"{rows:,} row{'' if rows == 1 else 's'}", human(table.nbytes)
+        )
+        + parts.section("Rows", lambda: _rows_of(table), is_open=True)
+        + parts.section("Columns", lambda: _columns_of(table))
+        + _attributes_of(table)
+        + parts.section("Stored", lambda: parts.facts(stored.facts(table)))
+    )
+
+
+def _rows_of(table: Table) -> str:
+    names = table.column_names[:_COLUMNS]
+    found = table.read(names, slice(0, _ROWS))
+    columns = [[str(value)[:_CELL] for value in column.to_pylist()] for column in found.columns]
+    made = parts.table(names, list(zip(*columns, strict=True)))
+    return made + parts.more(len(table) - found.num_rows)
+
+
+def _columns_of(table: Table) -> str:
+    fields = list(table.schema)
+    made = parts.table(("column", "type"), [(f.name, str(f.type)) for f in fields[:_ATTRIBUTES]])
+    return made + parts.more(len(fields) - _ATTRIBUTES)
 
 
 def _group(group: Group) -> str:
@@ -241,6 +272,7 @@ _KINDS: tuple[tuple[type, Callable[[Any], str]], ...] = (
     (Pool, _pool),
     (Namespace, _namespace),
     (Group, _group),
+    (Table, _table),
     (Array, _array),
     (Blob, _blob),
     (Attributes, _attributes_card),

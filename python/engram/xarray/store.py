@@ -131,7 +131,7 @@ class Contents:
             members = [*group._members()]
             self.attrs = _attributes(group)
             self.origin = origin.decode(group._origin)
-            objects = {n: m for n, m in members if not isinstance(m, Group)}
+            objects = {n: m for n, m in members if not m._is_group}
             self.groups = [n for n, m in members if isinstance(m, Group)]
             self.infos: dict[str, ObjectInfo] = {
                 n: m._info() for n, m in objects.items() if n not in leave_out
@@ -165,7 +165,7 @@ def read_some(place: Place, names: list[str]) -> dict[str, Variable]:
     found = {}
     for name in names:
         member = place.group()[name]
-        if not isinstance(member, Group):
+        if not member._is_group:
             info = member._info()
             lazy = PoolArray(place, name, member.oid, info)
             data, dims = LazilyIndexedArray(lazy), _dims(name, info, lazy)

@@ -195,7 +195,7 @@ def _bring(group: Group, attrs: dict[str, Any], names: set[str] | None) -> None:
     """Set attributes; with `names`, delete all others, and all objects but these."""
     if names is not None:
         for name, member in list(group._members()):
-            if name not in names and not isinstance(member, Group):
+            if name not in names and not member._is_group:
                 del group[name]
         for name in set(group.attrs) - set(attrs):
             del group.attrs[name]

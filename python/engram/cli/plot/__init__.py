@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import engram
-from engram.cli import completion, output, terminal
+from engram.cli import completion, describe, output, terminal
 from engram.cli.app import (
     NamespaceOption,
     PathArgument,
@@ -72,7 +72,7 @@ def plot(
         name = object_path(path)
         array = root[name]
         if not isinstance(array, engram.Array):
-            what = "a group" if isinstance(array, engram.Group) else "a blob"
+            what = f"a {describe.kind(array)}"
             message = f"{plain(name)}: is {what}; name an array (`engram ls {pool} {name}`)"
             raise ArgumentError(message)
         target = out or f"{array.name}.png"

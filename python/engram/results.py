@@ -1,4 +1,4 @@
-"""Results as tables, for pandas and for Arrow: one row for each object, one column for each field.
+"""Results as data frames, for pandas and Arrow: a row for each object, a column for each field.
 
 Columns are called as fields are in queries. Attributes come from the natives by key and dtype, so
 that a column of numbers is never made of Python objects.
@@ -67,7 +67,7 @@ def arrow_of(
 def _library(name: str) -> Any:
     """Import a library that makes tables."""
     try:
-        return library(name, name, "a table")
+        return library(name, name, "a result as a data frame")
     except UnsupportedError as error:
         raise UnsupportedError(
             f"{error}; r.paths(), r.names() and r.oids() need no library"
