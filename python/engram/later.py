@@ -73,7 +73,7 @@ def _is_table(value: object) -> bool:
     if hasattr(kind, "__arrow_c_stream__"):
         return True
     return kind.__module__.partition(".")[0] in _FRAMES and (
-        hasattr(kind, "__array__") or hasattr(kind, "collect") or hasattr(kind, "scanner")
+        any(hasattr(kind, name) for name in ("__array__", "collect", "scanner", "to_reader"))
     )
 
 

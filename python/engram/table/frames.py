@@ -18,6 +18,9 @@ from engram.table.arrow import pa
 
 _PANDAS = b"pandas"
 
+_ARROW_TEXT = "string[pyarrow]"
+"""What pandas calls texts of Arrow's type; it takes that for another dtype of its own."""
+
 _ONE_KIND = {
     *("string", "bytes", "integer", "floating", "decimal", "boolean", "datetime", "date"),
     *("timedelta", "time", "empty"),
@@ -139,16 +142,18 @@ def pandas_of(table: Any, options: dict[str, Any]) -> Any:
     frame = table.to_pandas(**options)
     if options.get("types_mapper") or options.get("ignore_metadata"):
         return frame
-    objects = {
-        column.get("field_name"): column.get("name")
+    dtypes = {
+        column.get("field_name"): column.get("numpy_type")
         for column in _told(table.schema).get("columns", ())
-        if column.get("numpy_type") == "object"
     }
     for place, name in enumerate(_columns(table.schema)):
-        if name in objects:
+        if dtypes.get(name) == "object":
             values = np.empty(len(frame), object)
             values[:] = table.column(name).to_pylist()
             frame.isetitem(place, pd.Series(values, frame.index, object))
+        elif dtypes.get(name) == _ARROW_TEXT:
+            array = pd.arrays.ArrowExtensionArray(table.column(name))
+            frame.isetitem(place, pd.Series(array, frame.index))
     return frame
 
 

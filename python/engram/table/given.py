@@ -33,8 +33,9 @@ def given(data: Any, kept: Any = None) -> Given:
 
     """
     top = type(data).__module__.partition(".")[0]
+    if is_column(data):
+        raise refusal("a table", data)
     if top == "pandas":
-        _refuse_columns(data)
         return _whole(frames.arrow_of(data, kept))
     if isinstance(data, Mapping):
         return _whole(_of_mapping(data, kept))
@@ -49,7 +50,6 @@ def given(data: Any, kept: Any = None) -> Given:
     if top == "pyarrow" and hasattr(data, "to_reader"):
         data = data.to_reader()
     if hasattr(data, "__arrow_c_stream__"):
-        _refuse_columns(data)
         reader = _reader(data)
         return Given(reader.schema, (pa.Table.from_batches([batch]) for batch in _read(reader)))
     raise ArgumentError(
@@ -72,13 +72,6 @@ def refusal(path: str, value: Any) -> ArgumentError:
 
 def _with_index(value: Any) -> str:
     return " with its index" if hasattr(value, "index") and hasattr(value, "iloc") else ""
-
-
-def _refuse_columns(data: Any) -> None:
-    """Refuse what is one column, and no table."""
-    if not is_column(data):
-        return
-    raise refusal("a table", data)
 
 
 def is_column(value: Any) -> bool:

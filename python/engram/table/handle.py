@@ -314,6 +314,11 @@ class Table(Handle):
 
     def _place(self) -> Place:
         """Return where it is, for changes of it."""
+        if not self._namespace.writable:
+            where = f"a snapshot of {self._namespace.pool_path}"
+            if not self._namespace.is_snapshot:
+                where = f'the pool {self._namespace.pool_path}, open with mode "r"'
+            raise ReadOnlyError(f"the table {self.path!r} is of {where}: open it for writing")
         if _engram.is_read_only(self._namespace, True, self._id):
             raise ReadOnlyError(
                 f"the table {self.path!r} is read-only: whoever means to change it sets "
