@@ -387,8 +387,7 @@ def _delete_below(group: Group, prefix: str) -> None:
     if inner is None:
         return
     found = list(keys.walk(inner))
-    own = bool(prefix) and keys.find(place, prefix) is not None
-    if own or any(where is None for _, where in found):
+    if any(where is None for _, where in found):  # arrays, or the value of the prefix as a key
         _delete_each(inner, [key for key, where in found if where is not None])
     elif prefix:
         try:
