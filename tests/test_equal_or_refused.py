@@ -36,11 +36,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a time of a zone": (ZONED, "have no zone"),
     "times of a zone": ([ZONED], "have no zone"),
     "masked values": (np.ma.masked_array([1, 2], mask=[False, True]), "filled"),
-    "a series": (pd.Series([1, 2]), r"Series of pandas.*to_frame"),
-    "an index": (pd.Index([1, 2]), "Index of pandas"),
-    "a categorical": (pd.Categorical(["a"]), "Categorical of pandas"),
-    "an extension array": (pd.array([1, None]), "IntegerArray of pandas"),
-    "a timestamp": (pd.Timestamp(2020, 1, 1), "Timestamp of pandas"),
+    "a series": (pd.Series([1, 2]), "pandas Series.*to_frame.*with its index"),
+    "an index": (pd.Index([1, 2]), "pandas Index.*to_frame"),
+    "a categorical": (pd.Categorical(["a"]), "pandas Categorical.*to_numpy"),
+    "an extension array": (pd.array([1, None]), "pandas IntegerArray.*to_numpy"),
+    "a timestamp": (pd.Timestamp(2020, 1, 1), "pandas Timestamp.*to_numpy"),
 }
 KEPT: dict[str, Any] = {
     "truths and numbers": [True, 2],
@@ -111,9 +111,9 @@ def test_a_dtype_that_is_asked_for_is_what_comes(pool: engram.Pool) -> None:
 
 
 def test_labelled_arrays_are_no_attributes(pool: engram.Pool) -> None:
-    with pytest.raises(engram.ArgumentError, match="DataArray of xarray"):
+    with pytest.raises(engram.ArgumentError, match="xarray DataArray"):
         pool.attrs["x"] = xr.DataArray([1, 2], dims="x")
-    with pytest.raises(engram.ArgumentError, match=r"group\[name\] = data keeps it all"):
+    with pytest.raises(engram.ArgumentError, match=r"group\[name\] = data"):
         pool.create_array("x", data=xr.DataArray([1, 2], dims="x"))
 
 

@@ -263,8 +263,6 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             If there is no room; nothing is changed, and deleting makes room.
 
         """
-        if type(data) is not np.ndarray:
-            later.refuse_table(name, data)
         new = new_member(
             shape=shape,
             dtype=dtype,

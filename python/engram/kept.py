@@ -14,14 +14,7 @@ from engram.errors import ArgumentError
 
 _EXACT = 2**53
 """Whole numbers up to this are numbers of double precision, too."""
-_WHAT_TO_DO = {
-    "DataFrame": "put it as a table, group[name] = data",
-    "Series": "give data.to_numpy() for the values alone, or put data.to_frame() as a table",
-    "DataArray": "group[name] = data keeps it all; data.to_numpy() is the values alone",
-    "Variable": "group[name] = data keeps it all; data.to_numpy() is the values alone",
-    "Dataset": "write it with data.engram.to_pool(group)",
-    "DataTree": "write it with data.engram.to_pool(group)",
-}
+_WHOLE = {"DataArray", "Variable", "Dataset", "DataTree"}
 
 
 def check(what: str, data: Any, made: NDArray[Any]) -> None:
@@ -36,17 +29,39 @@ def check(what: str, data: Any, made: NDArray[Any]) -> None:
 
     """
     if not isinstance(data, list | tuple):
-        name = type(data).__name__
-        instead = _WHAT_TO_DO.get(name, "give data.to_numpy(), or numpy.asarray(data), for those")
         raise ArgumentError(
-            f"{what} is of type {name} of {type(data).__module__.partition('.')[0]}, and an array "
-            f"keeps its values alone: {instead}"
+            f"{what} is a {kind_of(data)}, of which an array would keep the values alone: "
+            f"{instead_of(data)}"
         )
     kind = made.dtype.kind
     if kind in "US":
         _check_strings(what, data, str if kind == "U" else bytes)
     elif kind in "fc" and {*map(type, data)} != {float}:
         _check_numbers(what, data)
+
+
+def kind_of(data: Any) -> str:
+    """Name a type of another library, such as "pandas Series"."""
+    return f"{type(data).__module__.partition('.')[0]} {type(data).__name__}"
+
+
+def instead_of(data: Any) -> str:
+    """Say what to do with what is more than an array."""
+    name = type(data).__name__
+    if name in {"Dataset", "DataTree"}:
+        return "write it with data.engram.to_pool(group)"
+    if name in _WHOLE:
+        whole = "put it as a member, group[name] = data"
+    elif hasattr(data, "columns") or hasattr(data, "schema"):
+        whole = "use create_table(name, data), or group[name] = data"
+    elif hasattr(data, "to_frame"):
+        index = " with its index" if hasattr(data, "iloc") else ""
+        whole = f"put its to_frame(), a table of one column{index}"
+    elif hasattr(data, "__len__"):
+        whole = "put pyarrow.table({name: it}), a table of one column"
+    else:
+        return "give its to_numpy()"
+    return f"{whole}, or its to_numpy(), the values alone"
 
 
 def _check_strings(what: str, data: Any, expected: type[str] | type[bytes]) -> None:

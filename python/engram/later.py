@@ -77,12 +77,6 @@ def _is_table(value: object) -> bool:
     )
 
 
-def refuse_table(path: str, value: object) -> None:
-    """Refuse a table where an array's values are asked for."""
-    if _is_table(value):
-        importlib.import_module(f"{_TABLE}.making").refuse(path, value)
-
-
 def create_table(group: Any, *args: Any, **given: Any) -> Any:
     """Make a table in a group."""
     return importlib.import_module(f"{_TABLE}.making").create(group, *args, **given)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from engram.errors import ArgumentError
+from engram.kept import instead_of, kind_of
 from engram.table import frames
 from engram.table.arrow import pa
 
@@ -59,19 +60,10 @@ def given(data: Any, kept: Any = None) -> Given:
 
 def refusal(path: str, value: Any) -> ArgumentError:
     """Return why a column that has no name is not put into a group, and what to do instead."""
-    kind = f"{type(value).__module__.partition('.')[0]} {type(value).__name__}"
-    if hasattr(value, "to_frame"):
-        whole = f"put its to_frame(), a table of one column{_with_index(value)}"
-    else:
-        whole = "put pyarrow.table({name: it}), a table of one column"
     return ArgumentError(
-        f"{path!r} cannot be a {kind}, as an array would lose what it says beside its values: "
-        f"{whole}, or its to_numpy(), an array"
+        f"{path!r} cannot be a {kind_of(value)}, of which an array would keep the values alone: "
+        f"{instead_of(value)}"
     )
-
-
-def _with_index(value: Any) -> str:
-    return " with its index" if hasattr(value, "index") and hasattr(value, "iloc") else ""
 
 
 def is_column(value: Any) -> bool:

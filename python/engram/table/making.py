@@ -34,24 +34,6 @@ def put(group: Group, path: str, value: Any) -> None:
     create(group, path, value, overwrite=True)
 
 
-def refuse(path: str, value: Any) -> None:
-    """Refuse what has columns of its own as the values of an array.
-
-    Raises
-    ------
-    ArgumentError
-        If it is a DataFrame, or another table.
-
-    """
-    if is_column(value):
-        return
-    raise ArgumentError(
-        f"data of {path!r} is a {type(value).__module__.partition('.')[0]} "
-        f"{type(value).__name__}, whose columns an array cannot keep: use create_table(name, "
-        "data=data), or give data.to_numpy()"
-    )
-
-
 def create(
     group: Group,
     path: str,
