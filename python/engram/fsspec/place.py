@@ -100,6 +100,8 @@ def stripped(url: str) -> str:
             )
     elif path.startswith(f"{PROTOCOL}::"):
         path = path[len(PROTOCOL) + 2 :]
+    if path.startswith("/") and not path.endswith("/") and "//" not in path:
+        return path
     return "/" + "/".join(filter(None, path.split("/")))
 
 

@@ -39,13 +39,14 @@ class PoolTransaction(Transaction):  # type: ignore[misc]  # fsspec has no types
             If it is of another one.
 
         """
-        for file in self.files:
-            first = file.place()
-            if not first.namespace.same_pool(place.namespace):
-                raise ArgumentError(
-                    f"{place.path} and {first.path} are in two pools, and a transaction is one "
-                    "commit of one pool: make two transactions"
-                )
+        if not self.files:
+            return
+        first = self.files[0].place()
+        if not first.namespace.same_pool(place.namespace):
+            raise ArgumentError(
+                f"{place.path} and {first.path} are in two pools, and a transaction is one commit "
+                "of one pool: make two transactions"
+            )
 
     def complete(self, commit: bool = True) -> None:
         """End it: commit all of its files, or discard all."""

@@ -375,7 +375,8 @@ class WriteFile(io.BytesIO):
         self._handled = None
         self.discard()
         text = (
-            f"{self.path} {why}: it is not written; close it, or leave its with-block, to have it"
+            f"{self.path} {why}, so it is not written: to have it, close it when that is over, or "
+            "leave its with-block"
         )
         warnings.warn(text, EngramWarning, stacklevel=3)
 
