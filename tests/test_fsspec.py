@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 import engram
 from engram.fsspec import EngramFileSystem
+from engram.fsspec import place as places
 from support import TEXT
 
 if TYPE_CHECKING:
@@ -712,6 +713,52 @@ def test_a_transaction_is_of_one_pool(fs: EngramFileSystem, top: str, home: Path
         assert not fs.exists(f"{other.path}/t")
 
 
+def test_a_transaction_is_of_one_scope(fs: EngramFileSystem, top: str, pool: engram.Pool) -> None:
+    pool.create_blob("mine", b"1", scope="private")
+    fs.pipe(f"{top}/mine", b"2")
+    assert pool["mine"].scope == "private"
+    with pytest.raises(OSError, match="one scope"), fs.transaction:
+        fs.pipe(f"{top}/mine", b"3")
+        fs.pipe(f"{top}/shared", b"3")
+    assert pool["mine"][...] == b"2"
+    assert not fs.exists(f"{top}/shared")
+
+
+def test_files_of_more_pools_than_are_kept_open_are_read(
+    fs: EngramFileSystem, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.fsspec.place._MOST", 3)
+    paths = [str(home / f"p{n}") for n in range(6)]
+    for path in paths:
+        engram.create(path, size="1 MiB", force=True).close()
+        fs.pipe(f"{path}/x", path.encode())
+    for path in paths * 2:
+        assert fs.cat(f"{path}/x") == path.encode()
+    assert len(places._openings) == 3
+    for path in paths:
+        engram.destroy(path)
+
+
+def test_published_files_are_read_alone(fs: EngramFileSystem, home: Path) -> None:
+    with engram.create(home / "open", size="16 MiB", force=True, mode=0o755) as pool:
+        path = f"{pool.path}/pub/f"
+        fs.pipe(path, b"1")
+        pool.publish("pub")
+        writes: list[Callable[[], Any]] = [
+            lambda: fs.pipe(path, b"2"),
+            lambda: fs.rm(path),
+            lambda: fs.mv(path, f"{pool.path}/x"),
+        ]
+        for write in writes:
+            with pytest.raises(PermissionError, match="publish"):
+                write()
+        with pytest.raises(PermissionError, match="publish"), fs.open(path, "ab") as file:
+            file.write(b"2")
+        assert fs.cat(path) == b"1"
+        fs.cp(path, f"{pool.path}/copy")
+        assert fs.cat(f"{pool.path}/copy") == b"1"
+
+
 def test_files_are_part_of_the_pools_own_batch(
     fs: EngramFileSystem, top: str, pool: engram.Pool
 ) -> None:
@@ -870,6 +917,10 @@ def test_what_is_removed_is_gone_and_nothing_else(fs: EngramFileSystem, top: str
     assert fs.exists(f"{top}/f1")
     fs.rm(f"{top}/f?")
     assert not fs.exists(f"{top}/f1")
+    fs.pipe({f"{top}/many/a/b/c": b"", f"{top}/many/a/d": b"", f"{top}/many/a.b": b""})
+    fs.rm(f"{top}/many/*/**", recursive=True)  # what is below goes with what is above it
+    assert names(fs, f"{top}/many", top) == ["many/a.b"]
+    fs.rm([f"{top}/many", f"{top}/many/a.b"], recursive=True)
     fs.rm([f"{top}/run/big", f"{top}/run/T"])
     assert names(fs, f"{top}/run", top) == ["run/small"]
     fs.pipe(f"{top}/run/deep/er/x", b"")

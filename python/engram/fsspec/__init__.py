@@ -6,8 +6,9 @@
 A path is that of a pool's folder, followed by that of a member (`place.py`). Blobs are files,
 groups are directories, and arrays are shown as what they are (`entry.py`). What is read is the
 pool's own memory (`reading.py`); what is written is a new blob, there whole or not at all
-(`writing.py`), and several of them in one commit (`transaction.py`). `filesystem.py` is the
-interface that fsspec asks for, and `errors.py` the built-in exceptions that its users expect.
+(`writing.py`, `change.py`), and several of them in one commit (`transaction.py`). `filesystem.py`
+is the interface that fsspec asks for, `tree.py` what becomes of names, and `errors.py` the built-in
+exceptions that its users expect.
 
 fsspec finds the file system by its entry point, so nobody needs to import this module.
 """

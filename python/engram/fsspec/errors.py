@@ -19,6 +19,7 @@ from engram.errors import (
     InvalidNameError,
     NotFoundError,
     PoolFullError,
+    UnverifiedError,
 )
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class FileCorruptError(CorruptError, OSError):
     """What is on media is not what was written."""
 
 
+class PoolUnverifiedError(UnverifiedError, OSError):
+    """A loss of power may have damaged the pool, and nobody has verified it since."""
+
+
 class NoPoolError(FormatError, OSError):
     """What is there is no pool that this version can open."""
 
@@ -89,6 +94,7 @@ _KIN: dict[type[BaseException], type[EngramError]] = {
     BusyError: FileBusyError,
     CorruptError: FileCorruptError,
     FormatError: NoPoolError,
+    UnverifiedError: PoolUnverifiedError,
 }
 
 

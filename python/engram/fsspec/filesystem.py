@@ -7,10 +7,8 @@ pattern matches) is a commit for each step.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import threading
 from datetime import UTC, datetime
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -24,38 +22,28 @@ from fsspec.core import get_compression
 from fsspec.utils import isfilelike, stringify_path
 
 from engram import _engram
-from engram.batch import Batch
 from engram.errors import ArgumentError, EngramError, ExistsError, ReadOnlyError
 from engram.fsspec import place as places
+from engram.fsspec.change import Change, again, check_way, check_writable
 from engram.fsspec.entry import BLOB, GROUP, bytes_at, entries_in, entry_of, missing, names_in
 from engram.fsspec.errors import (
     FileMissingError,
     FileTakenError,
     IsGroupError,
-    NoGroupError,
-    NotEmptyError,
     Told,
 )
 from engram.fsspec.place import PROTOCOL, Place
 from engram.fsspec.reading import ReadFile
 from engram.fsspec.transaction import PoolTransaction
-from engram.fsspec.writing import (
-    Change,
-    CompressedFile,
-    TextFile,
-    WriteFile,
-    again,
-    check_way,
-    check_writable,
-)
-from engram.group import Group
+from engram.fsspec.tree import at, move_all, remove_empty, root, taken
+from engram.fsspec.writing import CompressedFile, TextFile, WriteFile
 from engram.handle import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from engram.fsspec.change import How
     from engram.fsspec.entry import Entry
-    from engram.fsspec.writing import How
 
 _NOTHING = np.empty(0, np.uint8)
 _TEXT = ("encoding", "errors", "newline")
@@ -328,7 +316,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
             self.transaction.join(place)
         file = WriteFile(self, path, mode, content, change, autocommit)
         if kind == "a" and found is not None:
-            file.begin_at(self.info(path)["size"])
+            file.begin_at((entry_of(place) or {"size": 0})["size"])
         if kind == "r" and not autocommit:
             self.transaction.files.append(file)  # fsspec adds what has no "r" in its mode
         return file
@@ -406,7 +394,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         with Told(target.path):
             check_writable(target)
             try:
-                _root(target)[target.inner] = make(source.namespace, found)
+                root(target)[target.inner] = make(source.namespace, found)
             except FileNotFoundError:
                 raise
             except LookupError as error:
@@ -423,12 +411,12 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         with Told(place.path):
             check_way(place)
             above = place.inner.rpartition("/")[0]
-            if above and not create_parents and not _engram.contains(*_at(place), above):
+            if above and not create_parents and not _engram.contains(*at(place), above):
                 raise FileMissingError(
                     f"{self._parent(place.path)} does not exist: create_parents=True makes it"
                 )
             try:
-                _engram.create_group(*_at(place), place.inner, None, b"", False)
+                _engram.create_group(*at(place), place.inner, None, b"", False)
             except ExistsError as error:
                 check_way(place)
                 raise FileTakenError(f"{place.path} exists") from error
@@ -444,13 +432,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
     def rmdir(self, path: Any) -> None:
         """Remove a group that has no members."""
         place = self._writable(path)
-        with Told(place.path):
-            found = place.find()
-            if found is None:
-                raise missing(place)
-            if found[0] != GROUP:
-                raise NoGroupError(f"{place.path} is no group: remove it with rm")
-            again(lambda: _remove_empty(place, found[1]))
+        again(lambda: remove_empty(place))
 
     # Removing and moving
 
@@ -463,7 +445,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
                 raise missing(place)
             if found[0] == GROUP:
                 raise IsGroupError(f"{place.path} is a group: remove it with rm(recursive=True)")
-            _engram.delete(*_at(place), place.inner)
+            _engram.delete(*at(place), place.inner)
 
     _rm = rm_file
 
@@ -484,7 +466,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
                 raise IsGroupError(f"{place.path} is a group: remove it with recursive=True")
         for place in named:
             with Told(place.path):
-                _engram.delete(*_at(place), place.inner)
+                _engram.delete(*at(place), place.inner)
 
     def _remove_to_depth(self, paths: Iterable[str]) -> None:
         for each in reversed(list(paths)):
@@ -494,13 +476,21 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
                 self.rmdir(each)
 
     def _named(self, path: Any, **how: Any) -> list[str]:
-        """Expand patterns; what is there under the very name is no pattern."""
-        each = path if isinstance(path, list) else [path]
+        """Expand patterns; what is there under the very name is no pattern.
+
+        What is below something else that is named goes with that, but for a `maxdepth`.
+        """
         found: dict[str, None] = {}
-        for one in each:
+        for one in path if isinstance(path, list) else [path]:
             literal = self.exists(one)
             found |= dict.fromkeys(self.expand_path([one], assume_literal=literal, **how))
-        return list(found)
+        if how:
+            return list(found)
+        above = {f"{each}/" for each in found}
+        ways = {
+            each: [each[: n + 1] for n, sign in enumerate(each) if sign == "/"] for each in found
+        }
+        return [each for each, way in ways.items() if above.isdisjoint(way)]
 
     def mv(
         self,
@@ -536,81 +526,16 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
             self._move_between(old.path, new.path)
         within = [each for each in steps if each not in between]
         if within:
-            again(lambda: _move_all(within))
+            again(lambda: move_all(within))
 
     def _move_between(self, old: str, new: str) -> None:
         if self.exists(new) and not (self.isfile(old) and self.isfile(new)):
-            raise _taken(old, new)
-        self.copy(old, new, recursive=self.isdir(old), on_error="raise")
-        self.rm(old, recursive=True)
-
-
-def _at(place: Place) -> tuple[_engram.Namespace, int]:
-    """Give what natives take before a path."""
-    return place.namespace, place.namespace.root
-
-
-def _root(place: Place) -> Group:
-    return Group(*_at(place))
-
-
-def _taken(old: str, new: str) -> FileTakenError:
-    return FileTakenError(
-        f"{new} exists, and {old} cannot take its place, as a file alone replaces a file: remove "
-        "it first"
-    )
-
-
-def _move_all(steps: list[tuple[Place, Place]]) -> None:
-    """Move members: all of them, or none."""
-    if len(steps) == 1 and steps[0][1].find() is None:
-        _move(*steps[0])
-        return
-    with Told(steps[0][0].path), Batch(steps[0][0].namespace):
-        for old, new in steps:
-            _move(old, new)
-
-
-def _move(old: Place, new: Place) -> None:
-    with Told(old.path):
-        found, there = old.find(), new.find()
-        if found is None:
-            raise missing(old)
-        if old.inner == new.inner:
-            return
-        if there is None:
-            check_way(new)
-        elif found[0] != BLOB or there[0] != BLOB:
-            raise _taken(old.path, new.path)
+            raise taken(old, new)
+        if self.isdir(old):
+            self.copy(old, new, recursive=True, on_error="raise")
         else:
-            _engram.delete(*_at(new), new.inner)
-        _engram.rename(*_at(old), old.inner, new.inner)
-
-
-def _remove_empty(place: Place, group: int) -> None:
-    """Remove a group, if it has no members when it goes.
-
-    The batch lists them when it is told to delete the group, and is not applied if others come
-    later. Those that came before that, another thread tells, which does not see the batch.
-    """
-    seen: list[int] = []
-
-    def look() -> None:
-        with contextlib.suppress(LookupError):  # made in a batch of this thread's, as it seems
-            seen.append(_engram.count(place.namespace, group))
-
-    members = _engram.count(place.namespace, group)
-    with Batch(place.namespace):
-        if not members:
-            _engram.delete(*_at(place), place.inner)
-            looking = threading.Thread(target=look)
-            looking.start()
-            looking.join()
-            members = sum(seen)
-        if members:
-            raise NotEmptyError(
-                f"{place.path} has {members} members: remove it with rm(recursive=True)"
-            )
+            self.cp_file(old, new)
+        self.rm(old, recursive=True)
 
 
 def _pour(content: memoryview, file: Any, blocksize: int, callback: Any) -> None:

@@ -11,6 +11,7 @@ opened anew. A forked child goes on with what its parent had open.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import threading
@@ -160,6 +161,9 @@ def close_all() -> None:
         let_go(opening.pool)
         with contextlib.suppress(PoolGoneError):  # it is closed all the same
             opening.pool.close()
+
+
+atexit.register(close_all)
 
 
 def _stamp(folder: str) -> _Stamp | None:

@@ -61,6 +61,10 @@ class _Memory(io.RawIOBase):
         self._at = begin + offset
         return self._at
 
+    def close(self) -> None:
+        super().close()
+        self.content = memoryview(b"")  # so the pool may use its memory again
+
     def tell(self) -> int:
         return self._at
 
@@ -78,6 +82,7 @@ class ReadFile(io.BufferedReader):
         super().__init__(self._memory, _BUFFERED)
         self.fs = fs
         self.path = place.path
+        self.size = len(content)
         self._place = place
         self._found = found
 
@@ -89,11 +94,6 @@ class ReadFile(io.BufferedReader):
     @closed.setter
     def closed(self, is_closed: bool) -> None:
         pass
-
-    @property
-    def size(self) -> int:
-        """The bytes of the file."""
-        return len(self._memory.content)
 
     @property
     def full_name(self) -> str:

@@ -17,11 +17,12 @@ from fsspec.transaction import Transaction
 
 from engram.batch import Batch
 from engram.errors import ArgumentError
+from engram.fsspec.change import again
 from engram.fsspec.errors import Told
-from engram.fsspec.writing import WriteFile, again
 
 if TYPE_CHECKING:
     from engram.fsspec.place import Place
+    from engram.fsspec.writing import WriteFile
 
 
 class PoolTransaction(Transaction):  # type: ignore[misc]  # fsspec has no types
