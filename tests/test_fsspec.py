@@ -1181,6 +1181,27 @@ def test_a_forked_child_reads_and_writes(fs: EngramFileSystem, top: str) -> None
         assert opened.read() == BIG
 
 
+def test_a_child_that_ends_leaves_its_parents_files_alone(top: str) -> None:
+    code = (
+        "import fsspec, os, sys\n"
+        "fs = fsspec.filesystem('engram')\n"
+        "fs.pipe(sys.argv[1] + '/a', b'1')\n"
+        "file = fs.open(sys.argv[1] + '/b', 'wb')\n"
+        "file.write(b'of the parent')\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    sys.exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert not fs.exists(sys.argv[1] + '/b')\n"
+        "file.close()\n"
+        "print(fs.cat(sys.argv[1] + '/a') + fs.cat(sys.argv[1] + '/b'))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, top], capture_output=True, check=False, text=True
+    )
+    assert (ran.stdout, ran.stderr) == ("b'1of the parent'\n", "")
+
+
 def test_threads_share_the_pools_that_are_open(top: str) -> None:
     errors: list[BaseException] = []
 

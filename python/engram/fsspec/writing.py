@@ -13,6 +13,7 @@ up; and so is one that is dropped without a close. Both say so by a warning.
 from __future__ import annotations
 
 import io
+import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ class WriteFile(io.BytesIO):
         self._change = change
         self._reads = "+" in mode
         self._handled = sys.exception()
+        self._pid = os.getpid()
         self._before = 0
         self._as_opened = content
         self._kept: bytes | None = None
@@ -206,6 +208,8 @@ class WriteFile(io.BytesIO):
     def _give_up(self, why: str) -> None:
         self._handled = None
         self.discard()
+        if os.getpid() != self._pid:  # a forked child's copy of what its parent writes
+            return
         text = (
             f"{self.path} {why}, so it is not written: to have it, close it when that is over, or "
             "leave its with-block"
