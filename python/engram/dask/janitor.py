@@ -2,8 +2,8 @@
 
 A finalizer runs wherever Python happens to drop the last reference: in the middle of a batch, which
 its deletions would join, or with a lock of the program's held. So finalizers leave their work to
-one thread of the process, which begins with the first of it. Where there is none to leave it to, as at
-the end of the program, it is done at once.
+one thread of the process, which begins with the first of it. Where there is none to leave it to,
+as at the end of the program, it is done at once.
 """
 
 from __future__ import annotations

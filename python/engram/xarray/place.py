@@ -39,28 +39,40 @@ def _opened(path: str, uuid: str | None = None, *, mode: str = "r") -> Pool:
 
 
 class Given:
-    """A group that was handed over: whoever opened its pool closes it."""
+    """A group that was handed over: whoever opened its pool closes it.
+
+    Unpickled, it opens the pool when it is first asked for, as a scheduler of dask's never does.
+    """
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        self._found: Group | None = group
+        self._pickled: Any = None
+
+    def __getstate__(self) -> Any:
+        return self._pickled if self._found is None else self._found.__reduce__()
+
+    def __setstate__(self, pickled: Any) -> None:
+        self._found, self._pickled = None, pickled
 
     @property
     def source(self) -> str:
         """The path of the pool and the group."""
-        namespace = self._group._namespace
-        return str(Path(namespace.pool_path) / self._group.path)
+        return str(Path(self.namespace().pool_path) / self.group().path)
 
     def namespace(self) -> _engram.Namespace:
         """Give the namespace, for natives."""
-        return self._group._namespace
+        return self.group()._namespace
 
     def group(self) -> Group:
         """Give the group."""
-        return self._group
+        if self._found is None:
+            make, told = self._pickled
+            self._found = make(*told)
+        return self._found
 
     def child(self, name: str) -> Given:
         """Give the place of a group below."""
-        return Given(_group_in(self._group, name))
+        return Given(_group_in(self.group(), name))
 
     def close(self) -> None:
         """Leave the pool as it is."""
