@@ -276,7 +276,7 @@ def cluster() -> Iterator[Any]:
     with (
         dask.config.set(QUIET),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
         ) as found,
         distributed.Client(found) as client,
     ):

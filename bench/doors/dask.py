@@ -37,7 +37,7 @@ def lines(setting: Setting) -> Iterator[Line]:
     with (
         engram.create(path, size="8 GiB") as pool,
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -86,7 +86,7 @@ def later(work: Callable[[], object]) -> None:
 
 
 def when_gone(thing: object, work: Callable[[], object]) -> weakref.finalize[..., object]:
-    """Have work done once a thing is gone in this process; in a forked child its copy is nothing."""
+    """Have work done once a thing is gone in this process; what a forked child has is a copy."""
     return weakref.finalize(thing, _of_process, os.getpid(), work)
 
 

@@ -30,8 +30,8 @@ _TEXT_BYTES = 16
 class Source:
     """An array of a pool as a graph of dask's holds it.
 
-    It says where the array is. A process that computes opens the pool when it reads the first block,
-    and the scheduler, which reads none, need not have the pool.
+    It says where the array is. A process that computes opens the pool when it reads the first
+    block, and the scheduler, which reads none, need not have the pool.
     """
 
     def __init__(self, array: Array) -> None:
