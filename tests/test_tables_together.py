@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 import engram
-from engram.table import layout, reading
-from support import moments
+from engram.table import layout, reading, writing
+from support import in_child, moments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
 
 WRITER = """
 import sys, time
@@ -148,7 +154,7 @@ def test_rows_that_were_seen_stay_in_front(pool: engram.Pool) -> None:
     code = (
         "import sys, engram\n"
         "with engram.open(sys.argv[1]) as pool:\n"
-        "    for n in range(150): pool['t'].append({'who': [int(sys.argv[2])], 'n': [n]})\n"
+        "    for n in range(60): pool['t'].append({'who': [int(sys.argv[2])], 'n': [n]})\n"
     )
     children = [started(code, pool.path, who) for who in range(4)]
     before: list[Any] = []
@@ -157,7 +163,7 @@ def test_rows_that_were_seen_stay_in_front(pool: engram.Pool) -> None:
         assert now[: len(before)] == before
         before = now
     assert ended(children)
-    assert len(t) == 600
+    assert len(t) == 240
 
 
 def test_a_fork_reads_and_appends(pool: engram.Pool) -> None:
@@ -188,3 +194,111 @@ def test_two_compactions_at_once_lose_nothing(pool: engram.Pool) -> None:
     assert ended(children)
     assert t["x"].to_pylist() == list(range(60))
     assert t.num_parts == 1
+
+
+def dies_at(line: int, work: Callable[[], object]) -> bool:
+    """Do work in a fork that kills itself at the n-th line of the package; whether it got done."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    left = line
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        nonlocal left
+        if "engram/table" not in frame.f_code.co_filename:
+            return None
+        left -= event == "line"
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    code = 1
+    try:
+        sys.settrace(trace)
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def test_whoever_dies_at_any_line_leaves_all_or_nothing(pool: engram.Pool) -> None:
+    made = pa.table({"x": [1, 2], "y": [0.5, None], "s": ["a", "b"], "d": [True, None]})
+    t = pool.create_table("t", schema=made.schema)
+    rows: list[Any] = []
+    for line in itertools.count(0, 9):
+        done = dies_at(line, lambda: t.append(made))
+        found = t.read()
+        assert found.num_rows - len(rows) in ({2} if done else {0, 2})
+        rows = found.to_pylist()
+        assert rows == made.to_pylist() * (len(rows) // 2)
+        if done:
+            break
+    t.clear()
+    t.append(made)
+    t.append(made)
+    for line in itertools.count(0, 9):
+        done = dies_at(line, t.compact)
+        assert t.read().to_pylist() == made.to_pylist() * 2
+        assert t.num_parts in ({1} if done else {1, 2})
+        if done:
+            break
+        if t.num_parts == 1:  # it died after its commit
+            t.clear()
+            t.append(made)
+            t.append(made)
+    assert {part.name for part in reading.parts(pool._namespace, t._id)} | {layout.MARK} == set(
+        t.as_group()
+    )
+
+
+def test_an_append_is_committed_in_its_turn(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = pool.create_table("t", {"x": [0]})
+    plain = writing.next_stamp
+    other: list[subprocess.Popen[str]] = []
+    code = "import sys, engram\nprint('x', flush=True)\nengram.open(sys.argv[1])['t'].append({'x': [2]})"
+
+    def slow(place: writing.Place) -> int:
+        stamp = plain(place)
+        other.append(started(code, pool.path))
+        assert other[0].stdout is not None
+        other[0].stdout.readline()
+        time.sleep(0.5)
+        seen = in_child("import sys, engram\nprint(len(engram.open(sys.argv[1])['t']))", pool.path)
+        assert seen == "1", "no row is seen that ours would come in front of"
+        return stamp
+
+    monkeypatch.setattr(writing, "next_stamp", slow)
+    t.append({"x": [1]})
+    assert ended(other)
+    assert t["x"].to_pylist() == [0, 1, 2]
+
+
+def test_a_read_that_meets_a_compaction_is_taken_again(
+    pool: engram.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = pool.create_table("t", {"x": [0]})
+    t.append({"x": [1]})
+    plain = reading.batches
+    compacted: list[str] = []
+
+    def meeting(*arguments: Any) -> Any:
+        if not compacted:
+            code = "import sys, engram\nprint(engram.open(sys.argv[1])['t'].compact())"
+            compacted.append(in_child(code, pool.path))
+        return plain(*arguments)
+
+    monkeypatch.setattr(reading, "batches", meeting)
+    assert t["x"].to_pylist() == [0, 1]
+    assert compacted == ["1"]
+
+
+def test_the_clock_may_be_turned_back(pool: engram.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = pool.create_table("t", {"x": [0]})
+    for n in (1, 2, 3):
+        now = time.time_ns()
+        monkeypatch.setattr(time, "time_ns", lambda now=now, n=n: now - n * 10**15)
+        t.append({"x": [n]})
+        monkeypatch.undo()
+    assert t["x"].to_pylist() == [0, 1, 2, 3]

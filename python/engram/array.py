@@ -301,7 +301,7 @@ class Array(Handle, NDArrayOperatorsMixin):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The memory, for libraries that know numpy's interface: read-only, pinned while it is used.
+        """The memory, for libraries that know numpy's interface: read-only, pinned in use.
 
         Raises
         ------

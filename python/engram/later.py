@@ -52,7 +52,7 @@ def meet_xarray() -> None:
 
 
 def put_labelled(group: Any, path: str, value: Any) -> bool:
-    """Put what has names for its parts into a group: of xarray, or a table; give whether it is such.
+    """Put what has names for its parts into a group, xarray's or a table; give whether it is such.
 
     All else is put as numpy takes it.
     """

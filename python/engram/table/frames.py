@@ -44,7 +44,7 @@ def arrow_of(frame: Any, kept: Any) -> Any:
     preserve = None if kept is None or not _index_columns(kept) else True
     try:
         made = pa.Table.from_pandas(frame, preserve_index=preserve)
-    except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         why = "; ".join(map(str, reversed(error.args)))
         raise ArgumentError(
             f"the DataFrame cannot be a table: {why}. Convert that column, or leave it out"
@@ -137,7 +137,7 @@ def renumbered(table: Any, first: int, step: int = 1) -> Any:
 
 
 def pandas_of(table: Any, options: dict[str, Any]) -> Any:
-    """Return a table of Arrow's as a DataFrame; `options` are those of `pyarrow.Table.to_pandas`."""
+    """Return a table as a DataFrame; `options` are those of `pyarrow.Table.to_pandas`."""
     pd = library("pandas", "pandas", "a DataFrame")
     frame = table.to_pandas(**options)
     if options.get("types_mapper") or options.get("ignore_metadata"):

@@ -167,7 +167,7 @@ def _cast(column: Any, field: Any) -> Any:
         )
     try:
         return column.cast(field.type)
-    except (pa.ArrowException, NotImplementedError) as error:
+    except pa.ArrowException as error:
         raise ArgumentError(
             f"column {field.name!r} is {column.type}, and cannot be had as {field.type}, which it "
             f"is in the table: {error}"

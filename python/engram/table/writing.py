@@ -38,6 +38,9 @@ from engram.table.layout import (
 _ENOUGH = 64 << 20
 """So many bytes of a stream make a part, if there are as many."""
 
+_SMALL = 8 << 10
+"""An array of no more bytes is put in the batch."""
+
 _MOST_JOINED = 256 << 20
 """So many bytes are copied once more, so that a part has each column in one piece."""
 
@@ -80,6 +83,8 @@ class Draft:
         self._at = place
         self._token = new_token()
         self._rows = table.num_rows
+        self._small: dict[str, NDArray[Any]] = {}
+        """Arrays that cost less to put than to reserve space for, by their names in the part."""
         self._made: list[tuple[str, str, _engram.Allocation]] = []
         """What was reserved: the path at which it is published, its name in the part, and it."""
         try:
@@ -93,6 +98,8 @@ class Draft:
         namespace, group, prefix, _ = self._at
         part = f"{prefix}{part_name(stamp, self._token, self._rows)}"
         _engram.create_group(namespace, group, part, attrs=None, origin=b"", exist_ok=False)
+        for name, array in self._small.items():
+            _engram.put_array(namespace, group, f"{part}/{name}", array, new_member())
         # One by one: a batch that renames a group is refused if anything is shared meanwhile.
         for path, name, allocation in self._made:
             allocation.publish()
@@ -127,6 +134,8 @@ class Draft:
         _write(pa.FixedSizeBufferWriter(pa.py_buffer(array)), rest)
 
     def _array(self, name: str, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        if length * dtype.itemsize <= _SMALL:
+            return self._small.setdefault(name, np.zeros(length, dtype))
         namespace, group, prefix, scope = self._at
         new = new_member(shape=(length,), dtype=dtype, scope=scope)
         path = f"{prefix}{self._token}-{len(self._made)}"
@@ -221,7 +230,7 @@ def publish(place: Place, made: list[Draft]) -> None:
 
     """
     try:
-        with turn(place), Batch(place.namespace):
+        with one_at_a_time(place), Batch(place.namespace):
             stamp = next_stamp(place)
             for later, draft in enumerate(made):
                 draft.publish(stamp + later)
@@ -230,7 +239,7 @@ def publish(place: Place, made: list[Draft]) -> None:
         raise
 
 
-def turn(place: Place) -> Any:
+def one_at_a_time(place: Place) -> Any:
     """Return what keeps other appends from being committed meanwhile."""
     if _engram.in_batch():
         return contextlib.nullcontext()
