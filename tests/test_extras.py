@@ -200,7 +200,7 @@ def test_what_needs_a_library_names_the_extra(code: str, extra: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "extra"), [("to_pandas", "pandas"), ("to_arrow", "pyarrow")])
-def test_a_table_without_its_library_names_the_extra(home: Path, method: str, extra: str) -> None:
+def test_a_result_without_its_library_names_the_extra(home: Path, method: str, extra: str) -> None:
     said = refused(
         "import sys\n"
         "with engram.create(sys.argv[1], size='16 MiB', force=True) as pool:\n"
@@ -209,6 +209,16 @@ def test_a_table_without_its_library_names_the_extra(home: Path, method: str, ex
     )
     assert f"pip install 'engram[{extra}]'" in said
     assert "r.paths()" in said
+
+
+@pytest.mark.parametrize(
+    "use", ["pool['t'].read()", "pool['t'].append({})", "pool.create_table('u', {'x': [1]})"]
+)
+def test_a_table_without_pyarrow_names_the_extra(home: Path, use: str) -> None:
+    with engram.create(home / "p", size="16 MiB") as pool:
+        pool.create_table("t", {"x": [1]})
+    said = refused(f"import sys\nwith engram.open(sys.argv[1]) as pool:\n    {use}\n", home / "p")
+    assert said.endswith("needs pyarrow, which is not installed: pip install 'engram[pyarrow]'")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +235,8 @@ def test_a_verb_without_its_library_names_the_extra(
     from engram.cli.plot.draw import draw  # noqa: PLC0415 - likewise
 
     class Array:
-        attrs: dict[str, Any] = {"units": "days since 1970-01-01"}
+        attrs: dict[str, Any] = {"units": "days since 1970-01-01", "calendar": "noleap"}
+        dims, dtype = ("x",), np.dtype("f8")
 
     monkeypatch.setitem(sys.modules, module, None)
     known = {"conventions": conventions, "draw": draw, "array": Array(), "np": np}

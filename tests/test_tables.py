@@ -496,6 +496,13 @@ def test_single_columns_are_refused_with_what_to_put(pool: engram.Pool) -> None:
             pool["x"] = said
         with pytest.raises(engram.ArgumentError, match=f"cannot be a {value}"):
             pool.create_table("x", said)
+        with pytest.raises(engram.ArgumentError, match=f"attribute 'x' is a {value}"):
+            pool.attrs["x"] = said
+    with pytest.raises(engram.ArgumentError, match="attribute 'x' is a pandas DataFrame"):
+        pool.attrs.update(y=1, x=frame())
+    assert not len(pool.attrs)
+    with pytest.raises(engram.ArgumentError, match=r"pandas\.DataFrame\({name: it}\)"):
+        pool["x"] = pd.array([1, None])
     with pytest.raises(engram.ArgumentError, match=r"lazy\.collect"):
         pool["x"] = pl.LazyFrame({"a": [1]})
     for table in (frame(), pl.DataFrame({"a": [1]}), pa.table({"a": [1]})):
@@ -664,6 +671,8 @@ def test_a_table_is_one_thing_in_its_group(pool: engram.Pool) -> None:
     assert "Rows" in t._repr_html_()
     assert "engram-card" in t._repr_html_()
     assert repr(t) == "<engram.Table 'g/t' (4 rows, 22 columns)>"
+    with pytest.raises(engram.NotFoundError, match="'g/t' is a table, whose columns are pool"):
+        pool["g/t/int"]
     pool.move("g/t", "u")
     assert (t.path, len(t)) == ("u", 4)
     assert pickle.loads(pickle.dumps(t)).read().equals(t.read())

@@ -58,7 +58,8 @@ def instead_of(data: Any) -> str:
         index = " with its index" if hasattr(data, "iloc") else ""
         whole = f"put its to_frame(), a table of one column{index}"
     elif hasattr(data, "__len__"):
-        whole = "put pyarrow.table({name: it}), a table of one column"
+        made = "pandas.DataFrame" if kind_of(data).startswith("pandas") else "pyarrow.table"
+        whole = f"put {made}({{name: it}}), a table of one column"
     else:
         return "give its to_numpy()"
     return f"{whole}, or its to_numpy(), the values alone"

@@ -57,6 +57,10 @@ def missing(group: "Group", path: str) -> str:
     while "/" in head.strip("/"):  # what there is of the way is told of as far as it goes
         head = head.rpartition("/")[0]
         inner = group.get(head)
+        if inner is not None and inner._is_group and not inner._has_members:
+            return (
+                f"there is no {path!r}: {head!r} is a table, whose columns are pool[{head!r}][name]"
+            )
         if inner is not None and inner._is_group:
             return missing(inner, path[len(head) + 1 :])
     at = _engram.path_of(group._namespace, True, group._id)

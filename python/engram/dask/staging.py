@@ -186,7 +186,7 @@ class Staging:
         namespace: _engram.Namespace = array._namespace
         group = Group(namespace, parent)
         there = group.get(name)
-        if there is not None and not isinstance(there, Group) and there.oid == self.oid:
+        if there is not None and not there._is_group and there.oid == self.oid:
             return array  # published by a task whose answer was lost
         array.flush()
         root = Group(namespace, namespace.root)
