@@ -37,7 +37,10 @@ settings.load_profile("engram")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let be what suites of other projects, in `upstream`, have for marks on their tests."""
-    for mark in ("asyncio", "flaky", "network", "skip_if_param", "skip_with_dask_array"):
+    for mark in (
+        *("asyncio", "flaky", "network", "skip_if_param", "skip_with_dask_array"),
+        *("mpi", "mpi_skip", "parallel_threads_limit", "slow", "thread_unsafe"),
+    ):
         config.addinivalue_line("markers", f"{mark}: of another project's tests")
 
 

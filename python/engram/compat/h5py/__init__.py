@@ -16,7 +16,7 @@ kept what a pool's arrays do not say. What a pool cannot have is refused by name
 
 from typing import Any
 
-from engram.compat.h5py import refused, version
+from engram.compat.h5py import filters, version
 from engram.compat.h5py.attrs import AttributeManager
 from engram.compat.h5py.base import Empty, HLObject
 from engram.compat.h5py.dataset import Dataset
@@ -43,6 +43,7 @@ from engram.compat.h5py.group import Group, get_config
 from engram.compat.h5py.links import ExternalLink, HardLink, SoftLink
 from engram.compat.h5py.refused import (
     LowLevel,
+    MultiBlockSlice,
     Reference,
     RegionReference,
     VirtualLayout,
@@ -61,6 +62,7 @@ _AGAIN: dict[str, dict[str, Any]] = {
     "h5": {"get_config": get_config},
     "h5s": {"UNLIMITED": UNLIMITED},
     "h5f": {"UNLIMITED": UNLIMITED},
+    "h5z": {"filter_avail": filters.filter_avail, **filters.NUMBERS},
     "h5r": {"Reference": Reference, "RegionReference": RegionReference},
     "h5t": {
         one.__name__: one
@@ -78,8 +80,6 @@ def __getattr__(name: str) -> Any:
     """Give what stands for a low-level module, or say that there is no such name."""
     if name in _LOW:
         return LowLevel(name, **_AGAIN.get(name, {}))
-    if name == "MultiBlockSlice":
-        refused.refuse("h5py.MultiBlockSlice", "read or write block by block")
     raise AttributeError(f"module 'engram.compat.h5py' has no attribute {name!r}")
 
 
@@ -94,6 +94,7 @@ __all__ = [
     "Group",
     "HLObject",
     "HardLink",
+    "MultiBlockSlice",
     "Reference",
     "RefusedError",
     "RegionReference",
@@ -108,6 +109,7 @@ __all__ = [
     "check_string_dtype",
     "check_vlen_dtype",
     "enum_dtype",
+    "filters",
     "get_config",
     "is_hdf5",
     "opaque_dtype",

@@ -115,7 +115,8 @@ class HLObject:
     @property
     def attrs(self) -> AttributeManager:
         """Its attributes."""
-        return _managers[0](self)
+        made: AttributeManager = _managers[0](self)
+        return made
 
     @property
     def id(self) -> Identifier:
@@ -161,8 +162,10 @@ _managers: list[Any] = []
 class Keys(KeysView[str]):
     """The names of a group's members, or of attributes."""
 
+    _mapping: Any
+
     def __reversed__(self) -> Iterator[str]:
-        yield from reversed(self._mapping)  # type: ignore[call-overload]  # it has __reversed__
+        yield from reversed(self._mapping)
 
     def __repr__(self) -> str:
         return f"<KeysViewHDF5 {list(self)}>"
@@ -196,7 +199,8 @@ class Items(ItemsView[str, Any]):
     _mapping: Any
 
     def __contains__(self, item: object) -> bool:
-        name, value = item  # type: ignore[misc]  # a pair is asked for
+        pair: Any = item
+        name, value = pair
         return name in self._mapping and bool(value == self._mapping.get(name))
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
@@ -217,15 +221,15 @@ class Viewed:
     __slots__ = ()
 
     def keys(self) -> Keys:
-        """The names."""
+        """Give the names."""
         return Keys(self)  # type: ignore[arg-type]  # it is a mapping
 
     def values(self) -> Values:
-        """What they are the names of."""
+        """Give what they are the names of."""
         return Values(self)  # type: ignore[arg-type]  # likewise
 
     def items(self) -> Items:
-        """Both."""
+        """Give both."""
         return Items(self)  # type: ignore[arg-type]  # likewise
 
     def _ipython_key_completions_(self) -> list[str]:

@@ -208,6 +208,11 @@ class Dataset(HLObject):
         return tuple(storage.filters_of(self._words()))
 
     @property
+    def filter_names(self) -> tuple[str, ...]:
+        """HDF5's names of the filters that were asked for."""
+        return tuple(storage.FILTER_NAMES.get(code, str(code)) for code in self.filter_ids)
+
+    @property
     def external(self) -> None:
         """None: a pool's arrays lie in the pool."""
         return
@@ -271,21 +276,12 @@ class Dataset(HLObject):
                 return self._whole()[()]
         args = args if isinstance(args, tuple) else (args,)
         names, args = fields_and_rest(args)
+        found = self._selected(args, kind)
         if names:
             prior = new_dtype or kind.dtype
-            found = self._selected(args, kind)
             found = views.converted(found, views.fields_dtype(prior, list(names)))
             return found[names[0]] if len(names) == 1 else found
-        found = self._selected(args, kind)
-        if isinstance(found, Empty):
-            return found if new_dtype is None else Empty(new_dtype)
-        if new_dtype is None:
-            return found
-        if kind.is_text and np.dtype(new_dtype).kind in "TU":
-            found = values.as_text(found)
-            found = found.astype(new_dtype)
-            return found if found.ndim else found[()]
-        return views.converted(found, np.dtype(new_dtype))
+        return found if new_dtype is None else _converted(found, kind, np.dtype(new_dtype))
 
     def _whole(self) -> Any:
         try:
@@ -376,7 +372,7 @@ class Dataset(HLObject):
 
         """
         if copy is False:
-            raise ValueError("what is read of a dataset is a copy: leave copy=False out")
+            raise ValueError("memory allocation cannot be avoided on read: leave copy=False out")
         found = self[...]
         if isinstance(found, Empty):
             raise TypeError("Empty datasets have no numpy representation")
@@ -409,7 +405,7 @@ class Dataset(HLObject):
         dest[place.key] = values.fitted(source, dest.dtype)
 
     def len(self) -> int:
-        """The length of the first axis."""
+        """Give the length of the first axis."""
         return len(self)
 
     def __len__(self) -> int:
@@ -625,7 +621,7 @@ class Dataset(HLObject):
     # Where it is
 
     def _path_here(self) -> str:
-        """The path from where those of its file begin: the group that a file was imported into."""
+        """Return the path from where those of its file begin: the group that a file was imported into."""
         namespace = self._namespace
         info = _engram.object_info(namespace, self._id)
         root = links.imported_root(namespace, info.parent, self._file._id)
@@ -634,7 +630,7 @@ class Dataset(HLObject):
         return "/" + path[len(above) :].strip("/")
 
     def _at_imported(self, path: str) -> Dataset | None:
-        """The dataset at such a path."""
+        """Return the dataset at such a path."""
         namespace = self._namespace
         info = _engram.object_info(namespace, self._id)
         root = links.imported_root(namespace, info.parent, self._file._id)
@@ -653,6 +649,16 @@ class Dataset(HLObject):
         if name is None:
             return f"<HDF5 dataset {shown}: gone>"
         return f'<HDF5 dataset {shown}: shape {self.shape}, type "{self.dtype.str}">'
+
+
+def _converted(found: Any, kind: Kind, dtype: np.dtype[Any]) -> Any:
+    """Return what was read as another dtype."""
+    if isinstance(found, Empty):
+        return Empty(dtype)
+    if kind.is_text and dtype.kind in "TU":
+        text = values.as_text(found).astype(dtype)
+        return text if text.ndim else text[()]
+    return views.converted(found, dtype)
 
 
 def _is_all(args: tuple[Any, ...]) -> bool:

@@ -102,7 +102,7 @@ class DimensionProxy:
         self._of._say(scales=scales)
 
     def items(self) -> list[tuple[str, Dataset]]:
-        """The names and datasets of its scales."""
+        """Return the names and datasets of its scales."""
         found = []
         for path in scales_of(self._of)[self._axis]:
             scale = self._of._at_imported(path)
@@ -111,11 +111,11 @@ class DimensionProxy:
         return found
 
     def keys(self) -> list[str]:
-        """The names of its scales."""
+        """Return the names of its scales."""
         return [name for name, _ in self.items()]
 
     def values(self) -> list[Dataset]:
-        """Its scales."""
+        """Return its scales."""
         return [scale for _, scale in self.items()]
 
     def __getitem__(self, item: int | str | bytes) -> Dataset:

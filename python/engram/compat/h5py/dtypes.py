@@ -50,7 +50,7 @@ def vlen_dtype(basetype: Any) -> DType:
 
 def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> DType:
     """Return the dtype of an enumeration: integers with names."""
-    base = np.dtype(basetype)
+    base: DType = np.dtype(basetype)
     if base.kind not in "iu":
         raise TypeError(f"an enumeration is of integers, not of {base}")
     return np.dtype(base, metadata={"enum": values_dict})
@@ -58,7 +58,7 @@ def enum_dtype(values_dict: dict[str, int], basetype: Any = np.uint8) -> DType:
 
 def opaque_dtype(np_dtype: Any) -> DType:
     """Return a dtype that is kept as it is, though HDF5 has no such type: times, above all."""
-    base = np.dtype(np_dtype)
+    base: DType = np.dtype(np_dtype)
     if base.kind == "O":
         raise TypeError("objects have no bytes of their own: give a dtype of a fixed size")
     if base.names is not None or base.subdtype is not None:

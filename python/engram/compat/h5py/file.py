@@ -89,11 +89,15 @@ class File(Group):
     """
 
     __slots__ = (
-        "_backing", "_filename", "_libver", "_mode", "_moved", "_ns", "_owns", "_pool", "_root_path",
+        "_backing", "_blocks", "_driver", "_filename", "_libver", "_mode", "_moved", "_ns", "_owns", "_pool", "_root_path",
         "_swmr", "_way", "_written",
     )  # fmt: skip
 
     _ns: _engram.Namespace
+
+    @property
+    def _file(self) -> File:  # type: ignore[override]  # no attribute: nothing is to hold itself
+        return self
 
     def __init__(
         self,
@@ -105,17 +109,20 @@ class File(Group):
         swmr: bool = False,
         *,
         track_order: bool | None = None,
-        backing_store: bool = True,
+        backing_store: bool | None = None,
         size: Any = None,
         force: bool = False,
         **kwds: Any,
     ) -> None:
         _check(mode, driver, libver, userblock_size, kwds)
-        self._file = self
         self._moved: dict[int, int] = {}
         self._written: set[int] = set()
         self._libver, self._swmr = libver, bool(swmr)
-        self._backing = backing_store or driver != "core"
+        if backing_store is not None and driver != "core":
+            raise TypeError('backing_store= is for driver="core"')
+        self._backing = backing_store is not False
+        self._driver = driver or "sec2"
+        self._blocks = max(2048, kwds.get("meta_block_size") or 0)
         if swmr and mode != "r":
             raise ValueError('swmr=True is for mode "r": set f.swmr_mode = True where you write')
         if isinstance(name, PoolGroup):
@@ -214,7 +221,7 @@ class File(Group):
     def driver(self) -> str:
         """What h5py calls its usual driver."""
         self._check()
-        return "sec2"
+        return self._driver
 
     @property
     def libver(self) -> tuple[str, str]:
@@ -232,8 +239,8 @@ class File(Group):
 
     @property
     def meta_block_size(self) -> int:
-        """HDF5's default: a pool has no such blocks."""
-        return 2048
+        """What was asked for: a pool has no such blocks."""
+        return self._blocks
 
     @property
     def swmr_mode(self) -> bool:

@@ -422,6 +422,7 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
             namespace = self._file._ns
             if not at.name or not self._is_there(at):
                 raise MissingError(f"{path!r} is not there, and so cannot be deleted")
+            order.forget(namespace, at.gid, at.name)
             if not _engram.contains(namespace, at.gid, at.name):
                 if at.name in order.types_of(namespace, at.gid):
                     order.take_type(namespace, at)
@@ -456,6 +457,7 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
             found = _engram.find(namespace, at.gid, at.name)
             if found is None:
                 self._move_link(at, to)
+                order.forget(namespace, at.gid, at.name)
                 return
             with Batch(namespace):
                 above = _engram.path_of(namespace, True, at.gid)
@@ -464,6 +466,7 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
                 _engram.rename(namespace, namespace.root, *paths)
             if found[0] and at.gid != to.gid:
                 words.carry(namespace, at.gid, found[1], (namespace, to.gid, found[1]))
+            order.forget(namespace, at.gid, at.name)
             order.keep(namespace, to.gid, to.name)
 
     def _move_link(self, at: Spot, to: Spot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,8 +69,14 @@ class Wanted:
                 raise ValueError(
                     f"Shape tuple is incompatible with data: {shape} is not {data.shape}"
                 )
-        if wanted is None:
-            wanted = np.dtype("f4") if data is None else data.dtype
+        if wanted is None and data is None:
+            warnings.warn(
+                "a dataset without data and dtype is of float32, as ever in h5py: give dtype=",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            wanted = np.dtype("f4")
+        wanted = data.dtype if wanted is None else wanted
         if wanted.subdtype is not None and data is not None and not isinstance(data, Empty):
             shape = shape[: len(shape) - len(wanted.shape)]
         dtypes.check_storable(wanted)
@@ -90,7 +97,11 @@ class Wanted:
         if told is not None:
             said["type"] = told
         if self.fill is not None:
-            said["fill"] = fill_words(self.fill, dtypes.split_array(self.dtype)[0])
+            try:
+                said["fill"] = fill_words(self.fill, dtypes.split_array(self.dtype)[0])
+            except (TypeError, ValueError) as error:
+                message = f"fillvalue {self.fill!r} is none of {self.dtype}: {error}"
+                raise ValueError(message) from error
         if more.get("track_order"):
             said["tracked"] = {"attributes": TRACKED}
         if self.shape is None:
@@ -99,9 +110,9 @@ class Wanted:
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(
-        dtype.dtype if hasattr(dtype, "dtype") and not isinstance(dtype, type) else dtype
-    )
+    is_named = hasattr(dtype, "dtype") and not isinstance(dtype, type)
+    found: np.dtype[Any] = np.dtype(dtype.dtype if is_named else dtype)
+    return found
 
 
 def check_keywords(more: dict[str, Any]) -> None:

@@ -75,6 +75,14 @@ def keep(namespace: _engram.Namespace, gid: int, last: str) -> None:
     words.change_group(namespace, gid, lambda found: found.update({_ORDER: names}))
 
 
+def forget(namespace: _engram.Namespace, gid: int, name: str) -> None:
+    """Take a name that is gone out of the order: what gets it next comes last."""
+    said = words.of_group(namespace, gid)
+    if name in (said.get(_ORDER) or ()):
+        names = [one for one in said[_ORDER] if one != name]
+        words.change_group(namespace, gid, lambda found: found.update({_ORDER: names}))
+
+
 def settle(namespace: _engram.Namespace, gid: int) -> None:
     """Keep the order of a group's names in its words, for an export."""
     said = words.of_group(namespace, gid)

@@ -190,12 +190,12 @@ def _cells(value: Any, dtype: np.dtype[Any], shape: Shape) -> Any:
     if not shape:
         return _cell(value, base)
     is_one_for_all = isinstance(value, np.ndarray) and value.dtype.kind != "O" and value.ndim == 1
-    given = [value] * shape[0] if is_one_for_all and len(shape) == 1 else value
+    each: Any = [value] * shape[0] if is_one_for_all and len(shape) == 1 else value
     made = np.empty(shape, object)
-    if len(given) != shape[0]:
-        raise TypeError(f"Can't broadcast {len(given)} sequences -> {shape}")
+    if len(each) != shape[0]:
+        raise TypeError(f"Can't broadcast {len(each)} sequences -> {shape}")
     for place in np.ndindex(shape):
-        cell = given
+        cell = each
         for index in place:
             cell = cell[index]
         made[place] = _cell(cell, base)

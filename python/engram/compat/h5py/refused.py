@@ -57,6 +57,13 @@ class VirtualSource:
         refuse("h5py.VirtualSource", VIRTUAL)
 
 
+class MultiBlockSlice:
+    """h5py's selection of blocks side by side, which is read and written block by block here."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        refuse("h5py.MultiBlockSlice", "read or write block by block")
+
+
 class LowLevel:
     """One of h5py's low-level modules: it is there, and next to nothing in it is.
 

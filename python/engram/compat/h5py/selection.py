@@ -98,11 +98,7 @@ def _part(arg: Any, length: int, *, is_basic: bool) -> tuple[Any, int | None]:
         return _list(arg, length, is_first=is_basic)
     if not -length <= place < length:
         where = f"(0-{length - 1})" if length else "empty dimension"
-        raise IndexError(
-            f"Index ({place}) out of range for {where}"
-            if length
-            else f"Index ({place}) out of range for {where}"
-        )
+        raise IndexError(f"Index ({place}) out of range for {where}")
     return place, None
 
 

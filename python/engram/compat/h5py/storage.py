@@ -20,8 +20,18 @@ DType = np.dtype[Any]
 
 GZIP, SHUFFLE, FLETCHER32, SZIP, SCALEOFFSET, LZF = 1, 2, 3, 4, 6, 32000
 _NAMES = {GZIP: "gzip", SZIP: "szip", LZF: "lzf"}
+FILTER_NAMES = {
+    GZIP: "deflate",
+    SHUFFLE: "shuffle",
+    FLETCHER32: "fletcher32",
+    SZIP: "szip",
+    SCALEOFFSET: "scaleoffset",
+    LZF: "lzf",
+}
 _KNOWN = {SHUFFLE, FLETCHER32, SCALEOFFSET, GZIP, SZIP, LZF}
 _OPTIONAL = 1
+_FIRST_REGISTERED = 256
+"""HDF5's own filters are below; those above come with plugins, such as hdf5plugin's."""
 _DEFAULT_GZIP = 4
 _LEVELS = range(10)
 _DEFAULT_SZIP = ("nn", 8)
@@ -211,6 +221,10 @@ def _compression(name: Any, options: Any) -> tuple[int, int, tuple[int, ...]] | 
         return _szip(_DEFAULT_SZIP if options is None else options)
     if not isinstance(name, int | np.integer):
         raise ValueError(f'Compression filter "{name}" is unavailable: use "gzip", "lzf" or "szip"')
+    if name < 0:
+        raise ValueError(f"Invalid filter number {name}: use \"gzip\", \"lzf\" or \"szip\"")
+    if name not in _KNOWN and name < _FIRST_REGISTERED:
+        raise ValueError(f"Unknown compression filter number: {name}")
     return int(name), _OPTIONAL, tuple(int(v) for v in options or ())
 
 
@@ -254,7 +268,7 @@ def filters_of(words: Words) -> dict[int, tuple[int, ...]]:
     """Return the filters that words tell of: HDF5's numbers, and what is set of each."""
     told = words.get("filters")
     if isinstance(told, dict):  # as netCDF's library tells of them
-        found = {SHUFFLE: ()} if told.get("shuffle") else {}
+        found: dict[int, tuple[int, ...]] = {SHUFFLE: ()} if told.get("shuffle") else {}
         if told.get("zlib"):
             found[GZIP] = (int(told.get("complevel") or 0),)
         if told.get("fletcher32"):

@@ -78,6 +78,7 @@ def as_text(values: Any) -> Array:
 
 def _text_of(item: Any) -> str:
     if isinstance(item, str):
+        item.encode()  # tells of what is no text
         return str(item)
     if isinstance(item, bytes):
         return item.decode("utf-8")

@@ -56,7 +56,7 @@ class _View:
 
         """
         if copy is False:
-            raise ValueError("what is read so is a copy: leave copy=False out")
+            raise ValueError("memory allocation cannot be avoided on read: leave copy=False out")
         return np.asarray(self[()], dtype=dtype or self.dtype)
 
 
