@@ -1,4 +1,5 @@
 """Metadata of all kinds as attributes, and how they come back."""
+
 import sys
 
 import h5py

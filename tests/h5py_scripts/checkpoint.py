@@ -1,4 +1,5 @@
 """A simulation that writes checkpoints and restarts from the last one."""
+
 import sys
 
 import h5py

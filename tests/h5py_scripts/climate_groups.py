@@ -1,4 +1,5 @@
 """Gridded fields with coordinates as dimension scales, as netCDF has them."""
+
 import sys
 
 import h5py
@@ -9,7 +10,9 @@ with h5py.File(sys.argv[1], "w") as f:
     f["lat"], f["lon"], f["time"] = lat, lon, time
     for name in ("lat", "lon", "time"):
         f[name].make_scale(name)
-    T = f.create_dataset("T", (4, 19, 36), "f4", chunks=(1, 19, 36), compression="gzip", fillvalue=-999)
+    T = f.create_dataset(
+        "T", (4, 19, 36), "f4", chunks=(1, 19, 36), compression="gzip", fillvalue=-999
+    )
     for axis, name in enumerate(("time", "lat", "lon")):
         T.dims[axis].attach_scale(f[name])
         T.dims[axis].label = name

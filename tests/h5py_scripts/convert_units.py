@@ -1,11 +1,14 @@
 """Reading as another dtype, in blocks; results beside the data, of the same layout."""
+
 import sys
 
 import h5py
 import numpy as np
 
 with h5py.File(sys.argv[1], "w") as f:
-    raw = f.create_dataset("raw", data=np.arange(600, dtype="i2").reshape(20, 30), chunks=(5, 10), compression="gzip")
+    raw = f.create_dataset(
+        "raw", data=np.arange(600, dtype="i2").reshape(20, 30), chunks=(5, 10), compression="gzip"
+    )
     raw.attrs["scale"], raw.attrs["offset"] = 0.5, -10.0
     like = f.create_dataset_like("double", raw, dtype="f8")
     for block in raw.iter_chunks():

@@ -1,4 +1,5 @@
 """Parts of several files are copied into one."""
+
 import os
 import sys
 
@@ -10,7 +11,9 @@ for k in range(3):
     path = f"{sys.argv[1]}.part{k}"
     with h5py.File(path, "w") as f:
         f.attrs["rank"] = k
-        d = f.create_dataset("result/field", data=np.full((2, 3), k), chunks=(1, 3), compression="gzip")
+        d = f.create_dataset(
+            "result/field", data=np.full((2, 3), k), chunks=(1, 3), compression="gzip"
+        )
         d.attrs["unit"] = "m"
         f["result"].attrs["rank"] = k
         f["result/extra/deep"] = np.arange(k + 1)

@@ -1,4 +1,5 @@
 """What goes wrong, caught by the classes that h5py raises."""
+
 import sys
 
 import h5py

@@ -1,4 +1,5 @@
 """A table of events as records: appended, selected by fields, changed in place."""
+
 import sys
 
 import h5py
@@ -7,7 +8,9 @@ import numpy as np
 event = np.dtype([("id", "u8"), ("energy", "f8"), ("hits", "i2", (4,)), ("tag", "S6")])
 rng = np.random.default_rng(5)
 with h5py.File(sys.argv[1], "w") as f:
-    table = f.create_dataset("events", (0,), event, maxshape=(None,), chunks=(128,), compression="gzip")
+    table = f.create_dataset(
+        "events", (0,), event, maxshape=(None,), chunks=(128,), compression="gzip"
+    )
     for block in range(3):
         rows = np.zeros(100, event)
         rows["id"] = np.arange(100) + block * 100

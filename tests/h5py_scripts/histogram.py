@@ -1,4 +1,5 @@
 """Out of core statistics: means and histograms of a dataset larger than a block."""
+
 import sys
 
 import h5py
@@ -6,7 +7,9 @@ import numpy as np
 
 rng = np.random.default_rng(11)
 with h5py.File(sys.argv[1], "w") as f:
-    d = f.create_dataset("samples", (100_000, 3), "f4", chunks=(10_000, 3), shuffle=True, compression="gzip")
+    d = f.create_dataset(
+        "samples", (100_000, 3), "f4", chunks=(10_000, 3), shuffle=True, compression="gzip"
+    )
     for start in range(0, len(d), 10_000):
         d[start : start + 10_000] = rng.normal([0, 1, 2], 1, (10_000, 3))
     edges = np.linspace(-4, 6, 21)

@@ -1,4 +1,5 @@
 """Images with masks: boolean selections read and write."""
+
 import sys
 
 import h5py

@@ -1,4 +1,5 @@
 """A molecular dynamics run: frames are appended, then analysed."""
+
 import sys
 
 import h5py
@@ -9,10 +10,18 @@ n_atoms = 64
 with h5py.File(sys.argv[1], "w", libver="latest") as f:
     particles = f.create_group("particles/all")
     position = particles.create_dataset(
-        "position/value", shape=(0, n_atoms, 3), maxshape=(None, n_atoms, 3), dtype="f4",
-        chunks=(4, n_atoms, 3), compression="gzip", compression_opts=4, shuffle=True,
+        "position/value",
+        shape=(0, n_atoms, 3),
+        maxshape=(None, n_atoms, 3),
+        dtype="f4",
+        chunks=(4, n_atoms, 3),
+        compression="gzip",
+        compression_opts=4,
+        shuffle=True,
     )
-    step = particles.create_dataset("position/step", (0,), maxshape=(None,), dtype="i8", chunks=(64,))
+    step = particles.create_dataset(
+        "position/step", (0,), maxshape=(None,), dtype="i8", chunks=(64,)
+    )
     position.attrs["unit"] = "nm"
     particles["box/edges"] = np.array([3.0, 3.0, 3.0])
     particles["box"].attrs["boundary"] = ["periodic"] * 3

@@ -1,4 +1,5 @@
 """Times as opaque values and as numbers; half floats, booleans, other byte orders."""
+
 import sys
 
 import h5py
@@ -7,7 +8,9 @@ import numpy as np
 times = np.array(["2019-09-22T17:38:30", "2019-09-22T17:38:31"], "M8[us]")
 with h5py.File(sys.argv[1], "w") as f:
     f["t"] = times.astype(h5py.opaque_dtype(times.dtype))
-    f.create_dataset("ns", data=times.astype("M8[ns]").astype("i8")).attrs["units"] = "ns since 1970"
+    f.create_dataset("ns", data=times.astype("M8[ns]").astype("i8")).attrs["units"] = (
+        "ns since 1970"
+    )
     f["big"] = np.arange(4, dtype=">f4")
     f["flags"] = np.array([True, False, True])
     f["void"] = np.void(b"\x00\x01\x02")

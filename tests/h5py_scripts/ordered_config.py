@@ -1,4 +1,5 @@
 """Groups and attributes in the order in which they were made."""
+
 import sys
 
 import h5py

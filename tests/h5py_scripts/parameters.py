@@ -1,4 +1,5 @@
 """Nested dictionaries of parameters, saved and loaded by recursion."""
+
 import sys
 
 import h5py
@@ -32,7 +33,10 @@ def load(group):
 tree = {
     "solver": {"name": "cg", "tolerance": 1e-8, "steps": 100, "history": np.array([1.0, 0.1])},
     "grid": {"shape": (64, 64), "origin": np.zeros(2), "periodic": True},
-    "note": None, "nested": {"a": {"b": {"c": 3}}}, "z": 2 + 3j, "ints": np.arange(3, dtype=">i2"),
+    "note": None,
+    "nested": {"a": {"b": {"c": 3}}},
+    "z": 2 + 3j,
+    "ints": np.arange(3, dtype=">i2"),
 }
 with h5py.File(sys.argv[1], "w") as f:
     save(f, tree)

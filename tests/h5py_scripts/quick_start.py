@@ -1,4 +1,5 @@
 """The first steps of a tutorial: a file, groups, a dataset, attributes, a walk."""
+
 import sys
 
 import h5py

@@ -1,4 +1,5 @@
 """Sequences of any length: hits of events, bonds of molecules, and an enumeration."""
+
 import sys
 
 import h5py

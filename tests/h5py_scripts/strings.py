@@ -1,4 +1,5 @@
 """Strings of variable and of fixed length, as data."""
+
 import sys
 
 import h5py
@@ -11,7 +12,9 @@ with h5py.File(sys.argv[1], "w") as f:
     f["title"] = "a title"
     f["codes"] = np.array([b"AA", b"BBB"])
     f.create_dataset("fixed", data=["x", "yy"], dtype=h5py.string_dtype("utf-8", 5))
-    log = f.create_dataset("log", (0,), maxshape=(None,), dtype=h5py.string_dtype("utf-8"), chunks=(16,))
+    log = f.create_dataset(
+        "log", (0,), maxshape=(None,), dtype=h5py.string_dtype("utf-8"), chunks=(16,)
+    )
     for i in range(5):
         log.resize((i + 1,))
         log[i] = f"message {i}"

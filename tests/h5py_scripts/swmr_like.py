@@ -1,4 +1,5 @@
 """A writer in single-writer mode, and a reader beside it that follows."""
+
 import sys
 
 import h5py

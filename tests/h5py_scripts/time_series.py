@@ -1,4 +1,5 @@
 """Sensors append to series of their own; a reader takes windows of them."""
+
 import sys
 
 import h5py

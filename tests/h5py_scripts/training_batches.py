@@ -1,4 +1,5 @@
 """A training loop that reads shuffled batches of images and labels."""
+
 import sys
 
 import h5py
@@ -6,7 +7,9 @@ import numpy as np
 
 rng = np.random.default_rng(0)
 with h5py.File(sys.argv[1], "w") as f:
-    images = f.create_dataset("train/images", (200, 8, 8, 3), dtype="u1", chunks=(16, 8, 8, 3), compression="lzf")
+    images = f.create_dataset(
+        "train/images", (200, 8, 8, 3), dtype="u1", chunks=(16, 8, 8, 3), compression="lzf"
+    )
     labels = f.create_dataset("train/labels", (200,), dtype="i8")
     for start in range(0, 200, 50):
         images[start : start + 50] = rng.integers(0, 256, (50, 8, 8, 3), dtype="u1")
@@ -41,6 +44,9 @@ for epoch in range(2):
         scores[np.arange(len(y)), y] -= 1
         weights -= 0.1 * x.T @ scores / len(y)
     print(epoch, round(float(np.abs(weights).sum()), 6), x.dtype, x.shape, y.dtype)
-print(list(batches.file["train"].attrs["classes"])[:3], np.round(batches.file["train"].attrs["mean"], 4))
+print(
+    list(batches.file["train"].attrs["classes"])[:3],
+    np.round(batches.file["train"].attrs["mean"], 4),
+)
 print(batches.images.compression, batches.images.chunks)
 batches.file.close()

@@ -1,4 +1,5 @@
 """A listing of a file: every object with its properties, links and attributes."""
+
 import sys
 
 import h5py

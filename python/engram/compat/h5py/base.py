@@ -105,12 +105,16 @@ class HLObject:
         """
         if self._is_group and self._id == self._file._id:
             return self._file._group(self._id)
-        info = _engram.group_info if self._is_group else _engram.object_info
         try:
-            above = info(self._namespace, self._id).parent
+            above = self._above()
         except NotFoundError as error:
             raise ValueError(f"what is gone has no group: {error}") from error
         return self._file._group(above)
+
+    def _above(self) -> int:
+        """Return the id of the group that it is in."""
+        info = _engram.group_info if self._is_group else _engram.object_info
+        return info(self._namespace, self._id).parent
 
     @property
     def attrs(self) -> AttributeManager:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -27,6 +26,8 @@ from engram.handle import make
 from engram.member import new_member
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engram.array import Array
     from engram.compat.h5py.file import File
 
@@ -586,16 +587,17 @@ class Dataset(HLObject):
             **layout,  # type: ignore[arg-type]  # of two kinds
         )
         before = self._id
+        kept = array[common]
         with Batch(array._namespace):
             if kind.is_text:
                 data = np.full(new, "", array._dtype)
-                data[common] = array[...][common]
+                data[common] = kept
                 place = (array._namespace, info.parent, info.name)
                 _engram.put_array(*place, data, new_array)
             else:
                 place = (array._namespace, info.parent, info.name)
                 made = _engram.put_array(*place, None, new_array)
-                make(array._namespace, made)[common] = array[common]
+                make(array._namespace, made)[common] = kept
         found = _engram.find(array._namespace, info.parent, info.name)
         if found is None:
             raise BeyondError(f"{info.name!r} is gone: somebody deleted it while it was resized")
@@ -623,17 +625,15 @@ class Dataset(HLObject):
     def _path_here(self) -> str:
         """Return the path from where those of its file begin: the group that a file was imported into."""
         namespace = self._namespace
-        info = _engram.object_info(namespace, self._id)
-        root = links.imported_root(namespace, info.parent, self._file._id)
-        path = _engram.path_of(namespace, False, self._id)
+        root = links.imported_root(namespace, self._above(), self._file._id)
+        path = _engram.path_of(namespace, self._is_group, self._id)
         above = _engram.path_of(namespace, True, root)
         return "/" + path[len(above) :].strip("/")
 
     def _at_imported(self, path: str) -> Dataset | None:
         """Return the dataset at such a path."""
         namespace = self._namespace
-        info = _engram.object_info(namespace, self._id)
-        root = links.imported_root(namespace, info.parent, self._file._id)
+        root = links.imported_root(namespace, self._above(), self._file._id)
         found = self._file._way.find(root, path.lstrip("/"))
         made = None if found is None else self._file._made(found)
         return made if isinstance(made, Dataset) else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from engram import _engram
-
 from engram.compat.h5py.base import text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engram.compat.h5py.dataset import Dataset
 
 
@@ -155,7 +155,7 @@ def labels_of(dataset: Dataset) -> list[str]:
     told = said.get("labels")
     if isinstance(told, list) and len(told) == dataset.ndim:
         return [str(label or "") for label in told]
-    if "scales" not in said and "scale" not in said:
+    if not dataset._is_group and "scales" not in said and "scale" not in said:
         dims = _engram.object_info(dataset._namespace, dataset._id).dims
         if dims is not None and len(dims) == dataset.ndim:
             return list(dims)

@@ -216,13 +216,15 @@ def told_dtype(dtype: DType, words: Any) -> DType:
         return np.dtype((told_dtype(base, words.get("base")), shape))
     if dtype.names is not None:
         return _told_record(dtype, words.get("compound"))
+    return _told_plain(dtype, words)
+
+
+def _told_plain(dtype: DType, words: Words) -> DType:
     if dtype.kind in "iu" and words.get("base") == dtype.str and "enum" in words:
         return np.dtype(dtype, metadata={"enum": dict(words["enum"])})
     if dtype.kind == "S" and words.get("charset") == "utf-8":
         return string_dtype("utf-8", dtype.itemsize)
-    if dtype.kind in "mM":
-        return opaque_dtype(dtype)
-    return dtype
+    return opaque_dtype(dtype) if dtype.kind in "mM" else dtype
 
 
 def _told_record(dtype: DType, told: Any) -> DType:

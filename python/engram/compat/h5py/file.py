@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from engram import _engram, pool
-from engram.array import Array
 from engram.blob import Blob
 from engram.compat.h5py import aliases, order, parts, refused, words
 from engram.compat.h5py.base import text_of
@@ -36,12 +35,13 @@ from engram.errors import (
 from engram.group import Group as PoolGroup
 from engram.handle import make
 from engram.paths import POOL_FILE
-from engram.pool import Pool
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from engram.array import Array
     from engram.handle import Handle
+    from engram.pool import Pool
 
 SIZE = "512 GiB"
 """The bound on a new pool, where nothing is said."""
@@ -89,8 +89,8 @@ class File(Group):
     """
 
     __slots__ = (
-        "_backing", "_blocks", "_driver", "_filename", "_libver", "_mode", "_moved", "_ns", "_owns", "_pool", "_root_path",
-        "_swmr", "_way", "_written",
+        "_backing", "_blocks", "_driver", "_filename", "_libver", "_mode", "_moved", "_ns",
+        "_ordered", "_owns", "_pool", "_root_path", "_swmr", "_way", "_written",
     )  # fmt: skip
 
     _ns: _engram.Namespace
@@ -99,7 +99,7 @@ class File(Group):
     def _file(self) -> File:  # type: ignore[override]  # no attribute: nothing is to hold itself
         return self
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - as h5py has it
         self,
         name: Any,
         mode: str = "r",
@@ -117,6 +117,7 @@ class File(Group):
         _check(mode, driver, libver, userblock_size, kwds)
         self._moved: dict[int, int] = {}
         self._written: set[int] = set()
+        self._ordered: set[int] = set()
         self._libver, self._swmr = libver, bool(swmr)
         if backing_store is not None and driver != "core":
             raise TypeError('backing_store= is for driver="core"')
@@ -170,12 +171,7 @@ class File(Group):
         self._pool = _opened(path, self._mode, force=False)
         try:
             found = self._pool.get(inner)
-            if found is not None and not isinstance(found, PoolGroup):
-                raise FileError(f"{inner!r} in the pool {path} is no group: open the pool itself")
-            if found is None and mode in {"r", "r+"}:
-                raise PoolNotFoundError(f"there is no {inner!r} in the pool {path}")
-            if found is not None and mode in {"w-", "x"}:
-                raise FileExistsError(f"there is {inner!r} in the pool {path} already")
+            _check_inside(found, path, inner, mode)
             if found is not None and mode == "w":
                 del self._pool[inner]
                 found = None
@@ -299,13 +295,10 @@ class File(Group):
 
     def _settle_orders(self) -> None:
         """Keep the order in which members were made, where it is tracked."""
-        waiting = [self._id]
-        if b'"tracked"' not in _engram.group_info(self._ns, self._id).origin:
-            return
-        while waiting:
-            gid = waiting.pop()
-            order.settle(self._ns, gid)
-            waiting += [found[1] for _, found in order._members(self._ns, gid) if not found[0]]
+        changed, self._ordered = self._ordered, set()
+        for gid in changed:
+            with contextlib.suppress(NotFoundError):
+                order.settle(self._ns, gid)
 
     def __enter__(self) -> Self:
         return self
@@ -422,6 +415,16 @@ def _pool_above(path: str) -> tuple[str, str] | None:
         if (above / POOL_FILE).is_file():
             return str(above), str(full.relative_to(above))
     return None
+
+
+def _check_inside(found: Any, path: str, inner: str, mode: str) -> None:
+    """Refuse what is, or is not, where a mode needs it otherwise."""
+    if found is not None and not isinstance(found, PoolGroup):
+        raise FileError(f"{inner!r} in the pool {path} is no group: open the pool itself")
+    if found is None and mode in {"r", "r+"}:
+        raise PoolNotFoundError(f"there is no {inner!r} in the pool {path}")
+    if found is not None and mode in {"w-", "x"}:
+        raise FileExistsError(f"there is {inner!r} in the pool {path} already")
 
 
 def _opened(path: str, mode: str, *, force: bool) -> Pool:

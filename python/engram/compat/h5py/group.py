@@ -110,21 +110,22 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
                 return self[name]
             except KeyError:
                 return default
-        try:
-            at = self._file._way.spot(self._id, text_of(name))
-        except (MissingError, InvalidNameError):
-            return default
-        if not self._is_there(at):
+        if name not in self:
             return default
         if getlink:
-            found = _engram.find(self._file._ns, at.gid, at.name) if at.name else True
-            link = None if found else at.link(self._file._ns)
-            shown = HardLink() if link is None else links.shown(link)
+            shown = self._link(name)
             return type(shown) if getclass else shown
         kind = type(self[name])
         if issubclass(kind, Dataset):
             return Dataset
         return Group if issubclass(kind, Group) else kind
+
+    def _link(self, name: Any) -> HardLink | SoftLink | ExternalLink:
+        """Return the link that a name is."""
+        at = self._file._way.spot(self._id, text_of(name))
+        found = _engram.find(self._file._ns, at.gid, at.name) if at.name else True
+        link = None if found else at.link(self._file._ns)
+        return HardLink() if link is None else links.shown(link)
 
     def _is_there(self, at: Spot) -> bool:
         namespace = self._file._ns
@@ -247,6 +248,8 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
         else:
             at = Spot(self._id, path)
         raw = _engram.group_info(self._file._ns, at.gid).origin
+        if b'"tracked"' in raw:
+            self._file._ordered.add(at.gid)
         if not at.name or (raw and self._is_there(at)):
             raise TakenError(f"{path!r} is taken (name already exists): delete it first")
         return at
@@ -478,7 +481,7 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
         links.take(namespace, at)
         order.keep(namespace, to.gid, to.name)
 
-    def copy(
+    def copy(  # noqa: PLR0917 - as h5py has it
         self,
         source: Any,
         dest: Any,

@@ -113,25 +113,7 @@ def _slice(arg: slice, length: int) -> tuple[slice, int]:
 
 
 def _list(arg: Any, length: int, *, is_first: bool) -> tuple[Any, int]:
-    if isinstance(arg, np.ndarray | list | tuple | range):
-        array = np.asarray(arg)
-    elif hasattr(arg, "__array__"):
-        array = np.asarray(arg)
-    else:
-        raise TypeError(f"Selection can't process {arg!r}")
-    if array.ndim != 1:
-        raise TypeError("Only 1D arrays allowed for fancy indexing")
-    if array.dtype.kind == "b":
-        if len(array) != length:
-            raise TypeError(
-                f"boolean index did not match indexed array: it has {len(array)} items, and the "
-                f"dimension {length}"
-            )
-        array = np.flatnonzero(array)
-    elif not len(array):
-        array = np.zeros(0, np.intp)
-    elif array.dtype.kind not in "iu":
-        raise TypeError(f"Indexing arrays must have integer dtypes, not {array.dtype}")
+    array = _numbers(arg, length)
     if not is_first:
         raise TypeError(
             "Only one indexing vector or array is currently allowed for fancy indexing: read the "
@@ -145,6 +127,27 @@ def _list(arg: Any, length: int, *, is_first: bool) -> tuple[Any, int]:
     if (np.diff(array) <= 0).any():
         raise TypeError("Indexing elements must be in increasing order")
     return array, len(array)
+
+
+def _numbers(arg: Any, length: int) -> np.ndarray[Any, Any]:
+    """Return the numbers that a list, an array, or one of truths selects."""
+    if not (isinstance(arg, list | tuple | range) or hasattr(arg, "__array__")):
+        raise TypeError(f"Selection can't process {arg!r}")
+    array = np.asarray(arg)
+    if array.ndim != 1:
+        raise TypeError("Only 1D arrays allowed for fancy indexing")
+    if array.dtype.kind == "b":
+        if len(array) != length:
+            raise TypeError(
+                f"boolean index did not match indexed array: it has {len(array)} items, and the "
+                f"dimension {length}"
+            )
+        return np.flatnonzero(array)
+    if not len(array):
+        return np.zeros(0, np.intp)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"Indexing arrays must have integer dtypes, not {array.dtype}")
+    return array
 
 
 def spread(given: Shape, selected: Selected) -> Shape | None:

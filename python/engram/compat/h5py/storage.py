@@ -76,9 +76,9 @@ def storage(asked: Asked, shape: Shape | None, dtype: DType) -> Storage:
         If what is asked for does not fit, as h5py.
 
     """
-    filtered = (asked.compression, asked.shuffle, asked.fletcher32)
-    has_filters = any(filtered) or asked.compression == 0 and asked.compression is not False
-    has_filters = bool(has_filters) or asked.scaleoffset is not None
+    is_compressed = asked.compression is not None and asked.compression is not False
+    has_filters = bool(is_compressed or asked.shuffle or asked.fletcher32)
+    has_filters = has_filters or asked.scaleoffset is not None
     if (has_filters or asked.maxshape) and asked.chunks is False:
         raise ValueError(
             "Chunked format required for given storage options: leave chunks=False out"
@@ -203,14 +203,7 @@ def _compression(name: Any, options: Any) -> tuple[int, int, tuple[int, ...]] | 
         if options is not None:
             raise TypeError("Compression method must be specified")
         return None
-    if name is True:
-        name, options = "gzip", _DEFAULT_GZIP if options is None else options
-    elif isinstance(name, int | np.integer) and name in _LEVELS:
-        if options is not None:
-            raise TypeError("Conflict in compression options")
-        name, options = "gzip", int(name)
-    elif hasattr(name, "filter_id"):  # as hdf5plugin's classes
-        name, options = name.filter_id, getattr(name, "filter_options", options)
+    name, options = _usual(name, options)
     if name == "gzip":
         return _gzip(options)
     if name == "lzf":
@@ -219,13 +212,30 @@ def _compression(name: Any, options: Any) -> tuple[int, int, tuple[int, ...]] | 
         return LZF, _OPTIONAL, ()
     if name == "szip":
         return _szip(_DEFAULT_SZIP if options is None else options)
-    if not isinstance(name, int | np.integer):
-        raise ValueError(f'Compression filter "{name}" is unavailable: use "gzip", "lzf" or "szip"')
-    if name < 0:
-        raise ValueError(f"Invalid filter number {name}: use \"gzip\", \"lzf\" or \"szip\"")
-    if name not in _KNOWN and name < _FIRST_REGISTERED:
-        raise ValueError(f"Unknown compression filter number: {name}")
-    return int(name), _OPTIONAL, tuple(int(v) for v in options or ())
+    return _by_number(name), _OPTIONAL, tuple(int(v) for v in options or ())
+
+
+def _usual(name: Any, options: Any) -> tuple[Any, Any]:
+    """Return a compression by the usual name, where it is given in another way."""
+    if name is True:
+        return "gzip", _DEFAULT_GZIP if options is None else options
+    if isinstance(name, int | np.integer) and name in _LEVELS:
+        if options is not None:
+            raise TypeError("Conflict in compression options")
+        return "gzip", int(name)
+    if hasattr(name, "filter_id"):  # as hdf5plugin's classes
+        return name.filter_id, getattr(name, "filter_options", options)
+    return name, options
+
+
+def _by_number(name: Any) -> int:
+    is_number = isinstance(name, int | np.integer)
+    what = "Unknown compression filter number" if is_number else "Compression filter"
+    if is_number and (name in _KNOWN or name >= _FIRST_REGISTERED):
+        return int(name)
+    if is_number and name < 0:
+        what = "Invalid filter number"
+    raise ValueError(f'{what} {name!r} is unavailable: use "gzip", "lzf" or "szip"')
 
 
 def _gzip(options: Any) -> tuple[int, int, tuple[int, ...]]:

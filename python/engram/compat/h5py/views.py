@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,8 @@ import numpy as np
 from engram.compat.h5py import values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engram.compat.h5py.dataset import Dataset
 
 

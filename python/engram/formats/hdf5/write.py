@@ -166,6 +166,7 @@ class _Writer:
         self._types: dict[int, list[tuple[str, h5t.TypeID]]] = {}
         self._named: dict[tuple[str, str], h5t.TypeID] = {}
         self._hard: list[tuple[str, str, int]] = []
+        self._further: list[tuple[str, str, str]] = []
         self._scales = scales(tree)
 
     def run(self) -> None:
@@ -181,6 +182,8 @@ class _Writer:
             waiting += self._fill(group)
         for path, name, address in self._hard:
             self._link_back(path, name, address)
+        for path, name, target in self._further:
+            self._link_further(path, name, target)
         for path, (length, grows) in self._scales.bare.items():
             self._stand_for(path, length, grows=grows)
         for path, axes in self._scales.attached.items():
@@ -353,6 +356,8 @@ class _Writer:
         """Make a link as it was."""
         if isinstance(fact.get("hard"), int):
             self._hard.append((group.path, name, fact["hard"]))
+        elif isinstance(fact.get("alias"), str):
+            self._further.append((group.path, name, str(fact.get("path"))))
         elif isinstance(fact.get("file"), str):
             target = str(fact.get("external", "")).encode()
             at.links.create_external(name.encode(), fact["file"].encode(), target, _lcpl(name))
@@ -361,6 +366,15 @@ class _Writer:
             if target.startswith("/"):
                 target = import_root(self._by_path, group.path) + target
             at.links.create_soft(name.encode(), target.encode(), _lcpl(name))
+
+    def _link_further(self, path: str, name: str, target: str) -> None:
+        """Make a hard link to an object by its path."""
+        whole = (import_root(self._by_path, path) + target).strip("/")
+        if whole not in self._by_path:
+            self._tree.note(path, f"hard link {name}", f"left away: {target} is not exported")
+            return
+        at = h5g.open(self._file, _absolute(path))
+        h5o.link(self._open(whole), at, name.encode(), lcpl=_lcpl(name))
 
     def _link_back(self, path: str, name: str, address: int) -> None:
         """Make a hard link to what stands at another place in the tree."""
