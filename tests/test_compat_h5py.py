@@ -64,9 +64,7 @@ def same(ours: Any, theirs: Any) -> None:
         np.testing.assert_array_equal(ours.fillvalue, theirs.fillvalue)
     assert [d.label for d in ours.dims] == [d.label for d in theirs.dims]
     for our, their in zip(ours.dims, theirs.dims, strict=True):
-        assert [s.name for s in our.values()] == [
-            s.name for s in their.values() if not is_bare(s)
-        ]
+        assert [s.name for s in our.values()] == [s.name for s in their.values() if not is_bare(s)]
     alike(ours[()], theirs[()])
     if theirs.shape:
         alike(ours[:1], theirs[:1])
