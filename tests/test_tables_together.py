@@ -1,4 +1,4 @@
-"""Many processes append to a table, read and compact it, and are killed: no row is lost or twice."""
+"""Many processes append to a table, read and compact it, and are killed: no row is lost."""
 
 from __future__ import annotations
 
@@ -257,7 +257,11 @@ def test_an_append_is_committed_in_its_turn(
     t = pool.create_table("t", {"x": [0]})
     plain = writing.next_stamp
     other: list[subprocess.Popen[str]] = []
-    code = "import sys, engram\nprint('x', flush=True)\nengram.open(sys.argv[1])['t'].append({'x': [2]})"
+    code = (
+        "import sys, engram\n"
+        "print('x', flush=True)\n"
+        "engram.open(sys.argv[1])['t'].append({'x': [2]})\n"
+    )
 
     def slow(place: writing.Place) -> int:
         stamp = plain(place)
