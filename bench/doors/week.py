@@ -94,11 +94,11 @@ def in_files(files: list[Path], folder: Path) -> None:
 def in_a_pool(files: list[Path], folder: Path) -> None:
     """Run the week in a pool: the files come in once, and the results go out."""
     with engram.create(folder / "pool", size="1 GiB") as pool:
-        days = [pool.create_group(file.stem) for file in files]
-        for file, day in zip(files, days, strict=True):
-            engram.import_file(file, day)
+        for file in files:
+            engram.import_file(file, pool.create_group(file.stem))
 
         def have(name: str) -> Any:
+            days: Any = [pool[file.stem] for file in files]
             return xr.open_mfdataset(days) if name == "week" else xr.open_dataset(pool[name])
 
         week(have, lambda made, name: made.engram.to_pool(pool.create_group(name)))
