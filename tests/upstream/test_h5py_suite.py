@@ -8,11 +8,14 @@ one that passes after all fails the run.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
+import os
 import sys
 import tempfile
 import types
+import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +53,8 @@ class Nothing:
         return self
 
     def __call__(self, *_: Any) -> Any:
-        raise NotImplementedError
+        message = "it uses the low-level interface"
+        raise RuntimeError(message)
 
     def __bool__(self) -> bool:
         return False
@@ -131,8 +135,9 @@ def stands() -> dict[str, Stand]:
         "h5py_warnings": warned,
         "h5ds": Scales,
     }
-    for name in (*compat._LOW, "_selector", "_hl", "_hl.selections", "_hl.selections2", "_hl.filters",
-                 "_hl.dataset", "_hl.attrs", "_hl.group", "_conv", "_errors"):  # fmt: skip
+    more = ("selections", "selections2", "filters", "dataset", "attrs", "group")
+    low = (*compat._LOW, "_selector", "_hl", "_conv", "_errors", *(f"_hl.{name}" for name in more))
+    for name in low:
         inner.setdefault(name, LowLevel(name, **compat._AGAIN.get(name, {})))
     inner["_hl.group"] = compat
     made = {f"h5py.{name}": Stand(f"h5py.{name}", of) for name, of in inner.items()}
@@ -159,6 +164,44 @@ def in_place() -> Iterator[None]:
         sys.modules.update(kept)
 
 
+def as_listed(test: Any, *, is_all: bool) -> Any:
+    """Have a test fail that is expected to; `is_all` tells that nothing of it comes after this."""
+
+    @functools.wraps(test)
+    def as_expected(*arguments: Any, **options: Any) -> None:
+        reason = reason_of(os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0])
+        if reason is None:
+            test(*arguments, **options)
+            return
+        try:
+            test(*arguments, **options)
+        except unittest.SkipTest:
+            raise
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - whatever h5py expects
+            pytest.xfail(reason)
+        if is_all:
+            pytest.fail(f"it passes after all, so take it from the exceptions: {reason}")
+
+    return as_expected
+
+
+def reason_of(node: str) -> str | None:
+    """Return why a test is expected to fail; None if it is not."""
+    key = node.partition("::")[2].removeprefix("Test_").removeprefix("test_")
+    return EXCEPTIONS.get(key) or EXCEPTIONS.get(key.partition("[")[0])
+
+
+def entered(name: str, cls: Any) -> None:
+    """Enter a class of tests into this module."""
+    if f"{name}_{cls.__name__}" in LEFT_OUT:
+        return
+    for test in [found for found in vars(cls) if found.startswith("test")]:
+        setattr(cls, test, as_listed(getattr(cls, test), is_all=True))
+    if "setUp" in vars(cls):
+        cls.setUp = as_listed(cls.setUp, is_all=False)
+    globals()[f"Test_{name}_{cls.__name__}"] = cls
+
+
 def collect() -> None:
     """Enter all tests of h5py's modules into this one."""
     with in_place():
@@ -173,32 +216,14 @@ def collect() -> None:
                 if getattr(thing, "__module__", None) != module.__name__:
                     continue
                 if inspect.isclass(thing) and (found.startswith("Test") or hasattr(thing, "setUp")):
-                    globals()[f"Test_{name}_{found}"] = thing
+                    entered(name, thing)
                 elif inspect.isfunction(thing) and found.startswith("test"):
-                    globals()[f"test_{name}__{found}"] = thing
+                    globals()[f"test_{name}__{found}"] = as_listed(thing, is_all=True)
                 elif type(thing).__name__ == "FixtureFunctionDefinition":
                     globals()[found] = thing
 
 
 collect()
-
-
-def key_of(request: pytest.FixtureRequest) -> str:
-    """Return the name of a test, as the list of exceptions has it."""
-    key: str = request.node.nodeid.partition("::")[2].removeprefix("Test_").removeprefix("test_")
-    return key
-
-
-@pytest.fixture(autouse=True)
-def _as_expected(request: pytest.FixtureRequest) -> None:
-    """Have the tests fail that are expected to."""
-    key = key_of(request)
-    for start, reason in LEFT_OUT.items():
-        if key.startswith(start):
-            pytest.skip(reason)
-    if key in EXCEPTIONS:
-        mark = pytest.mark.xfail(reason=EXCEPTIONS[key], strict=True)
-        request.applymarker(mark)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,7 +13,7 @@ words mean the same in every format:
     dimension_groups  of an array: the groups of its dimensions, where they are not the nearest ones
     types, links, order, source      of a group
     split       of a group: how the array was stored whose parts are in it, with its type and shape
-    members     of a group: id of an object in it -> words that were said of it later, and count more
+    members     of a group: an object's id -> words that were said of it later, and count more
     object, tracked, comment, ...    of HDF5 alone: see `engram.formats.hdf5.facts`
 """
 

@@ -54,8 +54,8 @@ from engram.compat.h5py.version import version as __version__
 UNLIMITED = None
 """What `maxshape` has for an axis without an end."""
 
-_LOW = ("h5", "h5a", "h5ac", "h5d", "h5ds", "h5f", "h5fd", "h5g", "h5i", "h5l", "h5o", "h5p", "h5pl",
-        "h5r", "h5s", "h5t", "h5z")  # fmt: skip
+_LOW = ("h5", "h5a", "h5ac", "h5d", "h5ds", "h5f", "h5fd", "h5g", "h5i", "h5l", "h5o", "h5p",
+        "h5pl", "h5r", "h5s", "h5t", "h5z")  # fmt: skip
 
 
 _AGAIN: dict[str, dict[str, Any]] = {

@@ -623,7 +623,7 @@ class Dataset(HLObject):
     # Where it is
 
     def _path_here(self) -> str:
-        """Return the path from where those of its file begin: the group that a file was imported into."""
+        """Return the path from where its file's begin: the group that a file was imported into."""
         namespace = self._namespace
         root = links.imported_root(namespace, self._above(), self._file._id)
         path = _engram.path_of(namespace, self._is_group, self._id)

@@ -41,7 +41,7 @@ class FileError(EngramError, OSError):
     _errno = 22  # EINVAL
 
 
-class RefusedError(UnsupportedError, NotImplementedError, TypeError, RuntimeError):
+class RefusedError(UnsupportedError, TypeError, RuntimeError):
     """What HDF5 has and a pool has not: each by name, with what to do instead."""
 
     _errno = 95  # EOPNOTSUPP

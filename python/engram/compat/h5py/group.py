@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from engram.compat.h5py.file import File
 
 _NEW = new_member()
+_SHOWN = 8
+"""Names that an error shows."""
 _PLAIN = frozenset("biufcS")
 
 
@@ -55,7 +57,8 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
                 found = None
             if found is not None and found[0] == 1:
                 _, oid, dtype, shape = found
-                return Dataset(self._file, Array(self._file._ns, oid, dtype, shape))  # type: ignore[arg-type]  # both
+                array = Array(self._file._ns, oid, dtype, shape)  # type: ignore[arg-type]  # both
+                return Dataset(self._file, array)
         return self._get(name)
 
     def _get(self, name: Any) -> Any:
@@ -92,7 +95,7 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
     def _missing(self, at: Spot) -> str:
         where = self._file._named(_engram.path_of(self._file._ns, True, at.gid))
         there = order.names_of(self._file._ns, at.gid)
-        some = ", ".join(map(repr, there[:8])) + (", ..." if len(there) > 8 else "")  # noqa: PLR2004 - names shown
+        some = ", ".join(map(repr, there[:_SHOWN])) + (", ..." if len(there) > _SHOWN else "")
         return f"object {at.name!r} doesn't exist in {where!r}, which has {some or 'nothing'}"
 
     def get(

@@ -34,8 +34,8 @@ def names_of(namespace: _engram.Namespace, gid: int) -> list[str]:
     if not (said.get("tracked") or {}).get("links") or not isinstance(order, list | None):
         names = _plain_names(namespace, gid)
         there = set(names)
-        fresh = [name for name in more if name not in there]
-        return sorted([*names, *fresh], key=str.encode) if fresh else names
+        others = [name for name in more if name not in there]
+        return sorted([*names, *others], key=str.encode) if others else names
     members = {name: found[1] for name, found in _members(namespace, gid)}
     known = [name for name in order or () if name in members or name in more]
     rest = sorted(set(members).difference(known), key=members.__getitem__)

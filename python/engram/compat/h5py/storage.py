@@ -127,7 +127,7 @@ def _maxshape(asked: Any, shape: Shape) -> tuple[int | None, ...] | None:
     for most, length in zip(limits, shape, strict=True):
         if most is not None and most < length:
             raise ValueError(
-                f"maxshape {limits} is less than the shape {shape}: give None for an axis that grows"
+                f"maxshape {limits} is less than {shape}: give None for an axis that grows"
             )
     return tuple(None if most is None else int(most) for most in limits)
 
@@ -157,7 +157,7 @@ def _tuple(given: Any, name: str) -> tuple[Any, ...]:
 
 
 def auto_chunks(shape: Shape, itemsize: int) -> Shape:
-    """Return chunks of a reasonable size: the longest axis is halved until they are small enough."""
+    """Return chunks of a reasonable size: the longest axis is halved until they are so."""
     chunks = [length or _UNKNOWN_LENGTH for length in shape]
     while math.prod(chunks) * max(1, itemsize) > _AUTO_BYTES and max(chunks) > 1:
         longest = chunks.index(max(chunks))

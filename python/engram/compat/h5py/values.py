@@ -41,7 +41,8 @@ def new_array(data: Any, dtype: DType | None) -> Array:
             return data if noted is None else np.asarray(data, noted).view(noted)
         return data
     if dtype is not None:
-        if dtype.kind == "S" and check_string_dtype(dtype).encoding == "utf-8":  # type: ignore[union-attr]  # kind S has one
+        info = check_string_dtype(dtype)
+        if dtype.kind == "S" and info is not None and info.encoding == "utf-8":
             return as_fixed(data, dtype)
         if dtype.kind == "T":
             return np.asarray(data, _TEXT)

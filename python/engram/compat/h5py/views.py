@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from engram.compat.h5py.dataset import Dataset
 
 
-class _View:
+class _View(ABC):
     """A way to read a dataset."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -25,9 +26,9 @@ class _View:
         return len(self._dset)
 
     @property
+    @abstractmethod
     def dtype(self) -> np.dtype[Any]:
         """The dtype of what is read."""
-        raise NotImplementedError
 
     @property
     def ndim(self) -> int:
@@ -44,8 +45,8 @@ class _View:
         """The number of items."""
         return self._dset.size
 
-    def __getitem__(self, args: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def __getitem__(self, args: Any) -> Any: ...
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Read all of it.
