@@ -183,6 +183,7 @@ UNITS = ("days", "hours", "minutes", "seconds", "milliseconds", "d", "h", "s", "
 EPOCHS = (1, 4, 100, 1000, 1500, 1581, 1583, 1600, 1899, 1970, 2000, 2024)
 
 
+@pytest.mark.filterwarnings("ignore:this date/calendar")
 @settings(max_examples=300, deadline=None)
 @given(
     unit=st.sampled_from(UNITS),

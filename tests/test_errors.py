@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tblib.pickling_support import pickle_exception
 
 import engram
 from engram import errors
@@ -46,6 +47,9 @@ def test_each_error_is_what_it_is_called(name: str) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind
     assert str(again) == str(error)
+    make, given = pickle_exception(error)[:2]  # as Dask's workers send it
+    assert type(make(*given)) is kind
+    assert str(make(*given)) == str(error)
 
 
 def test_engrams_own_class_comes_first() -> None:

@@ -8,7 +8,7 @@ mapping, are several calls: in a batch they are one.) Exit codes and errnos
 come from the engine's table of kinds.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engram._engram import kinds
 from engram.plain import printable
@@ -26,6 +26,10 @@ class EngramError(Exception):
         super().__init__(message)
         if isinstance(self, OSError):
             object.__setattr__(self, "errno", self._errno)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a call of the class, also where a library pickles tracebacks along (Dask)."""
+        return type(self), self.args, self.__dict__ or None
 
     def __str__(self) -> str:
         return printable(str(self.args[0])) if self.args else ""

@@ -681,24 +681,25 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
 
 def _put_blob(group: Group, path: str, data: Any, new: "_New" = REPLACING) -> None:
     """Put a blob, replacing what was there."""
-    try:
-        _engram.put_blob(group._namespace, group._id, path, data, new)
-    except ExistsError:
-        with Batch(group._namespace):
-            if not later.delete_table(group, path):
-                raise
-            _engram.put_blob(group._namespace, group._id, path, data, new)
+    _put(_engram.put_blob, group, path, data, new)
 
 
 def _put_array(group: Group, path: str, data: Any, new: "_New") -> None:
     """Put an array, replacing what was there."""
+    _put(_engram.put_array, group, path, data, new)
+
+
+def _put(put: Callable[..., Any], group: Group, path: str, data: Any, new: "_New") -> None:
+    """Put something by a native; a table that stands there goes in the same commit."""
     try:
-        _engram.put_array(group._namespace, group._id, path, data, new)
+        put(group._namespace, group._id, path, data, new)
     except ExistsError:
+        found = group.get(path)
+        if found is None or not found._is_group or found._has_members:
+            raise  # before a batch is begun: one that fails is the end of the batch around it
         with Batch(group._namespace):
-            if not later.delete_table(group, path):
-                raise
-            _engram.put_array(group._namespace, group._id, path, data, new)
+            later.delete_table(group, path)
+            put(group._namespace, group._id, path, data, new)
 
 
 def _made(namespace: _engram.Namespace, gid: int, dtype: Any = None, shape: Any = None) -> Any:
