@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -67,6 +68,17 @@ def slow_at_first(value: Value, folder: str) -> Value:
         mark.write_text(str(os.getpid()))
         time.sleep(600)
     return value
+
+
+def dies_at_first(block: Value, folder: str) -> Value:
+    """Kill the worker that computes the first block."""
+    mark = Path(folder) / "died"
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return block
+    os.kill(os.getpid(), signal.SIGKILL)
+    return block
 
 
 def broken(block: Value) -> Value:  # noqa: ARG001 - what each block is given to

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ import dask_work
 import engram
 import engram.dask
 from engram.dask import family, janitor, reference
+from engram.dask.plugin import _finds, _marks
 from engram.dask.reference import Reference, home_of, refer, resolve
 from engram.dask.scratch import Scratch, namespace_name
 from support import DTYPES, PATIENCE, assert_exactly, filled
@@ -619,6 +621,35 @@ def test_a_cluster_reads_and_writes_a_pool(client: Any, pool: engram.Pool) -> No
         for name in ("T", "U", "V"):
             del pool[name]
         del x, y, delayed
+
+
+@pytest.mark.parametrize("layout", [{}, {"chunks": (1200, 2), "codec": "lz4"}])
+def test_a_worker_that_dies_while_it_writes_loses_nothing(
+    client: Any, pool: engram.Pool, home: Path, layout: Any
+) -> None:
+    pool["T"] = np.arange(COUNT * 2.0).reshape(COUNT, 2)
+    x = engram.dask.from_pool(pool["T"], chunks=(1000, 2))
+    y = x.map_blocks(dask_work.dies_at_first, str(home), meta=x._meta)
+    engram.dask.to_pool(y, pool, "U", **layout)
+    assert (home / "died").exists()
+    assert_exactly(pool["U"][...], pool["T"][...])
+    wait_for(lambda: sorted(pool) == ["T", "U"])
+    del client
+
+
+def test_a_copy_of_a_pool_is_not_taken_for_it(pool: engram.Pool, home: Path) -> None:
+    given = home_of(base(pool))
+    assert given is not None
+    marks = _marks(given)
+    assert _finds(given, marks)
+    pool.close()
+    # The catalog has holes, which a copy of Python's would fill.
+    subprocess.run(["cp", "-r", "--sparse=always", given.path, str(home / "copy")], check=True)
+    copied = given._replace(path=str(home / "copy"))
+    assert _marks(copied)[0] == marks[0]
+    assert not _finds(copied, marks)
+    assert not _finds(given._replace(uuid="0" * 32), marks)
+    assert not _finds(given._replace(namespace="other"), marks)
 
 
 def test_a_closed_pool_is_opened_by_the_workers(client: Any, pool: engram.Pool) -> None:

@@ -421,6 +421,28 @@ def test_what_is_read_only_is_refused(pool: engram.Pool) -> None:
     assert left(pool) == []
 
 
+def test_a_batch_is_refused(pool: engram.Pool) -> None:
+    with pool.batch(), pytest.raises(engram.ArgumentError, match="outside of it"):
+        to_pool(da.ones(3), pool, "T")
+    assert list(pool) == []
+
+
+@pytest.mark.parametrize(("library", "said"), [("dask", ""), ("distributed", ".install")])
+def test_a_library_that_is_missing_is_named(library: str, said: str) -> None:
+    told = in_child(
+        "import sys\n"
+        f"sys.modules[{library!r}] = None\n"
+        "import engram\n"
+        "try:\n"
+        "    import engram.dask\n"
+        "    engram.dask.install(None)\n"
+        "except engram.UnsupportedError as error:\n"
+        "    print(error)\n"
+    )
+    assert told.startswith(f"engram.dask{said} needs {library}, which ")
+    assert told.endswith("pip install 'engram[dask]'")
+
+
 def test_a_forked_child_removes_nothing(pool: engram.Pool) -> None:
     delayed = to_pool(da.ones(3), pool, "T", compute=False)
     child = os.fork()

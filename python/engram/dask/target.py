@@ -190,6 +190,11 @@ def _try(group: Group, name: str, x: da.Array, said: dict[str, Any]) -> None:
     """Refuse at once what would be refused at the end: in a batch that is taken back."""
     if not isinstance(name, str) or not name.strip("/"):
         raise ArgumentError(f"name {name!r} is no name: give one such as 'T'")
+    if _engram.in_batch():
+        raise ArgumentError(
+            f"{name!r} cannot be written in a batch, of which other threads and processes see "
+            "nothing before it ends: call to_pool outside of it, as it is one commit by itself"
+        )
     if isinstance(group.get(name), Group):
         raise ExistsError(f"{name!r} is a group: delete it first, or use another name")
     said = {**said, "chunks": None, "codec": None}  # which the staging array is refused for
