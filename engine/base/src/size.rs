@@ -10,19 +10,20 @@ pub struct ByteSize(pub u64);
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(unit) = (self.0.max(1).ilog2() as usize / 10).checked_sub(1) else {
+        let Some(mut unit) = (self.0.max(1).ilog2() / 10).checked_sub(1) else {
             return write!(f, "{} bytes", self.0);
         };
-        let value = self.0 as f64 / 1024_f64.powi(unit as i32 + 1);
-        // What is shown as 1024 is one of the next unit.
-        let (value, unit) = if value >= 1023.995 && unit + 1 < UNITS.len() {
-            (value / 1024.0, unit + 1)
-        } else {
-            (value, unit)
+        let hundredths = |unit: u32| {
+            let shift = 10 * (unit + 1);
+            (u128::from(self.0) * 100 + (1 << (shift - 1))) >> shift
         };
-        let shown = format!("{value:.2}");
+        // What would be shown as 1024 is one of the next unit.
+        if hundredths(unit) >= 102_400 && unit as usize + 1 < UNITS.len() {
+            unit += 1;
+        }
+        let shown = format!("{}.{:02}", hundredths(unit) / 100, hundredths(unit) % 100);
         let shown = shown.trim_end_matches('0').trim_end_matches('.');
-        write!(f, "{shown} {}", UNITS[unit])
+        write!(f, "{shown} {}", UNITS[unit as usize])
     }
 }
 
