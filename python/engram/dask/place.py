@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engram.errors import AccessError, ArgumentError, NotFoundError, PoolNotFoundError
 from engram.group import Group
 from engram.handle import reopen, unpickle
-from engram.paths import POOL_FILE, absolute
+from engram.paths import pool_above
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engram import _engram
     from engram.handle import Handle
 
@@ -81,25 +79,16 @@ def found_at(path: str | os.PathLike[str], mode: str, namespace: str) -> Any:
         If nothing lies there in the pool.
 
     """
-    whole = absolute(os.fspath(path))
-    for folder in (whole, *whole.parents):
-        if _is_pool(folder):
-            opened = reopen[0](str(folder), mode, namespace, None)
-            root = Group(opened, opened.root)
-            inner = whole.relative_to(folder).as_posix()
-            return root if inner == "." else root[inner]
-    raise PoolNotFoundError(
-        f"no pool is at {os.fspath(path)!r}, nor above it: give the path of a pool's folder, "
-        "followed by that of what you mean in it"
-    )
-
-
-def _is_pool(folder: Path) -> bool:
-    try:
-        (folder / POOL_FILE).lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
+    found = pool_above(path)
+    if found is None:
+        raise PoolNotFoundError(
+            f"no pool is at {os.fspath(path)!r}, nor above it: give the path of a pool's folder, "
+            "followed by that of what you mean in it"
+        )
+    folder, inner = found
+    opened = reopen[0](str(folder), mode, namespace, None)
+    root = Group(opened, opened.root)
+    return root[inner] if inner else root
 
 
 def group_at(group: Any, namespace: str | None) -> Group:
