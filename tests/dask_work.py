@@ -99,6 +99,11 @@ def sent(dask_worker: Any) -> list[int]:
     return [one["compressed"] for one in dask_worker.transfer_outgoing_log if one["who"]]
 
 
+def failures(dask_worker: Any) -> int:
+    """Give how many answers of others this worker could not read."""
+    return sum(one[0] == "gather-dep-failed" for one in dask_worker.state.log)
+
+
 def pid() -> int:
     """Give the process that runs this."""
     return os.getpid()

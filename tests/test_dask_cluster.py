@@ -145,6 +145,12 @@ def replaced(pool: engram.Pool) -> Any:
     return found
 
 
+def published(pool: engram.Pool) -> Any:
+    found = base(pool)
+    pool.publish("T", closed=True)
+    return found
+
+
 def of_a_batch_that_failed(pool: engram.Pool) -> Any:
     with suppress(ZeroDivisionError), pool.batch():
         found = base(pool)
@@ -154,7 +160,7 @@ def of_a_batch_that_failed(pool: engram.Pool) -> Any:
 
 NO_REFERENCE = [
     *(of_a_subclass, masked, copied, of_objects, small, without_items, single, in_the_catalog),
-    *(unnamed, deleted, replaced, of_a_batch_that_failed),
+    *(unnamed, deleted, replaced, published, of_a_batch_that_failed),
 ]
 
 
@@ -552,12 +558,14 @@ def test_a_worker_without_the_pool_is_sent_bytes(client: Any, pool: engram.Pool)
     pool["T"] = np.arange(COUNT * 2.0).reshape(COUNT, 2)
     engram.dask.install(client, pool=pool)
     _, second = workers(client)
+    failed = client.run(dask_work.failures, workers=[second])[second]
     client.run(dask_work.hide, workers=[second])
     try:
         with counted(client) as found:
             assert passed(client, dask_work.view, str(pool.path), "T", use=dask_work.home) is None
             assert passed(client, dask_work.ones, 4 * COUNT, use=dask_work.home) is None
         assert min(found) > BYTES / 5
+        assert client.run(dask_work.failures, workers=[second]) == {second: failed}
     finally:
         client.run(dask_work.show, workers=[second])
 
