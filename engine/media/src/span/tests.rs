@@ -135,7 +135,7 @@ fn a_full_tmpfs_refuses_and_keeps_nothing_of_it() {
         let first = create(&at("span-0"), 10 * MIB, 0o600, &tmpfs()).unwrap();
         let error = create(&at("span-1"), 8 * MIB, 0o600, &tmpfs()).unwrap_err();
         assert_eq!(error.kind(), Kind::PoolFull, "huge={huge}: {error}");
-        assert!(error.message().contains("8388608"), "{error}");
+        assert!(error.message().contains("needs 8 MiB"), "{error}");
         assert_eq!(names(mount.path()), ["span-0"], "huge={huge}");
         check_new(&first, 10 * MIB, 0o600);
         // The space that the refused one took is free again: all of it can be had.
