@@ -708,10 +708,11 @@ def test_a_scheduler_of_datasets_needs_no_pool(pool: engram.Pool) -> None:
     values = np.arange(COUNT * 2.0).reshape(COUNT, 2)
     xr.Dataset({"T": (("y", "x"), values)}).engram.to_pool(pool.create_group("g"))
     by_handle: Any = pool["g"]
-    kept = [
-        pickle.dumps(xr.open_dataset(by_handle, engine="engram", chunks={})),
-        pickle.dumps(xr.open_dataset(f"{pool.path}/g", chunks={})),
-    ]
+    with (
+        xr.open_dataset(by_handle, engine="engram", chunks={}) as by,
+        xr.open_dataset(f"{pool.path}/g", chunks={}) as at,
+    ):
+        kept = [pickle.dumps(by), pickle.dumps(at)]
     path = Path(pool.path)
     pool.close()
     aside = path.with_name("aside")

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import types
 import unittest
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -224,6 +225,25 @@ def collect() -> None:
 
 
 collect()
+
+
+@pytest.fixture(autouse=True)
+def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close what a test leaves open: h5py's files cost no addresses, and pools do."""
+    opened: list[weakref.ref[Any]] = []
+    begin = compat.File.__init__
+
+    def noted(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        opened.append(weakref.ref(self))
+
+    monkeypatch.setattr(compat.File, "__init__", noted)
+    yield
+    for kept in opened:
+        file = kept()
+        if file is not None:
+            with contextlib.suppress(Exception):
+                file.close()
 
 
 @pytest.fixture(scope="module", autouse=True)
