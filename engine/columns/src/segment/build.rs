@@ -143,17 +143,23 @@ fn finish<'r>(column: &'r Gathering<'_>, rows: usize, block: &mut Vec<u8>) -> Fi
         codes.iter().map(state).collect::<Vec<u64>>()
     });
     let mut zone = ZoneBuilder::default();
-    let held = cells.iter().zip(counts).filter(|(_, count)| **count > 0);
-    held.for_each(|(cell, count)| zone.add(cell, *count));
+    // A cell that no row has any more is in no zone, and is not the one cell of a column.
+    let mut distinct = 0;
+    for (cell, count) in cells.iter().zip(counts).filter(|(_, count)| **count > 0) {
+        zone.add(cell, *count);
+        distinct += 1;
+    }
 
     let in_runs = column.home.kind == GroupKind::Runs;
-    let (mut run, mut distinct) = (None, cells.len() as u32);
+    let mut run = None;
     if in_runs {
         column::push_elsewhere(block, states.as_deref());
         let sorted = sorted(cells, codes);
         distinct = sorted.chunk_by(|a, b| same(a.0, b.0)).count() as u32;
         run = Some(sorted);
-    } else if let [only] = cells.as_slice() {
+    } else if let [only] = cells.as_slice()
+        && sure > 0
+    {
         column::push_constant(block, states.as_deref(), only);
     } else {
         let codes: Cow<'_, [u32]> = match states {

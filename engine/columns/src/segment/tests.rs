@@ -102,6 +102,42 @@ fn gather<'r>(rows: &'r [IndexRow<'r>], layout: &SegmentLayout) -> GatheredRows<
     gathered
 }
 
+#[test]
+fn a_cell_that_no_row_has_any_more_is_not_the_one_cell_of_its_column() {
+    let given = |oid, attribute: Slot<'static>| {
+        let mut cells = vec![];
+        cells.extend(attribute.map(|cell| (1, cell)));
+        cells.push((NAME, Some(Cell::Text("n".into()))));
+        cells.push((CREATED, Some(Cell::Time(0))));
+        IndexRow { oid, cells: cells.leak() }
+    };
+    // Of one segment every row is dead, and in the other the record alone says what a row has.
+    let rows = [given(1, Some(Some(Cell::Int(5)))), given(2, Some(None)), given(3, None)];
+    let mut sealed = SealedRows::default();
+    for (rows, dead) in [(&rows[..1], true), (&rows[1..], false)] {
+        let mut gathered = gather(rows, &SegmentLayout::default());
+        let built = gathered.build().unwrap();
+        let mut gone = Bitmap::new(rows.len());
+        if dead {
+            gone.insert(0);
+        }
+        sealed.add(built.head, built.blocks, gone).unwrap();
+    }
+    let mut united = sealed.gather(SegmentLayout::default()).unwrap().unwrap();
+    // A row that takes back what it was given leaves such a cell too.
+    let mut taken_back = gather(&rows[1..2], &SegmentLayout::default());
+    let place = taken_back.place(1);
+    taken_back.set(place, Some(Cell::Int(5)));
+    taken_back.set(place, None);
+    for gathered in [&mut united, &mut taken_back] {
+        let built = gathered.build().unwrap();
+        let segment = Segment::parse(&built.head).unwrap();
+        let entry = segment.column(1).unwrap().unwrap();
+        let column = Column::parse(&entry, &built.blocks[0]).unwrap();
+        assert!(matches!(column.cell(0), Ok(Some(None))) && !entry.constant());
+    }
+}
+
 /// The first column by itself, the second in runs, the others in no group.
 fn layout() -> SegmentLayout {
     let group = |id, column, kind| AttributeGroup { id, columns: vec![column], kind };

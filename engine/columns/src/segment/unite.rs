@@ -99,7 +99,9 @@ impl SealedRows {
             let segment = Segment::parse(&copied.head)?;
             let mut oids = Vec::new();
             segment.oids_at(&copied.live, &mut oids);
-            segments.push((oids, segment, copied));
+            if !oids.is_empty() {
+                segments.push((oids, segment, copied));
+            }
         }
         segments.sort_unstable_by_key(|(oids, ..)| oids.first().copied());
         let all = segments.iter().flat_map(|(oids, ..)| oids);
