@@ -87,6 +87,7 @@ __all__ = [
     "set_read_only",
     "standing",
     "store_box",
+    "stored_chunk",
     "stored_nbytes",
     "transfer",
     "transfer_all",
@@ -481,6 +482,9 @@ def load_box(
     offsets: Sequence[int],
     counts: Sequence[int],
 ) -> NDArray[Any]: ...
+def stored_chunk(
+    namespace: Namespace, oid: int, cell: Sequence[int]
+) -> tuple[NDArray[np.uint8], bool] | None: ...
 def store_box(
     namespace: Namespace,
     oid: int,

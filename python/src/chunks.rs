@@ -3,7 +3,7 @@
 //! Chunks are decoded straight into the new array's memory, and encoded straight out of the given
 //! one's, on a few threads, while the interpreter is let go of.
 
-use engram::{Codec, Layout, Oid, chunks_for};
+use engram::{Codec, Layout, Oid, Payload, StoredChunk, chunks_for};
 use numpy::prelude::*;
 use numpy::{PyArrayDescr, PyUntypedArray};
 use pyo3::prelude::*;
@@ -12,7 +12,8 @@ use pyo3::types::{PyBool, PyTuple};
 use crate::array::gone;
 use crate::error::{Result, argument};
 use crate::namespace::Namespace;
-use crate::{value, view};
+use crate::value;
+use crate::view::{self, View};
 
 /// How an array is to lie, by what `chunks=` and `codec=` say.
 pub fn layout_of(
@@ -58,6 +59,29 @@ pub fn load_box<'py>(
 ) -> Result<Bound<'py, PyUntypedArray>> {
     let engine = namespace.engine();
     view::array_filled(py, dtype, &counts, |bytes| engine.load_slab(oid, &offsets, &counts, bytes))
+}
+
+/// A chunk as it is kept, by its place in the grid, as bytes: its items, on the pool's own memory
+/// where they lie in it so, and False; or what the array's codec made of them, and True. None where
+/// nothing has been written.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as above")]
+pub fn stored_chunk<'py>(
+    py: Python<'py>,
+    namespace: &Namespace,
+    oid: Oid,
+    cell: Vec<u32>,
+) -> Result<Option<(Bound<'py, PyAny>, bool)>> {
+    let engine = namespace.engine();
+    let (view, coded) = match py.detach(|| engine.stored_chunk(oid, &cell)).map_err(gone)? {
+        StoredChunk::Absent => return Ok(None),
+        StoredChunk::Plain(Payload::Extent(claim)) => (View::claimed(claim), false),
+        StoredChunk::Plain(Payload::Inline(bytes)) => (View::copied(bytes), false),
+        StoredChunk::Encoded(bytes) => (View::copied(bytes), true),
+    };
+    let shape = [view.len() as u64];
+    let bytes = numpy::dtype::<u8>(py);
+    Ok(Some((view::array_over(py, &Py::new(py, view)?, &bytes, &shape)?.into_any(), coded)))
 }
 
 /// Writes a box of the value; with a mask, of as many bytes, only those bytes where that is not

@@ -46,7 +46,9 @@ mod _engram {
     #[pymodule_export]
     use crate::blob::{put_blob, read_blob};
     #[pymodule_export]
-    use crate::chunks::{append, codec_name, load_box, reshape, store_box, stored_nbytes};
+    use crate::chunks::{
+        append, codec_name, load_box, reshape, store_box, stored_chunk, stored_nbytes,
+    };
     #[pymodule_export]
     use crate::columns::{attribute_keys_of, columns};
     #[pymodule_export]

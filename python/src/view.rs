@@ -96,7 +96,7 @@ impl View {
         }
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match &self.memory {
             Memory::Claimed(claim) => claim.len(),
             Memory::Copied(bytes) => bytes.len(),

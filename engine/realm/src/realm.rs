@@ -62,6 +62,7 @@ mod together;
 pub mod vacant;
 pub mod write;
 
+pub use self::chunks::StoredChunk;
 pub use self::commit::{Changes, after_commit};
 pub use self::core::Core;
 pub use self::failure::{MaintenanceFailure, MaintenanceTask};

@@ -1,10 +1,11 @@
 """What a view tells of an array: its `zarr.json`, and the bytes of each of its chunks.
 
 An array in one piece is shown in virtual chunks (`runs.py`) of the codec `bytes`, in its own byte
-order: their bytes are its memory. A chunked one keeps its chunks, which are decoded when they are
-asked for, and filled up with zeros at the edges. Strings of variable length are one chunk, which is
-encoded as Zarr has strings. Records with gaps between their fields, or fields of the other byte
-order, are copied as Zarr has them.
+order: their bytes are its memory. A chunked one keeps its chunks: without a codec they are the
+pool's own memory, and what `zstd` encoded is given as it is. Zarr has neither `lz4` by itself nor
+`shuffle`, so such chunks are decoded when they are asked for. Strings of variable length are one
+chunk, which is encoded as Zarr has strings. Records with gaps between their fields, or fields of
+the other byte order, are copied as Zarr has them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ BYTE = np.dtype(np.uint8)
 _HEAD = {"zarr_format": 3}
 _KEYS = {"name": "default", "configuration": {"separator": "/"}}
 _STRINGS = {"name": "vlen-utf8"}
+_ZSTD_LEVEL = 3
+"""The level of a codec that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Shown:
         The shape of the array and of its chunks.
     is_chunked
         Whether these are chunks in the pool, too.
+    zstd_level
+        The level of Zarr's codec `zstd`, which chunks are then encoded by; None if by none.
 
     """
 
@@ -59,6 +64,7 @@ class Shown:
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     is_chunked: bool
+    zstd_level: int | None = None
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -69,8 +75,13 @@ class Shown:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a chunk, as Zarr has it; not of strings."""
+        """Bytes of a chunk before it is encoded; not of strings."""
         return self.stored.itemsize * math.prod(self.chunks)
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether Zarr has a chunk in other bytes than those of its items."""
+        return self.dtype.kind == "T" or self.zstd_level is not None
 
     def has(self, place: tuple[int, ...]) -> bool:
         """Whether there is a chunk at a place."""
@@ -91,14 +102,31 @@ class Shown:
         if self.dtype.kind == "T":
             return _encoded(_engram.read(namespace, self.oid, self.dtype, self.shape))
         if self.is_chunked:
-            return self._box(namespace, place)
+            return self._chunk(namespace, place)
         itemsize = self.dtype.itemsize
         first = runs.begin(place, self.chunks, self.shape) * itemsize
         whole = _engram.view(namespace, self.oid, BYTE, (itemsize * math.prod(self.shape),), False)
         run = whole[first : first + itemsize * math.prod(self.chunks)]
-        return run if self.dtype == self.stored else self._converted(run.view(self.dtype))
+        return run if self.dtype == self.stored else self._converted(run)
 
-    def _box(self, namespace: _engram.Namespace, place: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    def _chunk(self, namespace: _engram.Namespace, place: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        found = _engram.stored_chunk(namespace, self.oid, place)
+        if found is None:
+            values = np.zeros(self.nbytes, BYTE)
+        elif not found[1]:
+            values = found[0] if self.dtype == self.stored else self._converted(found[0])
+        elif self.zstd_level is not None:
+            return found[0]
+        else:
+            values = self._decoded(namespace, place)
+        if self.zstd_level is None:
+            return values
+        # Nothing has been written there, or zstd would have made it longer.
+        return np.frombuffer(numcodecs.Zstd(self.zstd_level).encode(values), BYTE)
+
+    def _decoded(
+        self, namespace: _engram.Namespace, place: tuple[int, ...]
+    ) -> np.ndarray[Any, Any]:
         offsets = tuple(at * part for at, part in zip(place, self.chunks, strict=True))
         ends = zip(offsets, self.chunks, self.shape, strict=True)
         counts = tuple(min(part, length - at) for at, part, length in ends)
@@ -111,7 +139,7 @@ class Shown:
 
     def _converted(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if self.dtype != self.stored:
-            values = values.astype(self.stored)
+            values = values.view(self.dtype).astype(self.stored)
         return values.reshape(-1).view(BYTE)
 
 
@@ -145,7 +173,8 @@ def of_array(
         chunks = tuple(max(1, length) for length in shape)
     else:
         chunks = info.chunks or runs.chunk_shape(shape, dtype.itemsize, limit)
-    shown = Shown(member.oid, dtype, stored, shape, chunks, info.chunks is not None)
+    level = None if dtype != stored else _zstd_level(info.codec)
+    shown = Shown(member.oid, dtype, stored, shape, chunks, info.chunks is not None, level)
     said, left_out = _attributes(member, dtype)
     facts = origin.decode(info.origin)
     with documents.quiet():
@@ -159,7 +188,7 @@ def of_array(
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
             "chunk_key_encoding": _KEYS,
             "fill_value": kind.to_json_scalar(fill, zarr_format=3),
-            "codecs": [_STRINGS if dtype.kind == "T" else _bytes_codec(kind, dtype)],
+            "codecs": _codecs(kind, dtype, level),
             "attributes": said,
             "dimension_names": _dimension_names(info.dims, path, len(shape)),
             "storage_transformers": [],
@@ -179,6 +208,22 @@ def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "T" or dtype.names is not None:
         return stored
     return dtype if dtype.newbyteorder("=") == stored else stored
+
+
+def _zstd_level(codec: str | None) -> int | None:
+    """Return the level of Zarr's own `zstd`, if that is what encodes an array's chunks."""
+    name, _, level = (codec or "").partition(":")
+    return int(level or _ZSTD_LEVEL) if name == "zstd" else None
+
+
+def _codecs(kind: Any, dtype: np.dtype[Any], level: int | None) -> list[dict[str, Any]]:
+    if dtype.kind == "T":
+        return [_STRINGS]
+    codecs = [_bytes_codec(kind, dtype)]
+    if level is not None:
+        said = {"level": level, "checksum": False}
+        codecs.append({"name": "zstd", "configuration": said})
+    return codecs
 
 
 def _bytes_codec(kind: Any, dtype: np.dtype[Any]) -> dict[str, Any]:

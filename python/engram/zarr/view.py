@@ -153,7 +153,7 @@ class View(ZarrStore):  # type: ignore[misc] # mypy does not read zarr
         """Tell how many bytes a document or a chunk has."""
         path, place = _parsed(key)
         shown = None if place is None else self._shown(path)
-        if shown is not None and place is not None and shown.dtype.kind != "T" and shown.has(place):
+        if shown is not None and place is not None and shown.has(place) and not shown.is_encoded:
             return shown.nbytes
         found = self.get_sync(key)
         if found is None:

@@ -34,7 +34,8 @@ use engram_realm::batch::Batch;
 use engram_realm::process::between_forks;
 use engram_realm::view::View;
 use engram_realm::{
-    Found, Holders, Lock, Mode, Payload, Precondition, Realm, Space, look_to_change, look_together,
+    Found, Holders, Lock, Mode, Payload, Precondition, Realm, Space, StoredChunk, look_to_change,
+    look_together,
 };
 use engram_records::attrs::Value;
 use engram_records::index_mode::IndexMode;
@@ -456,6 +457,13 @@ impl Namespace {
         out: &mut [u8],
     ) -> Result<()> {
         slab::load_slab(self, oid, offsets, counts, out)
+    }
+
+    /// One chunk of a chunked array as it is kept, by its place in the grid: of a pool without a
+    /// codec its own memory, which is not copied. A place beyond the array's edge is
+    /// `ArgumentError`.
+    pub fn stored_chunk(&self, oid: Oid, cell: &[u32]) -> Result<StoredChunk> {
+        self.in_owning_realm(Member::Object(oid), |realm| realm.stored_chunk(oid, cell))
     }
 
     /// Copies `data`, in C order, into a box of an array's value, in place; of a blob, into a range

@@ -15,9 +15,9 @@ use self::stage::{Data, Spares, Stages, stage};
 use crate::batch;
 use crate::realm::Realm;
 use crate::realm::core::Core;
-use crate::realm::look::gone_is_busy;
+use crate::realm::look::{Payload, gone_is_busy};
 use crate::realm::snapshot::SnapshotHandle;
-use crate::view::Claim;
+use crate::view::{Claim, View};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
 use engram_base::faults::step;
@@ -28,7 +28,7 @@ use engram_catalog::Table;
 use engram_catalog::rows::Rows;
 use engram_ops::chunk_rows::{self, key_of, parse, split_key};
 use engram_ops::group;
-use engram_records::chunked::codec::{CHECK, Worker};
+use engram_records::chunked::codec::{CHECK, Worker, checked};
 use engram_records::chunked::grid::{Grid, GridCell};
 use engram_records::chunked::work::{ChunkPlaces, fill};
 use engram_records::extent::Extent;
@@ -47,6 +47,16 @@ struct Shown {
     grid: Grid,
     codec: Codec,
     generation: u32,
+}
+
+/// A chunk as it is kept.
+pub enum StoredChunk {
+    /// Nothing has been written there: all of it is zero.
+    Absent,
+    /// Its items, in C order; beyond the array's edge there is something.
+    Plain(Payload),
+    /// What the array's codec made of them; its check has been looked at, and is not with it.
+    Encoded(Vec<u8>),
 }
 
 /// A chunk that is there.
@@ -150,6 +160,51 @@ pub(super) fn load_box(
     fill(out, &shown.grid, &slab, &cells, begin, |own, at, places| {
         let read = read_chunk(&shown, chunks[at].as_ref(), own, places);
         read.map_err(|error| of_chunk(error, &shown.name, &cells[at]))
+    })
+}
+
+/// See [`Realm::stored_chunk`].
+pub(super) fn stored_chunk(realm: &Realm, oid: Oid, cell: &[u32]) -> Result<StoredChunk> {
+    let core = realm.readable()?;
+    let (shown, (), mut chunks) = show(core, realm.at(), oid, &mut |shown, _| {
+        if !shown.grid.reaches(cell) {
+            let (name, grid) = (&shown.name, &shown.grid);
+            fail!(
+                Argument,
+                "{name:?} has no chunk {cell:?}: its shape is {:?}, in chunks of {:?}",
+                grid.shape,
+                grid.chunks
+            );
+        }
+        Ok(((), vec![cell.to_vec()]))
+    })?;
+    let whole = shown.grid.chunk_bytes();
+    let Some((_, Some(chunk))) = chunks.pop() else { return Ok(StoredChunk::Absent) };
+    let damaged = |error| of_chunk(error, &shown.name, cell);
+    if shown.codec.is_none() {
+        return plain(chunk.value, whole).map(StoredChunk::Plain).map_err(damaged);
+    }
+    let mut bytes = vec![0; chunk.value.len()];
+    chunk.value.copy_to(0, &mut bytes);
+    let len = checked(&bytes).map_err(damaged)?.len();
+    bytes.truncate(len);
+    Ok(if len == whole {
+        StoredChunk::Plain(Payload::Inline(bytes))
+    } else {
+        StoredChunk::Encoded(bytes)
+    })
+}
+
+/// A chunk that nothing encoded, which has its length.
+fn plain(value: Bytes, whole: usize) -> Result<Payload> {
+    if value.len() != whole {
+        fail!(Corrupt, "{} bytes are stored for a chunk of {whole}", value.len());
+    }
+    Ok(match value {
+        Bytes::Inline(bytes) => Payload::Inline(bytes),
+        Bytes::Extent(claim, nbytes) => {
+            Payload::Extent(View::new(Arc::new(claim), nbytes as u64, false))
+        }
     })
 }
 

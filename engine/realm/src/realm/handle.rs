@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::snapshot::SnapshotHandle;
 use super::{
-    Core, Found, Holders, Lock, Mode, Payload, Precondition, Space, Wait, chunks, dead, delete,
-    gone_is_busy, holders, index, keys, locks, look, query, snapshot, space, spans, write,
+    Core, Found, Holders, Lock, Mode, Payload, Precondition, Space, StoredChunk, Wait, chunks,
+    dead, delete, gone_is_busy, holders, index, keys, locks, look, query, snapshot, space, spans,
+    write,
 };
 use crate::batch;
 use crate::batch::Batch;
@@ -394,6 +395,12 @@ impl Realm {
         out: &mut [u8],
     ) -> Result<()> {
         chunks::load_box(self, oid, offsets, counts, out)
+    }
+
+    /// One chunk of a chunked array as it is kept, by its place in the grid. A place beyond the
+    /// array's edge is `ArgumentError`.
+    pub fn stored_chunk(&self, oid: Oid, cell: &[u32]) -> Result<StoredChunk> {
+        chunks::stored_chunk(self, oid, cell)
     }
 
     /// Copies `data`, in C order, into a box of a chunked array. Durable on return, where the realm
