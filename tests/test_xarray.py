@@ -66,6 +66,11 @@ def test_a_path_into_a_pool_needs_no_engine_named(path: str, pool: engram.Pool) 
             xr.testing.assert_identical(opened, weather())
     with xr.open_dataset(path, group="deep/er") as opened:
         xr.testing.assert_identical(opened, weather())
+    url = f"engram://{path}/run"
+    weather().engram.to_pool(url)
+    # Without an engine named, xarray takes any URL to be netCDF4's.
+    with xr.open_dataset(url, engine="engram") as opened:
+        xr.testing.assert_identical(opened, weather())
     with xr.open_dataarray(pool["w"], drop_variables=["station", "count"]) as opened:
         assert opened.name == "T"
 
@@ -415,6 +420,10 @@ def test_what_cannot_be_opened_is_named(path: str, pool: engram.Pool, home: Path
         xr.open_dataset(f"{path}/absent")
     with pytest.raises(engram.ArgumentError, match=r"\['T'\]"):
         xr.open_dataset(f"{path}/w/T")
+    with pytest.raises(engram.ArgumentError, match="names the host 'node-7'"):
+        xr.open_dataset("engram://node-7/pool/w", engine="engram")
+    with pytest.raises(engram.PoolNotFoundError, match="nowhere"):
+        xr.open_dataset("engram:///nowhere/w", engine="engram")
     with pytest.raises(engram.ArgumentError, match="is no group"):
         xr.open_dataset(7, engine="engram")  # type: ignore[arg-type]
     (home / "broken").mkdir()

@@ -8,6 +8,9 @@ from engram.errors import ArgumentError, InvalidNameError, NotFoundError
 POOL_FILE = "pool.toml"
 """The file that makes a folder a pool."""
 
+PROTOCOL = "engram"
+"""What a URL into a pool begins with: `engram:///dev/shm/pool/run-17`."""
+
 
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Give the absolute path of what can be one; the working directory only where it is named."""
@@ -28,19 +31,53 @@ def absolute(path: str | os.PathLike[str]) -> Path:
         ) from None
 
 
+def is_url(path: object) -> bool:
+    """Whether it is the URL of a place in a pool."""
+    return isinstance(path, str) and path.startswith((f"{PROTOCOL}://", f"{PROTOCOL}::"))
+
+
+def stripped(url: str) -> str:
+    """Give the path of a URL, or of what is a path already; it begins at the root.
+
+    Raises
+    ------
+    ArgumentError
+        If the URL names a host.
+
+    """
+    path = url
+    if path.startswith(f"{PROTOCOL}://"):
+        path = path[len(PROTOCOL) + 3 :]
+        host = path.partition("/")[0]
+        if host:
+            raise ArgumentError(
+                f"{url!r} names the host {host!r}: {PROTOCOL}://NAME/... is kept for clusters, "
+                f"which there are none of yet; a pool of this node has three slashes, as in "
+                f"{PROTOCOL}:///dev/shm/pool/file"
+            )
+    elif path.startswith(f"{PROTOCOL}::"):
+        path = path[len(PROTOCOL) + 2 :]
+    if path.startswith("/") and not path.endswith("/") and "//" not in path:
+        return path
+    return "/" + "/".join(filter(None, path.split("/")))
+
+
 def pool_above(path: str | os.PathLike[str]) -> tuple[Path, str] | None:
     """Split a path into that of a pool's folder and that of a member in it; None without a pool.
 
     `/dev/shm/pool/run-17/co2` is the pool at `/dev/shm/pool`, and `run-17/co2` in it: this is how
-    other programs' interfaces name what a pool holds.
+    other programs' interfaces name what a pool holds. A URL of it is as good.
 
     Raises
     ------
+    ArgumentError
+        If it is a URL that names a host.
     PermissionError
         If it leads through a folder that this user may not enter.
 
     """
-    whole = absolute(os.fspath(path))
+    text = os.fspath(path)
+    whole = absolute(stripped(text) if is_url(text) else text)
     for folder in (whole, *whole.parents):
         try:
             (folder / POOL_FILE).lstat()

@@ -32,12 +32,13 @@ from engram.fsspec.errors import (
     IsGroupError,
     Told,
 )
-from engram.fsspec.place import PROTOCOL, Place
+from engram.fsspec.place import Place
 from engram.fsspec.reading import ReadFile
 from engram.fsspec.transaction import PoolTransaction
 from engram.fsspec.tree import at, move_all, remove_empty, root, taken
 from engram.fsspec.writing import CompressedFile, TextFile, WriteFile
 from engram.handle import make
+from engram.paths import PROTOCOL, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,11 +93,11 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
-        return places.stripped(stringify_path(path))
+        return stripped(stringify_path(path))
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        places.stripped(path)  # refuses a host before there is a file system
+        stripped(path)  # refuses a host before there is a file system
         return {}
 
     @staticmethod
@@ -108,9 +109,9 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         places.close_all()
 
     def _place(self, path: Any) -> Place:
-        stripped: str = self._strip_protocol(path)
-        with Told(stripped):
-            return places.place_of(stripped, self._pool_mode, self._namespace)
+        whole: str = self._strip_protocol(path)
+        with Told(whole):
+            return places.place_of(whole, self._pool_mode, self._namespace)
 
     # Looking
 

@@ -23,8 +23,6 @@ from engram.errors import ArgumentError, PoolGoneError, PoolNotFoundError
 from engram.paths import POOL_FILE, pool_above
 from engram.pool import let_go, open_for_paths
 
-PROTOCOL = "engram"
-
 _MOST = 64
 """How many pools are kept open; a process has room for about 220 namespaces."""
 
@@ -78,32 +76,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def stripped(url: str) -> str:
-    """Give the path of a URL, or of what is a path already; it begins at the root.
-
-    Raises
-    ------
-    ArgumentError
-        If the URL names a host.
-
-    """
-    path = url
-    if path.startswith(f"{PROTOCOL}://"):
-        path = path[len(PROTOCOL) + 3 :]
-        host = path.partition("/")[0]
-        if host:
-            raise ArgumentError(
-                f"{url!r} names the host {host!r}: {PROTOCOL}://NAME/... is kept for clusters, "
-                f"which there are none of yet; a pool of this node has three slashes, as in "
-                f"{PROTOCOL}:///dev/shm/pool/file"
-            )
-    elif path.startswith(f"{PROTOCOL}::"):
-        path = path[len(PROTOCOL) + 2 :]
-    if path.startswith("/") and not path.endswith("/") and "//" not in path:
-        return path
-    return "/" + "/".join(filter(None, path.split("/")))
 
 
 def place_of(path: str, mode: str, namespace: str) -> Place:
