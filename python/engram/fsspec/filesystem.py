@@ -32,7 +32,6 @@ from engram.fsspec.errors import (
     IsGroupError,
     Told,
 )
-from engram.fsspec.place import Place
 from engram.fsspec.reading import ReadFile
 from engram.fsspec.transaction import PoolTransaction
 from engram.fsspec.tree import at, move_all, remove_empty, root, taken
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from engram.fsspec.change import How
     from engram.fsspec.entry import Entry
+    from engram.fsspec.place import Place
 
 _NOTHING = np.empty(0, np.uint8)
 _TEXT = ("encoding", "errors", "newline")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engram import _engram
-from engram.errors import ArgumentError, PoolGoneError, PoolNotFoundError
+from engram.errors import PoolGoneError, PoolNotFoundError
 from engram.paths import POOL_FILE, pool_above
 from engram.pool import let_go, open_for_paths
 
