@@ -32,6 +32,15 @@ const MADV_COLLAPSE: i32 = 25;
 /// The page, which is what mapping, flushing and prefaulting round to.
 pub(super) const PAGE: u64 = 4096;
 
+/// Three quarters of the addresses that a process has (catalogs are mapped into the others), and
+/// the share of those it has left that a range may take beyond what it needs: so hundreds of pools
+/// can be open, whatever their sizes.
+const ADDRESSES: u64 = 96 << 40;
+const SHARE: u64 = 64;
+
+/// What the ranges of this process have reserved.
+static RESERVED: AtomicU64 = AtomicU64::new(0);
+
 /// One reserved range of addresses, filled from its start by attached files.
 #[derive(Debug)]
 pub struct AddressRange {
@@ -63,13 +72,15 @@ unsafe impl Send for AddressRange {}
 unsafe impl Sync for AddressRange {}
 
 impl AddressRange {
-    /// Reserves `bytes` of addresses, or half as many, and again, but no fewer than `least`, as far
-    /// as the process's limit (`RLIMIT_AS`) allows. No memory is taken.
+    /// Reserves `bytes` of addresses, or what is left for one range of many, or half as many, and
+    /// again, as far as the process's limit (`RLIMIT_AS`) allows; but no fewer than `least`. No
+    /// memory is taken.
     ///
     /// On error nothing is reserved.
     pub fn reserve(bytes: u64, least: u64) -> Result<AddressRange> {
         let least = round_up(least.max(HUGE), HUGE);
-        let mut want = round_up(bytes, HUGE).max(least);
+        let left = ADDRESSES.saturating_sub(RESERVED.load(Ordering::Relaxed));
+        let mut want = round_up(bytes.min(left / SHARE), HUGE).max(least);
         loop {
             match Self::reserve_exactly(want) {
                 Ok(range) => return Ok(range),
@@ -78,8 +89,8 @@ impl AddressRange {
                     PoolFull,
                     "cannot reserve {} of addresses for an arena ({error}): either this \
                      process has used up its 128 TiB (each namespace that it has open takes \
-                     512 GiB or more, and as much again for what is private there: close pools \
-                     that it does not need), or `ulimit -v` limits it, or it takes a pool of \
+                     as much as its pool's size or more, and as much again for what is private \
+                     there: close pools that it does not need), or `ulimit -v` limits it, or it takes a pool of \
                      smaller size",
                     ByteSize(want)
                 ),
@@ -118,6 +129,7 @@ impl AddressRange {
             base
         };
         let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        RESERVED.fetch_add(bytes, Ordering::Relaxed);
         Ok(AddressRange {
             base,
             reserved: bytes,
@@ -431,6 +443,7 @@ impl Drop for AddressRange {
         // SAFETY: the range is this value's own, and every holder of a pointer into it holds it
         // too.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        RESERVED.fetch_sub(self.reserved, Ordering::Relaxed);
     }
 }
 

@@ -24,7 +24,7 @@ from engram.paths import POOL_FILE, pool_above
 from engram.pool import let_go, open_for_paths
 
 _MOST = 64
-"""How many pools are kept open; a process has room for about 220 namespaces."""
+"""How many pools are kept open; a process has room for some hundred."""
 
 
 _Stamp = tuple[int, int, int]

@@ -215,6 +215,14 @@ fn no_address_space_at_all_is_an_error() {
     assert!(AddressRange::reserve(1 << 60, 1 << 30).unwrap().reserved() >= 1 << 30);
 }
 
+#[test]
+fn hundreds_of_ranges_fit_whatever_they_ask_for() {
+    let ranges: Vec<_> =
+        (0..400).map(|_| AddressRange::reserve(1 << 43, 4 << 30).unwrap()).collect();
+    assert!(ranges[0].reserved() >= 1 << 40 && ranges[399].reserved() >= 4 << 30);
+    assert_eq!(AddressRange::reserve(1 << 47, 1 << 47).unwrap_err().kind(), Kind::PoolFull);
+}
+
 /// The limit concerns a whole process, so this test runs itself again in one of its own.
 #[test]
 fn a_limit_on_address_space_halves_the_reservation() {

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from engram.handle import Handle
     from engram.pool import Pool
 
-SIZE = "512 GiB"
-"""The bound on a new pool, where nothing is said."""
+SIZE = 512 << 30
+"""The bound on a new pool, where nothing is said; less on a smaller filesystem."""
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _MODES = ("r", "r+", "w", "w-", "x", "a")
@@ -132,7 +132,7 @@ class File(Group):
         path = _path(name)
         self._filename = path if isinstance(name, str | bytes) else os.fspath(name)
         order_flags = get_config().track_order if track_order is None else track_order
-        bound = size or os.environ.get("ENGRAM_H5PY_SIZE", SIZE)
+        bound = size or os.environ.get("ENGRAM_H5PY_SIZE") or _bound(path)
         above = _pool_above(path)
         if above is None:
             is_new = self._open_pool(path, mode, bound, force=force)
@@ -443,6 +443,15 @@ def _unopened(path: str, error: EngramError) -> FileError:
             f"`engram import POOL GROUP {path}`), or read it with h5py itself"
         )
     return FileError(f"{path} cannot be opened as a pool (file signature not found): {error}")
+
+
+def _bound(path: str) -> int:
+    """Return the bound on a new pool: as large as its filesystem, and not beyond `SIZE`."""
+    try:
+        found = os.statvfs(Path(path).absolute().parent)
+    except OSError:  # `create` says what is wrong
+        return SIZE
+    return min(SIZE, max(found.f_blocks * found.f_frsize, 1 << 30))
 
 
 def _created(path: str, bound: Any, *, force: bool) -> Pool:
