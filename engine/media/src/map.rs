@@ -88,10 +88,10 @@ impl AddressRange {
                 Err(error) => fail!(
                     PoolFull,
                     "cannot reserve {} of addresses for an arena ({error}): either this \
-                     process has used up its 128 TiB (each namespace that it has open takes \
-                     as much as its pool's size or more, and as much again for what is private \
-                     there: close pools that it does not need), or `ulimit -v` limits it, or it takes a pool of \
-                     smaller size",
+                     process has used up its 128 TiB (each namespace that it has open takes as \
+                     much as its pool's size or more, and as much again for what is private \
+                     there: close pools that it does not need), or `ulimit -v` limits it, or it \
+                     takes a pool of smaller size",
                     ByteSize(want)
                 ),
             }
