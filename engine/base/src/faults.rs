@@ -50,6 +50,10 @@ mod enabled {
         // The commit, and the catalog's growth (P5).
         "commit.begun",
         "commit.changed",
+        "commit.made",
+        "bell.raised",
+        "bell.rung",
+        "bell.sleeping",
         "commit.committed",
         "commit.short",
         "catalog.locked",

@@ -46,6 +46,11 @@
 //!
 //! LMDB's commit page may be torn there. Each commit is *sealed*: see `seal.rs`.
 //!
+//! # Who watches
+//!
+//! Each commit leaves a note of the objects that it changes in the growth page (`news.rs`), and
+//! rings the bell there when it is made ([`Growth::bell`]), if it has changed any.
+//!
 //! # The synced-close mark
 //!
 //! A catalog that is not durable is on the medium only while `clean` is set. It is set under the
@@ -57,6 +62,7 @@ mod empty;
 mod fill;
 mod growth;
 mod lmdb;
+mod news;
 mod seal;
 mod stats;
 mod table;
@@ -69,7 +75,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use fill::Filling;
 pub use growth::{Growth, NotedFailure};
@@ -137,7 +143,7 @@ impl Default for Options {
 /// An open catalog. A process has one at a time for a directory.
 pub struct Catalog {
     env: Env,
-    growth: Growth,
+    growth: Arc<Growth>,
     data: File,
     data_path: PathBuf,
     durable: bool,
@@ -211,7 +217,7 @@ impl Catalog {
         growth.set_empty(EmptyTables::default());
         Ok(Catalog {
             env,
-            growth,
+            growth: Arc::new(growth),
             data,
             data_path,
             durable: options.durable,
@@ -252,7 +258,7 @@ impl Catalog {
         let growth = Growth::alone(page, &data_path, map_pages)?;
         Ok(Catalog {
             env,
-            growth,
+            growth: Arc::new(growth),
             data,
             data_path,
             durable: false,
@@ -490,6 +496,11 @@ impl Catalog {
     /// The growth page.
     pub fn growth(&self) -> &Growth {
         &self.growth
+    }
+
+    /// The growth page, for a thread that sleeps on its bell though the catalog be closed.
+    pub fn shared_growth(&self) -> Arc<Growth> {
+        Arc::clone(&self.growth)
     }
 
     /// Closes what a forked child inherited, without touching the parent's reader slots. To be

@@ -32,15 +32,18 @@
 //! | [`persist`] | copying, zeroing and writing cache lines back |
 //! | [`emulated`] | memory that takes as long as persistent memory would |
 //! | [`shared_counter`] | one number that many processes look at |
+//! | [`bell`], [`futex`] | a word by which threads of many processes are woken |
 
 #![deny(missing_docs)]
 
+pub mod bell;
 pub mod cgroup;
 pub mod clock;
 pub mod devdax;
 pub mod emulated;
 pub mod exchange;
 pub mod filesystem;
+pub mod futex;
 pub mod map;
 pub mod memory;
 pub mod persist;

@@ -17,6 +17,9 @@
 //!   process, and when. Each is a word, and for people alone.
 //! * `empty`: which tables are empty, as of which commit; see `empty.rs`. Written under LMDB's
 //!   writer lock by each commit that changes something; cleared at each opening.
+//! * `bell`: rung after each commit that may change what a query finds (`engram_media::bell`).
+//! * `news_head`, `news`: what each of the last commits has changed; see `news.rs`. Written as
+//!   `empty` is.
 //!
 //! The file's lock is `flock`: it belongs to the open file, so the kernel drops it with the last
 //! process that has it; threads of one process take a mutex first.
@@ -48,7 +51,12 @@
 //! | 136 | 56 | zeros |
 //! | 192 | 8 | `failure` |
 //! | 200 | 8 | `failed_at` |
-//! | 208 | 3888 | zeros |
+//! | 208 | 48 | zeros |
+//! | 256 | 4 | `bell` |
+//! | 260 | 60 | zeros |
+//! | 320 | 8 | `news_head` |
+//! | 328 | 696 | zeros |
+//! | 1024 | 3072 | `news` |
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -60,8 +68,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::empty::EmptyTables;
+use super::news::{Changed, News};
 use engram_base::error::{Error, Result};
 use engram_base::fail;
+use engram_base::id::Oid;
+use engram_media::bell::CommitBell;
 use engram_media::persist;
 use engram_media::span::{FilePart, punch};
 
@@ -89,6 +100,13 @@ struct GrowthPage {
     _more_zeros: [u64; 7],
     failure: AtomicU64,
     failed_at: AtomicU64,
+    _zeros_to_the_bell: [u64; 6],
+    /// Likewise: who watches writes it, too.
+    bell: CommitBell,
+    _zeros_beside_the_bell: [u32; 15],
+    news_head: AtomicU64,
+    _zeros_to_the_news: [u64; 87],
+    news: News,
 }
 
 const _: () = {
@@ -105,7 +123,10 @@ const _: () = {
     assert!(offset_of!(GrowthPage, empty) == 128);
     assert!(offset_of!(GrowthPage, failure) == 192);
     assert!(offset_of!(GrowthPage, failed_at) == 200);
-    assert!(size_of::<GrowthPage>() == 208);
+    assert!(offset_of!(GrowthPage, bell) == 256);
+    assert!(offset_of!(GrowthPage, news_head) == 320);
+    assert!(offset_of!(GrowthPage, news) == 1024);
+    assert!(size_of::<GrowthPage>() == FILE_BYTES as usize);
 };
 
 /// A failure of maintenance, as the page has it.
@@ -299,6 +320,23 @@ impl Growth {
     /// an opening, that nothing is known.
     pub(super) fn set_empty(&self, empty: EmptyTables) {
         self.page().empty.store(empty.word(), Ordering::Relaxed);
+    }
+
+    /// The bell that is rung after each commit that may change what a query finds.
+    pub fn bell(&self) -> &CommitBell {
+        &self.page().bell
+    }
+
+    /// Tells what a commit changes, under the writer lock and before it.
+    pub(super) fn tell(&self, id: u64, changed: &Changed) {
+        self.page().news.tell(&self.page().news_head, id, changed);
+    }
+
+    /// The objects that the commits after one and up to another, which is visible, have put or
+    /// removed, in that order, some more than once. `None` if that is not known, or what queries
+    /// say of any object may be different.
+    pub fn changed(&self, after: u64, upto: u64) -> Option<Vec<Oid>> {
+        self.page().news.between(&self.page().news_head, after, upto)
     }
 
     /// The lease epoch.

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{Catalog, EmptyTables, Headroom, Options, Table};
+use super::{Catalog, EmptyTables, Headroom, Options, Table, WriteTxn};
 use engram_base::error::{Kind, Result};
 
 /// An empty directory: where `ENGRAM_TEST_DIRECTORY` says, or on a tmpfs with room, or anywhere.
@@ -509,4 +509,38 @@ fn threads_write_in_turns_and_read_at_once() {
     let stats = catalog.stats().expect("numbers");
     assert_eq!(stats.tables[Table::Names as usize].entries, 2000);
     assert!(stats.free_pages > 0 && stats.last_page < stats.allocated_pages);
+}
+
+#[test]
+fn a_commit_tells_which_objects_it_changes_and_rings() {
+    let (_dir, catalog) = made(&Options::default());
+    let growth = catalog.growth();
+    let commit = |change: &dyn Fn(&mut WriteTxn<'_>)| {
+        let mut txn = catalog.write(Headroom::Normal).expect("a transaction");
+        change(&mut txn);
+        let heard = growth.bell().listen();
+        let id = txn.commit().expect("a commit");
+        (growth.changed(id - 1, id), growth.bell().listen() != heard)
+    };
+    let id = |number: u64| number.to_be_bytes();
+    let put = |table: Table, number: u64| {
+        commit(&move |txn| txn.put(table, &id(number), b"row").expect("a row"))
+    };
+    assert_eq!(put(Table::Objects, 7), (Some(vec![7]), true));
+    assert_eq!(put(Table::Objects, 7), (Some(vec![7]), true));
+    assert_eq!(put(Table::Queue, 7), (Some(vec![]), false), "that is no news");
+    assert_eq!(put(Table::Groups, 5), (Some(vec![]), false), "a new group changes no object");
+    assert_eq!(put(Table::Groups, 5), (None, true), "a group that changes may change any");
+    let gone = commit(&|txn| {
+        assert!(!txn.delete(Table::Objects, &id(6)).expect("nothing"));
+        assert!(txn.delete(Table::Objects, &id(7)).expect("it"));
+        assert!(txn.delete(Table::Groups, &id(5)).expect("it"));
+        assert_eq!(txn.put_new(Table::Objects, &id(8), b"row"), Ok(None));
+        assert!(txn.put_new(Table::Objects, &id(8), b"other").expect("it").is_some());
+    });
+    assert_eq!(gone, (Some(vec![7, 8]), true));
+    let many = commit(&|txn| {
+        (0..1000).for_each(|number| txn.put(Table::Objects, &id(number), b"row").expect("a row"));
+    });
+    assert_eq!(many, (None, true));
 }

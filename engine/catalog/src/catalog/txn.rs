@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use super::bound::{Overflow, PageBound, Passed};
 use super::empty::EmptyTables;
 use super::lmdb::{self, Txn, check_key, check_value};
+use super::news::Changed;
 use super::{Catalog, Table};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::fail;
+use engram_base::faults::step;
 
 /// What a write transaction may use of the blocks that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ pub struct WriteTxn<'c> {
     /// The tables that were changed, a bit each.
     changed: u32,
     empty: Cell<EmptyTables>,
+    news: Changed,
     catalog: &'c Catalog,
     _thread_lock: Option<MutexGuard<'c, ()>>,
 }
@@ -105,6 +108,7 @@ impl<'c> WriteTxn<'c> {
             short: None,
             changed: 0,
             empty: Cell::new(empty),
+            news: Changed::default(),
             catalog,
             _thread_lock: thread_lock,
         }
@@ -138,7 +142,11 @@ impl<'c> WriteTxn<'c> {
     /// Puts a row, replacing the one with its key. On error the transaction can only be dropped.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         let overflow = self.admit_put(table, key, value)?;
+        if table == Table::Groups && self.raw.get(table, key)?.is_some() {
+            self.news.note_whole();
+        }
         let appended = self.raw.put(table, key, value)?;
+        self.news.note(table, key);
         let passed = if appended { Passed::Last } else { Passed::Any };
         self.did_put(table, overflow, passed)
     }
@@ -159,6 +167,7 @@ impl<'c> WriteTxn<'c> {
         };
         let there = self.raw.put_new(table, key, value)?;
         if there.is_none() {
+            self.news.note(table, key);
             self.did_put(table, overflow, Passed::Any)?;
         }
         Ok(there)
@@ -190,6 +199,7 @@ impl<'c> WriteTxn<'c> {
         let found = self.raw.delete(table, key)?;
         if found {
             self.changed |= 1 << table as u32;
+            self.news.note(table, key);
             let now = self.raw.tree(table)?;
             self.bound.did_delete(table, now);
             // How many overflow pages the row had is known only now.
@@ -231,7 +241,7 @@ impl<'c> WriteTxn<'c> {
             fail!(PoolFull, "a row of the transaction found no room; extend and begin it again");
         }
         self.catalog.env.check_process()?;
-        let WriteTxn { raw, catalog, _thread_lock, changed, empty, .. } = self;
+        let WriteTxn { raw, catalog, _thread_lock, changed, empty, news, .. } = self;
         let id = raw.id();
         if !catalog.durable && catalog.growth.clean() {
             catalog.growth.set_clean(false);
@@ -239,8 +249,11 @@ impl<'c> WriteTxn<'c> {
         }
         if changed != 0 {
             catalog.growth.set_empty(empty.into_inner());
+            catalog.growth.tell(id, &news);
         }
         if let Err(error) = raw.commit() {
+            // What may be there all the same may be seen.
+            catalog.growth.bell().ring();
             catalog.spent.store(true, Ordering::Release);
             if catalog.durable {
                 catalog.poison();
@@ -254,6 +267,10 @@ impl<'c> WriteTxn<'c> {
         }
         if changed != 0 && catalog.growth.is_persistent() {
             catalog.growth.seal(id);
+        }
+        if news.is_any() {
+            step!("commit.made");
+            catalog.growth.bell().ring();
         }
         Ok(id)
     }

@@ -2,19 +2,25 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
 use super::made;
 use crate::catalog::seal::roll_back_unsealed;
-use crate::catalog::{Catalog, Headroom, Options, Table, page_bytes};
+use crate::catalog::{Catalog, Growth, Headroom, Options, Table, page_bytes};
 
 const BOOT: [u8; 16] = [7; 16];
 
 fn durable() -> (TempDir, Catalog) {
     let (dir, mut catalog) = made(&Options { durable: true, ..Options::default() });
-    catalog.growth.pretend_persistent(true);
+    growth_of(&mut catalog).pretend_persistent(true);
     (dir, catalog)
+}
+
+/// The growth page of a catalog that nobody else has.
+fn growth_of(catalog: &mut Catalog) -> &mut Growth {
+    Arc::get_mut(&mut catalog.growth).expect("nobody sleeps")
 }
 
 fn commit(catalog: &Catalog, key: u8) -> u64 {
@@ -46,10 +52,10 @@ fn a_writer_seals_what_the_one_before_it_has_not() {
     let (_dir, mut catalog) = durable();
     let sealed = commit(&catalog, 1);
     // It dies between its commit and the seal.
-    catalog.growth.pretend_persistent(false);
+    growth_of(&mut catalog).pretend_persistent(false);
     let left = commit(&catalog, 2);
     assert_eq!(catalog.growth.sealed(), sealed);
-    catalog.growth.pretend_persistent(true);
+    growth_of(&mut catalog).pretend_persistent(true);
     let txn = catalog.write(Headroom::Normal).expect("a transaction");
     assert_eq!(catalog.growth.sealed(), left, "before anything is changed");
     drop(txn);
@@ -59,9 +65,9 @@ fn a_writer_seals_what_the_one_before_it_has_not() {
 fn what_was_not_sealed_is_taken_back_after_a_restart_alone() {
     let (_dir, mut catalog) = durable();
     let sealed = [commit(&catalog, 1), commit(&catalog, 2)][1];
-    catalog.growth.pretend_persistent(false);
+    growth_of(&mut catalog).pretend_persistent(false);
     let torn = commit(&catalog, 3);
-    catalog.growth.pretend_persistent(true);
+    growth_of(&mut catalog).pretend_persistent(true);
     let (data, path) = (&catalog.data, &catalog.data_path);
     let before = pages(data);
     catalog.growth.set_boot_id(BOOT);
@@ -81,20 +87,20 @@ fn what_was_not_sealed_is_taken_back_after_a_restart_alone() {
 fn a_seal_of_another_file_takes_nothing_back() {
     let (_dir, mut catalog) = durable();
     let sealed = commit(&catalog, 1);
-    catalog.growth.pretend_persistent(false);
+    growth_of(&mut catalog).pretend_persistent(false);
     // As many commits, unsealed, as make both pages others than the sealed one.
     let last = [commit(&catalog, 2), commit(&catalog, 3), commit(&catalog, 4)][2];
     assert_eq!(last, sealed + 3);
     let before = pages(&catalog.data);
     let id = u64::from_le_bytes(before[(last & 1) as usize][128..].try_into().expect("an id"));
     assert_eq!(id, last);
-    catalog.growth.pretend_persistent(true);
+    growth_of(&mut catalog).pretend_persistent(true);
     catalog.growth.set_boot_id(BOOT);
     roll_back_unsealed(&catalog.data, &catalog.data_path, &catalog.growth, [8; 16])
         .expect("rolled back");
     assert_eq!(pages(&catalog.data), before);
     // And where nothing is sealed, the seal goes: commits pass it by.
-    catalog.growth.pretend_persistent(false);
+    growth_of(&mut catalog).pretend_persistent(false);
     roll_back_unsealed(&catalog.data, &catalog.data_path, &catalog.growth, [8; 16])
         .expect("rolled back");
     assert_eq!(catalog.growth.sealed(), 0);
