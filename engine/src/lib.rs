@@ -119,7 +119,9 @@ pub use engram_files::pool_file::FORMAT;
 pub use engram_index::{AttributeGroupStats, IndexSettings, IndexStats, KeyStats, Policy};
 pub use engram_media as media;
 pub use engram_ops::group::GroupInfo;
-pub use engram_pool::namespace::{Allocation, Flush, InPlace, Namespace, NamespaceInfo};
+pub use engram_pool::namespace::{
+    Allocation, Flush, InPlace, Namespace, NamespaceInfo, WatchEnd, Watcher,
+};
 pub use engram_pool::transfer::Moved;
 pub use engram_pool::{CreateOptions, DeviceInfo, Durability, Pool};
 pub use engram_query as query;

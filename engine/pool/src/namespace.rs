@@ -22,6 +22,7 @@
 //! | `write` | writing through the view |
 //! | `change` | deleting and renaming through it |
 //! | `view` | the realms that one user sees, as one tree; those that come |
+//! | `watch` | who sleeps until something matches a query |
 //!
 //! On media: `ns/<name>/` with `namespace.toml`, `scopes`, `births/`, and the realms `shared/`,
 //! `private/<uid>/` and `published/<version>/`. The kernel keeps others out: the namespace's own
@@ -50,6 +51,7 @@ mod slab;
 mod snapshot;
 mod tree;
 pub(crate) mod view;
+mod watch;
 mod write;
 
 use engram_files::paths::NAMESPACE_FILE;
@@ -74,6 +76,7 @@ pub use self::restore::{
 };
 pub use self::setup::{private_setups, realm_setup, setup};
 pub use self::slab::Flush;
+pub use self::watch::{WatchEnd, Watcher};
 use engram_base::error::{Error, Kind, Result};
 use engram_base::id::Gid;
 pub(crate) use engram_files::toml_file::read_toml;

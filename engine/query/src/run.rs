@@ -83,6 +83,14 @@ impl<'a> Search<'a> {
         Ok(sorter.finish())
     }
 
+    /// Whether this object is there, and is found.
+    pub fn finds(&mut self, oid: Oid) -> Result<bool> {
+        match self.peek.get(Table::Objects, &id_key(oid))? {
+            Some(row) => self.judge.is_true(&self.plan.node, &Record::parse(row)?),
+            None => Ok(false),
+        }
+    }
+
     /// How many objects there are.
     pub fn count(&mut self) -> Result<u64> {
         let limit = self.plan.limit.map_or(u64::MAX, |limit| limit as u64);

@@ -27,6 +27,7 @@
 //! | `snapshot` | snapshots that are held, and when they are given up |
 //! | `together` | looks at several realms at once |
 //! | `vacant` | free pages that go back to a full filesystem, and get blocks again |
+//! | `watching` | what commits have changed, for who sleeps until something matches |
 
 pub mod checked;
 pub mod chunks;
@@ -60,6 +61,7 @@ mod space_state;
 pub mod spans;
 mod together;
 pub mod vacant;
+mod watching;
 pub mod write;
 
 pub use self::chunks::StoredChunk;
@@ -81,6 +83,7 @@ pub use self::space::Space;
 pub use self::space::{LIMIT, NEXT_ID, USED, read_limit};
 pub use self::spans::sweep_spans;
 pub use self::together::{look_to_change, look_together, peek_together, snapshot_together};
+pub use self::watching::Sighting;
 pub use engram_media::boot_id;
 
 /// What a handle may do.

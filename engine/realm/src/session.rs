@@ -147,6 +147,8 @@ impl Session {
         self.open.store(false, Ordering::Release);
         let cores = between_forks(|| std::mem::take(&mut *lock(&self.cores)));
         for core in cores {
+            // Who sleeps until something is committed finds the session closed.
+            core.ring();
             snapshot::end_snapshots_of(&core, self);
             locks::unlock_all_of(&core, self);
             core.remove_session();

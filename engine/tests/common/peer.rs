@@ -44,6 +44,12 @@ impl Line {
         (Line { from: a_from, to: a_to }, Line { from: b_from, to: b_to })
     }
 
+    /// The same end once more.
+    pub fn another(&self) -> Line {
+        let again = |end: &File| end.try_clone().expect("a descriptor");
+        Line { from: again(&self.from), to: again(&self.to) }
+    }
+
     /// Tells the other side a word.
     pub fn say(&self, word: u64) {
         (&self.to).write_all(&word.to_le_bytes()).expect("the other side listens");

@@ -13,3 +13,4 @@ mod linear;
 mod lock_waits;
 mod readers;
 mod steps;
+mod watching;

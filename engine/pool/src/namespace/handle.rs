@@ -13,6 +13,7 @@ use super::setup::private_setup;
 use super::slab::Flush;
 use super::tree::Tree;
 use super::view::{RealmsBeside, VisibleRealms};
+use super::watch::Watcher;
 use super::write::Aim;
 use super::{change, look, mode, moves, query, retry, slab, snapshot, view, write};
 use crate::namespace::retry::{Doing, Retry};
@@ -305,6 +306,12 @@ impl Namespace {
     /// The paths of the objects that a query finds, in the order of [`Namespace::query`].
     pub fn query_paths(&self, query: &Query, options: &QueryOptions) -> Result<Vec<String>> {
         query::query_paths(self, query, options)
+    }
+
+    /// Begins to watch: a [`Watcher`] gives objects of which the query is true from now on and was
+    /// not before, and first those of which it is true already, if `existing` are asked for.
+    pub fn watch(&self, query: &Query, options: &QueryOptions, existing: bool) -> Result<Watcher> {
+        Watcher::begin(self, query, options, existing)
     }
 
     /// How a query is answered. It is run to find out: in each realm, hidden objects included.
@@ -785,6 +792,8 @@ impl Namespace {
             let again = scopes::open(&place(self.pool_path(), self.namespace()));
             let _ = again.map(|counter| counter.raise());
         }
+        // Who watches sleeps on the shared realm's bell.
+        self.inner.shared.iter().for_each(Realm::ring);
     }
 
     /// The realms seen, as a list.

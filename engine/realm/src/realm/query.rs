@@ -44,7 +44,7 @@ pub(super) fn query_attribute_keys(
 
 /// See [`Realm::explain`].
 pub(super) fn explain(realm: &Realm, query: &Query, options: &QueryOptions) -> Result<Explanation> {
-    run(realm, query, options, true, |search, peek| {
+    run(realm, query, options, Asking { tell: true, noted: true }, |search, peek| {
         search.trace = Some(Vec::new());
         let hits = search.count()?;
         let mut segments = search.trace.take().unwrap_or_default();
@@ -83,22 +83,41 @@ pub(super) fn search<T>(
     options: &QueryOptions,
     ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
 ) -> Result<T> {
-    run(realm, query, options, false, ask)
+    run(realm, query, options, Asking { tell: false, noted: true }, ask)
+}
+
+/// The same for one who asks again and again: what the index is asked for is not noted.
+pub(super) fn search_again<T>(
+    realm: &Realm,
+    query: &Query,
+    options: &QueryOptions,
+    ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
+) -> Result<T> {
+    run(realm, query, options, Asking { tell: false, noted: false }, ask)
+}
+
+/// What a query does beside its answer.
+#[derive(Clone, Copy)]
+struct Asking {
+    /// It tells how it is answered.
+    tell: bool,
+    /// The index takes down what it was asked for.
+    noted: bool,
 }
 
 fn run<T>(
     realm: &Realm,
     query: &Query,
     options: &QueryOptions,
-    tell: bool,
+    asking: Asking,
     ask: impl FnOnce(&mut Search<'_>, Peek<'_>) -> Result<T>,
 ) -> Result<T> {
     options.check()?;
     peek(realm, |peek| {
         let mut groups = Groups::new(peek, realm.root(), groups(realm)).of(realm.scope());
         let mut key_id = |key: &str| keys::key_at(&realm.core, peek.txn(), key);
-        let plan = compile(query, options, &mut groups, &mut key_id, tell)?;
-        if realm.mode() == Mode::ReadWrite {
+        let plan = compile(query, options, &mut groups, &mut key_id, asking.tell)?;
+        if asking.noted && realm.mode() == Mode::ReadWrite {
             realm.asked(&plan, options, peek)?;
         }
         let directories = directories(realm);
