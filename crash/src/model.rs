@@ -119,6 +119,7 @@ impl Model {
             | O::Snap
             | O::Lock { .. }
             | O::Mode { .. }
+            | O::Watch
             | O::Reopen { .. } => Outcome::Done,
         }
     }

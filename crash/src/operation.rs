@@ -95,6 +95,8 @@ pub enum Operation {
     Lock { seed: u64 },
     /// Gives the namespace another mode, in which all who come still may.
     Mode { which: u8 },
+    /// Looks what commits have changed since it looked last, and sleeps until the next.
+    Watch,
 }
 
 /// How an operation ended.
@@ -163,6 +165,7 @@ pub enum Urge {
     Move,
     Publish,
     Grid,
+    Watch,
 }
 
 impl Urge {
@@ -189,6 +192,7 @@ impl Urge {
             ("transfer", _) => Urge::Move,
             ("publish" | "unpublish", _) => Urge::Publish,
             ("chunks", _) => Urge::Grid,
+            ("bell", _) => Urge::Watch,
             _ => Urge::None,
         }
     }
@@ -197,11 +201,11 @@ impl Urge {
     pub fn from_word(word: u32) -> Urge {
         use Urge::{
             Abandon, Batch, Delete, Fork, Grid, Grow, InPlace, Index, Large, Move, NewKey, None,
-            Pad, Publish, Queue, Rename, Reopen, Replace, View, Zeroed,
+            Pad, Publish, Queue, Rename, Reopen, Replace, View, Watch, Zeroed,
         };
         let all = [
             None, Reopen, Fork, Grow, Pad, NewKey, Large, Abandon, Zeroed, Replace, InPlace, View,
-            Delete, Rename, Batch, Queue, Index, Move, Publish, Grid,
+            Delete, Rename, Batch, Queue, Index, Move, Publish, Grid, Watch,
         ];
         all.into_iter().find(|urge| *urge as u32 == word).unwrap_or(None)
     }
@@ -238,7 +242,7 @@ impl Choice {
             return self.urged(urge);
         }
         let (name, version) = (Name::any(&mut self.random), self.version);
-        match self.random.below(131) {
+        match self.random.below(132) {
             15..27 => self.allocate(name),
             27..30 => Operation::Abandon { name, version, words: self.large() },
             30..32 => Operation::Zeroed { name, version, words: self.large() },
@@ -264,6 +268,7 @@ impl Choice {
             114..122 => Operation::Roam { seed: self.random.any(), version },
             122..130 => Operation::Grid { seed: self.random.any(), version },
             130 => Operation::Mode { which: self.random.below(2) as u8 },
+            131 => Operation::Watch,
             _ => self.put(),
         }
     }
@@ -312,6 +317,7 @@ impl Choice {
                 travel::any(&mut self.random, version, urge == Urge::Publish)
             }
             Urge::Grid => Operation::Grid { seed: self.random.any(), version },
+            Urge::Watch => Operation::Watch,
             Urge::Queue if self.random.percent(30) => Operation::Drain,
             Urge::Queue => Operation::Put { name, version, words: 9, index: 7 },
             // By turns the worker's segments become many and few.
@@ -401,6 +407,7 @@ impl Operation {
             O::Roam { seed, version } => [29, 0, *version, *seed],
             O::Grid { seed, version } => [30, 0, *version, *seed],
             O::Mode { which } => [31, (*which).into(), 0, 0],
+            O::Watch => [32, 0, 0, 0],
         }
     }
 
@@ -441,6 +448,7 @@ impl Operation {
             29 => O::Roam { seed, version },
             30 => O::Grid { seed, version },
             31 => O::Mode { which: first as u8 },
+            32 => O::Watch,
             _ => panic!("the log has an operation of kind {kind}"),
         }
     }

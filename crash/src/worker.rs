@@ -1,6 +1,6 @@
 //! A worker: does operations until it is killed, and writes each down before and after.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -9,7 +9,8 @@ use std::time::Duration;
 use engram::faults::{ALL, on_step};
 use engram::query::parse;
 use engram::{
-    Error, Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Realm, Result, View,
+    Error, Gid, Kind, Member, Mode, Namespace, Oid, Payload, Pool, QueryOptions, Realm, Result,
+    Sighting, View,
 };
 
 use crate::board::{Board, Slot, Trap, WRITERS};
@@ -135,6 +136,7 @@ pub struct Worker {
     held: Vec<Held>,
     snapshot: Option<(Snapshot, u32)>,
     locked: Option<Locked>,
+    watched: Option<Watched>,
     choice: Choice,
 }
 
@@ -149,8 +151,8 @@ impl Worker {
 
     fn new(place: Place, pool: Pool, realm: Realm, namespace: Namespace) -> Self {
         let choice = choice_of(&place);
-        let (snapshot, locked) = (None, None);
-        Worker { place, pool, realm, namespace, held: Vec::new(), snapshot, locked, choice }
+        let (held, snapshot, locked, watched) = (Vec::new(), None, None, None);
+        Worker { place, pool, realm, namespace, held, snapshot, locked, watched, choice }
     }
 
     fn run(mut self) -> ! {
@@ -255,6 +257,7 @@ impl Worker {
                 Ok(())
             }
             O::Mode { which } => change_mode(&self.place.path, *which),
+            O::Watch => self.watch(),
             _ => self.write(operation),
         }
     }
@@ -407,6 +410,35 @@ impl Worker {
         Ok(())
     }
 
+    /// Keeps track of what a query finds by what commits say that they have changed, and sleeps
+    /// until somebody commits something, for a moment.
+    fn watch(&mut self) -> Result<()> {
+        let below = group(&self.realm, &format!("w{}", self.place.slot)).ok_or_else(gone)?;
+        let known = self.watched.take().filter(|watched| watched.below == below);
+        let mut watched = known.unwrap_or_else(|| Watched::new(below));
+        let query = parse("v >= 0")?;
+        let options = QueryOptions { root: Some(below), ..QueryOptions::default() };
+        let (at, sighting) = self.realm.sight(&query, &options, watched.at)?;
+        watched.at = Some(at);
+        match sighting {
+            Sighting::Whole(all) => watched.known = all.into_iter().collect(),
+            Sighting::Changed(judged) => {
+                for (oid, is_found) in judged {
+                    if is_found {
+                        watched.known.insert(oid);
+                    } else {
+                        watched.known.remove(&oid);
+                    }
+                }
+            }
+        }
+        let found = ask(&self.realm, below, "v >= 0", false)?.into_iter().collect();
+        assert_eq!(watched.known, found, "what was told of is not what is there");
+        self.watched = Some(watched);
+        let watcher = self.namespace.watch(&query, &QueryOptions::default(), false)?;
+        watcher.wait(Some(Duration::from_millis(1)), 0, &mut |_| Ok(())).map(drop)
+    }
+
     /// Takes a snapshot, or looks at the one that is held.
     fn snap(&mut self) {
         self.snapshot = match self.snapshot.take() {
@@ -468,6 +500,19 @@ impl Worker {
         }
         (self.pool, self.realm) = open(&self.place.path, Mode::ReadWrite);
         self.namespace = view(&self.pool);
+    }
+}
+
+/// What a worker knows of a group by what it was told of commits.
+struct Watched {
+    below: Gid,
+    at: Option<u64>,
+    known: BTreeSet<Oid>,
+}
+
+impl Watched {
+    fn new(below: Gid) -> Self {
+        Watched { below, at: None, known: BTreeSet::new() }
     }
 }
 

@@ -133,7 +133,7 @@ pub use engram_realm::batch::{Batch, in_batch, when_ended};
 pub use engram_realm::view::{RealmAllocation, View};
 pub use engram_realm::{
     CatalogUse, Found, Holders, LeaseInfo, Lock, MaintenanceFailure, MaintenanceTask, Mode,
-    Payload, ReaderInfo, Realm, Space, StoredChunk,
+    Payload, ReaderInfo, Realm, Sighting, Space, StoredChunk,
 };
 pub use engram_records::attrs::Value;
 pub use engram_records::extent::Extent;
