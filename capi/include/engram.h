@@ -192,6 +192,9 @@ typedef struct engram_pool_options engram_pool_options;
 // here or in another process.
 typedef struct engram_view engram_view;
 
+// A watch of what comes below a group.
+typedef struct engram_watch engram_watch;
+
 // Where the space of a pool's first namespace is, in bytes.
 typedef struct {
   // The bound of what values take.
@@ -739,6 +742,28 @@ engram_status engram_allocation_publish(engram_allocation *allocation,
 
 // Gives the space back; there was never an array. The allocation is freed. NULL is nothing.
 void engram_allocation_abandon(engram_allocation *allocation);
+
+// Begins to watch for objects below a group of which a query becomes true; with `existing`, those
+// of which it is true already are given first. The query has no order and no limit. A forked child
+// begins its own.
+engram_status engram_watch_begin(const engram_group *group,
+                                 const char *query,
+                                 bool existing,
+                                 engram_watch **watch);
+
+// Sleeps until a commit of any process brings something, for so many seconds; for ever, if the
+// number is negative. What has come: paths from the root of the namespace and ids, each once. The
+// list is empty if the time is up, if a signal was handled meanwhile, or if another thread has
+// called `engram_watch_wake`.
+engram_status engram_watch_wait(const engram_watch *watch,
+                                double seconds,
+                                engram_list **found);
+
+// Has those who wait return, in whichever thread; or, where none does, the next.
+engram_status engram_watch_wake(const engram_watch *watch);
+
+// Ends a watch, which no thread waits for. NULL is nothing.
+void engram_watch_free(engram_watch *watch);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -26,3 +26,4 @@ mod query;
 mod raw;
 mod slab;
 mod view;
+mod watch;

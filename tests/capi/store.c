@@ -37,6 +37,7 @@ struct particle {
 };
 
 static const engram_dtype *f64(void) { return engram_dtype_scalar(ENGRAM_SCALAR_F64); }
+static const engram_dtype *i64(void) { return engram_dtype_scalar(ENGRAM_SCALAR_I64); }
 
 static engram_dtype *particle_dtype(void) {
     engram_dtype *dtype, *vector;
@@ -355,6 +356,51 @@ static void together(engram_pool *pool, engram_group *root) {
     engram_group_free(group);
 }
 
+// A child puts something while this process waits for it.
+static void watching(const char *path, engram_group *root) {
+    engram_watch *watch;
+    engram_list *found;
+    OK(engram_watch_begin(root, "exists(watched)", false, &watch));
+    OK(engram_watch_wait(watch, 0.0, &found));
+    IS(engram_list_len(found) == 0);
+    engram_list_free(found);
+    const pid_t child = fork();
+    if (child == 0) {
+        engram_pool *own;
+        engram_group *group;
+        const int64_t one = 1;
+        FAILS(engram_watch_wait(watch, 0.0, &found), ARGUMENT, "fork");
+        OK(engram_pool_open(path, ENGRAM_OPEN_MODE_READ_WRITE, true, &own));
+        OK(engram_namespace_open(own, NULL, &group));
+        OK(engram_blob_put(group, "watched/blob", "1", 1, NULL, NULL));
+        OK(engram_attr_set(group, "watched/blob", "watched", i64(), 0, NULL, &one, sizeof one));
+        engram_group_free(group);
+        OK(engram_pool_close(own));
+        _exit(0);
+    }
+    const char *there;
+    uint64_t oid;
+    OK(engram_watch_wait(watch, -1.0, &found));
+    IS(engram_list_len(found) == 1);
+    OK(engram_list_at(found, 0, &there, &oid, NULL));
+    IS(strcmp(there, "watched/blob") == 0 && oid != 0);
+    engram_list_free(found);
+    int status;
+    IS(waitpid(child, &status, 0) == child && status == 0);
+    OK(engram_watch_wait(watch, 0.01, &found));
+    IS(engram_list_len(found) == 0);
+    engram_list_free(found);
+    FAILS(engram_watch_wait(watch, 0.0 / 0.0, &found), ARGUMENT, "NaN");
+    OK(engram_watch_wake(watch));
+    OK(engram_watch_wait(watch, -1.0, &found));
+    IS(engram_list_len(found) == 0);
+    engram_list_free(found);
+    engram_watch_free(watch);
+    engram_watch_free(NULL);
+    FAILS(engram_watch_begin(root, "watched >", false, &watch), QUERY, "expected");
+    FAILS(engram_watch_begin(root, "a = 1 limit 1", false, &watch), ARGUMENT, "limit");
+}
+
 // A pool of two devices, with checksums, taken at once; arrays unset, and read-only ones.
 static void chosen(const char *path, const char *device) {
     engram_pool_options *how;
@@ -448,6 +494,7 @@ int main(int argc, char **argv) {
     chunked(root);
     attributes(root);
     together(pool, root);
+    watching(argv[1], root);
     threads_and_forks(root);
     engram_space space;
     OK(engram_pool_space(pool, &space));

@@ -84,6 +84,13 @@ void making(const engram::Group &root) {
                                      "\"levels\""));
     IS(root.query("t < -15 and unit = \"K\"") == std::vector<std::string>{"made"});
     IS(throws<engram::QueryError>([&] { root.query("t <"); }, "expected"));
+    const auto watch = root.watch("exists(seen)");
+    root.put_blob("late", "1");
+    root.set("late", "seen", 1.0);
+    IS(watch.wait() == std::vector<std::string>{"late"});
+    watch.wake();
+    IS(watch.wait().empty() && watch.wait(0.0).empty());
+    root.remove("late");
 }
 
 void chunked(const engram::Group &root) {

@@ -1,0 +1,105 @@
+//! Watching: a wait for what a query finds from now on.
+
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use engram::query::parse;
+use engram::{Error, Kind as ErrorKind, Namespace, QueryOptions, WatchEnd, Watcher};
+
+use crate::error::{Status, guard};
+use crate::group::Group;
+use crate::list::{List, MemberKind};
+use crate::raw::{self, argument};
+
+/// So many objects are given at a time.
+const MOST: usize = 1024;
+
+/// A watch of what comes below a group.
+pub struct Watch {
+    watcher: Watcher,
+    namespace: Namespace,
+    /// How many calls of `engram_watch_wake` waits have returned for.
+    answered: AtomicU64,
+}
+
+/// Begins to watch for objects below a group of which a query becomes true; with `existing`, those
+/// of which it is true already are given first. The query has no order and no limit. A forked child
+/// begins its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_watch_begin(
+    group: *const Group,
+    query: *const c_char,
+    existing: bool,
+    watch: *mut *mut Watch,
+) -> Status {
+    guard(|| {
+        let out = raw::out("watch", watch)?;
+        let group = raw::of("group", group)?;
+        let query = parse(raw::text("query", query)?)?;
+        let options = QueryOptions { root: Some(group.gid), ..QueryOptions::default() };
+        let watcher = group.namespace.watch(&query, &options, existing)?;
+        let (namespace, answered) = (group.namespace.clone(), AtomicU64::new(0));
+        out.set(raw::give(Watch { watcher, namespace, answered }));
+        Ok(())
+    })
+}
+
+/// Sleeps until a commit of any process brings something, for so many seconds; for ever, if the
+/// number is negative. What has come: paths from the root of the namespace and ids, each once. The
+/// list is empty if the time is up, if a signal was handled meanwhile, or if another thread has
+/// called `engram_watch_wake`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_watch_wait(
+    watch: *const Watch,
+    seconds: f64,
+    found: *mut *mut List,
+) -> Status {
+    guard(|| {
+        let out = raw::out("found", found)?;
+        let Watch { watcher, namespace, answered } = raw::of("watch", watch)?;
+        let within = if seconds < 0.0 {
+            None
+        } else {
+            let within = Duration::try_from_secs_f64(seconds);
+            Some(within.map_err(|_| argument(format!("{seconds} seconds are no time to wait")))?)
+        };
+        let mut signal = false;
+        let mut pause = |came: bool| {
+            signal |= came;
+            if came { Err(Error::new(ErrorKind::Os, "a signal has come")) } else { Ok(()) }
+        };
+        let end = watcher.wait(within, answered.load(Ordering::SeqCst), &mut pause);
+        if end == Ok(WatchEnd::Called) {
+            answered.store(watcher.calls(), Ordering::SeqCst);
+        }
+        let mut list = List::default();
+        if !signal && end? == WatchEnd::Hits {
+            let oids = watcher.take(MOST)?;
+            let paths = namespace.paths_of(&oids)?;
+            for (oid, path) in oids.into_iter().zip(paths) {
+                // What was deleted since is not there any more.
+                if let Some(path) = path {
+                    list.push(path, oid, MemberKind::Object);
+                }
+            }
+        }
+        out.set(raw::give(list));
+        Ok(())
+    })
+}
+
+/// Has those who wait return, in whichever thread; or, where none does, the next.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_watch_wake(watch: *const Watch) -> Status {
+    guard(|| {
+        raw::of("watch", watch)?.watcher.call_back();
+        Ok(())
+    })
+}
+
+/// Ends a watch, which no thread waits for. NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engram_watch_free(watch: *mut Watch) {
+    drop(raw::take(watch));
+}
