@@ -62,6 +62,7 @@ from engram.sharing import Moved
 from engram.snapshot import Snapshot
 from engram.tree import Tree
 from engram.verify import Report, verify
+from engram.watch import Watch
 
 if TYPE_CHECKING:
     from engram import active
@@ -141,6 +142,7 @@ __all__ = [
     "UnsupportedError",
     "UnverifiedError",
     "Upgrade",
+    "Watch",
     "active",
     "activemethod",
     "adopt",

@@ -36,6 +36,7 @@ from engram.members import Items, Values, delete_all, missing
 from engram.query import Asked, Consistency, QueryResult, ask
 from engram.sharing import Sharing
 from engram.tree import Tree
+from engram.watch import Watch
 
 if TYPE_CHECKING:
     from engram._engram import _New
@@ -577,6 +578,44 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
         if split_on is not None or split_threshold is not None:
             self._hint({"split_on": split_on, "split_threshold": split_threshold})
         return result
+
+    def watch(
+        self,
+        expr: "str | Expression | None" = None,
+        *,
+        timeout: float | None = None,
+        existing: bool = False,
+    ) -> Watch:
+        """Wait for objects below this group, at any depth, of which a condition becomes true.
+
+        ::
+
+            for array in pool.watch("exists(step)"):
+                ...
+
+        A commit of any process wakes who waits. Objects come in the order of their commits, or,
+        where many have come since the last look, of their ids. What came and went between two looks
+        is not given; `docs/guide/watching.md` tells more.
+
+        Parameters
+        ----------
+        expr
+            The condition, as for `query`; without one, all objects. It has no order and no limit.
+        timeout
+            After so many seconds in which nothing has come, an iteration ends; None is never. With
+            0 it gives what is there already.
+        existing
+            First give the objects of which the condition is true now.
+
+        Raises
+        ------
+        QueryError
+            If the query is ill-formed.
+        ArgumentError
+            If this is of a snapshot, to which nothing comes; if `timeout` is no time.
+
+        """
+        return Watch(self._namespace, self._id, expr, timeout, truth("existing", existing))
 
     # The index
 

@@ -60,7 +60,7 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
             f'consistency {asked.consistency!r} is unknown: use "strong" or "eventual"'
         )
     query = _engram.Query(
-        _text(expr),
+        text_of(expr),
         None if asked.order_by is None else _ordering(asked.order_by),
         None if asked.limit is None else whole_number("limit", asked.limit, 0),
         asked.consistency == "eventual",
@@ -71,7 +71,8 @@ def ask(namespace: _engram.Namespace, group: int, expr: Any, asked: Asked) -> "Q
     return QueryResult(namespace, group, query)
 
 
-def _text(expr: Any) -> str:
+def text_of(expr: Any) -> str:
+    """Write a condition in the query language."""
     if expr is None:
         return ""
     if isinstance(expr, str | Expression):

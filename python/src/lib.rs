@@ -29,6 +29,7 @@ mod sharing;
 mod strings;
 mod value;
 mod view;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -84,4 +85,6 @@ mod _engram {
     use crate::sharing::{publish, publish_all, transfer, transfer_all};
     #[pymodule_export]
     use crate::view::View;
+    #[pymodule_export]
+    use crate::watch::Watch;
 }

@@ -32,7 +32,7 @@ pub struct Lock {
 }
 
 /// How long to wait; `None` is for ever.
-fn wait_of(timeout: &Bound<'_, PyAny>) -> Result<Option<Duration>> {
+pub fn wait_of(timeout: &Bound<'_, PyAny>) -> Result<Option<Duration>> {
     let seconds = timeout.extract::<f64>().unwrap_or(f64::NAN);
     match Duration::try_from_secs_f64(seconds) {
         Ok(within) => Ok(Some(within)),

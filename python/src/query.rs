@@ -112,6 +112,11 @@ impl Query {
 }
 
 impl Query {
+    /// The query, and how it is asked of what is below a group.
+    pub fn asked(&self, namespace: &Namespace, group: Gid) -> (&ast::Query, QueryOptions) {
+        (&self.query, self.below(namespace, group))
+    }
+
     fn below(&self, namespace: &Namespace, group: Gid) -> QueryOptions {
         let root = (group != namespace.root_gid()).then_some(group);
         QueryOptions { root, ..self.options.clone() }

@@ -136,7 +136,7 @@ app = typer.Typer(
 )
 
 SECTIONS = {
-    "Look": ("ls", "tree", "info", "query", "stats", "plot"),
+    "Look": ("ls", "tree", "info", "query", "watch", "stats", "plot"),
     "Values in and out": ("put", "get", "import", "export"),
     "Names": ("mv", "rm", "protect"),
     "Sharing": ("share", "unshare", "publish", "unpublish"),

@@ -106,7 +106,7 @@ def query(
     )
     consistency: Literal["strong", "eventual"] = "eventual" if eventual else "strong"
     with opened(pool, namespace) as (_, root):
-        found = _group(root, below).query(
+        found = group_below(root, below).query(
             expression, order_by=order_by, limit=limit, consistency=consistency, threads=threads
         )
         if export is not None:
@@ -124,7 +124,7 @@ def _one_way(ways: dict[str, bool]) -> str:
     return chosen[0] if chosen else ""
 
 
-def _group(root: Namespace | Pool, below: str) -> engram.Group:
+def group_below(root: Namespace | Pool, below: str) -> engram.Group:
     """Return the group whose objects are asked for."""
     where = clean(below)
     group = root[where] if where else root

@@ -29,7 +29,16 @@ USAGE = 2
 WrongUsage: type[Any] = typer.BadParameter.__mro__[1]
 """What Typer raises then; it has no other name for it that is public."""
 
-QUIET_VERBS = frozenset(VERBS) - {"ls", "tree", "info", "query", "stats", "doctor", "active"}
+QUIET_VERBS = frozenset(VERBS) - {
+    "ls",
+    "tree",
+    "info",
+    "query",
+    "watch",
+    "stats",
+    "doctor",
+    "active",
+}
 """What these print is a word on what they have done: where stdout is closed they do without."""
 
 _TO_STDOUT = {output.STDIO, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}

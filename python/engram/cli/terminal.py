@@ -351,9 +351,9 @@ def iso(when: dt.datetime) -> str:
     return when.astimezone().isoformat(timespec="seconds")
 
 
-def print_json(value: object) -> None:
+def print_json(value: object, indent: int | None = 2) -> None:
     """Print a value as JSON, in which what would not show as itself is escaped."""
-    text = json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(jsonable(value), indent=indent, ensure_ascii=False, allow_nan=False)
     if not text.replace("\n", "").isprintable():
         text = _UNPRINTABLE.sub(_json_escape, text)
     sys.stdout.write(text + "\n")
