@@ -55,6 +55,8 @@ class Worker:
         self.field = pool["field"]
         self.store = Store(pool["store"])
         self.root = zarr.open_group(self.store)
+        self.claims = pool["claims"].watch("@nbytes > 0", timeout=0.005, existing=True)
+        self.told_of: set[str] = set()
 
     @property
     def stamp(self) -> int:
@@ -69,7 +71,7 @@ class Worker:
         """Work until killed."""
         works: list[Callable[[], _STREAM]] = [
             self.append, self.append, self.region, self.chunks, self.claim, self.move, self.compact,
-            self.look,
+            self.look, self.watch,
         ]  # fmt: skip
         while True:
             self.step += 1
@@ -145,6 +147,14 @@ class Worker:
             self.pool["table"].compact()
         except engram.BusyError:
             return said
+        return self.done(said)
+
+    def watch(self) -> _STREAM:
+        """Hear of what others have taken: of all that was there when the sleep began."""
+        said = self.told("watch")
+        there = set(self.pool["claims"])
+        self.told_of |= {blob.name for blob in self.claims}
+        assert there <= self.told_of, "a watcher hears of every commit"
         return self.done(said)
 
     def look(self) -> _STREAM:

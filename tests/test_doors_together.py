@@ -91,7 +91,7 @@ class Model:
 def test_killed_processes_lose_nothing_by_any_door(pool: engram.Pool) -> None:
     doors_work.prepare(pool)
     model = Model()
-    kinds = {"append", "region", "chunks", "claim", "move", "compact", "look"}
+    kinds = {"append", "region", "chunks", "claim", "move", "compact", "look", "watch"}
     who = 0
     for delay in moments([0.2, 0.5, 0.9], lambda: model.counts.keys() >= kinds):
         workers = []
