@@ -107,6 +107,18 @@ def frame(rows: int = 4) -> pd.DataFrame:
     return made
 
 
+def of_objects(*values: object) -> pd.DataFrame:
+    """Return a DataFrame with a column of objects."""
+    return pd.DataFrame({"z": pd.Series(values, dtype=object)})
+
+
+def with_attr(value: object) -> pd.DataFrame:
+    """Return a DataFrame with something in its `attrs`."""
+    made = pd.DataFrame({"z": [1]})
+    made.attrs["a"] = value
+    return made
+
+
 # What is put comes back
 
 
@@ -148,6 +160,10 @@ def test_all_types_lie_in_one_part(pool: engram.Pool) -> None:
         pd.date_range("2000", periods=4, tz="UTC"),
         pd.MultiIndex.from_product([["x", "y"], [1, 2]], names=["a", None]),
         pd.CategoricalIndex(["a", "b", "a", "b"], name="c"),
+        pd.Index([DAY, None, DAY, DAY], dtype=object, name="o"),
+        pd.Index([2**60 + 1, None, 3, 4], dtype="Int64"),
+        pd.Index(["a", "b", None, "d"], dtype="string"),
+        pd.MultiIndex.from_arrays([pd.array([1, 2, 3, 4], "Int8"), [*"abcd"]], names=["n", "t"]),
     ],
     ids=lambda index: type(index).__name__,
 )
@@ -180,8 +196,14 @@ def test_a_dataframe_comes_back_equal(pool: engram.Pool, index: pd.Index | None)
         pd.DataFrame({"": [1], "a/b": [2], "..": [3], ".7": [4], "ø" * 200: [5]}),
         pd.DataFrame([[1, 2]], columns=pd.Index(["a", "b"], name="letters")),
         pd.DataFrame({"t": pd.Series([dt.time(1), None])}),
+        pd.DataFrame({"x": pd.array([[1], None], pd.ArrowDtype(pa.list_(pa.int8())))}),
+        pd.DataFrame({"x": pd.array(["a"], pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string())))}),
+        pd.DataFrame({"x": pd.array([{"a": 1}], pd.ArrowDtype(pa.struct({"a": pa.int8()})))}),
+        pd.DataFrame({"x": pd.array([DAY], pd.ArrowDtype(pa.date32()))}),
+        pd.DataFrame({"x": [1, 2]}, index=pd.Index([1, 2], dtype=object)),
+        pd.DataFrame({"x": [1, 2]}, index=pd.Index(["a", None], dtype=object)),
     ],
-    ids=range(8),
+    ids=range(14),
 )
 def test_odd_dataframes_come_back_equal(pool: engram.Pool, given_: pd.DataFrame) -> None:
     pool["t"] = given_
@@ -208,8 +230,30 @@ def test_a_column_of_objects_comes_back_as_such(pool: engram.Pool) -> None:
         (pd.DataFrame({"z": [(1, 2), {3}]}), "'z' has {3}, which would"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "two columns 'a'"),
         (pd.DataFrame({"z": [object()]}), "column z"),
+        (pd.DataFrame({"z": pd.Series([2**70], dtype=object)}), "too large"),
+        (pd.DataFrame({"z": pd.cut([1, 2, 3], 2)}), "convert column 'z' to plain values"),
+        (
+            pd.DataFrame({"z": pd.Categorical(pd.date_range("2000", periods=2, tz="UTC"))}),
+            "column 'z' of dtype CategoricalDtype",
+        ),
+        (of_objects(pd.Timestamp(1)), "Timestamp('1970-01-01 00:00:00.000000001'), which would"),
+        (of_objects(pd.Timedelta(1)), "00:00:00.000000001'), which would"),
+        (of_objects(DAY, dt.datetime(2000, 1, 1, 5)), "datetime.datetime(2000, 1, 1, 5, 0)"),  # noqa: DTZ001
+        (
+            of_objects(dt.datetime(2000, 1, 1), dt.datetime(2000, 1, 1, tzinfo=dt.UTC)),  # noqa: DTZ001
+            "tzinfo=datetime.timezone.utc), which would come back",
+        ),
+        (pd.DataFrame({"z": [1]}, index=pd.Index([{1}])), "the index has {1}, which would"),
+        (pd.DataFrame([[1, 2]], columns=[True, False]), "[True, False] would come back as"),
+        (pd.DataFrame([[1, 2]], columns=[1, "1x"]), "[1, '1x'] would come back as ['1', '1x']"),
+        (pd.DataFrame({"z": [1]}, index=pd.Index([1], name=7)), "index's name 7 would come back"),
+        (pd.DataFrame({"z": [1]}).set_flags(allows_duplicate_labels=False), "duplicate_labels"),
+        (with_attr((1, 2)), "attrs['a'] of the DataFrame is (1, 2)"),
+        (with_attr({1: 2}), "attrs['a'] of the DataFrame is {1: 2}"),
+        (with_attr(np.float32(1)), "attrs['a'] of the DataFrame is np.float32(1.0)"),
+        (pd.DataFrame(index=range(3)), "3 rows and no column"),
     ],
-    ids=range(9),
+    ids=range(25),
 )
 def test_what_would_not_come_back_is_refused(
     pool: engram.Pool, bad: pd.DataFrame, said: str

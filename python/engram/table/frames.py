@@ -7,25 +7,24 @@ as its bounds, which are those of the first rows alone; here it goes on with the
 """
 
 import json
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from engram.errors import ArgumentError
 from engram.extras import library
+from engram.table import losses
 from engram.table.arrow import pa
 
 _PANDAS = b"pandas"
 
-_ARROW_TEXT = "string[pyarrow]"
-"""What pandas calls texts of Arrow's type; it takes that for another dtype of its own."""
-
-_ONE_KIND = {
-    *("string", "bytes", "integer", "floating", "decimal", "boolean", "datetime", "date"),
-    *("timedelta", "time", "empty"),
+_NULLABLE = {
+    *("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"),
+    *("Float32", "Float64", "boolean", "string"),
 }
-"""What pandas calls objects of one type, each of which Arrow gives back as it was."""
+"""Dtypes of pandas' own in which a value may be missing. Of an index, pyarrow forgets them."""
 
 
 def arrow_of(frame: Any, kept: Any) -> Any:
@@ -43,49 +42,38 @@ def arrow_of(frame: Any, kept: Any) -> Any:
         raise ArgumentError(f"the DataFrame has two columns {twice[0]!r}: give each its own name")
     preserve = None if kept is None or not _index_columns(kept) else True
     try:
-        made = pa.Table.from_pandas(frame, preserve_index=preserve)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is refused below
+            made = pa.Table.from_pandas(frame, preserve_index=preserve)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         why = "; ".join(map(str, reversed(error.args)))
         raise ArgumentError(
             f"the DataFrame cannot be a table: {why}. Convert that column, or leave it out"
         ) from error
+    _check_objects(frame, names, made)
+    if kept is not None:
+        return made
+    if len(frame) and not made.num_columns:
+        raise ArgumentError(
+            f"the DataFrame has {len(frame)} rows and no column: add one, such as its index, with "
+            "reset_index()"
+        )
+    made = _widened(made)
+    losses.check_frame(frame, lambda: pandas_of(renumbered(made.slice(0, 0), 0), {}))
+    return made
+
+
+def _check_objects(frame: Any, names: list[str], made: Any) -> None:
+    """Refuse objects that Arrow would give back as others, in columns and in the index."""
     for place, dtype in enumerate(frame.dtypes):
         if dtype == np.dtype(object):
-            _check_objects(frame.iloc[:, place], names[place], made.column(place))
-    return made if kept is not None else _widened(made)
-
-
-def _check_objects(series: Any, name: str, column: Any) -> None:
-    """Refuse objects that Arrow would give back as others."""
-    pd = library("pandas", "pandas", "a DataFrame")
-    if pd.api.types.infer_dtype(series, skipna=True) in _ONE_KIND:
-        return
-    for given, back in zip(series, column.to_pylist(), strict=True):
-        if not _same(pd, given, back):
-            raise ArgumentError(
-                f"column {name!r} has {given!r}, which would come back as {back!r}: make the "
-                "column of one type, or leave it out"
-            )
-
-
-def _same(pd: Any, given: Any, back: Any) -> bool:
-    if back is None:
-        return given is None or (pd.api.types.is_scalar(given) and bool(pd.isna(given)))
-    if isinstance(given, list | tuple | np.ndarray):
-        return (
-            isinstance(back, list)
-            and len(given) == len(back)
-            and all(_same(pd, g, b) for g, b in zip(given, back, strict=True))
-        )
-    if isinstance(given, dict):
-        return (
-            isinstance(back, dict)
-            and given.keys() == back.keys()
-            and all(_same(pd, given[key], back[key]) for key in given)
-        )
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    alike = type(given) is type(back) or isinstance(given, np.generic)
-    return bool(given == back) and (alike or (number and type(given) is type(back)))
+            what = f"column {names[place]!r}"
+            losses.check_objects(frame.iloc[:, place], what, made.column(place))
+    levels = range(len(names), made.num_columns)
+    for level, place in enumerate(levels):
+        values = frame.index.get_level_values(level)
+        if values.dtype == np.dtype(object):
+            losses.check_objects(values, "the index", made.column(place))
 
 
 def _widened(made: Any) -> Any:
@@ -139,22 +127,74 @@ def renumbered(table: Any, first: int, step: int = 1) -> Any:
 def pandas_of(table: Any, options: dict[str, Any]) -> Any:
     """Return a table as a DataFrame; `options` are those of `pyarrow.Table.to_pandas`."""
     pd = library("pandas", "pandas", "a DataFrame")
-    frame = table.to_pandas(**options)
     if options.get("types_mapper") or options.get("ignore_metadata"):
-        return frame
-    dtypes = {
+        return table.to_pandas(**options)
+    told = {
         column.get("field_name"): column.get("numpy_type")
         for column in _told(table.schema).get("columns", ())
     }
-    for place, name in enumerate(_columns(table.schema)):
-        if dtypes.get(name) == "object":
-            values = np.empty(len(frame), object)
-            values[:] = table.column(name).to_pylist()
-            frame.isetitem(place, pd.Series(values, frame.index, object))
-        elif dtypes.get(name) == _ARROW_TEXT:
-            array = pd.arrays.ArrowExtensionArray(table.column(name))
-            frame.isetitem(place, pd.Series(array, frame.index))
+    ours = {n: kind for n, kind in told.items() if _is_ours(kind) and n in table.schema.names}
+    frame = _without(table, ours).to_pandas(**options)
+    columns, index = _columns(table.schema), index_of(table.schema)
+    for place, name in enumerate(columns):
+        if name in ours:
+            values = _values(pd, ours[name], table.column(name))
+            frame.isetitem(place, pd.Series(values, frame.index, values.dtype))
+    if set(index) & set(told) and any(_is_extension(told.get(name)) for name in index):
+        frame.index = _index_as_kept(pd, frame.index, {n: told.get(n) for n in index}, table)
     return frame
+
+
+def _is_ours(numpy_type: Any) -> bool:
+    """Whether pyarrow makes of a column what it was not, or nothing."""
+    return numpy_type == "object" or str(numpy_type).endswith("[pyarrow]")
+
+
+def _is_extension(numpy_type: Any) -> bool:
+    """Whether an index of this is made of what pyarrow has not, by itself, of an index."""
+    return _is_ours(numpy_type) or numpy_type in _NULLABLE
+
+
+def _without(table: Any, names: Collection[str]) -> Any:
+    """Return a table with nothing in some columns, which pyarrow need not convert."""
+    if not names:
+        return table
+    told = _told(table.schema)
+    for column in told.get("columns", ()):
+        if column.get("field_name") in names:
+            column["numpy_type"] = "object"
+    for place, field in enumerate(table.schema):
+        if field.name in names:
+            table = table.set_column(
+                place, pa.field(field.name, pa.null()), pa.nulls(table.num_rows)
+            )
+    return table.replace_schema_metadata({**table.schema.metadata, _PANDAS: json.dumps(told)})
+
+
+def _values(pd: Any, numpy_type: str, column: Any) -> Any:
+    """Return the values of a column as pandas had them."""
+    if numpy_type == "object":
+        values = np.empty(len(column), object)
+        values[:] = column.to_pylist()
+        return values
+    if numpy_type in _NULLABLE:
+        return pd.api.types.pandas_dtype(numpy_type).__from_arrow__(column)
+    return pd.arrays.ArrowExtensionArray(column)
+
+
+def _index_as_kept(pd: Any, index: Any, kinds: dict[str, Any], table: Any) -> Any:
+    """Return an index whose levels are of the dtypes that they had."""
+    levels: list[Any] = [
+        _values(pd, kind, table.column(name)) if _is_extension(kind) else None
+        for name, kind in kinds.items()
+    ]
+    if index.nlevels == 1:
+        return pd.Index(levels[0], dtype=levels[0].dtype, name=index.name)
+    arrays = [
+        index.get_level_values(n) if level is None else pd.Index(level, dtype=level.dtype)
+        for n, level in enumerate(levels)
+    ]
+    return pd.MultiIndex.from_arrays(arrays, names=index.names)
 
 
 def _columns(schema: Any) -> Sequence[str]:
