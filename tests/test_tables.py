@@ -596,6 +596,139 @@ def test_an_append_of_another_schema_names_the_column_and_both_types(pool: engra
         strict.append(pa.table({"x": [1, None]}))
 
 
+DAWN = dt.datetime(2000, 1, 1, 5)  # noqa: DTZ001
+CHANGED: dict[str, tuple[Any, Any, str]] = {
+    "a fraction": (pa.int64(), [2.5], "where 2.5 would be 2"),
+    "a fraction of an object": (pa.int64(), np.array([2.5], object), "where 2.5 would be 2"),
+    "a fraction of a list": (pa.list_(pa.int8()), [[2.5]], r"where \[2.5\] would be \[2\]"),
+    "half of the digits": (pa.float32(), np.array([0.1]), "is double, and float in the table"),
+    "an hour": (pa.date32(), [DAWN], "would be datetime.date"),
+    "an hour of numpy": (pa.date32(), np.array([DAWN], "M8[s]"), "is timestamp.s., and date32"),
+    "nanoseconds": (pa.timestamp("us"), [pd.Timestamp(1)], "would be datetime.datetime"),
+    "a zone": (
+        pa.timestamp("us"),
+        [DAWN.replace(tzinfo=dt.UTC)],
+        "timezone.utc. would be datetime",
+    ),
+    "no zone": (pa.timestamp("us", "UTC"), [DAWN], "would be datetime.datetime"),
+    "a field": (pa.struct({"a": pa.int8()}), [{"a": 1, "b": 2}], "would be {'a': 1}"),
+    "bytes": (pa.string(), [b"a"], "where b'a' would be 'a'"),
+    "truth": (pa.float64(), [True], "where True would be 1.0"),
+    "an index": (pa.int64(), pd.Series([1], index=["a"]), "is a pandas Series with an index"),
+}
+TAKEN: dict[str, tuple[Any, Any, list[Any]]] = {
+    "Python's numbers": (pa.float32(), [0.5, 1, None], [0.5, 1.0, None]),
+    "whole numbers": (pa.int64(), [1, 2.0], [1, 2]),
+    "a short dtype": (pa.int64(), np.array([1], "i1"), [1]),
+    "an iterator": (pa.int8(), iter([1, 2]), [1, 2]),
+    "a mask": (pa.int8(), np.ma.array([1, 2], mask=[False, True]), [1, None]),
+    "a series": (pa.int8(), pd.Series([1, 2]), [1, 2]),
+    "a dict as a map": (pa.map_(pa.string(), pa.int8()), [{"a": 1}], [[("a", 1)]]),
+    "texts as categories": (pa.dictionary(pa.int8(), pa.string()), ["a", None], ["a", None]),
+    "nanoseconds": (pa.timestamp("ns"), [np.datetime64(1, "ns")], [pd.Timestamp(1)]),
+    "vectors": (pa.list_(pa.int8()), [np.array([1, 2]), None], [[1, 2], None]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_dict_that_a_schema_would_change_is_refused(pool: engram.Pool, name: str) -> None:
+    kind, values, said = CHANGED[name]
+    schema = pa.schema({"x": kind})
+    t = pool.create_table("t", schema=schema)
+    with pytest.raises(engram.ArgumentError, match=said):
+        t.append({"x": values})
+    with pytest.raises(engram.ArgumentError, match=said):
+        pool.create_table("u", {"x": values}, schema=schema)
+    assert (len(t), "u" in pool) == (0, False)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_dict_of_the_same_values_is_taken(pool: engram.Pool, name: str) -> None:
+    kind, values, kept = TAKEN[name]
+    t = pool.create_table("t", schema=pa.schema({"x": kind}))
+    t.append({"x": values})
+    assert t["x"].to_pylist() == kept
+
+
+def test_a_dict_has_all_columns_and_no_others(pool: engram.Pool) -> None:
+    t = pool.create_table("t", {"x": [1], "y": [2]})
+    for given_, said in (
+        ({"x": [1], "y": [2], "z": [3]}, "'z' is none of the table's"),
+        ({"x": [1]}, "'y' is missing, which is int64"),
+    ):
+        with pytest.raises(engram.ArgumentError, match=said):
+            t.append(given_)
+    assert len(t) == 1
+
+
+def test_categories_of_an_order_are_those_of_the_table(pool: engram.Pool) -> None:
+    def levels(values: list[str | None], order: list[str]) -> pd.DataFrame:
+        return pd.DataFrame({"c": pd.Categorical(values, categories=order, ordered=True)})
+
+    pool["t"] = levels(["hi"], ["lo", "hi"])
+    t = pool["t"]
+    for order in (["lo", "mid", "hi"], ["hi", "lo"]):
+        with pytest.raises(engram.ArgumentError, match=r"ordered categories \['.*\['lo', 'hi'\]"):
+            t.append(levels(["hi"], order))
+    t.append(levels(["lo", None], ["lo", "hi"]))
+    t.append(levels([None], ["other"]))
+    assert t.to_pandas()["c"].max() == "hi"
+    parts = [levels(["b"], ["a", "b"]), levels(["b"], ["b", "a"])]
+    batches = [pa.RecordBatch.from_pandas(part) for part in parts]
+    with pytest.raises(engram.ArgumentError, match="ordered categories"):
+        pool["u"] = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    assert "u" not in pool
+
+
+def test_categories_of_polars_are_those_of_the_schema(pool: engram.Pool) -> None:
+    def of(value: str) -> pl.DataFrame:
+        return pl.DataFrame({"e": pl.Series([value], dtype=pl.Enum([value]))})
+
+    t = pool.create_table("t", schema=pa.schema(of("a").to_arrow().schema))
+    with pytest.raises(engram.ArgumentError, match="'e' has other categories than polars' Enum"):
+        t.append(of("c"))
+    t.append(of("a"))
+    assert t.to_polars()["e"].to_list() == ["a"]
+
+
+def test_what_polars_alone_has_is_refused(pool: engram.Pool) -> None:
+    for dtype, said in ((pl.Object, "'x' is of polars' dtype Object"), (pl.Int128, "_pli128")):
+        with pytest.raises(engram.ArgumentError, match=f"{said}.*leave it out"):
+            pool["t"] = pl.DataFrame({"x": pl.Series([1], dtype=dtype)})
+    assert not len(pool)
+
+
+def test_classes_made_from_pandas_own_are_known(pool: engram.Pool) -> None:
+    made = type("Frame", (pd.DataFrame,), {}), type("Column", (pd.Series,), {})
+    with pytest.raises(engram.ArgumentError, match=r"'z' has {1}"):
+        pool["t"] = made[0]({"z": pd.Series([{1}], dtype=object)})
+    with pytest.raises(engram.ArgumentError, match="to_frame"):
+        pool["t"] = made[1]([1, 2], index=["a", "b"])
+    assert not len(pool)
+
+
+def test_rows_without_columns_are_refused(pool: engram.Pool) -> None:
+    with pytest.raises(engram.ArgumentError, match="2 rows, and no column"):
+        pool["t"] = pa.table({"x": [1, 2]}).select([])
+    assert not len(pool)
+
+
+def test_an_append_is_in_the_order_of_columns_of_one_name(pool: engram.Pool) -> None:
+    pool["t"] = pa.table([[1], [2], [3]], names=["x", "x", "y"])
+    with pytest.raises(engram.ArgumentError, match="of one name: give them in its order"):
+        pool["t"].append(pa.table([[1], [2], [3]], names=["x", "y", "x"]))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_second_row_is_read(pool: engram.Pool, name: str) -> None:
+    pool["t"] = pa.table({"x": column(name, missing=True)})
+    pool["t"].append(pool["t"].read())
+    found = pool["t"][1:8:2]
+    found.validate(full=True)
+    assert found.schema == pool["t"].schema
+    assert found["x"].to_pylist() == pool["t"]["x"].to_pylist()[1:8:2]
+
+
 def test_what_stands_in_the_way_is_told(pool: engram.Pool) -> None:
     t = pool.create_table("t", {"x": [1]})
     pool.create_group("g")

@@ -29,7 +29,7 @@ _CARDS = "engram.notebook"
 _XARRAY = "engram.xarray"
 _TABLE = "engram.table"
 
-_FRAMES = {"pandas", "polars", "pyarrow"}
+_FRAMES = ("pandas", "polars", "pyarrow")
 """Libraries of which a group takes tables, and refuses single columns."""
 
 
@@ -56,9 +56,7 @@ def put_labelled(group: Any, path: str, value: Any) -> bool:
 
     All else is put as numpy takes it.
     """
-    kind = type(value)
-    top = kind.__module__.partition(".")[0]
-    if top == "xarray":
+    if is_of(value, "xarray"):
         put: bool = importlib.import_module(f"{_XARRAY}.put").put(group, path, value)
         return put
     if not _is_table(value):
@@ -72,9 +70,13 @@ def _is_table(value: object) -> bool:
     kind = type(value)
     if hasattr(kind, "__arrow_c_stream__"):
         return True
-    return kind.__module__.partition(".")[0] in _FRAMES and (
-        any(hasattr(kind, name) for name in ("__array__", "collect", "scanner", "to_reader"))
-    )
+    found = any(hasattr(kind, name) for name in ("__array__", "collect", "scanner", "to_reader"))
+    return found and any(is_of(value, library) for library in _FRAMES)
+
+
+def is_of(value: object, library: str) -> bool:
+    """Whether something is of a library, or of a class that is made from one of its."""
+    return any(kind.__module__.partition(".")[0] == library for kind in type(value).__mro__)
 
 
 def create_table(group: Any, *args: Any, **given: Any) -> Any:

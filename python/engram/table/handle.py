@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from engram import _engram
 from engram.errors import ArgumentError, EngramError, NotFoundError, ReadOnlyError
 from engram.extras import library
@@ -12,7 +10,7 @@ from engram.group import Group
 from engram.handle import Handle
 from engram.table import compacting, frames, reading, writing
 from engram.table.arrow import pa
-from engram.table.given import fitted, given
+from engram.table.given import fitted, given, has_order
 from engram.table.writing import Place
 
 if TYPE_CHECKING:
@@ -123,7 +121,7 @@ class Table(Handle):
             start, stop, step = _bounds(asked, sum(part.rows for part in parts))
             found = self._rows(parts, schema, wanted, (start, stop))
             found = frames.renumbered(found.replace_schema_metadata(schema.metadata), start, step)
-            return found if step == 1 else found.take(np.arange(0, stop - start, step))
+            return found if step == 1 else reading.every(found, step)
 
         return self._at_one_moment(read)
 
@@ -254,7 +252,8 @@ class Table(Handle):
         Raises
         ------
         ArgumentError
-            If a column is missing, is one too many, or has another type: which, and both types.
+            If a column is missing, is one too many, has another type, or categories in another
+            order: which, and both.
         PoolFullError
             If there is no room; nothing is appended.
         ReadOnlyError
@@ -265,11 +264,12 @@ class Table(Handle):
         place = self._place()
         found = given(data, schema)
         fitted(found.schema.empty_table(), schema)
+        orders = self._orders(schema)
         counts: list[int] = []
 
         def fit(table: Any) -> Any:
             counts.append(table.num_rows)
-            return fitted(table, schema)
+            return fitted(table, schema, orders)
 
         made = writing.drafts(place, map(fit, found.tables))
         if made:
@@ -325,6 +325,24 @@ class Table(Handle):
                 "read_only = False where that was set"
             )
         return Place(self._namespace, self._id)
+
+    def _orders(self, schema: Any) -> dict[int, Any]:
+        """Return the categories of columns in which these have an order, by the columns' places."""
+        places = [n for n, field in enumerate(schema) if has_order(field.type)]
+        found: dict[int, Any] = {}
+
+        def look(parts: "list[Part]") -> None:
+            for part in parts:
+                missing = [place for place in places if place not in found]
+                if not missing:
+                    return
+                for batch in reading.batches(self._namespace, part, schema, missing):
+                    told = zip(missing, batch.columns, strict=True)
+                    found.update({n: c.dictionary for n, c in told if len(c.dictionary)})
+
+        if places:
+            self._at_one_moment(look)
+        return found
 
     def _listed(self) -> "list[Part]":
         return reading.parts(self._namespace, self._id)

@@ -54,7 +54,8 @@ def create(
     namespace = group._namespace
     token = new_token()
     place = Place(namespace, group._id, f"{token}/", scope)
-    made = drafts(place, (fitted(table, kept) for table in found.tables))
+    orders: dict[int, Any] = {}
+    made = drafts(place, (fitted(table, kept, orders) for table in found.tables))
     try:
         with Batch(namespace):
             above = (namespace, group._id)

@@ -128,6 +128,23 @@ def batches(
     return made
 
 
+def every(table: Any, step: int) -> Any:
+    """Return every `step`-th row of a table, from the first on."""
+    places = np.arange(0, table.num_rows, step)
+    return pa.Table.from_arrays(
+        [_taken(column, places) for column in table.columns], schema=table.schema
+    )
+
+
+def _taken(column: Any, places: NDArray[np.int64]) -> Any:
+    """Return rows of a column, of whatever type: some pyarrow cannot take but one by one."""
+    try:
+        return column.take(places)
+    except pa.ArrowException:  # it has no way to take them
+        rows = [chunk for n in places.tolist() for chunk in column.slice(n, 1).chunks]
+        return pa.chunked_array(rows, column.type)
+
+
 def nbytes(namespace: _engram.Namespace, part: Part) -> int:
     """Return how many bytes the columns of a part have."""
     listed, _ = _engram.members(namespace, part.gid, None, _ALL)

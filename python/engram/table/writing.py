@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from engram import _engram
 from engram.batch import Batch
-from engram.errors import ArgumentError, EngramError, NotFoundError
+from engram.errors import EngramError, NotFoundError
 from engram.lock import Lock
 from engram.member import new_member
 from engram.table.arrow import compute, dtype_of, missing_value, pa
@@ -180,8 +180,6 @@ def drafts(place: Place, tables: Iterable[Any]) -> list[Draft]:
 
     Raises
     ------
-    ArgumentError
-        If there are rows without columns.
     PoolFullError
         If there is no room; what was written before is given back.
 
@@ -193,7 +191,6 @@ def drafts(place: Place, tables: Iterable[Any]) -> list[Draft]:
         for table in tables:
             if not table.num_rows:
                 continue
-            _check_columns(table)
             waiting.append(table)
             nbytes += table.nbytes
             if nbytes >= _ENOUGH:
@@ -205,11 +202,6 @@ def drafts(place: Place, tables: Iterable[Any]) -> list[Draft]:
         abandon(made)
         raise
     return made
-
-
-def _check_columns(table: Any) -> None:
-    if not table.num_columns:
-        raise ArgumentError(f"there are {table.num_rows} rows, and no column: add one")
 
 
 def abandon(made: Iterable[Draft]) -> None:
