@@ -413,6 +413,94 @@ def test_hits_of_a_query_are_a_dataset(pool: engram.Pool) -> None:
 # Refusals
 
 
+def along_x(values: Any) -> xr.Dataset:
+    """Return a dataset of one variable."""
+    return xr.Dataset({"v": ("x", np.asarray(values))})
+
+
+UNFIT: dict[str, tuple[Any, Any, str]] = {
+    "half hours": (
+        np.array(["2020-01-01T00", "2020-01-01T01"], "M8[ns]"),
+        np.array(["2020-01-01T01:30"], "M8[ns]"),
+        "told in 'minutes since 2020-01-01', and are in 'hours since",
+    ),
+    "nanoseconds": (
+        np.array(["2020-01-01", "2020-01-02"], "M8[ns]"),
+        np.array(["2020-01-01T00:00:00.000000001"], "M8[ns]"),
+        "and are in 'days since",
+    ),
+    "durations": (
+        np.array([3600 * 10**9], "m8[ns]"),
+        np.array([1], "m8[ns]"),
+        "told in 'nanoseconds', and are in 'hours'",
+    ),
+    "longer texts": (["a"], ["bbbb"], "texts longer than <U1"),
+    "longer bytes": ([b"ab"], [b"bbbb"], "texts longer than .S2"),
+    "no text at all": (
+        np.array(["a"], object),
+        np.array([None], object),
+        "float64, and is of text",
+    ),
+}
+
+
+@pytest.mark.parametrize("chunks", [None, 1])
+@pytest.mark.parametrize("name", UNFIT)
+@pytest.mark.filterwarnings("ignore:Time")
+def test_what_would_be_told_otherwise_is_not_added(
+    pool: engram.Pool, name: str, chunks: int | None
+) -> None:
+    first, more, said = UNFIT[name]
+    is_text = np.asarray(first).dtype.kind == "O"
+    how = {} if chunks is None or is_text else {"v": {"chunks": (chunks,)}}
+    pool.create_group("g")
+    along_x(first).engram.to_pool(pool["g"], encoding=how)
+    with pytest.raises(engram.ArgumentError, match=said):
+        along_x(more).engram.to_pool(pool["g"], append_dim="x")
+    with pytest.raises(engram.ArgumentError, match=said):
+        along_x(more).engram.to_pool(pool["g"], region={"x": slice(0, 1)})
+    with xr.open_dataset(pool["g"]) as opened:
+        xr.testing.assert_identical(opened.load(), along_x(first))
+    along_x(np.asarray(first)[:1]).engram.to_pool(pool["g"], append_dim="x")
+    with xr.open_dataset(pool["g"]) as opened:
+        xr.testing.assert_identical(opened.load(), along_x([*first, first[0]]))
+
+
+def test_times_of_a_calendar_are_not_added_to_those_of_another(pool: engram.Pool) -> None:
+    cftime = pytest.importorskip("cftime")
+    pool.create_array("g/v", data=[0], dims=("x",), attrs={"units": "days since 2020-02-28"})
+    with pytest.raises(engram.ArgumentError, match="told in 'noleap', and are in None"):
+        more = along_x(np.array([cftime.DatetimeNoLeap(2020, 3, 1)], object))
+        more.engram.to_pool(pool["g"], append_dim="x")
+
+
+def test_what_pandas_alone_has_is_refused_by_name(pool: engram.Pool) -> None:
+    for index in (
+        pd.date_range("2020", periods=2, tz="UTC"),
+        pd.period_range("2020", periods=2),
+        pd.CategoricalIndex(["a", "b"]),
+        pd.interval_range(0, 2),
+    ):
+        array = xr.DataArray([1, 2], dims="x", coords={"x": index})
+        with pytest.raises(engram.ArgumentError, match=r"'x' is of dtype .* only pandas has"):
+            pool["v"] = array
+        with pytest.raises(engram.ArgumentError, match=r"'x' is of dtype .* only pandas has"):
+            array.to_dataset(name="v").engram.to_pool(pool)
+    with pytest.raises(engram.ArgumentError, match="dimension 1 of 'v' is no str"):
+        xr.Dataset({"v": ((1,), [1])}).engram.to_pool(pool)
+    assert not len(pool)
+
+
+def test_a_region_is_whole_numbers_of_places_that_are_there_once(pool: engram.Pool) -> None:
+    twice = along_x([1.0, 2, 3]).assign_coords(x=[0, 0, 1])
+    twice.engram.to_pool(pool)
+    with pytest.raises(engram.ArgumentError, match=r"'x' is slice.0.5, 1.5, None.: give whole"):
+        along_x([9.0]).engram.to_pool(pool, region={"x": slice(0.5, 1.5)})
+    with pytest.raises(engram.ArgumentError, match=r"'x' cannot be found.* more than once"):
+        along_x([9.0]).assign_coords(x=[1]).engram.to_pool(pool, region="auto")
+    assert pool["v"][...].tolist() == [1, 2, 3]
+
+
 def test_what_cannot_be_opened_is_named(path: str, pool: engram.Pool, home: Path) -> None:
     with pytest.raises(engram.PoolNotFoundError, match="nowhere"):
         xr.open_dataset(home / "nowhere", engine="engram")

@@ -97,6 +97,11 @@ class TimeUnits:
         return np.dtype("M8[ns]" if self._length_ns == _NS else "M8[us]")
 
     @property
+    def scale(self) -> tuple[int, int]:
+        """Where zero lies in nanoseconds since 1970, and how many nanoseconds one is."""
+        return self._epoch_ns, self._length_ns
+
+    @property
     def days(self) -> tuple[float, float] | None:
         """Where zero lies in days since 1970, and how many days one is; None if numpy has none."""
         if self.calendar not in _NUMPY:

@@ -83,7 +83,7 @@ class DatasetAccessor:
         """
         chosen = _mode(mode, append_dim, region)
         dataset = self._dataset
-        encode.check_names(dataset)
+        encode.check_variables(dataset)
         dims = _unlimited(dataset, unlimited_dims)
         with _target(group) as (root, inner), _alone(root, inner, append_dim):
             plan = Plan(root)
@@ -138,7 +138,7 @@ class TreeAccessor:
             try:
                 for node in tree.subtree:
                     dataset = node.to_dataset(inherit=write_inherited_coords or node is tree)
-                    encode.check_names(dataset)
+                    encode.check_variables(dataset)
                     below = "" if node is tree else node.relative_to(tree)
                     path = "/".join(filter(None, (inner, below)))
                     dims = _unlimited(dataset, None)

@@ -68,7 +68,7 @@ def plan_append(
     for name, one in encoded.items():
         lazy: PoolArray = there.variables[name]._data.array  # type: ignore[union-attr]  # ours
         axis = list(there.variables[name].dims).index(dim)
-        value = encode.fitted(name, one, lazy.stored_dtype)
+        value = encode.fitted(name, given[name], one, there.variables[name])
         if lazy.is_chunked:
             grown.append((lazy.handle(), axis, value))
         else:

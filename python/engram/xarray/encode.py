@@ -22,6 +22,7 @@ from xarray.conventions import decode_cf_variables
 from engram.errors import ArgumentError
 from engram.formats.names import key_problem, name_problem
 from engram.formats.text import string_dtype
+from engram.time_units import TimeUnits
 from engram.xarray import encoding
 from engram.xarray.plan import is_lazy
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from xarray import Dataset, Variable
 
 _TEXTS = "OUT"
+_OF_NUMPY = {"standard", "gregorian", "proleptic_gregorian"}
+"""Calendars in which numpy counts days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,9 @@ def stored(name: str, encoded: Variable) -> Stored:
     """
     check_name(name, "variable")
     for dim in encoded.dims:
-        check_name(str(dim), "dimension")
+        if not isinstance(dim, str):
+            raise ArgumentError(f"the dimension {dim!r} of {name!r} is no str: rename it first")
+        check_name(dim, "dimension")
     value = encoded.data
     if check_vlen_dtype(value.dtype) is str:
         value = np.asarray(value).astype(string_dtype())
@@ -130,8 +135,8 @@ def attribute(key: Any, value: Any, owner: str) -> Any:
     return value
 
 
-def check_names(dataset: Dataset) -> None:
-    """Refuse names of variables that are no text.
+def check_variables(dataset: Dataset) -> None:
+    """Refuse names of variables that are no text, and dtypes that are not numpy's.
 
     Raises
     ------
@@ -139,7 +144,12 @@ def check_names(dataset: Dataset) -> None:
         As xarray does for other stores.
 
     """
-    for name in dataset.variables:
+    for name, one in dataset.variables.items():
+        if not isinstance(one.dtype, np.dtype):
+            raise ArgumentError(
+                f"the variable {name!r} is of dtype {one.dtype}, which only pandas has: convert it,"
+                " to times without a zone, texts or numbers"
+            )
         if name is not None and not isinstance(name, str):
             raise TypeError(
                 f"Invalid name {name!r} of a variable: it must be a string or None, so rename it"
@@ -180,6 +190,8 @@ def as_stored(
             )
         given = given.copy(deep=False)  # noqa: PLW2901 - as above
         given.encoding = dict(old.encoding)
+        if there[name].dtype.kind in "US" and given.encoding.get("dtype") != "S1":
+            given.encoding.pop("dtype", None)  # by which xarray would cut longer texts
         found[name] = given
     return found
 
@@ -196,28 +208,73 @@ def _same_kind(given: np.dtype[Any], there: np.dtype[Any], *, is_packed: bool) -
     return given.newbyteorder("=") == there.newbyteorder("=")
 
 
-def fitted(name: str, encoded: Variable, dtype: np.dtype[Any]) -> Any:
-    """Return encoded values in the dtype that is stored.
+def fitted(name: str, given: Variable, encoded: Variable, there: Variable) -> Any:
+    """Return encoded values in the dtype that is stored in the variable that is there.
 
     Raises
     ------
     ArgumentError
-        If texts are longer than those there can be.
+        If texts are longer than those there can be, or values cannot be told as those there are.
 
     """
-    value = encoded.data
-    if dtype.kind == "T":
-        return np.asarray(value).astype(string_dtype())
-    if dtype.kind in "US":
-        whole = np.asarray(value)
-        if whole.dtype.kind in ("O", dtype.kind):
-            whole = whole.astype(dtype.kind)
-        if whole.dtype.itemsize > dtype.itemsize:
-            raise ArgumentError(
-                f"{name!r} has texts longer than {dtype} in the pool holds: store it as objects "
-                "(.astype(object)), which may be of any length, and replace it with mode 'w'"
-            )
-        return whole.astype(dtype)
+    _check_times(name, given, encoded, there)
+    value, dtype = encoded.data, there._data.array.stored_dtype  # type: ignore[union-attr]  # ours
+    if dtype.kind in "TUS":
+        return _fitted_texts(name, value, dtype)
+    if not np.can_cast(value.dtype, dtype, "equiv"):
+        raise ArgumentError(
+            f"{name!r} would be stored as {value.dtype}, and is {dtype} in the pool: give values "
+            "that are told so, or replace the variable with mode 'w'"
+        )
     if is_lazy(value):
         return value if value.dtype == dtype else value.astype(dtype)
     return np.asarray(value, dtype)
+
+
+def _fitted_texts(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return texts in the dtype that is stored."""
+    whole = np.asarray(value)
+    if whole.dtype.kind not in "OUST":
+        raise ArgumentError(
+            f"{name!r} would be stored as {whole.dtype}, and is of texts in the pool: give '' where"
+            " a text is missing"
+        )
+    if dtype.kind == "T":
+        return whole.astype(string_dtype())
+    if whole.dtype.kind in ("O", dtype.kind):
+        whole = whole.astype(dtype.kind)
+    if whole.dtype.itemsize > dtype.itemsize:
+        raise ArgumentError(
+            f"{name!r} has texts longer than {dtype} in the pool holds: store it as objects "
+            "(.astype(object)), which may be of any length, and replace it with mode 'w'"
+        )
+    return whole.astype(dtype)
+
+
+def _check_times(name: str, given: Variable, encoded: Variable, there: Variable) -> None:
+    """Refuse times that xarray tells in other units than those there, as these are not changed."""
+    for key, is_same in (("units", _is_same_unit), ("calendar", _is_same_calendar)):
+        made, kept = encoded.attrs.get(key), there.attrs.get(key)
+        if key in given.attrs or made is None or is_same(str(made), kept):
+            continue
+        raise ArgumentError(
+            f"{name!r} has times that would be told in {made!r}, and are in {kept!r} in the pool: "
+            "round them to what can be told so, or replace the variable with mode 'w' and "
+            f"encoding={{{name!r}: {{{key!r}: ...}}}}"
+        )
+
+
+def _is_same_unit(made: str, kept: Any) -> bool:
+    if made == kept:
+        return True
+    if not isinstance(kept, str):
+        return False
+    try:
+        return TimeUnits(made).scale == TimeUnits(kept).scale
+    except ArgumentError:  # durations, and what none but xarray can tell
+        return False
+
+
+def _is_same_calendar(made: str, kept: Any) -> bool:
+    kept = "standard" if kept is None else kept
+    return made == kept or {made, kept} <= _OF_NUMPY

@@ -45,7 +45,7 @@ def put(group: Group, path: str, value: Any) -> bool:
     dataset = value.to_dataset(name=name) if name not in value.coords else _only(value, name)
     there = root.get(inner) if inner else root
     equal = _equal(there, dataset, name) if isinstance(there, Group) else set()
-    encode.check_names(dataset)
+    encode.check_variables(dataset)
     plan = Plan(root)
     target = Target(plan, inner, "a")
     made, _ = target.encoded(encode_dataset_coordinates(dataset)[0], {})

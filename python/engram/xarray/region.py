@@ -59,7 +59,7 @@ def plan_region(
                 "many values as the region has"
             )
         lazy = old._data.array  # type: ignore[union-attr]  # as `Contents` made it
-        value = encode.fitted(name, one, lazy.stored_dtype)
+        value = encode.fitted(name, given[name], one, old)
         todo.append((lazy, places, value))
     plan.after(lambda: _write(todo))
 
@@ -92,6 +92,8 @@ def _checked(
                 f"the region's {dim!r} is {part!r}: give a slice without a step, or 'auto'"
             )
         start, stop = part.start or 0, length if part.stop is None else part.stop
+        if not isinstance(start, int | np.integer) or not isinstance(stop, int | np.integer):
+            raise ArgumentError(f"the region's {dim!r} is {part!r}: give whole numbers")
         if not 0 <= start <= stop <= length:
             raise ArgumentError(
                 f"the region {dim!r}: {part!r} is not within the length {length}: append with "
@@ -109,7 +111,13 @@ def _looked_up(dim: str, there: Contents, variables: Mapping[Any, Variable]) -> 
             "the pool: give a slice"
         )
     known, _, _ = decode_cf_variables({dim: there.variables[dim].copy(deep=False)}, {})
-    places = known[dim].to_index_variable().to_index().get_indexer(variables[dim].values)
+    index = known[dim].to_index_variable().to_index()
+    if not index.is_unique:
+        raise ArgumentError(
+            f"the region of {dim!r} cannot be found, as values of that coordinate stand in the pool"
+            " more than once: give a slice"
+        )
+    places = index.get_indexer(variables[dim].values)
     if (places < 0).any():
         missing = variables[dim].values[places < 0][0]
         raise NotFoundError(
