@@ -158,3 +158,23 @@ def test_other_libraries_rules_hold_for_theirs(pool: engram.Pool) -> None:
     assert isinstance(pool["a"] + labelled, xr.DataArray)
     assert isinstance(pool["a"] * pd.Series([1.0, 2, 3]), pd.Series)
     assert isinstance(labelled + pool["a"], xr.DataArray)
+
+
+def test_what_is_computed_at_places_is_written_there(pool: engram.Pool) -> None:
+    for count in (3, 30_000):  # in the catalog, and in memory of its own
+        a = pool.create_array("a", data=np.arange(float(count)), overwrite=True)
+        np.add.at(a, [0, 0, 2], 10)  # a place twice counts twice
+        assert pool["a"][:3].tolist() == [20, 1, 12]
+    chunked = pool.create_array("c", data=np.arange(30), chunks=(5,))
+    for target in (chunked, a.decoded()):
+        with pytest.raises(engram.ArgumentError, match="write"):
+            np.add.at(target, [0], 1)
+    assert (chunked[0], a[0]) == (0, 20)
+
+
+def test_dlpack_is_no_copy_where_none_is_wanted(pool: engram.Pool) -> None:
+    for chunks in (None, (2,)):
+        a = pool.create_array("a", data=np.arange(3), overwrite=True, chunks=chunks)
+        with pytest.raises(BufferError, match="without a copy"):
+            np.from_dlpack(a, copy=False)
+        assert np.from_dlpack(a).tolist() == [0, 1, 2]

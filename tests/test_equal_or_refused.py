@@ -37,6 +37,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "times of a zone": ([ZONED], "have no zone"),
     "masked values": (np.ma.masked_array([1, 2], mask=[False, True]), "filled"),
     "a series": (pd.Series([1, 2]), "pandas Series.*to_frame.*with its index"),
+    "a series of one's own class": (
+        type("Column", (pd.Series,), {})([1, 2], index=["a", "b"]),
+        "Column.*to_frame.*with its index",
+    ),
     "an index": (pd.Index([1, 2]), "pandas Index.*to_frame"),
     "a categorical": (pd.Categorical(["a"]), "pandas Categorical.*to_numpy"),
     "an extension array": (pd.array([1, None]), "pandas IntegerArray.*to_numpy"),

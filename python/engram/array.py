@@ -325,10 +325,15 @@ class Array(Handle, NDArrayOperatorsMixin):
         Raises
         ------
         BufferError
-            If the dtype is none of DLPack's, or the library cannot take memory that is read-only.
+            If the dtype is none of DLPack's, the library cannot take memory that is read-only, or
+            it wants no copy of what lies in the catalog or in chunks.
 
         """
-        return self.__array__().__dlpack__(**options)
+        try:
+            array = self.__array__(copy=False if options.get("copy") is False else None)
+        except ArgumentError as error:
+            raise BufferError(str(error)) from error
+        return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Tell DLPack where the values are: in memory of the CPU."""
@@ -337,6 +342,8 @@ class Array(Handle, NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """Compute on the values, with `out` written in place."""
         out = options.get("out", ())
+        if method == "at" and isinstance(inputs[0], Array):
+            return _computed(ufunc, method, (inputs[0].view("r+"), *inputs[1:]), options)
         if not any(isinstance(one, Array) for one in out):
             return _computed(ufunc, method, inputs, options)
         if len(out) > 1 or method not in {"__call__", "accumulate", "reduce"}:

@@ -301,7 +301,8 @@ class Decoded(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Compute with the decoded values; they cannot be written to."""
-        if any(isinstance(target, Decoded) for target in options.get("out", ())):
+        written = inputs[:1] if method == "at" else options.get("out", ())
+        if any(isinstance(target, Decoded) for target in written):
             raise ArgumentError(
                 f"decoded values of {self._array.path!r} cannot be written to: write stored ones"
             )

@@ -138,16 +138,21 @@ fn check_kept(what: &str, data: &Bound<'_, PyAny>, made: &Bound<'_, PyUntypedArr
     Ok(())
 }
 
-/// Whether something is of a library whose arrays have more than values.
+/// Whether something is of a library whose arrays have more than values, or made from its classes.
 fn is_labelled(data: &Bound<'_, PyAny>) -> Result<bool> {
     let py = data.py();
     if data.is_instance_of::<PyUntypedArray>() {
         return Ok(false);
     }
-    let module = data.get_type().getattr(intern!(py, "__module__"))?;
-    let Ok(module) = module.cast::<PyString>() else { return Ok(false) };
-    let root = module.to_str()?.split('.').next().unwrap_or_default();
-    Ok(matches!(root, "pandas" | "polars" | "pyarrow" | "xarray"))
+    for class in data.get_type().mro() {
+        let module = class.getattr(intern!(py, "__module__"))?;
+        let Ok(module) = module.cast::<PyString>() else { continue };
+        let root = module.to_str()?.split('.').next().unwrap_or_default();
+        if matches!(root, "pandas" | "polars" | "pyarrow" | "xarray") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn as_array<'py>(
