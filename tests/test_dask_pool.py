@@ -166,6 +166,18 @@ def test_texts_are_read(pool: engram.Pool) -> None:
         assert found.tolist() == ["a", "longer", "Ø"] * 4
 
 
+def test_an_array_that_has_become_shorter_is_told(pool: engram.Pool) -> None:
+    array = pool.create_array("a", data=np.arange(20.0).reshape(10, 2), chunks=(5, 2))
+    lazy = engram.dask.from_pool(array, chunks=(5, 2))
+    array.resize((20, 2))
+    assert lazy.sum().compute(scheduler="sync") == 190
+    for shape in ((7, 2), (3, 2), (10, 1)):
+        array.resize(shape)
+        for part in (lazy, lazy[5:], lazy[-1, 1]):
+            with pytest.raises(engram.NotFoundError, match=r"had the shape \(10, 2\), and has"):
+                part.compute(scheduler="sync")
+
+
 def test_a_graph_needs_no_pool_before_it_computes(pool: engram.Pool) -> None:
     pool["T"] = values()
     x = engram.dask.from_pool(pool["T"], chunks=BLOCKS)
@@ -410,6 +422,19 @@ def test_a_mask_that_dask_does_not_know_of_is_refused(pool: engram.Pool) -> None
     with pytest.raises(engram.ArgumentError, match="fill it first"):
         to_pool(x, pool, "T", scheduler="sync")
     assert list(pool) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+def test_a_block_that_is_not_what_was_said_is_refused(pool: engram.Pool, layout: Any) -> None:
+    x = da.ones(SHAPE, chunks=BLOCKS, dtype="i8")
+    none = np.empty((0, 0), "i8")
+    for work in (lambda block: block[:1, :1], lambda block: block + 0.5):
+        wrong = x.map_blocks(work, dtype="i8", meta=none)
+        with pytest.raises(
+            engram.ArgumentError, match=r"a block of x has the shape .* \(30, \d0\)"
+        ):
+            engram.dask.to_pool(wrong, pool, "x", scheduler="sync", **layout)
+    assert not len(pool)
 
 
 def test_what_is_read_only_is_refused(pool: engram.Pool) -> None:

@@ -474,6 +474,19 @@ def test_times_of_a_calendar_are_not_added_to_those_of_another(pool: engram.Pool
         more.engram.to_pool(pool["g"], append_dim="x")
 
 
+def test_an_array_that_has_become_shorter_is_told(pool: engram.Pool) -> None:
+    array = pool.create_array("v", data=np.arange(10.0), chunks=(5,), dims=("x",))
+    ways: tuple[Any, ...] = (None, {})
+    for chunks in ways:
+        array.resize(10)
+        with xr.open_dataset(pool, chunks=chunks) as opened:
+            array.resize(7)
+            for part in (opened["v"], opened["v"][8:], opened["v"][-1]):
+                with pytest.raises(engram.NotFoundError, match="open it again"):
+                    part.load()
+            assert opened["v"][:7].sum() == 21
+
+
 def test_what_pandas_alone_has_is_refused_by_name(pool: engram.Pool) -> None:
     for index in (
         pd.date_range("2020", periods=2, tz="UTC"),

@@ -14,7 +14,7 @@ from engram.arguments import several, whole_number
 from engram.array import Array
 from engram.errors import ArgumentError, BusyError, EngramError, NotFoundError
 from engram.handle import makers
-from engram.selection import Block, Selection, field_names, is_basic
+from engram.selection import Block, Selection, field_names, is_basic, shape_of
 
 # How often what met another shape than it began with is tried again.
 TRIES = 1000
@@ -331,6 +331,26 @@ class ChunkedArray(Array):
         except EngramError:  # `_shown` tells what has become of it
             shape = self._shape
         return self._shown(f"{shape} {self._dtype}")
+
+
+def read_of_shape(array: ChunkedArray, key: Any, shape: tuple[int, ...]) -> Any:
+    """Read what `key` selects of an array that had this shape when it was looked at.
+
+    Raises
+    ------
+    NotFoundError
+        If it has lost some of that meanwhile.
+
+    """
+    try:
+        part = array[key]
+    except IndexError:
+        part = None
+    if part is None or np.shape(part) != shape_of(key, shape):
+        raise NotFoundError(
+            f"{array.path!r} had the shape {shape}, and has {array.shape} now: look it up again"
+        )
+    return part
 
 
 def _make(

@@ -133,6 +133,12 @@ def _selected(part: Any, shape: tuple[int, ...]) -> tuple[list[NDArray[np.intp]]
     return [places], inverse.reshape(array.shape)
 
 
+def shape_of(key: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of what an index selects from an array of a shape."""
+    none = np.empty((), np.bool_)
+    return np.shape(np.broadcast_to(none, shape)[key])
+
+
 def is_basic(key: Any) -> bool:
     """Whether an index has integers, slices, `...` and new axes alone."""
     return all(

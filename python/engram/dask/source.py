@@ -17,6 +17,7 @@ from dask.array.core import normalize_chunks
 from dask.base import tokenize
 
 from engram.array import Array
+from engram.chunked import read_of_shape
 from engram.dask.place import DEFAULT, Place, found_at, place_of
 from engram.errors import ArgumentError, EngramWarning
 
@@ -50,7 +51,9 @@ class Source:
 
     def __getitem__(self, key: Any) -> Any:
         array = self._array()
-        if self.is_chunked or self.dtype.kind == "T":
+        if self.is_chunked:
+            return read_of_shape(array, key, self.shape)
+        if self.dtype.kind == "T":
             return array[key]
         whole = array.view()
         part = whole[key]

@@ -21,6 +21,7 @@ from engram.dask.staging import Staging
 from engram.errors import ArgumentError, ExistsError, NotFoundError
 from engram.group import Group
 from engram.member import new_member
+from engram.selection import shape_of
 
 if TYPE_CHECKING:
     import os
@@ -101,7 +102,7 @@ def to_pool(
     staging = Staging.create(target, checked.shape, checked.dtype, **said)
     place = _Name(target._id, name, attrs, overwrite)
     with staging.abandoned_on_error():
-        stored = da.store(checked, _Target(staging), lock=False, compute=False)
+        stored = da.store(checked, _Target(staging, checked), lock=False, compute=False)
         if not compute:
             return dask.delayed(_published, pure=False)(stored, staging, place)
         stored.compute(**options)
@@ -111,12 +112,15 @@ def to_pool(
 class _Target:
     """What a task writes its block to."""
 
-    def __init__(self, staging: Staging) -> None:
+    def __init__(self, staging: Staging, x: da.Array) -> None:
         self._staging = staging
+        self._shape = x.shape
+        self._dtype = x.dtype
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ma.MaskedArray):
             raise _masked()
+        self._check(key, np.asarray(value))
         try:
             self._staging[key] = value
         except NotFoundError as error:
@@ -124,6 +128,16 @@ class _Target:
                 f"the array that was being written to {self._staging.place} is gone ({error}): "
                 "what it was written for has failed, or has ended; compute it again"
             ) from None
+
+    def _check(self, key: Any, block: np.ndarray[Any, Any]) -> None:
+        """Refuse a block that is not as dask was told it would be: numpy would repeat or cut it."""
+        wanted = shape_of(key, self._shape)
+        if block.shape != wanted or not np.can_cast(block.dtype, self._dtype, "same_kind"):
+            raise ArgumentError(
+                f"a block of x has the shape {block.shape} and dtype {block.dtype}, and should "
+                f"have {wanted} and {self._dtype}: say what a function makes of blocks, with "
+                "map_blocks(..., dtype=, chunks=)"
+            )
 
     def __dask_tokenize__(self) -> object:
         return self._staging.__dask_tokenize__()

@@ -17,7 +17,7 @@ from xarray.core import indexing
 from engram import tokens
 from engram.array import Array
 from engram.blob import Blob
-from engram.chunked import ChunkedArray
+from engram.chunked import ChunkedArray, read_of_shape
 from engram.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class PoolArray(BackendArray):
             return self._selected(key)
         except NotFoundError as error:
             raise NotFoundError(
-                f"{self.name!r} was deleted or replaced since the dataset was opened ({error}): "
-                "open it again"
+                f"{self.name!r} was deleted, replaced or cut since the dataset was opened "
+                f"({error}): open it again"
             ) from None
 
     def _selected(self, key: tuple[Any, ...]) -> Any:
@@ -84,7 +84,7 @@ class PoolArray(BackendArray):
         elif self.is_blob:
             part = handle.view()[inner]
         elif self.is_chunked:
-            part = handle[inner]
+            part = read_of_shape(handle, inner, self.stored_shape)
         else:
             part = handle.view()[inner]
         if not self.as_characters:
