@@ -836,6 +836,9 @@ def test_tables_and_others_take_each_others_names(pool: engram.Pool) -> None:
     deep = pool.create_table("not/there/yet", {"a": [1]})
     assert deep.path == "not/there/yet"
     assert deep.parent.path == "not/there"
+    with pytest.raises(engram.ExistsError, match="'x' is a table, and no group"):
+        pool.require_group("x")
+    assert pool.require_group("not/there").path == "not/there"
 
 
 def test_a_table_is_one_thing_in_its_group(pool: engram.Pool) -> None:

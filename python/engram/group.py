@@ -219,7 +219,12 @@ class Group(Sharing, Handle, MutableMapping[str, Any]):
             except ExistsError:  # made by another meanwhile
                 pass
         check_settings(index)
-        return Group(self._namespace, self._create(name, exist_ok=True, scope=scope))
+        gid = self._create(name, exist_ok=True, scope=scope)
+        if _engram.contains(self._namespace, gid, TABLE_MARK):
+            raise ExistsError(
+                f"{name!r} is a table, and no group: use another name, or its as_group()"
+            )
+        return Group(self._namespace, gid)
 
     def create_array(
         self,
