@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -559,3 +560,62 @@ def test_many_files_are_open_at_once(home: Path) -> None:
     assert list(h5py.File(home / "90", "r")) == []
     for file in files:
         file.close()
+
+
+LISTS = [
+    (5, ..., [0, 2]), (slice(1, 3), [0, 2], slice(None), 1), (0, slice(None), [1], slice(1, 3)),
+    (slice(None), 1, slice(None), [0, 1, 3]), (slice(None), [2], 1), (2, slice(None), 1, [0, 3]),
+]  # fmt: skip
+"""Lists apart from integers: their axis stays where it is, where numpy puts it first."""
+
+
+@pytest.mark.parametrize("key", LISTS, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "chunks", "pairs", "records", "parts"])
+def test_a_list_selects_along_its_axis_whatever_integers_stand_apart_from_it(
+    file: Any, tmp_path: Path, kind: str, key: Any
+) -> None:
+    shape = (6, 3, 4, 4)
+    with real.File(tmp_path / "real.h5", "w") as other:
+        ours, theirs = _counted(h5py, file, shape, kind), _counted(real, other, shape, kind)
+        alike(ours[key], theirs[key])
+        old = theirs["a", *key] if kind in {"records", "parts"} else theirs[key]
+        new = 1000 + np.arange(old.size).reshape(old.shape)
+        for dataset in (ours, theirs):
+            whole = dataset[key]
+            if kind == "parts":  # of which h5py writes no single field
+                whole["a"] = new
+                dataset[key] = whole
+            else:
+                dataset[("a", *key) if kind == "records" else key] = new
+        alike(ours[()], theirs[()])
+
+
+def _counted(module: Any, target: Any, shape: tuple[int, ...], kind: str) -> Any:
+    """Make a dataset of a kind, which counts."""
+    dtype = {
+        "pairs": np.dtype(("i8", (2,))),
+        "records": np.dtype([("a", "i8"), ("b", "f4")]),
+        "parts": np.dtype([("a", "i8"), ("s", module.string_dtype())]),
+    }.get(kind, np.dtype("i8"))
+    made = target.create_dataset(
+        "x", shape, dtype, chunks=(2, 2, 3, 4) if kind == "chunks" else None
+    )
+    counted = np.arange(math.prod(shape)).reshape(shape)
+    if dtype.names is None:
+        made[...] = np.stack([counted, -counted], -1) if kind == "pairs" else counted
+    else:
+        whole = made[...]
+        whole["a"] = counted
+        made[...] = whole
+    return made
+
+
+def test_what_is_read_into_and_written_of_an_array_lies_along_its_axes(file: Any) -> None:
+    made = file.create_dataset("x", data=np.zeros((2, 3, 4)))
+    source = np.arange(24.0).reshape(2, 3, 4)
+    key = (1, slice(None), [0, 2, 3])
+    made.write_direct(source, key, key)
+    assert made[1][:, [0, 2, 3]].tolist() == source[1][:, [0, 2, 3]].tolist()
+    into = np.zeros((2, 3, 4))
+    made.read_direct(into, key, key)
+    assert into.tolist() == made[()].tolist()

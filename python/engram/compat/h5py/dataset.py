@@ -314,7 +314,7 @@ class Dataset(HLObject):
     def _read(self, selected: Selected, kind: Kind) -> Any:
         """Read what is selected, as h5py gives it."""
         try:
-            found = self._now[selected.key]
+            found = selected.of(self._now)
         except ArgumentError as error:
             raise self._file._told(error) from error
         return values.as_objects(found) if kind.is_text else found
@@ -403,7 +403,7 @@ class Dataset(HLObject):
             place = select(dest_sel if isinstance(dest_sel, tuple) else (dest_sel,), dest.shape)
         shape = spread(source.shape, place)
         source = source if shape is None else source.reshape(shape)
-        dest[place.key] = values.fitted(source, dest.dtype)
+        place.put(dest, values.fitted(source, dest.dtype))
 
     def len(self) -> int:
         """Give the length of the first axis."""
@@ -466,7 +466,7 @@ class Dataset(HLObject):
         kept = kept if shape is None else kept.reshape((*shape, *inner))
         array = self._now
         try:
-            array[selected.key] = kept
+            selected.put(array, kept)
         except ArgumentError as error:
             raise self._file._told(error) from error
         self._file._note(array)
@@ -481,7 +481,7 @@ class Dataset(HLObject):
         if missing:
             raise ValueError(f"Illegal slicing argument (fields {missing} not in dataset type)")
         array = self._now
-        part = array[selected.key]
+        part = selected.of(array)
         given = np.asarray(value) if isinstance(value, np.ndarray | np.void) else None
         if given is not None and given.dtype.names is not None:
             for name in (name for name in given.dtype.names if name in names):
@@ -492,7 +492,7 @@ class Dataset(HLObject):
             given = np.asarray(value, views.fields_dtype(kind.item, list(names)))
             for name in names:
                 part[name] = given[name]
-        array[selected.key] = part
+        selected.put(array, part)
         self._file._note(array)
 
     def write_direct(self, source: Any, source_sel: Any = None, dest_sel: Any = None) -> None:
@@ -510,7 +510,7 @@ class Dataset(HLObject):
             raise TypeError("the array to write must be C-contiguous")
         given = () if source_sel is None else source_sel
         place = select(given if isinstance(given, tuple) else (given,), source.shape)
-        self[() if dest_sel is None else dest_sel] = source[place.key]
+        self[() if dest_sel is None else dest_sel] = place.of(source)
 
     def resize(self, size: Any, axis: int | None = None) -> None:
         """Give it another shape, or another length along one axis.

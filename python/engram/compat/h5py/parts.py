@@ -115,23 +115,23 @@ class PartsDataset(Dataset):
 
     def _read(self, selected: Selected, kind: Kind) -> Any:
         del kind
-        return self._whole()[selected.key]
+        return selected.of(self._whole())
 
     def _write(self, selected: Selected, value: Any, kind: Kind) -> None:
         whole = self._whole()
-        whole[selected.key] = _cells(value, kind.item, selected.shape)
+        selected.put(whole, _cells(value, kind.item, selected.shape))
         self._put(whole, kind)
 
     def _write_fields(
         self, names: tuple[str, ...], selected: Selected, value: Any, kind: Kind
     ) -> None:
         whole = self._whole()
-        part = whole[selected.key]
+        part = selected.of(whole)
         given = getattr(value, "dtype", None)
         for name in names:
             is_record = given is not None and given.names is not None
             part[name] = np.asarray(value[name] if is_record else value, kind.item[name].base)
-        whole[selected.key] = part
+        selected.put(whole, part)
         self._put(whole, kind)
 
     def _put(self, whole: Values, kind: Kind) -> None:

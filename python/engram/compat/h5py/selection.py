@@ -25,12 +25,28 @@ class Selected(NamedTuple):
         The shape of what is selected.
     is_basic
         Whether it has integers and slices alone.
+    turned
+        The axis at which a list's items belong that numpy puts first, as it does where a slice
+        stands between a list and an integer; 0 where they are in place.
 
     """
 
     key: Any
     shape: Shape
     is_basic: bool
+    turned: int = 0
+
+    def of(self, array: Any) -> Any:
+        """Return what is selected of an array."""
+        found = array[self.key]
+        return np.ascontiguousarray(np.moveaxis(found, 0, self.turned)) if self.turned else found
+
+    def put(self, array: Any, values: Any) -> None:
+        """Write to what is selected of an array."""
+        if self.turned:
+            whole = (*self.shape, *array.shape[len(self.key) :])  # of an array type, its axes last
+            values = np.moveaxis(np.broadcast_to(values, whole), self.turned, 0)
+        array[self.key] = values
 
 
 def fields_and_rest(args: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
@@ -74,7 +90,16 @@ def select(args: tuple[Any, ...], shape: Shape) -> Selected:
         parts.append(part)
         if length is not None:
             lengths.append(length)
-    return Selected(tuple(parts), tuple(lengths), is_basic)
+    return Selected(tuple(parts), tuple(lengths), is_basic, _turned(parts))
+
+
+def _turned(parts: list[Any]) -> int:
+    """Return the axis at which a list's items belong, if numpy puts them first."""
+    taken = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
+    lists = [axis for axis in taken if isinstance(parts[axis], np.ndarray)]
+    if not lists or taken[-1] - taken[0] == len(taken) - 1:
+        return 0
+    return sum(isinstance(part, slice) for part in parts[: lists[0]])
 
 
 def _expanded(args: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
