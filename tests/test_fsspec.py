@@ -899,6 +899,42 @@ def test_moves_between_pools_are_copies(fs: EngramFileSystem, top: str, home: Pa
             fs.mv(f"{other.path}/run/T", f"{top}/small")
 
 
+@pytest.mark.parametrize("way", ["cp", "mv"])
+def test_a_copy_of_a_group_keeps_what_is_said_of_it_and_of_what_is_below(
+    fs: EngramFileSystem, top: str, home: Path, way: str
+) -> None:
+    from engram.compat import h5py  # noqa: PLC0415
+
+    dtype = np.dtype([("id", "i4"), ("name", h5py.string_dtype())])
+    with h5py.File(f"{top}/model", "w") as file:
+        file.attrs["title"] = "warm"
+        file.create_group("in").attrs["unit"] = "K"
+        file["in"].create_dataset("state", data=[0, 1, 0], dtype=h5py.enum_dtype({"OFF": 0}))
+        file["in/state"].dims[0].label = "time"
+        file.create_dataset("table", (2,), dtype)[0] = (1, "one")
+        file["soft"], file["hard"] = h5py.SoftLink("/in"), file["in"]
+    with engram.create(home / "other", size="16 MiB", force=True) as other:
+        getattr(fs, way)(f"{top}/model", f"{other.path}/model", recursive=True)
+        with h5py.File(f"{other.path}/model") as file:
+            assert file.attrs["title"] == "warm"
+            assert file["in"].attrs["unit"] == file["soft"].attrs["unit"] == "K"
+            assert h5py.check_enum_dtype(file["in/state"].dtype) == {"OFF": 0}
+            assert file["in/state"].dims[0].label == "time"
+            assert file["table"][0]["name"] == b"one"
+            assert "hard" not in file  # it knows the object by the id that it had
+        other["model"].attrs["title"] = "cold"
+        fs.cp(f"{top}/run", f"{other.path}/model", recursive=True)
+        assert other["model"].attrs["title"] == "cold"
+
+
+def test_lines_that_are_appended_come_after_all_others(fs: EngramFileSystem, top: str) -> None:
+    with fs.open(f"{top}/run/small", "ab") as file:
+        file.write(b"123")
+        file.seek(-2, io.SEEK_END)
+        file.writelines([b"4", b"5"])
+    assert fs.cat(f"{top}/run/small") == b"small12345"
+
+
 def test_what_is_removed_is_gone_and_nothing_else(fs: EngramFileSystem, top: str) -> None:
     refused: list[tuple[Callable[[], Any], type[Exception]]] = [
         (lambda: fs.rm(f"{top}/run"), IsADirectoryError),

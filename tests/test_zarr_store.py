@@ -167,6 +167,13 @@ def test_keys_of_many_names_are_listed(store: Store) -> None:
     assert sync(store.is_empty(""))
 
 
+def test_no_key_begins_with_a_slash(store: Store) -> None:
+    for key in ("ab", "a/b"):
+        store.set_sync(key, buffer(b"1"))
+    assert listed(store, "/") == listed(store, "/a") == []
+    assert listed(store, "a") == ["a/b", "ab"]
+
+
 def test_many_keys_are_listed_and_counted_without_reading_them(store: Store) -> None:
     keys = [f"T/c/{n}" for n in range(2500)]
     sync(store._set_many((key, buffer(b"123")) for key in keys))

@@ -25,6 +25,7 @@ from engram import _engram
 from engram.errors import ArgumentError, EngramError, ExistsError, ReadOnlyError
 from engram.fsspec import place as places
 from engram.fsspec.change import Change, again, check_way, check_writable
+from engram.fsspec.copying import Said, copy_object, said_of_group
 from engram.fsspec.entry import BLOB, GROUP, bytes_at, entries_in, entry_of, missing, names_in
 from engram.fsspec.errors import (
     FileMissingError,
@@ -34,9 +35,8 @@ from engram.fsspec.errors import (
 )
 from engram.fsspec.reading import ReadFile
 from engram.fsspec.transaction import PoolTransaction
-from engram.fsspec.tree import at, move_all, remove_empty, root, taken
+from engram.fsspec.tree import at, move_all, remove_empty, taken
 from engram.fsspec.writing import CompressedFile, TextFile, WriteFile
-from engram.handle import make
 from engram.paths import PROTOCOL, stripped
 
 if TYPE_CHECKING:
@@ -380,14 +380,14 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         self.pipe_file(path, b"", **options)
 
     def cp_file(self, path1: Any, path2: Any, **_options: Any) -> None:
-        """Copy a file or an array with its attributes; of a group, make one of that name."""
+        """Copy a file or an array; of a group, make one of that name. Attributes go with them."""
         source = self._place(path1)
         with Told(source.path):
             found = source.find()
         if found is None:
             raise missing(source)
         if found[0] == GROUP:
-            self.makedirs(path2, exist_ok=True)
+            self._copy_group(source, found[1], path2)
             return
         target = self._writable(path2)
         if target.path == source.path:
@@ -395,16 +395,32 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
         with Told(target.path):
             check_writable(target)
             try:
-                root(target)[target.inner] = make(source.namespace, found)
+                copy_object(source, found, target)
             except FileNotFoundError:
                 raise
             except LookupError as error:
                 raise missing(source) from error
 
+    def _copy_group(self, source: Place, group: int, path: Any) -> None:
+        """Make a group with what is said of another; one that is there stays as it is."""
+        with Told(source.path):
+            try:
+                said = said_of_group(source, group)
+            except LookupError as error:
+                raise missing(source) from error
+        try:
+            self._make_group(path, said)
+        except FileExistsError:
+            if not self.isdir(path):
+                raise
+
     # Directories
 
     def mkdir(self, path: Any, create_parents: bool = True, **_options: Any) -> None:
         """Make a group, and those above it."""
+        self._make_group(path, Said(), create_parents=create_parents)
+
+    def _make_group(self, path: Any, said: Said, *, create_parents: bool = True) -> None:
         place = self._place(path)
         if not place.inner:
             raise FileTakenError(f"{place.path} is a pool, and exists")
@@ -417,7 +433,7 @@ class EngramFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fssp
                     f"{self._parent(place.path)} does not exist: create_parents=True makes it"
                 )
             try:
-                _engram.create_group(*at(place), place.inner, None, b"", False)
+                _engram.create_group(*at(place), place.inner, *said, False)
             except ExistsError as error:
                 check_way(place)
                 raise FileTakenError(f"{place.path} exists") from error

@@ -11,7 +11,6 @@ from engram.batch import Batch
 from engram.fsspec.change import check_way
 from engram.fsspec.entry import BLOB, GROUP, missing
 from engram.fsspec.errors import FileTakenError, NoGroupError, NotEmptyError, Told
-from engram.group import Group
 
 if TYPE_CHECKING:
     from engram.fsspec.place import Place
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 def at(place: Place) -> tuple[_engram.Namespace, int]:
     """Give what natives take before a path."""
     return place.namespace, place.namespace.root
-
-
-def root(place: Place) -> Group:
-    """Give the group at the root of a place's namespace."""
-    return Group(*at(place))
 
 
 def taken(old: str, new: str) -> FileTakenError:

@@ -23,6 +23,7 @@ import numpy as np
 from engram.errors import ArgumentError, EngramWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -123,6 +124,10 @@ class WriteFile(io.BytesIO):
         if self._change.how == "append":
             super().seek(0, io.SEEK_END)
         return super().write(data)
+
+    def writelines(self, lines: Iterable[Any], /) -> None:
+        for line in lines:
+            self.write(line)
 
     def tell(self) -> int:
         return super().tell() + self._before

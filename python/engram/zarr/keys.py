@@ -179,7 +179,7 @@ def _next(left: Iterator[tuple[str, Any]]) -> tuple[str, Any]:
 def below(place: Place, prefix: str = "") -> Iterator[tuple[str, Found]]:
     """Yield the keys that begin with a prefix, which may end within a name."""
     above, _, start = prefix.rpartition("/")
-    inner = group(place, above)
+    inner = None if prefix[:1] == "/" else group(place, above)  # no key begins with a slash
     if inner is None:
         return
     above = above.strip("/")
