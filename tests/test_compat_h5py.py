@@ -619,3 +619,47 @@ def test_what_is_read_into_and_written_of_an_array_lies_along_its_axes(file: Any
     into = np.zeros((2, 3, 4))
     made.read_direct(into, key, key)
     assert into.tolist() == made[()].tolist()
+
+
+def test_no_strings_are_written_where_nothing_is_selected(file: Any, tmp_path: Path) -> None:
+    with real.File(tmp_path / "real.h5", "w") as other:
+        for target in (file, other):
+            made = target.create_dataset("one", (2, 3), "S3")
+            made[2:] = np.empty((0, 3), object)
+            assert made[()].tolist() == [[b""] * 3] * 2
+
+
+def test_a_dataset_in_chunks_grows_back_to_the_shape_that_it_had(file: Any, tmp_path: Path) -> None:
+    with real.File(tmp_path / "real.h5", "w") as other:
+        for module, target in ((h5py, file), (real, other)):
+            for name, dtype in (("plain", "i4"), ("text", module.string_dtype())):
+                made = target.create_dataset(name, (7, 2), dtype, chunks=(3, 2))
+                made.resize((1, 2))
+                assert made.maxshape == (7, 2)
+                made.resize(7, axis=0)
+                with pytest.raises((RuntimeError, ValueError)):
+                    made.resize((8, 2))
+                assert (made.shape, made.maxshape) == ((7, 2), (7, 2))
+
+
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_an_empty_file_as_tempfile_makes_it_becomes_a_pool(home: Path, mode: str) -> None:
+    (home / "made").touch()
+    with h5py.File(home / "made", mode, force=True) as file:
+        file["x"] = 1
+    (home / "other").write_text("text")
+    with pytest.raises(OSError, match="import"):
+        h5py.File(home / "other", "a", force=True)
+    assert (home / "other").read_text() == "text"
+
+
+def test_an_attribute_that_is_set_anew_is_the_last_in_the_order(path: str, tmp_path: Path) -> None:
+    orders = []
+    for module, name, more in ((h5py, path, {"force": True}), (real, tmp_path / "real.h5", {})):
+        with module.File(name, "w", track_order=True, **more) as file:
+            for attribute in "zaq":
+                file.attrs[attribute] = 1
+            file.attrs["z"] = 2
+            file.attrs.modify("a", 3)
+            orders.append(list(file.attrs))
+    assert orders[0] == orders[1] == ["a", "q", "z"]

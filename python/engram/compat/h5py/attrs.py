@@ -187,9 +187,7 @@ class AttributeManager(Viewed, MutableMapping[str, Any]):
             }
         if is_tracked or isinstance(order, list):
             rest = [n for n in order or () if n != name]
-            if not is_gone and name in (order or ()):
-                rest = list(order or ())
-            elif not is_gone:
+            if not is_gone:  # one that is set anew is the last, as in HDF5; `modify` is no new one
                 rest = [*rest, name]
             if rest != order:
                 new[_ORDER] = rest

@@ -541,6 +541,8 @@ class Dataset(HLObject):
         if new == old:
             return
         try:
+            if self.maxshape == old:  # which was nowhere said, and is no longer what it was
+                self._say(maxshape=list(old))
             self._resize(old, new)
         except ReadOnlyError as error:
             raise NoWriteError(str(error)) from error

@@ -148,9 +148,7 @@ class File(Group):
         self._owns = True
         there = os.path.lexists(path)
         if mode == "a":
-            mode = "r+" if there else "w-"
-            if mode == "r+" and not os.access(Path(path) / POOL_FILE, os.W_OK):
-                mode = "r+"
+            mode = "w" if _is_empty_file(path) else "r+" if there else "w-"
         if mode in {"r", "r+"}:
             self._pool = _opened(path, mode, force=force)
             self._mode = mode
@@ -464,9 +462,9 @@ def _created(path: str, bound: Any, *, force: bool) -> Pool:
 
 
 def _remove(path: str) -> None:
-    """Remove what mode "w" begins anew: a pool, or an empty file as tempfile makes it."""
+    """Remove what mode "w" begins anew: a pool, or an empty file."""
     here = Path(path)
-    if here.is_file() and not here.stat().st_size:
+    if _is_empty_file(path):
         here.unlink()
         return
     if here.is_dir() and not any(here.iterdir()):
@@ -482,6 +480,12 @@ def _remove(path: str) -> None:
         raise FileError(
             f"{path} cannot be begun anew: it is already open ({error}); close it first"
         ) from error
+
+
+def _is_empty_file(path: str) -> bool:
+    """Whether there is a file of no bytes, as tempfile makes it."""
+    here = Path(path)
+    return here.is_file() and not here.stat().st_size
 
 
 def is_hdf5_file(path: Any) -> bool:

@@ -137,6 +137,7 @@ def written(value: Any, dtype: DType) -> Array:
             return as_fixed(value, dtype)
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "O" and dtype.kind != "O":
-            value = np.asarray(value.tolist(), dtype.base)
+            made = np.asarray(value.tolist(), dtype.base)
+            value = made if value.size else made.reshape(value.shape)
         return fitted(value, dtype.base)
     return np.asarray(value, dtype.base, order="C")
