@@ -20,7 +20,7 @@ import engram
 from engram.compat import h5py
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -663,3 +663,47 @@ def test_an_attribute_that_is_set_anew_is_the_last_in_the_order(path: str, tmp_p
             file.attrs.modify("a", 3)
             orders.append(list(file.attrs))
     assert orders[0] == orders[1] == ["a", "q", "z"]
+
+
+def test_what_fails_leaves_no_groups_on_its_way(home: Path) -> None:
+    with (
+        h5py.File(home / "small", "w", size="8 MiB", force=True) as f,
+        h5py.File(home / "other", "w", force=True) as other,
+    ):
+        other["x"] = 1
+        long = "n" * 300
+        fails: list[Callable[[], Any]] = [
+            lambda: f.create_dataset("a/b/c", data=np.zeros(4 << 20)),
+            lambda: f.create_dataset("a/b/c", (4 << 20,), "f8", fillvalue=1),
+            lambda: f.create_dataset("a/b/c", data=[object()], dtype=h5py.vlen_dtype("i4")),
+            lambda: f.create_group(f"/a/b/{long}"),
+            lambda: f.__setitem__("a/b/c", other["x"]),
+            lambda: other.copy("x", f, f"a/{long}"),
+        ]
+        for fail in fails:
+            with pytest.raises(Exception, match=r".") as told:
+                fail()
+            assert list(f) == [], told.value
+        f.create_dataset("a/b/c", (3,), "f8", fillvalue=1)
+        f["d/e"] = h5py.SoftLink("/a")
+        assert f["d/e/b/c"][()].tolist() == [1, 1, 1]
+
+
+def test_many_make_one_way_at_once(path: str) -> None:
+    with h5py.File(path, "w", force=True) as f:
+        errors: list[Exception] = []
+
+        def make(number: int) -> None:
+            try:
+                for place in range(30):
+                    f.create_dataset(f"{place}/way/to/{number}", data=[number])
+            except Exception as error:  # noqa: BLE001 - told below
+                errors.append(error)
+
+        threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert all(list(f[f"{place}/way/to"]) == ["0", "1", "2", "3"] for place in range(30))

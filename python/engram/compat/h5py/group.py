@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from engram.compat.h5py.errors import MissingError, NoWriteError, TakenError
 from engram.compat.h5py.links import ExternalLink, HardLink, SoftLink, Spot
 from engram.errors import (
     ArgumentError,
+    BusyError,
     EngramError,
     ExistsError,
     InvalidNameError,
@@ -30,9 +31,13 @@ from engram.member import new_member
 if TYPE_CHECKING:
     from engram.compat.h5py.file import File
 
+T = TypeVar("T")
+
 _NEW = new_member()
 _SHOWN = 8
 """Names that an error shows."""
+_TRIES = 100
+"""So often is something made anew, where others make the groups on its way meanwhile."""
 _PLAIN = frozenset("biufcS")
 
 
@@ -236,12 +241,14 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
         if track_order:
             tracked = {"links": words.TRACKED, "attributes": words.TRACKED}
             said = origin.encode({"format": "HDF5", "tracked": tracked})
-        with self._changing():
-            at = self._new(name)
+
+        def make(at: Spot) -> Group:
             place = (self._file._ns, at.gid, at.name)
             return Group(
                 self._file, _engram.create_group(*place, attrs=None, origin=said, exist_ok=False)
             )
+
+        return self._make(name, make)
 
     def _new(self, name: Any) -> Spot:
         """Return where something new is to be, if the name is free."""
@@ -256,6 +263,26 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
         if not at.name or (raw and self._is_there(at)):
             raise TakenError(f"{path!r} is taken (name already exists): delete it first")
         return at
+
+    def _make(self, name: Any, make: Callable[[Spot], T]) -> T:
+        """Make something new: groups on its way are there with it, or are not."""
+        with self._changing():
+            for _ in range(_TRIES):
+                if not self._makes_way(name):
+                    break
+                try:
+                    with Batch(self._file._ns):
+                        return make(self._new(name))
+                except BusyError:  # others made the way meanwhile
+                    if _engram.in_batch():
+                        raise
+            return make(self._new(name))
+
+    def _makes_way(self, name: Any) -> bool:
+        """Whether groups are to be made on the way to a new name."""
+        path = text_of(name)
+        above = path.rstrip("/").rpartition("/")[0]
+        return bool(above.strip("/")) and self._file._way.find(self._id, above) is None
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -321,8 +348,7 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
             kwds["track_order"] = True
         making.check_keywords(kwds)
         wanted = making.Wanted(shape, dtype, data, kwds)
-        with self._changing():
-            return making.put(self._file, self._new(name), wanted)
+        return self._make(name, lambda at: making.put(self._file, at, wanted))
 
     def _put_plain(self, name: str, data: np.ndarray[Any, Any]) -> Dataset:
         """Put an array of which nothing else is said."""
@@ -401,8 +427,8 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
                 refused.refuse("a dataset without a name", refused.ANONYMOUS)
             self.create_dataset(name, data=obj)
             return
-        with self._changing():
-            at = self._new(name)
+
+        def make(at: Spot) -> None:
             if isinstance(obj, SoftLink):
                 links.put(self._file._ns, at, {"soft": obj.path})
             elif isinstance(obj, np.dtype | Datatype):
@@ -410,6 +436,8 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
             else:
                 self._alias(at, obj)
             order.keep(self._file._ns, at.gid, at.name)
+
+        self._make(name, make)
 
     def _alias(self, at: Spot, obj: HLObject) -> None:
         if not obj._namespace.same_pool(self._file._ns) or obj._file._id != self._file._id:
@@ -512,9 +540,8 @@ class Group(Viewed, HLObject, MutableMapping[str, Any]):
             raise TypeError("Destination must be path or Group object")
         else:
             target, path = self, text_of(dest)
-        with target._changing():
-            how = copying.How(shallow, expand_soft, without_attrs)
-            copying.copy(found, target._file, target._new(path), how)
+        how = copying.How(shallow, expand_soft, without_attrs)
+        target._make(path, lambda at: copying.copy(found, target._file, at, how))
 
     def clear(self) -> None:
         """Delete all members."""
