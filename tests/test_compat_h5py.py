@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py as real
@@ -18,10 +19,10 @@ import pytest
 
 import engram
 from engram.compat import h5py
+from engram.compat.h5py import making
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -689,21 +690,60 @@ def test_what_fails_leaves_no_groups_on_its_way(home: Path) -> None:
         assert f["d/e/b/c"][()].tolist() == [1, 1, 1]
 
 
-def test_many_make_one_way_at_once(path: str) -> None:
-    with h5py.File(path, "w", force=True) as f:
-        errors: list[Exception] = []
+def test_many_make_one_way_at_once(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, others = making.put, iter(range(2))
 
-        def make(number: int) -> None:
-            try:
-                for place in range(30):
-                    f.create_dataset(f"{place}/way/to/{number}", data=[number])
-            except Exception as error:  # noqa: BLE001 - told below
-                errors.append(error)
+    def put_after_another(target: Any, at: Any, wanted: Any) -> Any:
+        number = next(others, None)
+        if number is not None:
+            make = threading.Thread(
+                target=file.create_dataset, args=(f"way/to/{number}",), kwargs={"data": number}
+            )
+            make.start()
+            make.join()
+        return put(target, at, wanted)
 
-        threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-        assert all(list(f[f"{place}/way/to"]) == ["0", "1", "2", "3"] for place in range(30))
+    monkeypatch.setattr(making, "put", put_after_another)
+    file.create_dataset("way/to/mine", data=[7])
+    assert list(file["way/to"]) == ["0", "1", "mine"]
+
+
+@pytest.mark.parametrize("end", ["close", "drop", "exit"])
+def test_a_file_in_memory_alone_goes_with_its_process(path: str, end: str) -> None:
+    child = f"""
+import os, sys
+import engram.compat.h5py as h5py
+file = h5py.File({path!r}, "w", driver="core", backing_store=False, force=True)
+values = file.create_dataset("x", data=[1])
+if not os.fork():
+    del file, values
+    sys.exit()
+os.wait()
+assert os.path.exists({path!r}) and values[0] == 1
+if {end!r} == "close":
+    file.close()
+elif {end!r} == "drop":
+    del file, values
+assert os.path.exists({path!r}) == ({end!r} == "exit")
+"""
+    subprocess.run([sys.executable, "-c", child], check=True)
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "a", "w", "w-"])
+def test_what_is_there_is_never_removed_as_if_it_were_in_memory_alone(path: str, mode: str) -> None:
+    with h5py.File(path, "w", force=True) as file:
+        file["group/x"] = 1
+    for name in (path, f"{path}/group", f"{path}/new"):
+        how: dict[str, Any] = {"driver": "core", "backing_store": False, "force": True}
+        if mode == "r" and not name.endswith("new"):
+            with h5py.File(name, mode, **how) as file:
+                assert file.mode == "r"
+        else:
+            with pytest.raises(
+                (h5py.RefusedError, FileNotFoundError), match=r"there is no|where nothing is"
+            ):
+                h5py.File(name, mode, **how)
+        with h5py.File(path) as file:
+            assert list(file) == ["group"]
+            assert file["group/x"][()] == 1

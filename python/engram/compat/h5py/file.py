@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -68,8 +69,8 @@ class File(Group):
         "r" reads, "r+" changes what is there, "w" begins anew, "w-" or "x" refuses what is there,
         "a" changes what is there or makes it.
     driver, libver, locking, rdcc_nbytes, ...
-        Taken for h5py's sake, and without effect; "core" with `backing_store=False` removes the
-        pool at the end. Those that cannot be (MPI's) are refused.
+        Taken for h5py's sake, and without effect; what is made by "core" with `backing_store=False`
+        is removed at the end. Those that cannot be (MPI's) are refused.
     swmr
         Without effect: any number of processes read and write at once.
     track_order
@@ -89,8 +90,21 @@ class File(Group):
     """
 
     __slots__ = (
-        "_backing", "_blocks", "_driver", "_filename", "_libver", "_mode", "_moved", "_ns",
-        "_ordered", "_owns", "_pool", "_root_path", "_swmr", "_way", "_written",
+        "_blocks",
+        "_driver",
+        "_filename",
+        "_libver",
+        "_mode",
+        "_moved",
+        "_ns",
+        "_ordered",
+        "_owns",
+        "_pool",
+        "_root_path",
+        "_swmr",
+        "_unkept",
+        "_way",
+        "_written",
     )  # fmt: skip
 
     _ns: _engram.Namespace
@@ -121,7 +135,7 @@ class File(Group):
         self._libver, self._swmr = libver, bool(swmr)
         if backing_store is not None and driver != "core":
             raise TypeError('backing_store= is for driver="core"')
-        self._backing = backing_store is not False
+        self._unkept: weakref.finalize[..., Any] | None = None
         self._driver = driver or "sec2"
         self._blocks = max(2048, kwds.get("meta_block_size") or 0)
         if swmr and mode != "r":
@@ -134,11 +148,16 @@ class File(Group):
         order_flags = get_config().track_order if track_order is None else track_order
         bound = size or os.environ.get("ENGRAM_H5PY_SIZE") or _bound(path)
         above = _pool_above(path)
+        is_unkept = backing_store is False and mode != "r"
+        if is_unkept:
+            _check_unkept(path, above)
         if above is None:
             is_new = self._open_pool(path, mode, bound, force=force)
             self._at(self._pool._namespace.root)
         else:
             is_new = self._open_inside(*above, mode)
+        if is_unkept:  # it goes with the file, whether that is closed or dropped
+            self._unkept = weakref.finalize(self, _discard, self._pool, os.getpid())
         if is_new and order_flags:
             tracked = {"links": words.TRACKED, "attributes": words.TRACKED}
             words.change_group(self._ns, self._id, lambda said: said.update(tracked=tracked))
@@ -277,10 +296,9 @@ class File(Group):
             self._settle()
         finally:
             if self._owns:
-                path = self._pool.path
                 self._pool.close()
-                if not self._backing:
-                    pool.destroy(path)
+            if self._unkept is not None:
+                self._unkept()
 
     def _settle(self) -> None:
         if self._mode == "r":
@@ -459,6 +477,24 @@ def _created(path: str, bound: Any, *, force: bool) -> Pool:
         raise FileExistsError(str(error)) from error
     except NotFoundError as error:
         raise PoolNotFoundError(str(error)) from error
+
+
+def _check_unkept(path: str, above: tuple[str, str] | None) -> None:
+    """Refuse to make what is removed at the end where something is that stays."""
+    if above is not None or (os.path.lexists(path) and not _is_empty_file(path)):
+        refused.refuse(
+            f"backing_store=False at {path}",
+            "what is there would be changed, and removed at the end: give a path where nothing is, "
+            'or mode "r"',
+        )
+
+
+def _discard(of: Pool, pid: int) -> None:
+    """Remove a pool that is kept while its file is open; a child's copy removes nothing."""
+    if os.getpid() == pid:
+        of.close()
+        with contextlib.suppress(NotFoundError, BusyError):
+            pool.destroy(of.path)
 
 
 def _remove(path: str) -> None:
