@@ -224,3 +224,14 @@ def test_a_lossy_filter_is_left_away_where_it_would_change_values(
         assert file["v"].scaleoffset is None
         assert file["v"].shuffle
     assert {e.path for e in report.noted} == {"/v"}
+
+
+def test_a_copy_in_the_pool_is_exported_as_its_original(pool: engram.Pool, tmp_path: Path) -> None:
+    numbers = h5py.enum_dtype({"off": 0, "on": 1}, basetype="u1")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("e", data=np.array([0, 1, 1], "u1"), dtype=numbers)
+    engram.import_file(tmp_path / "a.h5", pool.create_group("g"))
+    pool["g/copy"] = pool["g/e"]
+    engram.export_file(pool["g"], tmp_path / "b.h5")
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert h5py.check_enum_dtype(file["copy"].dtype) == {"off": 0, "on": 1}

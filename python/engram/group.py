@@ -756,7 +756,8 @@ def _made(namespace: _engram.Namespace, gid: int, dtype: Any = None, shape: Any 
 
 def _said_of(member: Array | Blob, **layout: Any) -> "_New":
     """Return what is said of a member beside its value, for a copy that replaces what is there."""
-    return new_member(attrs=dict(member.attrs), overwrite=True, **layout)
+    attrs, origin = dict(member.attrs), member._origin
+    return new_member(attrs=attrs, overwrite=True, origin=origin, **layout)
 
 
 makers[0] = _made
