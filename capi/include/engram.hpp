@@ -250,21 +250,11 @@ std::vector<std::string> texts_of(Call &&call) {
     return all;
 }
 
-// Objects as they come, from any process.
-class Watch {
-public:
-    using Handle = Owned<engram_watch, engram_watch_free>;
-    explicit Watch(Handle handle) : handle_(std::move(handle)) {}
-    engram_watch *get() const { return handle_.get(); }
-    // Paths of what has come; none if nothing has in so many seconds (negative: no bound), after a
-    // signal, or when another thread calls wake().
+struct Watch { // paths of what comes; none if nothing has in so many seconds, or after a signal
+    Owned<engram_watch, engram_watch_free> handle;
     std::vector<std::string> wait(double seconds = -1.0) const {
-        return texts_of([&](auto **out) { return engram_watch_wait(get(), seconds, out); });
+        return texts_of([&](auto **out) { return engram_watch_wait(handle.get(), seconds, out); });
     }
-    void wake() const { check(engram_watch_wake(get())); }
-
-private:
-    Handle handle_;
 };
 
 template <class T> struct item_of { using type = void *; };
@@ -321,11 +311,8 @@ public:
     std::vector<std::string> query(Path text) const {
         return texts_of([&](auto **out) { return engram_query(get(), text.c_str(), out); });
     }
-    // What comes from now on of which a query is true.
     Watch watch(Path text, bool existing = false) const {
-        return Watch(taken<Watch::Handle>([&](auto **out) {
-            return engram_watch_begin(get(), text.c_str(), existing, out);
-        }));
+        return {call<decltype(Watch::handle)>(engram_watch_begin, text, existing)};
     }
     void remove(Path path) const { check(engram_delete(get(), path.c_str())); }
     void move(Path old, Path path) const {

@@ -88,7 +88,7 @@ void making(const engram::Group &root) {
     root.put_blob("late", "1");
     root.set("late", "seen", 1.0);
     IS(watch.wait() == std::vector<std::string>{"late"});
-    watch.wake();
+    IS(engram_watch_wake(watch.handle.get()) == 0);
     IS(watch.wait().empty() && watch.wait(0.0).empty());
     root.remove("late");
 }
