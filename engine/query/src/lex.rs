@@ -47,6 +47,8 @@ pub(super) enum TokenKind<'q> {
     Comma,
     /// `.`
     Dot,
+    /// `*`: any value.
+    Star,
     /// After the last.
     End,
 }
@@ -65,6 +67,7 @@ impl Display for TokenKind<'_> {
             TokenKind::Close => f.write_str("')'"),
             TokenKind::Comma => f.write_str("a comma"),
             TokenKind::Dot => f.write_str("a dot"),
+            TokenKind::Star => f.write_str("'*'"),
             TokenKind::End => f.write_str("the end"),
         }
     }
@@ -115,6 +118,7 @@ fn token<'q>(input: &mut Input<'q>) -> Parsed<TokenKind<'q>> {
         '@' => builtin.map(TokenKind::Builtin),
         '=' | '!' | '<' | '>' => comparison.map(TokenKind::Comparison),
         '0'..='9' | '-' | '+' => number.map(TokenKind::Value),
+        '*' => any.value(TokenKind::Star),
         '.' => dot,
         c if begins_name(c) => name.map(|name| match word(name) {
             Some(word) => TokenKind::Word(word),

@@ -250,6 +250,9 @@ fn test(input: &mut Tokens<'_, '_>, field: &QueryField, at: &Range<usize>) -> Pa
     match token.kind {
         TokenKind::Comparison(comparison) => {
             advance(input)?;
+            if comparison == Comparison::Eq && here(input).kind == TokenKind::Star {
+                return advance(input).map(|()| Test::Exists);
+            }
             Ok(Test::Compare(comparison, operand_of(field, input)?))
         }
         TokenKind::Word(Word::Between) => {

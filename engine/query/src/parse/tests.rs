@@ -33,6 +33,18 @@ fn same(cases: &[(&str, &str)]) {
 }
 
 #[test]
+fn any_value_is_whether_there_is_one() {
+    same(&[
+        ("step = *", "exists(step)"),
+        ("a==* and not @name=*", "exists(a) and not exists(@name)"),
+        ("group.run = *", "exists(group.run)"),
+    ]);
+    for wrong in ["step > *", "step != *", "* = step", "step = * 3", "step in (*)", "*"] {
+        assert_eq!(parse(wrong).unwrap_err().kind(), Kind::Query, "{wrong}");
+    }
+}
+
+#[test]
 fn the_examples_of_the_design_are_read() {
     use Comparison::{Eq, Lt};
     assert_eq!(
