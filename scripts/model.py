@@ -1,9 +1,10 @@
-"""Runs the model of leases (loom), then breaks what it models in each way that must be found.
+"""Runs the models of leases and of the bell (loom), then breaks what they model.
 
-The tests of `engine/space/src/lease/tests/model.rs` pass on this tree. A defect is a change of one
-place in the source, made in a copy of the tree: the test that is named beside it must fail there,
-and by what loom or the test says of an extent. A defect whose text is no longer in the source, that
-does not compile, or that is not found, is an error. So is a test that no defect makes fail.
+The tests of `engine/space/src/lease/tests/model.rs` and of `engine/media/src/bell/model.rs` pass on
+this tree. A defect is a change of one place in the source, made in a copy of the tree: the test
+that is named beside it must fail there, and by what loom or the test says. A defect whose text is
+no longer in the source, that does not compile, or that is not found, is an error. So is a test that
+no defect makes fail.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "target/model"
 COPY = TARGET / "broken"
-TESTS = "lease::tests::model::"
 COPIED = re.compile(r"(?:\.cargo/|.*\.(?:rs|toml|lock)$)")
-SAID = ("Causality violation", "is held by nobody", "is missed")
-"""What fails a test for a defect: what loom says of an extent, and what the tests assert."""
+SAID = ("Causality violation", "is held by nobody", "is missed", "deadlock", "the dead have cost")
+"""What fails a test for a defect: what loom says, and what the tests assert."""
 
 LEASE = "engine/space/src/lease.rs"
 LIST = "engine/space/src/lease/list.rs"
@@ -31,6 +31,25 @@ WORDS = "engine/space/src/lease/words.rs"
 SNAPSHOTS = "engine/space/src/lease/held_snapshots.rs"
 RECLAIM = "engine/space/src/extent/reclaim.rs"
 MODEL = "engine/space/src/lease/tests/model.rs"
+BELL = "engine/media/src/bell.rs"
+
+
+@dataclass(frozen=True)
+class Model:
+    """Tests with loom: the crate, the file, and what their names begin with."""
+
+    package: str
+    file: str
+    tests: str
+
+    def named(self) -> set[str]:
+        """Give the names of its tests."""
+        source = (ROOT / self.file).read_text(encoding="utf-8")
+        return set(re.findall(r"#\[test\]\nfn (\w+)", source))
+
+
+LEASES = Model("engram-space", MODEL, "lease::tests::model::")
+BELLS = Model("engram-media", "engine/media/src/bell/model.rs", "bell::model::")
 
 
 @dataclass(frozen=True)
@@ -42,6 +61,7 @@ class Defect:
     text: str
     instead: str
     found_by: str
+    model: Model = LEASES
 
 
 DEFECTS = (
@@ -187,6 +207,62 @@ DEFECTS = (
         "if !is_quiet(lease.words()) {",
         "what_a_dead_process_viewed_is_taken_and_no_sooner",
     ),
+    Defect(
+        "who listens may not see what was committed before the ring",
+        BELL,
+        "const LOAD: Ordering = Ordering::Acquire;",
+        "const LOAD: Ordering = Ordering::Relaxed;",
+        "a_watcher_sleeps_through_no_commit",
+        BELLS,
+    ),
+    Defect(
+        "a ring says nothing of the commit before it",
+        BELL,
+        "const EXCHANGE: Ordering = Ordering::AcqRel;",
+        "const EXCHANGE: Ordering = Ordering::Acquire;",
+        "a_watcher_sleeps_through_no_commit",
+        BELLS,
+    ),
+    Defect(
+        "a ring does not raise the number",
+        BELL,
+        "was.wrapping_add(RING) & !ASLEEP",
+        "was & !ASLEEP",
+        "a_watcher_sleeps_through_no_commit",
+        BELLS,
+    ),
+    Defect(
+        "a ring does not look whether somebody sleeps",
+        BELL,
+        "            return was & ASLEEP != 0;",
+        "            return false;",
+        "a_watcher_sleeps_through_no_commit",
+        BELLS,
+    ),
+    Defect(
+        "who sleeps does not look whether it has rung",
+        BELL,
+        "    let asleep = heard | ASLEEP;",
+        "    let heard = heard.max(word.load() & !ASLEEP);\n    let asleep = heard | ASLEEP;",
+        "a_watcher_sleeps_through_no_commit",
+        BELLS,
+    ),
+    Defect(
+        "the second who sleeps sleeps without the bit",
+        BELL,
+        "(word.exchange(heard, asleep) || word.load() == asleep).then_some(asleep)",
+        "Some(if word.exchange(heard, asleep) { asleep } else { word.load() })",
+        "each_of_two_watchers_sleeps_through_no_commit",
+        BELLS,
+    ),
+    Defect(
+        "a ring leaves the bit",
+        BELL,
+        "was.wrapping_add(RING) & !ASLEEP",
+        "was.wrapping_add(RING)",
+        "the_dead_cost_one_call",
+        BELLS,
+    ),
 )
 
 
@@ -195,13 +271,13 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - a program for people
 
 
-def cargo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Have cargo build the tests of leases with loom, and run those that are named."""
+def cargo(folder: Path, model: Model, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Have cargo build the tests of a model with loom, and run those that are named."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("LOOM_")},
         "RUSTFLAGS": "--cfg loom",
     }
-    command = ["cargo", "test", "--quiet", "--target-dir", str(TARGET), "-p", "engram-space"]
+    command = ["cargo", "test", "--quiet", "--target-dir", str(TARGET), "-p", model.package]
     return subprocess.run(
         [*command, "--lib", *arguments],
         cwd=folder,
@@ -243,10 +319,10 @@ def judged(defect: Defect) -> str:
         )
     file.write_text(whole.replace(defect.text, defect.instead), encoding="utf-8")
     try:
-        built = cargo(COPY, "--no-run")
+        built = cargo(COPY, defect.model, "--no-run")
         if built.returncode != 0:
             return f"it does not compile:\n{built.stdout}"
-        run = cargo(COPY, "--", "--exact", TESTS + defect.found_by)
+        run = cargo(COPY, defect.model, "--", "--exact", defect.model.tests + defect.found_by)
     finally:
         file.write_text(whole, encoding="utf-8")
     if run.returncode == 0:
@@ -256,19 +332,25 @@ def judged(defect: Defect) -> str:
     return ""
 
 
-def main() -> int:
-    """Run the model as it is, then with each defect."""
-    tests = set(re.findall(r"#\[test\]\nfn (\w+)", (ROOT / MODEL).read_text(encoding="utf-8")))
-    built = cargo(ROOT, "--no-run")
+def pass_as_they_are(model: Model) -> bool:
+    """Run the tests of a model on this tree."""
+    built = cargo(ROOT, model, "--no-run")
     if built.returncode != 0:
         say(built.stdout)
-        return 1
-    start = time.monotonic()
-    run = cargo(ROOT, "--", TESTS)
+        return False
+    start, tests = time.monotonic(), model.named()
+    run = cargo(ROOT, model, "--", model.tests)
     if run.returncode != 0 or f"{len(tests)} passed" not in run.stdout:
         say(run.stdout)
+        return False
+    say(f"    {model.package}: {len(tests)} tests passed in {time.monotonic() - start:.0f} s")
+    return True
+
+
+def main() -> int:
+    """Run the models as they are, then with each defect."""
+    if not all(pass_as_they_are(model) for model in (LEASES, BELLS)):
         return 1
-    say(f"    {len(tests)} tests passed within {time.monotonic() - start:.0f} s")
     copied()
     wrong = 0
     for defect in DEFECTS:
@@ -277,6 +359,7 @@ def main() -> int:
         wrong += bool(problem)
         found = f"NOT FOUND: {problem}" if problem else f"found ({time.monotonic() - start:.0f} s)"
         say(f"    {defect.what}: {found}")
+    tests = LEASES.named() | BELLS.named()
     idle = tests - {defect.found_by for defect in DEFECTS}
     for test in sorted(idle):
         say(f"    no defect is said to fail {test}")

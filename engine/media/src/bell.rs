@@ -22,6 +22,9 @@
 //! the ring and the call of the kernel, leaves threads asleep. So nobody sleeps for longer than
 //! some bound, and looks then (the callers' `HEARTBEAT`).
 
+#[cfg(all(test, loom))]
+mod model;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -47,13 +50,17 @@ trait BellWord {
     fn wake(&self);
 }
 
+/// The orders in which the word is read, and changed, in the model as well.
+const LOAD: Ordering = Ordering::Acquire;
+const EXCHANGE: Ordering = Ordering::AcqRel;
+
 impl BellWord for AtomicU32 {
     fn load(&self) -> u32 {
-        AtomicU32::load(self, Ordering::SeqCst)
+        AtomicU32::load(self, LOAD)
     }
 
     fn exchange(&self, from: u32, to: u32) -> bool {
-        self.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.compare_exchange(from, to, EXCHANGE, LOAD).is_ok()
     }
 
     fn wake(&self) {

@@ -1,11 +1,12 @@
 //! Strangers: users who may enter a namespace, and share nothing in it, read what is published.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::common::{
     ALICE, BOB, Line, alone, become_user, check, filled, folder_of, fork, is_root, put,
 };
-use engram::{CreateOptions, Kind, Member, Mode, Payload, Pool, Scope};
+use engram::{CreateOptions, Kind, Member, Mode, Payload, Pool, QueryOptions, Scope, WatchEnd};
 
 const MIB: usize = 1 << 20;
 
@@ -57,6 +58,53 @@ fn a_user_publishes_again_and_again() {
             assert_eq!(read_published(&path, "three"), Some((3, 1)));
         })
         .finish();
+    });
+}
+
+/// Who may not use the shared realm cannot be woken, and is given what is published all the same.
+#[test]
+fn a_stranger_watches_what_is_published() {
+    let test = "a_stranger_watches_what_is_published";
+    if !is_root(test) {
+        return;
+    }
+    alone(test, || {
+        let dir = folder_of(ALICE);
+        let path = dir.path().join("pool");
+        let alice = fork(|line: &Line| {
+            become_user(ALICE, ALICE);
+            let options = CreateOptions { size: 32 << 20, ..CreateOptions::default() };
+            let pool = Pool::create(&path, &options).unwrap();
+            let realm = pool.create_namespace("open", 0o755, None, None).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            let publish = |name: &str| {
+                let from = [Scope::Shared];
+                namespace.transfer(namespace.root(), name, &from, Scope::Published).unwrap();
+            };
+            put(&realm, "early", &filled(1, 1, MIB / 8));
+            publish("early");
+            line.say(1);
+            line.expect(2);
+            put(&realm, "late", &filled(2, 1, MIB / 8));
+            publish("late");
+        });
+        alice.line.expect(1);
+        let bob = fork(|line: &Line| {
+            become_user(BOB, BOB);
+            let pool = Pool::open(&path, Mode::Read, false).unwrap();
+            let namespace = pool.namespace("open").unwrap();
+            let query = engram::query::parse("@name like '%e%'").unwrap();
+            let watcher = namespace.watch(&query, &QueryOptions::default(), false).unwrap();
+            line.say(1);
+            let end = watcher.wait(Some(Duration::from_secs(60)), 0, &mut |_| Ok(()));
+            assert_eq!(end, Ok(WatchEnd::Hits));
+            let found = watcher.take(9).unwrap();
+            assert_eq!(namespace.names_of(&found).unwrap(), [Some("late".to_owned())]);
+        });
+        bob.line.expect(1);
+        alice.line.say(2);
+        bob.finish();
+        alice.finish();
     });
 }
 
