@@ -1,5 +1,6 @@
 """Watches: who sleeps is given what comes, from any process, once; and is told how a wait ends."""
 
+import _thread
 import asyncio
 import os
 import pickle
@@ -223,6 +224,29 @@ def test_a_signal_is_handled_while_one_waits(pool: engram.Pool) -> None:
         assert len(seen) == 1
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_is_handled_though_commits_come_all_the_time(pool: engram.Pool) -> None:
+    watch, done = pool.watch("exists(step)", timeout=10), threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            pool.attrs["time"] = time.time()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    # It interrupts no sleep: it is one that came while nobody slept.
+    timer = threading.Timer(0.2, _thread.interrupt_main)
+    timer.start()
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(watch, None)
+        assert time.monotonic() - begun < 8, "it was seen when the time was up"
+    finally:
+        done.set()
+        writer.join()
+        timer.join()
 
 
 def test_ctrl_c_ends_a_program_that_waits(pool: engram.Pool) -> None:

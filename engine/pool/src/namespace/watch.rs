@@ -147,9 +147,12 @@ impl Watcher {
         self.closed.load(Ordering::SeqCst) || !self.namespace.is_open()
     }
 
-    /// Takes the objects that are there to be taken, up to so many.
+    /// Takes the objects that are there to be taken, up to so many; none of a closed watcher.
     pub fn take(&self, most: usize) -> Result<Vec<Oid>> {
         self.check_process()?;
+        if self.closed.load(Ordering::SeqCst) {
+            return Ok(Vec::new());
+        }
         let hits = &mut lock(&self.seen).hits;
         let count = most.min(hits.len());
         Ok(hits.drain(..count).collect())
@@ -171,6 +174,7 @@ impl Watcher {
         pause: &mut dyn FnMut(bool) -> Result<()>,
     ) -> Result<WatchEnd> {
         let until = within.and_then(|within| Instant::now().checked_add(within));
+        let mut beat = Instant::now();
         loop {
             self.check_process()?;
             let bells = self.bells()?;
@@ -190,13 +194,14 @@ impl Watcher {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(WatchEnd::InTime);
             }
-            match bell::sleep(&heard, left.map_or(most, |left| left.min(most)))? {
-                Awoken::Called => {}
-                Awoken::BySignal => pause(true)?,
-                Awoken::InTime => {
-                    pause(false)?;
-                    self.check_present()?;
-                }
+            let awoken = bell::sleep(&heard, left.map_or(most, |left| left.min(most)))?;
+            if awoken == Awoken::BySignal {
+                pause(true)?;
+            } else if awoken == Awoken::InTime || beat.elapsed() >= HEARTBEAT {
+                // Who is called all the time never sleeps for so long.
+                pause(false)?;
+                self.check_present()?;
+                beat = Instant::now();
             }
         }
     }
