@@ -309,6 +309,44 @@ def test_threads_share_a_watch_and_each_object_goes_to_one(pool: engram.Pool) ->
     assert sorted(given) == [f"{at:03}" for at in range(300)]
 
 
+def test_who_takes_one_of_many_leaves_the_others_to_those_who_wait(pool: engram.Pool) -> None:
+    watch = pool.watch("exists(step)", timeout=LONG)
+    for round_ in range(20):
+        given: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda: given.append(next(watch, None)))  # noqa: B023
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.01)  # they sleep by then, as a rule
+        with pool.batch():
+            put(pool, f"{round_}/a")
+            put(pool, f"{round_}/b")
+        for thread in threads:
+            thread.join(LONG)
+        assert None not in given
+        assert sorted(paths(given)) == [f"{round_}/a", f"{round_}/b"]
+
+
+def test_what_is_deleted_while_it_waits_its_turn_is_left_out(pool: engram.Pool) -> None:
+    for path in "abc":
+        put(pool, path)
+    watch = pool.watch(timeout=0, existing=True)
+    assert next(watch).path == "a"
+    del pool["b"]
+    assert paths(watch) == ["c"]
+
+
+def test_a_closed_watch_gives_nothing_more(pool: engram.Pool) -> None:
+    for path in "abc":
+        put(pool, path)
+    watch = pool.watch(timeout=LONG, existing=True)
+    assert next(watch).path == "a"
+    watch.close()
+    assert paths(watch) == []
+
+
 def test_a_task_waits_beside_others(pool: engram.Pool) -> None:
     async def watch(count: int) -> list[str]:
         found = []

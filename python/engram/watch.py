@@ -7,7 +7,6 @@ cancelled loses no hit, the next gets it.
 
 import threading
 import time
-from collections import deque
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
     from engram.array import Array
     from engram.blob import Blob
-
-_PAGE = 1024
-"""So many objects are made handles of at a time."""
 
 
 class Watch:
@@ -60,7 +56,7 @@ class Watch:
 
     """
 
-    __slots__ = ("__weakref__", "_namespace", "_native", "_query", "_ready", "_timeout")
+    __slots__ = ("__weakref__", "_namespace", "_native", "_query", "_timeout")
 
     def __init__(
         self,
@@ -74,7 +70,6 @@ class Watch:
         self._namespace = namespace
         self._query = query.text
         self._timeout = timeout
-        self._ready: deque[Array | Blob] = deque()
         self._native = _engram.Watch(namespace, group, query, existing)
         if timeout is not None:
             # What is no time is refused here, and not when somebody waits.
@@ -91,7 +86,10 @@ class Watch:
         return self._native.closed
 
     def close(self) -> None:
-        """End it: who waits for it in another thread or task is told. Twice is no error."""
+        """End it: it gives nothing more, and who waits in another thread or task is told.
+
+        Twice is no error.
+        """
         self._native.close()
 
     def __iter__(self) -> Self:
@@ -161,15 +159,16 @@ class Watch:
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def _take(self) -> "Array | Blob | None":
-        """Give the next object that is there, if there is one; those deleted since are none."""
-        while True:
-            with suppress(IndexError):
-                return self._ready.popleft()
-            oids = self._native.take(_PAGE)
-            if not len(oids):
-                return None
-            found = _engram.handles(self._namespace, oids)
-            self._ready.extend(make(self._namespace, each) for each in found if each is not None)
+        """Give the next object that is there, if there is one; those deleted since are none.
+
+        One at a time: what is not given yet stays where other threads and tasks find it.
+        """
+        while len(oids := self._native.take(1)):
+            for found in _engram.handles(self._namespace, oids):
+                if found is not None:
+                    given: Array | Blob = make(self._namespace, found)
+                    return given
+        return None
 
     def __enter__(self) -> Self:
         return self
