@@ -57,6 +57,11 @@ impl List {
         self.entries.push(Entry { text: c_string(text), id, kind });
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Of texts alone.
     pub(crate) fn of_texts(texts: impl IntoIterator<Item = String>) -> List {
         let mut list = List::default();

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engram::query::parse;
 use engram::{Error, Kind as ErrorKind, Namespace, QueryOptions, WatchEnd, Watcher};
@@ -65,20 +65,25 @@ pub unsafe extern "C" fn engram_watch_wait(
             Some(within.map_err(|_| argument(format!("{seconds} seconds are no time to wait")))?)
         };
         let mut signal = false;
-        let mut pause = |came: bool| {
-            signal |= came;
-            if came { Err(Error::new(ErrorKind::Os, "a signal has come")) } else { Ok(()) }
-        };
-        let end = watcher.wait(within, answered.load(Ordering::SeqCst), &mut pause);
-        if end == Ok(WatchEnd::Called) {
-            answered.store(watcher.calls(), Ordering::SeqCst);
-        }
+        let until = within.and_then(|within| Instant::now().checked_add(within));
         let mut list = List::default();
-        if !signal && end? == WatchEnd::Hits {
+        while list.is_empty() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let mut pause = |came: bool| {
+                signal |= came;
+                if came { Err(Error::new(ErrorKind::Os, "a signal has come")) } else { Ok(()) }
+            };
+            let end = watcher.wait(left, answered.load(Ordering::SeqCst), &mut pause);
+            if end == Ok(WatchEnd::Called) {
+                answered.store(watcher.calls(), Ordering::SeqCst);
+            }
+            if signal || end? != WatchEnd::Hits {
+                break;
+            }
             let oids = watcher.take(MOST)?;
             let paths = namespace.paths_of(&oids)?;
             for (oid, path) in oids.into_iter().zip(paths) {
-                // What was deleted since is not there any more.
+                // What was deleted since is not there any more, and nobody is told of nothing.
                 if let Some(path) = path {
                     list.push(path, oid, MemberKind::Object);
                 }

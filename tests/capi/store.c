@@ -397,6 +397,17 @@ static void watching(const char *path, engram_group *root) {
     engram_list_free(found);
     engram_watch_free(watch);
     engram_watch_free(NULL);
+    // What was deleted since is nothing, and ends no wait.
+    const int64_t two = 2;
+    OK(engram_watch_begin(root, "exists(watched)", true, &watch));
+    OK(engram_delete(root, "watched/blob"));
+    OK(engram_blob_put(root, "watched/more", "1", 1, NULL, NULL));
+    OK(engram_attr_set(root, "watched/more", "watched", i64(), 0, NULL, &two, sizeof two));
+    OK(engram_watch_wait(watch, 0.0, &found));
+    IS(engram_list_len(found) == 1);
+    engram_list_free(found);
+    OK(engram_delete(root, "watched/more"));
+    engram_watch_free(watch);
     FAILS(engram_watch_begin(root, "watched >", false, &watch), QUERY, "expected");
     FAILS(engram_watch_begin(root, "a = 1 limit 1", false, &watch), ARGUMENT, "limit");
 }
