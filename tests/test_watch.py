@@ -151,6 +151,13 @@ def test_a_batch_is_given_when_it_commits(pool: engram.Pool) -> None:
             pool.watch()
     assert paths(watch) == [f"{at:04}" for at in range(2000)]
 
+    async def wait() -> None:
+        with pool.batch():
+            await watch
+
+    with pytest.raises(engram.BusyError, match="batch"):
+        asyncio.run(wait())
+
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_who_may_only_read_watches_too(pool: engram.Pool, mode: str) -> None:

@@ -15,7 +15,9 @@
 //! visible has its note there, or a note of another id is. A writer that dies in between leaves a
 //! note of an id that no commit has, and the next writer gets that id, and stores its own. So a
 //! note is believed of the id that it has, and where it has another (the commit was long ago, or of
-//! an engine that makes no notes), nothing is known, and who watches looks at everything.
+//! an engine that makes no notes), nothing is known, and who watches looks at everything. (The one
+//! exception: an engine without notes commits next after a writer that died between note and
+//! commit. What that commit changed is then seen with the next look at everything.)
 //!
 //! A reader takes no lock. It reads the first word before and after the second, which the writer
 //! clears first; and after it has read ids in the ring, it looks how far the ring has gone on.
