@@ -27,6 +27,7 @@ __all__ = [
     "Space",
     "Standing",
     "View",
+    "Watch",
     "Written",
     "adopt",
     "allocate",
